@@ -1,0 +1,65 @@
+"""What the manager has planned for the clusters of an addon, handed to whoever writes the ManagedClusterAddOns.
+
+A plan follows from what is stored and is made anew after a restart; nothing is lost with it. Whoever writes waits until there is
+one, and is told when it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from muster.api.addon.v1alpha1 import ConfigSpecHash
+
+
+@dataclass(frozen=True)
+class PlannedConfig:
+    """A configuration that the addon is to have."""
+
+    group: str
+    resource: str
+    config: ConfigSpecHash
+
+
+@dataclass(frozen=True)
+class Planned:
+    """For one cluster: its configurations, sorted by group and resource, and whether it is its turn to have them."""
+
+    configs: tuple[PlannedConfig, ...]
+    released: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Of one ClusterManagementAddOn."""
+
+    uid: str
+    clusters: Mapping[str, Planned] = field(default_factory=dict)
+
+
+class Plans:
+    """By the addon's name; `changed` is told each cluster whose plan is another than before."""
+
+    def __init__(self) -> None:
+        self._plans: dict[str, Plan] = {}
+        self._listeners: list[Callable[[str, str], None]] = []
+
+    def on_change(self, listener: Callable[[str, str], None]) -> None:
+        """Called with the addon and the cluster."""
+        self._listeners.append(listener)
+
+    def of(self, addon: str) -> Plan | None:
+        return self._plans.get(addon)
+
+    def put(self, addon: str, plan: Plan | None) -> None:
+        """None where the addon is gone or is not planned here."""
+        before = self._plans.get(addon)
+        if plan is None:
+            self._plans.pop(addon, None)
+        else:
+            self._plans[addon] = plan
+        old, new = (one.clusters if one is not None else {} for one in (before, plan))
+        for cluster in sorted(old.keys() | new.keys()):
+            if old.get(cluster) != new.get(cluster):
+                for listener in self._listeners:
+                    listener(addon, cluster)

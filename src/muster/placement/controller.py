@@ -1,0 +1,284 @@
+"""Keeps what placements have chosen: caches feed an inventory, a pass asks `schedule` whom a placement chooses, and writes it down.
+
+What wakes a placement is in `inventory`: a change of anything it looks at, and of nothing else. Its own decisions and status wake
+it when they are other than its last pass left them, so the echo of a write begins no pass and what somebody edited is set right.
+Time wakes it when a toleration or a score ends, and when scores may be written again.
+
+A pass is: choose → what decisions should be there → write them, in an order in which no cluster that stays chosen is ever missing
+→ say so in the status, in one patch. A write that fails ends the pass; the status then tells of what is written, and the pass is
+repeated. A misconfigured placement keeps the decisions it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.cluster.v1alpha1 import AddOnPlacementScore
+from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, SATISFIED, Placement, PlacementDecision, PlacementStatus
+from muster.api.cluster.v1beta2 import ManagedClusterSet, ManagedClusterSetBinding
+from muster.api.meta import Condition
+from muster.api.resource import TypedObject
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import ObjectKey
+from muster.placement.candidates import candidate_of
+from muster.placement.choice import Choice
+from muster.placement.decision_writer import DecisionWriter, NotWritten, scores_note
+from muster.placement.inventory import Inventory
+from muster.placement.names import DISABLED
+from muster.placement.outcome import BY_SCORE, is_unnameable, kept_decisions, status_of, waits_until, wanted_decisions
+from muster.placement.scheduling import schedule
+from muster.placement.writing import Decision, Write, free_names, is_as_wanted, plan_writes
+from muster.runtime.cache import Informer, MutationCache
+from muster.runtime.client import patch_object
+from muster.runtime.controller import ControllerContext
+
+log = get_logger("muster.placement.controller")
+
+R = TypeVar("R", bound=TypedObject)
+NAME: Final = "placements"
+JUST_AFTER: Final = 0.01
+"""Seconds that are added to a moment, so that it is over when a pass begins."""
+
+
+@dataclass(frozen=True)
+class _Left:
+    """How the last pass left a placement."""
+
+    decisions: Mapping[str, Decision]
+    status: PlacementStatus
+    foreign: tuple[str, ...]
+    """Decisions that were labelled with its name and not its own."""
+
+
+class Placements:
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self.inventory = Inventory(context.clock)
+        self._left: dict[ObjectKey, _Left] = {}
+        self._running: set[ObjectKey] = set()
+        self._controller = context.controller(NAME, self.reconcile)
+        self._writer = DecisionWriter(context.client, context.events, self.inventory.decisions)
+        metrics = context.metrics
+        self._choosing = metrics.histogram("scheduling_scheduling_duration_seconds", "How long in seconds a choice takes")
+        self._binding = metrics.histogram("scheduling_bind_duration_seconds", "How long in seconds writing decisions takes")
+        inventory = self.inventory
+        self._follow(
+            ManagedCluster, lambda one: inventory.put_cluster(candidate_of(one)), lambda key: inventory.drop_cluster(key.name)
+        )
+        self._follow(ManagedClusterSet, inventory.put_set, lambda key: inventory.drop_set(key.name))
+        self._follow(ManagedClusterSetBinding, lambda one: inventory.put_binding(_key(one)), inventory.drop_binding)
+        self._follow(AddOnPlacementScore, inventory.put_score, inventory.drop_score)
+        self._decisions = context.informers.of(PlacementDecision)
+        self._placements = context.informers.of(Placement)
+        self._latest: MutationCache[Placement] = MutationCache(self._placements, clock=context.clock)
+        self._controller.depend(self._decisions)
+        self._controller.depend(self._placements)
+        self._decisions.on_change(self._decision_changed)
+        self._placements.on_change(self._placement_changed)
+
+    def _follow(
+        self, kind: type[R], put: Callable[[R], Iterable[ObjectKey]], drop: Callable[[ObjectKey], Iterable[ObjectKey]]
+    ) -> None:
+        """Tell the inventory of every change, and wake those whom it concerns."""
+
+        def changed(old: R | None, new: R | None) -> None:
+            if new is not None:
+                concerned = put(new)
+            else:
+                assert old is not None, "something changed"
+                concerned = drop(_key(old))
+            for key in concerned:
+                self._controller.enqueue(key)
+
+        informer: Informer[R] = self._context.informers.of(kind)
+        self._controller.depend(informer)
+        informer.on_change(changed)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    def find(self, key: ObjectKey) -> Placement | None:
+        return self._latest.get(key)
+
+    # What wakes a placement, beside what it chooses from
+
+    def _placement_changed(self, old: Placement | None, new: Placement | None) -> None:
+        if new is None:
+            assert old is not None, "something changed"
+            self.inventory.drop_placement(_key(old))
+            self._left.pop(_key(old), None)
+            return
+        key = _key(new)
+        if old is None or old.spec != new.spec:
+            self.inventory.put_placement(new)
+        if old is None or _asked(old) != _asked(new):
+            self._controller.enqueue(key)
+        else:
+            self._wake_unless_left_so(key)
+
+    def _decision_changed(self, old: PlacementDecision | None, new: PlacementDecision | None) -> None:
+        index = self.inventory.decisions
+        if new is None:
+            assert old is not None, "something changed"
+            news = index.observe_deletion(old)
+        else:
+            news = index.observe(new)
+        if not news:
+            return
+        for side in (old, new):
+            if side is not None:
+                for key in _placements_of(side):
+                    self._wake_unless_left_so(key)
+
+    def _wake_unless_left_so(self, key: ObjectKey) -> None:
+        """A pass that is under way looks for itself when it ends."""
+        placement = self._latest.get(key)
+        if placement is not None and key not in self._running and not self._is_left_so(key, placement):
+            self._controller.enqueue(key)
+
+    def _is_left_so(self, key: ObjectKey, placement: Placement) -> bool:
+        """Whether status and decisions are as the last pass left them."""
+        left = self._left.get(key)
+        if left is None or left.status != placement.status or left.foreign != self._foreign(key, placement):
+            return False
+        present = self._present(placement)
+        return present.keys() == left.decisions.keys() and all(
+            is_as_wanted(present[name], wanted) for name, wanted in left.decisions.items()
+        )
+
+    def _present(self, placement: Placement) -> dict[str, Decision]:
+        return {name: one.content for name, one in self.inventory.decisions.owned_by(placement.metadata.uid).items()}
+
+    # A pass
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        # A choice is all computing: others get their turn between two of them.
+        await asyncio.sleep(0)
+        placement = self._latest.get(key)
+        if placement is None or placement.metadata.deletion_timestamp or placement.metadata.annotations.get(DISABLED) == "true":
+            self._left.pop(key, None)
+            return None
+        self._running.add(key)
+        try:
+            return await self._place(key, placement)
+        finally:
+            self._running.discard(key)
+
+    async def _place(self, key: ObjectKey, placement: Placement) -> float | None:
+        now = self._context.clock.now()
+        choice = self._choose(placement, now)
+        present, is_taken = self._present(placement), partial(self._is_taken, key, placement)
+        wanted, until = self._wanted(placement, choice, present, is_taken, now)
+        spare = free_names(placement.metadata.name, lambda name: name in present or name in wanted or is_taken(name))
+        writes = plan_writes(present, wanted, spare)
+        try:
+            with self.inventory.decisions.expecting(key, frozenset(name for one in wanted.values() for name in one.names)):
+                await self._write(placement, writes, choice)
+        except NotWritten as error:
+            self._left.pop(key, None)
+            await self._report_failure(placement, choice, error)
+            raise error.cause from error
+        scored = bool(writes) and placement.spec.sort_by == BY_SCORE
+        status = status_of(placement, wanted, (choice.satisfied, choice.misconfigured), now, scored=scored)
+        self._left[key] = _Left(wanted, status, self._name_foreign(key, placement))
+        await self._report(placement, status)
+        if (newest := self._latest.get(key)) is not None and not self._is_left_so(key, newest):
+            # Somebody wrote in between.
+            self._controller.enqueue(key)
+        times = [time for time in (choice.again, until) if time is not None]
+        return max(0.0, (min(times) - self._context.clock.now()).total_seconds()) + JUST_AFTER if times else None
+
+    def _choose(self, placement: Placement, now: datetime) -> Choice:
+        began = self._context.clock.monotonic()
+        choice = schedule(placement, self.inventory.world(placement, now))
+        self._choosing.observe(self._context.clock.monotonic() - began)
+        return choice
+
+    @staticmethod
+    def _wanted(
+        placement: Placement, choice: Choice, present: Mapping[str, Decision], is_taken: Callable[[str], bool], now: datetime
+    ) -> tuple[Mapping[str, Decision], datetime | None]:
+        """The decisions that are to be there, and until when others have to wait."""
+        if choice.keeps_decisions or is_unnameable(placement):
+            return kept_decisions(placement, present, is_taken), None
+        wanted = wanted_decisions(placement, choice, is_taken)
+        until = waits_until(placement, present, wanted, now)
+        return (present if until else wanted), until
+
+    async def _write(self, placement: Placement, writes: Sequence[Write], choice: Choice) -> None:
+        if not writes:
+            return
+        began = self._context.clock.monotonic()
+        await self._writer.write(placement, writes, choice.warnings)
+        self._binding.observe(self._context.clock.monotonic() - began)
+        if choice.totals:
+            note = scores_note(choice.totals)
+            self._context.events.event(placement.document(), "Normal", "ScoreUpdate", note, action="ScoreUpdated")
+
+    # Decisions of others
+
+    def _is_taken(self, key: ObjectKey, placement: Placement, name: str) -> bool:
+        """Whether a name of a decision is another's. What a placement of this name has left that is no more is in nobody's way."""
+        found = self.inventory.decisions.get(ObjectKey(key.namespace, name))
+        return found is not None and placement.metadata.uid not in found.owners and not found.is_garbage_of(key)
+
+    def _foreign(self, key: ObjectKey, placement: Placement) -> tuple[str, ...]:
+        """Decisions that are labelled with the placement's name and not its own."""
+        labelled = self.inventory.decisions.labelled(key)
+        return tuple(sorted(one.key.name for one in labelled if self._is_taken(key, placement, one.key.name)))
+
+    def _name_foreign(self, key: ObjectKey, placement: Placement) -> tuple[str, ...]:
+        """They are told of once, and left alone: whoever reads decisions by label takes them for this placement's."""
+        foreign, known = self._foreign(key, placement), self._left.get(key)
+        if foreign and (known is None or known.foreign != foreign):
+            names = ", ".join(foreign)
+            log.warning("decisions of others are labelled with this placement", placement=str(key), decisions=names)
+            note = (
+                f"These PlacementDecisions carry the label of this placement and are not its own; delete or relabel them: {names}"
+            )
+            self._context.events.event(placement.document(), "Warning", "ForeignDecision", note, action="Schedule")
+        return foreign
+
+    # Status
+
+    async def _report_failure(self, placement: Placement, choice: Choice, error: NotWritten) -> None:
+        """What is written counts, and why it is not what was chosen."""
+        if error.ordinary:
+            return
+        message = f"PlacementDecision {error.name} could not be written: {error.cause}"
+        satisfied = Condition(type=SATISFIED, status="False", reason="NotAllDecisionsScheduled", message=message)
+        now = self._context.clock.now()
+        status = status_of(placement, self._present(placement), (satisfied, choice.misconfigured), now, scored=False)
+        await self._report(placement, status)
+
+    async def _report(self, placement: Placement, status: PlacementStatus) -> None:
+        answer = await patch_object(self._context.client, placement, msgspec.structs.replace(placement, status=status), status=True)
+        if answer is not None:
+            self._latest.record_write(answer)
+
+
+def _key(obj: TypedObject) -> ObjectKey:
+    return ObjectKey(obj.metadata.namespace, obj.metadata.name)
+
+
+def _placements_of(decision: PlacementDecision) -> Iterable[ObjectKey]:
+    """Those that own it, and the one that its label names."""
+    metadata = decision.metadata
+    names = [one.name for one in metadata.owner_references if one.kind == Placement.resource.kind]
+    return [
+        ObjectKey(metadata.namespace, name) for name in dict.fromkeys((*names, metadata.labels.get(PLACEMENT_LABEL, ""))) if name
+    ]
+
+
+def _asked(placement: Placement) -> tuple[object, ...]:
+    """What of a placement is for people to write."""
+    metadata = placement.metadata
+    return metadata.uid, placement.spec, metadata.annotations.get(DISABLED), bool(metadata.deletion_timestamp)

@@ -1,0 +1,167 @@
+"""Why placements choose as they do, over HTTPS, as OCM's debug service answers it.
+
+`GET /debug/placements/<namespace>/<name>` explains one that is there, `POST /debug/placements/` one that is only thought of, for
+which a Placement is sent as JSON. Whoever asks shows a bearer token of the hub, and must have the right to get placements in that
+namespace (GET) or to create them there (POST): the answer tells of clusters and scores, which is what a placement is for. Nothing
+is read of a request before it is known who asks. Choosing is the controller's own, from the controller's own inventory, so the
+service runs where the controller does.
+
+Answers are JSON; an error has the one field `error`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+import orjson
+
+from muster.api import Document, MalformedObject
+from muster.api.cluster.v1beta1 import Placement
+from muster.http import HttpServer, Request, Response, server_context
+from muster.kube.names import dns1123_label
+from muster.machinery.authorization import AccessAttributes
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import ObjectKey
+from muster.placement.explanation import debug_document
+from muster.placement.inventory import Inventory
+from muster.placement.scheduling import schedule
+from muster.runtime.auth import Authenticator, Authorizer
+from muster.runtime.client import KubeError
+from muster.runtime.webhook import make_pair
+
+log = get_logger("muster.placement.debug_server")
+
+PATH: Final = "/debug/placements/"
+MAX_BODY: Final = 1024 * 1024
+CERTIFICATE_LIFETIME: Final = timedelta(days=3650)
+_BEARER: Final = "bearer"
+_VERBS: Final = {"GET": "get", "POST": "create"}
+
+
+class Refused(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class DebugOptions:
+    """Where it listens. The certificate is made at each start: callers check it by what they are told in the log, or not at all."""
+
+    host: str
+    port: int
+
+
+class DebugServer:
+    """`run` is to be a task of its owner. `find` gives a placement that is there."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        find: Callable[[ObjectKey], Placement | None],
+        authenticator: Authenticator,
+        authorizer: Authorizer,
+        options: DebugOptions,
+        *,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        self._inventory = inventory
+        self._find = find
+        self._authenticator = authenticator
+        self._authorizer = authorizer
+        self._options = options
+        self._clock = clock
+        self._http: HttpServer | None = None
+
+    @property
+    def port(self) -> int:
+        """Where it listens; 0 while it does not."""
+        return 0 if self._http is None else self._http.port
+
+    async def run(self) -> None:
+        server = HttpServer(self.handle, tls=await asyncio.to_thread(self._tls), max_body=MAX_BODY, reads_bodies=True)
+        await server.start(self._options.host, self._options.port)
+        self._http = server
+        log.info("debug service listens", host=self._options.host, port=server.port)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._http = None
+            await server.stop(grace=1.0)
+
+    def _tls(self) -> ssl.SSLContext:
+        pair = make_pair([self._options.host], self._clock.now(), CERTIFICATE_LIFETIME)
+        return server_context(pair.cert, pair.key)
+
+    async def handle(self, request: Request) -> Response:
+        try:
+            return _answer(200, await self._explain(request))
+        except Refused as refusal:
+            return _answer(refusal.status, {"error": str(refusal)})
+        except KubeError as error:
+            log.error("debug service cannot ask the hub who may do what", error=str(error))
+            return _answer(500, {"error": "the hub could not be asked who you are and what you may do"})
+
+    async def _explain(self, request: Request) -> Document:
+        if not request.path.startswith(PATH):
+            raise Refused(404, f"there is nothing here but {PATH}<namespace>/<name>")
+        verb = _VERBS.get(request.method)
+        if verb is None:
+            raise Refused(405, "use GET with <namespace>/<name>, or POST with a Placement")
+        who = await self._authenticator.authenticate(_token(request))
+        if who is None:
+            raise Refused(401, "give a bearer token of the hub")
+        placement = None
+        if verb == "get":
+            key = _key(request.path)
+        else:
+            placement = _placement(request.path, await request.read_body())
+            key = ObjectKey(placement.metadata.namespace, placement.metadata.name)
+        resource = Placement.resource
+        name = key.name if verb == "get" else ""
+        asked = AccessAttributes(verb, resource.group, resource.version, resource.plural, namespace=key.namespace, name=name)
+        if not (await self._authorizer.authorize(who, asked)).allowed:
+            raise Refused(403, f"{who.name} may not {verb} placements in namespace {key.namespace}")
+        placement = placement or self._find(key)
+        if placement is None:
+            raise Refused(404, f"there is no Placement {key}")
+        world = self._inventory.world(placement, self._clock.now())
+        return debug_document(placement, schedule(placement, world))
+
+
+def _token(request: Request) -> str:
+    scheme, _, token = (request.headers.get("authorization") or "").partition(" ")
+    return token.strip() if scheme.lower() == _BEARER else ""
+
+
+def _key(path: str) -> ObjectKey:
+    namespace, separator, name = path.removeprefix(PATH).partition("/")
+    if not separator or not name or "/" in name or dns1123_label(namespace):
+        raise Refused(400, f"expected {PATH}<namespace>/<name>")
+    return ObjectKey(namespace, name)
+
+
+def _placement(path: str, body: bytes) -> Placement:
+    if path != PATH:
+        raise Refused(400, f"send a Placement to {PATH}")
+    try:
+        document = orjson.loads(body)
+        placement = Placement.decode(document) if isinstance(document, dict) else None
+    except (orjson.JSONDecodeError, MalformedObject) as error:
+        raise Refused(400, f"the body is no Placement: {error}") from None
+    if placement is None or document.get("kind", Placement.resource.kind) != Placement.resource.kind:
+        raise Refused(400, "the body is no Placement")
+    if not placement.metadata.namespace:
+        raise Refused(400, "metadata.namespace: say in which namespace the placement would be")
+    # Whoever thinks of a placement has no decisions of one: a uid in the body would be somebody else's.
+    return Placement.decode({**document, "metadata": {**document["metadata"], "uid": ""}})
+
+
+def _answer(status: int, document: Document) -> Response:
+    return Response(status, orjson.dumps(document), content_type="application/json")

@@ -1,0 +1,202 @@
+"""The PlacementDecisions of a hub, by the placement that owns them, and how many placements have chosen each cluster.
+
+It is fed by the watch and by this process' own writes, whichever is first: an object is never replaced by an older version of it,
+so the watch's echo of a write changes nothing. What the watch never confirms is forgotten after `CONFIRMED_WITHIN` seconds.
+
+A decision belongs to the placement whose uid it names as an owner. For counting, one that nobody owns is taken for a decision of
+the placement that its label names. A placement that has a cluster in two decisions, as while it moves, has chosen it once.
+
+Invariant: `_chosen` is, for every cluster, the number of placements in `_counts` that have it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDecision
+from muster.machinery.clock import Clock
+from muster.machinery.objects import ObjectKey
+from muster.placement.writing import Decision
+
+K = TypeVar("K")
+CONFIRMED_WITHIN: Final = 10.0
+_KIND: Final = Placement.resource.kind
+
+
+@dataclass(frozen=True)
+class WrittenDecision:
+    """A PlacementDecision, as far as it matters here."""
+
+    key: ObjectKey
+    uid: str
+    resource_version: str
+    owners: frozenset[str]
+    """Their uids."""
+    placement: ObjectKey
+    """The placement that it counts for."""
+    owned: bool
+    """Whether it names a Placement as its owner."""
+    content: Decision
+
+    @classmethod
+    def of(cls, decision: PlacementDecision) -> WrittenDecision:
+        metadata = decision.metadata
+        owner = next((one for one in metadata.owner_references if one.kind == _KIND), None)
+        named = owner.name if owner else metadata.labels.get(PLACEMENT_LABEL) or metadata.name
+        return cls(
+            ObjectKey(metadata.namespace, metadata.name),
+            metadata.uid,
+            metadata.resource_version,
+            frozenset(one.uid for one in metadata.owner_references),
+            ObjectKey(metadata.namespace, named),
+            owner is not None,
+            Decision(metadata.labels, tuple((one.cluster_name, one.score) for one in decision.status.decisions)),
+        )
+
+    def is_garbage_of(self, placement: ObjectKey) -> bool:
+        """Of a placement whose own it is not: whether it was of another one of the same name, which is no more."""
+        return self.owned and self.placement == placement
+
+    @property
+    def version(self) -> int:
+        return int(self.resource_version) if self.resource_version.isdecimal() else 0
+
+
+class DecisionIndex:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._all: dict[ObjectKey, WrittenDecision] = {}
+        self._by_owner: dict[str, dict[ObjectKey, None]] = {}
+        self._by_label: dict[ObjectKey, dict[ObjectKey, None]] = {}
+        self._counts: dict[ObjectKey, Counter[str]] = {}
+        self._chosen: Counter[str] = Counter()
+        self._expected: dict[ObjectKey, frozenset[str]] = {}
+        """By placement, the choice that is being written."""
+        self._unconfirmed: dict[ObjectKey, float] = {}
+        self._deleted: dict[ObjectKey, str] = {}
+        """Uids of those that this process has deleted, until the watch tells so too."""
+
+    def get(self, key: ObjectKey) -> WrittenDecision | None:
+        return self._all.get(key)
+
+    def owned_by(self, uid: str) -> dict[str, WrittenDecision]:
+        """By name."""
+        for key in list(self._by_owner.get(uid, ())):
+            if self._unconfirmed.get(key, float("inf")) < self._clock.monotonic():
+                self._remove(key)
+        return {key.name: self._all[key] for key in self._by_owner.get(uid, ())}
+
+    def labelled(self, placement: ObjectKey) -> list[WrittenDecision]:
+        """Those whose label names this placement, whoever owns them."""
+        return [self._all[key] for key in self._by_label.get(placement, ())]
+
+    def chosen_by_others(self, placement: ObjectKey) -> dict[str, int]:
+        """By cluster, how many placements but this one have chosen it."""
+        own: Mapping[str, int] = self._counts.get(placement, {})
+        if not own and not self._expected:
+            return dict(self._chosen)
+        counts = Counter(self._chosen)
+        counts.subtract(own.keys())
+        for other, clusters in self._expected.items():
+            if other != placement:
+                counts.update(clusters)
+                counts.subtract(self._counts.get(other, {}).keys())
+        return {cluster: number for cluster, number in counts.items() if number > 0}
+
+    @contextmanager
+    def expecting(self, placement: ObjectKey, clusters: frozenset[str]) -> Iterator[None]:
+        """While a choice is being written it counts as written: those who choose meanwhile would else all choose alike."""
+        self._expected[placement] = clusters
+        try:
+            yield
+        finally:
+            del self._expected[placement]
+
+    def observe(self, decision: PlacementDecision) -> bool:
+        """The watch has brought a version; False when it is no news."""
+        written = WrittenDecision.of(decision)
+        if self._deleted.get(written.key) == written.uid:
+            return False
+        known = self._all.get(written.key)
+        if known is not None and written.version <= known.version:
+            if written.version == known.version:
+                self._unconfirmed.pop(written.key, None)
+            return False
+        self._unconfirmed.pop(written.key, None)
+        self._put(written)
+        return True
+
+    def observe_deletion(self, decision: PlacementDecision) -> bool:
+        """False when this process has deleted it itself, or another has taken its place since."""
+        key, uid = ObjectKey(decision.metadata.namespace, decision.metadata.name), decision.metadata.uid
+        own = self._deleted.get(key) == uid and self._deleted.pop(key) == uid
+        known = self._all.get(key)
+        if known is None or known.uid != uid:
+            return False
+        self._remove(key)
+        return not own
+
+    def record_write(self, decision: PlacementDecision) -> WrittenDecision:
+        """The server's answer to a write of ours."""
+        written = WrittenDecision.of(decision)
+        known = self._all.get(written.key)
+        if known is None or written.version > known.version:
+            self._unconfirmed[written.key] = self._clock.monotonic() + CONFIRMED_WITHIN
+            self._put(written)
+        return written
+
+    def record_delete(self, key: ObjectKey, uid: str) -> None:
+        known = self._all.get(key)
+        if known is not None and known.uid == uid:
+            if key not in self._unconfirmed:
+                self._deleted[key] = uid
+            self._remove(key)
+
+    def _put(self, written: WrittenDecision) -> None:
+        self._remove(written.key, keeping=True)
+        self._all[written.key] = written
+        for owner in written.owners:
+            self._by_owner.setdefault(owner, {})[written.key] = None
+        if label := written.content.labels.get(PLACEMENT_LABEL):
+            self._by_label.setdefault(ObjectKey(written.key.namespace, label), {})[written.key] = None
+        counts = self._counts.setdefault(written.placement, Counter())
+        for cluster in written.content.names:
+            counts[cluster] += 1
+            if counts[cluster] == 1:
+                self._chosen[cluster] += 1
+
+    def _remove(self, key: ObjectKey, *, keeping: bool = False) -> None:
+        """`keeping`: a newer version follows."""
+        if not keeping:
+            self._unconfirmed.pop(key, None)
+        written = self._all.pop(key, None)
+        if written is None:
+            return
+        for owner in written.owners:
+            _discard(self._by_owner, owner, key)
+        if label := written.content.labels.get(PLACEMENT_LABEL):
+            _discard(self._by_label, ObjectKey(key.namespace, label), key)
+        counts = self._counts.pop(written.placement, Counter())
+        for cluster in written.content.names:
+            _decrease(counts, cluster)
+            if cluster not in counts:
+                _decrease(self._chosen, cluster)
+        if counts:
+            self._counts[written.placement] = counts
+
+
+def _discard(index: dict[K, dict[ObjectKey, None]], value: K, key: ObjectKey) -> None:
+    members = index[value]
+    del members[key]
+    if not members:
+        del index[value]
+
+
+def _decrease(counts: Counter[str], cluster: str) -> None:
+    counts[cluster] -= 1
+    if not counts[cluster]:
+        del counts[cluster]

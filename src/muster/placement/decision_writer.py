@@ -1,0 +1,161 @@
+"""Carries out a plan of writes, one after the other, and tells of each in an event on the Placement.
+
+Every write is for the version that was seen: what somebody changed since is a Conflict, and the pass begins anew with what is
+there. The first write that fails ends it (`NotWritten`): those after it may stand on it.
+
+A new decision is two writes, since its status is one of its own: it is there without clusters for a moment, never with wrong ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from muster.api.cluster.v1beta1 import Placement, PlacementDecision
+from muster.machinery.objects import Object, ObjectKey
+from muster.placement.decision_index import DecisionIndex, WrittenDecision
+from muster.placement.writing import Change, Create, Decision, Delete, Write
+from muster.runtime.client import AlreadyExists, Conflict, KubeClient, KubeError, NotFound, Unreachable, served
+from muster.runtime.controller import EventRecorder
+
+DECISIONS: Final = served(PlacementDecision)
+NOTE_LENGTH: Final = 1000
+
+
+class NotWritten(Exception):
+    """A decision could not be written."""
+
+    def __init__(self, name: str, cause: KubeError) -> None:
+        self.name = name
+        self.cause = cause
+        super().__init__(f"PlacementDecision {name} could not be written: {cause}")
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether nothing is wrong but the moment: somebody else wrote, or the server is away."""
+        return isinstance(self.cause, AlreadyExists | Conflict | NotFound | Unreachable)
+
+
+class DecisionWriter:
+    def __init__(self, client: KubeClient, events: EventRecorder, index: DecisionIndex) -> None:
+        self._client = client
+        self._events = events
+        self._index = index
+
+    async def write(self, placement: Placement, writes: Sequence[Write], warnings: Sequence[str]) -> None:
+        """Raises NotWritten."""
+        for one in writes:
+            try:
+                match one:
+                    case Create(name, decision):
+                        await self._create(placement, name, decision)
+                    case Change():
+                        await self._change(placement, one)
+                    case Delete(name):
+                        await self._delete(placement, name)
+            except KubeError as error:
+                if isinstance(error, NotFound):
+                    self._forget(placement, one.name)
+                raise NotWritten(one.name, error) from error
+            self._tell(placement, one, warnings)
+
+    async def _create(self, placement: Placement, name: str, decision: Decision) -> None:
+        key = ObjectKey(placement.metadata.namespace, name)
+        there = self._index.get(key)
+        if there is not None:
+            # Of a placement of the same name that is no more: of others' names none is planned.
+            await self._remove(there)
+        try:
+            answer = await self._client.create(DECISIONS, _document(placement, name, decision))
+        except AlreadyExists:
+            # Made a moment ago, and the watch has not told yet; or somebody else's: the next pass knows which.
+            self._record(await self._client.get(DECISIONS, name, key.namespace))
+            raise
+        written = self._record(answer)
+        if decision.clusters:
+            await self._set_clusters(written, decision)
+
+    async def _change(self, placement: Placement, change: Change) -> None:
+        written = self._index.get(ObjectKey(placement.metadata.namespace, change.name))
+        assert written is not None, "planned from what is there"
+        if change.labels:
+            body = {"metadata": {**_seen(written), "labels": dict(change.decision.labels)}}
+            written = self._record(await self._client.patch(DECISIONS, change.name, body, written.key.namespace))
+        if change.clusters:
+            await self._set_clusters(written, change.decision)
+
+    async def _set_clusters(self, written: WrittenDecision, decision: Decision) -> None:
+        clusters = [
+            {"clusterName": cluster, "reason": "", **({"score": score} if score else {})} for cluster, score in decision.clusters
+        ]
+        body = {"metadata": _seen(written), "status": {"decisions": clusters}}
+        key = written.key
+        self._record(await self._client.patch(DECISIONS, key.name, body, key.namespace, subresource="status"))
+
+    async def _delete(self, placement: Placement, name: str) -> None:
+        written = self._index.get(ObjectKey(placement.metadata.namespace, name))
+        if written is not None:
+            await self._remove(written)
+
+    async def _remove(self, written: WrittenDecision) -> None:
+        key = written.key
+        try:
+            answer = await self._client.delete(DECISIONS, key.name, key.namespace, uid=written.uid)
+        except NotFound:
+            answer = {}
+        if not (answer.get("metadata") or {}).get("finalizers"):
+            self._index.record_delete(key, written.uid)
+
+    def _record(self, answer: Object) -> WrittenDecision:
+        return self._index.record_write(PlacementDecision.decode(answer))
+
+    def _forget(self, placement: Placement, name: str) -> None:
+        key = ObjectKey(placement.metadata.namespace, name)
+        if written := self._index.get(key):
+            self._index.record_delete(key, written.uid)
+
+    def _tell(self, placement: Placement, write: Write, warnings: Sequence[str]) -> None:
+        namespace = placement.metadata.namespace
+        kind = {"apiVersion": DECISIONS.api_version, "kind": DECISIONS.kind}
+        related: Object = {**kind, "metadata": {"name": write.name, "namespace": namespace}}
+        done = _DONE[type(write)]
+        note = f"Decision {write.name} is {done.lower()} with placement {placement.metadata.name} in namespace {namespace}"
+        if warned := isinstance(write, Change) and bool(warnings):
+            note = f"{note}: {'; '.join(warnings)}"
+        level: Literal["Normal", "Warning"] = "Warning" if warned else "Normal"
+        reason = f"Decision{done.removesuffix('d')}"
+        self._events.event(placement.document(), level, reason, note, action=f"Decision{done}", related=related)
+
+
+_DONE: Final[Mapping[type[Write], str]] = {Create: "Created", Change: "Updated", Delete: "Deleted"}
+
+
+def scores_note(totals: Mapping[str, int]) -> str:
+    text = " ".join(f"{cluster}:{score}" for cluster, score in sorted(totals.items()))
+    return text if len(text) <= NOTE_LENGTH else f"{text[:NOTE_LENGTH]}......"
+
+
+def _seen(written: WrittenDecision) -> Object:
+    return {"uid": written.uid, "resourceVersion": written.resource_version}
+
+
+def _document(placement: Placement, name: str, decision: Decision) -> Object:
+    resource, metadata = placement.resource, placement.metadata
+    owner = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": metadata.name,
+        "uid": metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "apiVersion": DECISIONS.api_version,
+        "kind": DECISIONS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": metadata.namespace,
+            "labels": dict(decision.labels),
+            "ownerReferences": [owner],
+        },
+    }

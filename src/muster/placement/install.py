@@ -1,0 +1,63 @@
+"""What has to be on a hub before placements are chosen for there: definitions, an account and its role.
+
+`install` applies all of it with a field manager of its own and may be called again at any time. It needs an administrator's rights;
+the controller then runs as `placement-controller-sa`, which may read what is chosen from and write what was chosen.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.api import Document
+from muster.api.cluster.v1 import GROUP
+from muster.api.crds import HUB, definitions
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import GVR
+from muster.placement.options import PlacementOptions
+from muster.runtime.client import KubeClient
+from muster.runtime.client.builtin import CRDS
+from muster.runtime.install import READ, account_permissions, apply_all, await_definitions, ensure_namespace, rule
+
+MANAGER: Final = "muster-placement-install"
+ACCOUNT: Final = "placement-controller-sa"
+LOCK: Final = "placement-lock"
+"""Lease of the controller that leads."""
+
+_CHOSEN_FROM: Final = (
+    "managedclusters",
+    "managedclustersets",
+    "managedclustersetbindings",
+    "addonplacementscores",
+    "placements",
+)
+_SERVED: Final = (*_CHOSEN_FROM, "placementdecisions")
+KINDS: Final = tuple(kind for kind in HUB if kind.resource.plural in _SERVED)
+RULES: Final[tuple[Document, ...]] = (
+    rule("coordination.k8s.io", ["leases"], [*READ, "create", "update"]),
+    rule("events.k8s.io", ["events"], ["create", "patch"]),
+    rule(GROUP, _CHOSEN_FROM, READ),
+    rule(GROUP, ["placementdecisions"], [*READ, "create", "update", "patch", "delete"]),
+    rule(GROUP, ["placements/status", "placementdecisions/status"], ["update", "patch"]),
+    # Where the server asks whoever names an owner that blocks deletion for this right.
+    rule(GROUP, ["placements/finalizers"], ["update"]),
+    # To know who asks the debug service, and what they may.
+    rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
+    rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+)
+
+
+def role(manager: str) -> str:
+    """The role of the ClusterManager `manager`'s placement controller."""
+    return f"open-cluster-management:{manager}-placement:controller"
+
+
+def permissions(options: PlacementOptions, manager: str = "cluster-manager") -> list[tuple[GVR, Document]]:
+    return account_permissions(ACCOUNT, options.namespace, role(manager), RULES)
+
+
+async def install(client: KubeClient, options: PlacementOptions, *, clock: Clock = SYSTEM) -> None:
+    """Everything, and wait until the definitions are served. Raises InstallError and what the client raises."""
+    await ensure_namespace(client, options.namespace)
+    await apply_all(client, [(CRDS, document) for document in definitions(KINDS)], MANAGER)
+    await apply_all(client, permissions(options), MANAGER)
+    await await_definitions(client, [kind.name for kind in KINDS], clock)

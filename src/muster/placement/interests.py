@@ -1,0 +1,116 @@
+"""What a placement looks at, so that a change of anything else need not wake it.
+
+`interests_of` is said for a spec once; `touches` is asked for every change of a cluster. It is about a cluster that belongs to the
+placement's sets before and after: whether it belongs to them is for whoever knows the sets, and so are scores, whose names are
+here.
+
+Invariant: a change that could change the choice touches the placement; the reverse need not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from muster.api.cluster.v1 import Taint
+from muster.api.cluster.v1beta1 import PlacementSpec
+from muster.api.meta import LabelSelector
+from muster.placement.expressions import ExpressionError, Sight, compiled, sight_of
+from muster.placement.filters.taints import NEVER_FILTERS
+from muster.placement.misconfiguration import Misconfigured
+from muster.placement.prioritizers.weights import ALLOCATABLE, weights_of
+from muster.placement.world import Candidate
+
+
+@dataclass(frozen=True)
+class Interests:
+    labels: frozenset[str] = frozenset()
+    claims: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    """What is allocatable."""
+    paths: frozenset[tuple[str, ...]] = frozenset()
+    """Fields that expressions read, with all below them; the empty path is anything."""
+    scores: frozenset[str] | None = frozenset()
+    """Names of AddOnPlacementScores; None for all."""
+
+    def looks_at_score(self, name: str) -> bool:
+        return self.scores is None or name in self.scores
+
+
+def interests_of(spec: PlacementSpec) -> Interests:
+    """Of a misconfigured spec nothing that its problem hides: it is looked at again when it changes."""
+    selectors = [one.required_cluster_selector for one in spec.predicates]
+    groups = [one.group_cluster_selector for one in spec.decision_strategy.group_strategy.decision_groups]
+    by_labels = [*(one.label_selector for one in selectors), *(one.label_selector for one in groups)]
+    by_claims = [*(one.claim_selector for one in selectors), *(one.claim_selector for one in groups)]
+    labels = {key for one in by_labels for key in _label_keys(one)}
+    claims = {requirement.key for one in by_claims for requirement in one.match_expressions}
+    for term in spec.spread_policy.spread_constraints:
+        (claims if term.topology_key_type == "Claim" else labels).add(term.topology_key)
+    sight = _sight(text for one in selectors for text in one.cel_selector.cel_expressions)
+    resources, scores = _of_policy(spec)
+    sight |= Sight(scores=scores)
+    return Interests(frozenset(labels), frozenset(claims), resources, sight.paths, sight.scores)
+
+
+def _label_keys(selector: LabelSelector) -> Iterable[str]:
+    return (*selector.match_labels, *(one.key for one in selector.match_expressions))
+
+
+def _sight(expressions: Iterable[str]) -> Sight:
+    sight = Sight()
+    for text in expressions:
+        try:
+            sight |= sight_of(compiled(text))
+        except ExpressionError:
+            continue
+    return sight
+
+
+def _of_policy(spec: PlacementSpec) -> tuple[frozenset[str], frozenset[str]]:
+    """Resources and names of scores that count."""
+    try:
+        weights = weights_of(spec.prioritizer_policy)
+    except Misconfigured:
+        return frozenset(), frozenset()
+    resources = frozenset(ALLOCATABLE[name] for name, _ in weights.built_in if name in ALLOCATABLE)
+    return resources, frozenset(score.resource_name for score, _ in weights.addons)
+
+
+def touches(interests: Interests, old: Candidate | None, new: Candidate | None) -> bool:
+    """Whether the change of a cluster, or its coming or going, could change the choice."""
+    if old is None or new is None or old.deleting or new.deleting:
+        return (old is None or old.deleting) != (new is None or new.deleting)
+    return (
+        _differ(old.labels, new.labels, interests.labels)
+        or _differ(old.claims, new.claims, interests.claims)
+        or _selecting(old.taints) != _selecting(new.taints)
+        or _differ(old.allocatable, new.allocatable, interests.resources)
+        or any((name in old.capacity) != (name in new.capacity) for name in interests.resources)
+        or bool(interests.paths and _documents_differ(old, new, interests.paths))
+    )
+
+
+def _differ(old: Mapping[str, str], new: Mapping[str, str], keys: Iterable[str]) -> bool:
+    return any(old.get(key) != new.get(key) for key in keys)
+
+
+def _selecting(taints: Iterable[Taint]) -> list[Taint]:
+    return [taint for taint in taints if taint.effect != NEVER_FILTERS]
+
+
+def _documents_differ(old: Candidate, new: Candidate, paths: Iterable[tuple[str, ...]]) -> bool:
+    before, after = old.document(), new.document()
+    return any(_at(before, path) != _at(after, path) for path in paths)
+
+
+def _at(value: Any, path: tuple[str, ...]) -> bytes:
+    """What lies there, as JSON: to expressions 1, 1.0 and true are different things. Nothing where nothing is."""
+    for step in path:
+        if not isinstance(value, dict) or step not in value:
+            return b""
+        value = value[step]
+    return orjson.dumps(value)

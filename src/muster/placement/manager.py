@@ -1,0 +1,52 @@
+"""The placement controller, put together.
+
+`PlacementManager` takes a client and options and nothing else from the process around it. Who may run at all (leader election) is
+the caller's business.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from typing import Final
+
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.metrics import Metrics
+from muster.placement.controller import NAME, Placements
+from muster.placement.debug_server import DebugOptions, DebugServer
+from muster.placement.options import PlacementOptions
+from muster.runtime.auth import AccessReviewer, TokenReviewer
+from muster.runtime.client import KubeClient
+from muster.runtime.controller import ControllerContext, Manager
+
+REPORTER: Final = "placement-controller"
+"""Who the events are from."""
+
+
+class PlacementManager(Manager):
+    def __init__(
+        self,
+        client: KubeClient,
+        options: PlacementOptions,
+        *,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+        metrics: Metrics | None = None,
+        debug: DebugOptions | None = None,
+    ) -> None:
+        """`debug`: where the debug service listens, if there is to be one."""
+        super().__init__()
+        context = ControllerContext.of(client, REPORTER, workers=options.workers, metrics=metrics, clock=clock, random=random)
+        self.placements = Placements(context)
+        self.add_context(context)
+        self.add_controllers({NAME: self.placements})
+        self.debug_server: DebugServer | None = None
+        if debug is not None:
+            self.debug_server = DebugServer(
+                self.placements.inventory,
+                self.placements.find,
+                TokenReviewer(client, clock=clock),
+                AccessReviewer(client, clock=clock),
+                debug,
+                clock=clock,
+            )
+            self.add("the debug service", self.debug_server)

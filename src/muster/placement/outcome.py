@@ -1,0 +1,134 @@
+"""What a choice looks like in objects: the decisions that are wanted, and the placement's status. Pure functions.
+
+Scores are written only where a placement asks for them (`sortBy: Score`): elsewhere a choice that names the same clusters costs no
+write, whatever they score. Where they are written, decisions that would differ in nothing but scores wait for the rate limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from muster.api.cluster.v1beta1 import (
+    DECISION_GROUP_INDEX_LABEL,
+    DECISION_GROUP_NAME_LABEL,
+    PLACEMENT_LABEL,
+    DecisionGroupStatus,
+    Placement,
+    PlacementStatus,
+)
+from muster.api.meta import Condition, with_condition
+from muster.kube.names import label_value
+from muster.machinery.golang.durations import parse_duration
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.timestamps import format_time, parse_time
+from muster.placement.choice import Choice, ChosenGroup
+from muster.placement.decisions import group_of
+from muster.placement.writing import Decision, free_names, in_batches
+
+BY_SCORE: Final = "Score"
+SCORE_RATE_LIMIT: Final = timedelta(minutes=1)
+NOBODY: Final = (ChosenGroup("", ()),)
+"""One group without clusters: a placement that chooses none has one empty decision."""
+_NUMBER: Final = re.compile(r"-decision-([0-9]{1,9})$")
+
+
+def wanted_decisions(placement: Placement, choice: Choice, is_taken: Callable[[str], bool]) -> dict[str, Decision]:
+    """In their order, by name; names that are taken are others'."""
+    return _decisions(placement, choice.groups or NOBODY, is_taken)
+
+
+def kept_decisions(placement: Placement, present: Mapping[str, Decision], is_taken: Callable[[str], bool]) -> dict[str, Decision]:
+    """Of a placement that chooses nobody because it is misconfigured: those there are, and an empty one where there is none."""
+    if present or is_unnameable(placement):
+        return dict(present)
+    return _decisions(placement, NOBODY, is_taken)
+
+
+def is_unnameable(placement: Placement) -> bool:
+    """Whether its decisions cannot be labelled with its name, so that it can have none: its conditions say so."""
+    return bool(label_value(placement.metadata.name))
+
+
+def _decisions(placement: Placement, groups: Iterable[ChosenGroup], is_taken: Callable[[str], bool]) -> dict[str, Decision]:
+    scored = placement.spec.sort_by == BY_SCORE
+    names = free_names(placement.metadata.name, is_taken)
+    wanted: dict[str, Decision] = {}
+    for index, group in enumerate(groups):
+        labels = {
+            PLACEMENT_LABEL: placement.metadata.name,
+            DECISION_GROUP_INDEX_LABEL: str(index),
+            DECISION_GROUP_NAME_LABEL: group.name,
+        }
+        for clusters in in_batches(group.clusters) or [()]:
+            content = tuple((one.cluster, one.score if scored else 0) for one in clusters)
+            wanted[next(names)] = Decision(labels, content)
+    return wanted
+
+
+def waits_until(
+    placement: Placement, present: Mapping[str, Decision], wanted: Mapping[str, Decision], now: datetime
+) -> datetime | None:
+    """When decisions may be written that differ in nothing but scores; None when they may be now."""
+    if placement.spec.sort_by != BY_SCORE or not present or _shape(present) != _shape(wanted):
+        return None
+    try:
+        # Somebody else's clock, or hand, may have written a time that is still to come.
+        last = min(parse_time(placement.status.last_score_update_time), now)
+        until = last + _rate_limit(placement.spec.score_rate_limit)
+    except (GoError, OverflowError):
+        return None
+    return until if now < until else None
+
+
+def _rate_limit(text: str) -> timedelta:
+    try:
+        return timedelta(microseconds=parse_duration(text) / 1000)
+    except GoError:
+        return SCORE_RATE_LIMIT
+
+
+def _shape(decisions: Mapping[str, Decision]) -> tuple[object, ...]:
+    """All of them but scores, and the order that follows from these."""
+    groups = {cluster: group_of(one.labels)[1] for one in decisions.values() for cluster in one.names}
+    return groups, {name: (group_of(one.labels), len(one.clusters)) for name, one in decisions.items()}
+
+
+def status_of(
+    placement: Placement, decisions: Mapping[str, Decision], conditions: Iterable[Condition], now: datetime, *, scored: bool
+) -> PlacementStatus:
+    """By the decisions that are written. `scored`: scores were written just now."""
+    time = format_time(now)
+    said = placement.status.conditions
+    for condition in conditions:
+        said = with_condition(said, msgspec.structs.replace(condition, observed_generation=placement.metadata.generation), time)
+    return PlacementStatus(
+        number_of_selected_clusters=len({cluster for one in decisions.values() for cluster in one.names}),
+        decision_groups=_groups(decisions),
+        conditions=said,
+        last_score_update_time=time if scored else placement.status.last_score_update_time,
+    )
+
+
+def _groups(decisions: Mapping[str, Decision]) -> tuple[DecisionGroupStatus, ...]:
+    found: dict[tuple[int, str], list[str]] = {}
+    for name in sorted(decisions, key=_number):
+        found.setdefault(group_of(decisions[name].labels), []).append(name)
+    return tuple(
+        DecisionGroupStatus(
+            decision_group_index=index,
+            decision_group_name=group,
+            decisions=tuple(names),
+            cluster_count=sum(len(decisions[name].clusters) for name in names),
+        )
+        for (index, group), names in sorted(found.items())
+    )
+
+
+def _number(name: str) -> tuple[int, str]:
+    found = _NUMBER.search(name)
+    return (int(found[1]) if found else 0, name)

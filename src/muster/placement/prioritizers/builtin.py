@@ -1,0 +1,85 @@
+"""The builtin prioritizers: keep what is chosen (Steady), even out how often clusters are chosen (Balance), prefer free resources.
+
+Scores are integers, truncated toward zero. What they are truncated from is reckoned in doubles, operation by operation as upstream
+does: where two of five placements chose a cluster that is 18, and exact arithmetic would say 20. So two hubs rank alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from muster.machinery.golang.quantities import QuantityError, parse_notation
+from muster.machinery.memo import memoized
+from muster.placement.prioritizers.weights import BALANCE, STEADY
+from muster.placement.world import Candidate
+
+
+@dataclass(frozen=True)
+class Steady:
+    """Prefers the clusters that the placement has chosen so far."""
+
+    name: ClassVar[str] = STEADY
+    present: Collection[str]
+
+    def scores(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+        return {one.name: 100 if one.name in self.present else 0 for one in candidates}
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Prefers clusters that few other placements have chosen, measured by the one that most have, wherever it is."""
+
+    name: ClassVar[str] = BALANCE
+    others: Mapping[str, int]
+
+    def scores(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+        most = max(self.others.values(), default=0)
+        by_count = {0: 100}
+        result = {}
+        for one in candidates:
+            count = self.others.get(one.name, 0)
+            score = by_count.get(count)
+            if score is None:
+                score = by_count[count] = 2 * int(100 * (0.5 - count / most))
+            result[one.name] = score
+        return result
+
+
+@dataclass(frozen=True)
+class Allocatable:
+    """Prefers clusters with much of a resource left; those that do not report it have no score."""
+
+    name: str
+    resource: str
+
+    def scores(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
+        amounts = {one.name: amount for one in candidates if (amount := self._amount(one)) is not None}
+        if not amounts:
+            return {}
+        least, span = min(amounts.values()), max(amounts.values()) - min(amounts.values())
+        return {name: _position(amount - least, span) for name, amount in amounts.items()}
+
+    def _amount(self, candidate: Candidate) -> float | None:
+        if self.resource not in candidate.capacity or self.resource not in candidate.allocatable:
+            return None
+        return _approximate(candidate.allocatable[self.resource])
+
+
+def _position(above: float, span: float) -> int:
+    if not span:
+        return 100
+    ratio = above / span
+    return int((ratio - 0.5) * 2.0 * 100.0) if math.isfinite(ratio) else 0
+
+
+@memoized(4096)
+def _approximate(text: str) -> float | None:
+    """An agent has written it: what is no number that can be compared is not there."""
+    try:
+        amount = parse_notation(text).approximate
+    except (QuantityError, OverflowError):
+        return None
+    return amount if math.isfinite(amount) else None

@@ -1,0 +1,173 @@
+"""Choosing clusters for a placement: a pure function of its spec and of the world it sees.
+
+In order: the spec is read, and a misconfigured one chooses nobody; the clusters of the eligible sets are available, save those
+being deleted; filter by filter some are removed; prioritizers score the others; the best are chosen, of equals the first by name,
+or one by one where they are to be spread; the chosen are divided into groups.
+
+Invariants: the answer does not depend on the order in which clusters or sets come, and nothing that a cluster's agent wrote makes
+choosing fail for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from muster.api.cluster.v1beta1 import Placement, PlacementSpec
+from muster.api.meta import Condition
+from muster.kube.names import label_value
+from muster.placement import conditions
+from muster.placement.choice import Choice, Chosen, Filtered, Prioritized
+from muster.placement.filters import Filter
+from muster.placement.filters.predicates import Predicates
+from muster.placement.filters.taints import Taints
+from muster.placement.groups import EMPTY, Grouping
+from muster.placement.misconfiguration import Misconfigured
+from muster.placement.prioritizers import Prioritizer
+from muster.placement.prioritizers.addon import AddOn
+from muster.placement.prioritizers.builtin import Allocatable, Balance, Steady
+from muster.placement.prioritizers.weights import ALLOCATABLE, BALANCE, SPREAD, Weights, weights_of
+from muster.placement.scores import ScoreReader
+from muster.placement.spread import HARD, spread
+from muster.placement.world import Candidate, World
+
+
+def schedule(placement: Placement, world: World) -> Choice:
+    spec = placement.spec
+    available = _Available.of(spec, world)
+    scores = ScoreReader(world)
+    try:
+        _check(placement)
+        grouping = Grouping.of(spec)
+        predicates = Predicates(spec.predicates, scores)
+        taints = Taints(spec.tolerations, world.present, world.now)
+        weights = weights_of(spec.prioritizer_policy)
+    except Misconfigured as problem:
+        return Choice(EMPTY, available.satisfied(0, 0), conditions.misconfigured(problem), available=len(available.candidates))
+    left, filtered = _filter(available.candidates, (predicates, taints))
+    addons = [(AddOn(score, scores), weight) for score, weight in weights.addons]
+    prioritized = [_prioritized(one, weight, left) for one, weight in [*_built_in(weights, world), *addons]]
+    totals = _totals(left, prioritized)
+    wanted = len(left) if spec.number_of_clusters is None else spec.number_of_clusters
+    if _must_spread(spec, len(left), wanted):
+        spreading = spread(left, totals, spec.spread_policy.spread_constraints, weights.spread, wanted)
+        prioritized.append(Prioritized(SPREAD, weights.spread, spreading.scores))
+        chosen = spreading.chosen
+    else:
+        chosen = _best(totals, wanted)
+    unscheduled = wanted - len(chosen)
+    return Choice(
+        groups=grouping.divide(chosen, world.clusters),
+        satisfied=available.satisfied(len(chosen), unscheduled),
+        misconfigured=conditions.WELL_CONFIGURED,
+        filters=tuple(filtered),
+        prioritizers=tuple(prioritized),
+        totals={**totals, **{one.cluster: one.score for one in chosen}},
+        unscheduled=unscheduled,
+        warnings=tuple(warning for addon, _ in addons for warning in addon.warnings()),
+        again=_first(scores.again, taints.again),
+        available=len(available.candidates),
+    )
+
+
+def _check(placement: Placement) -> None:
+    """What upstream stumbles over: a number below zero, a name that cannot label decisions."""
+    number = placement.spec.number_of_clusters
+    if number is not None and number < 0:
+        raise Misconfigured("", f"numberOfClusters must not be negative, but is {number}: leave it out to choose all clusters")
+    if label_value(placement.metadata.name):
+        raise Misconfigured("", "metadata.name has more than 63 characters and cannot label decisions: use a shorter name")
+
+
+@dataclass(frozen=True)
+class _Available:
+    """The clusters that a placement sees, and by which sets."""
+
+    wanted_sets: Sequence[str]
+    bindings: int
+    eligible: Sequence[str]
+    candidates: list[Candidate]
+
+    @classmethod
+    def of(cls, spec: PlacementSpec, world: World) -> _Available:
+        bound = [name for name in world.bound if name in world.sets]
+        eligible = sorted(set(bound).intersection(spec.cluster_sets) if spec.cluster_sets else bound)
+        names: set[str] = set()
+        for one in eligible:
+            names.update(world.members(one))
+        found = (world.clusters.get(name) for name in sorted(names))
+        return cls(spec.cluster_sets, len(bound), eligible, [one for one in found if one is not None and not one.deleting])
+
+    def satisfied(self, chosen: int, unscheduled: int) -> Condition:
+        return conditions.satisfied(self.wanted_sets, self.bindings, self.eligible, len(self.candidates), chosen, unscheduled)
+
+
+def _filter(candidates: list[Candidate], filters: Sequence[Filter]) -> tuple[list[Candidate], list[Filtered]]:
+    results = []
+    for one in filters:
+        left = one.left(candidates)
+        names = tuple(candidate.name for candidate in left)
+        results.append(Filtered(one.name, names, _Removed(one, candidates, names)))
+        candidates = left
+    return candidates, results
+
+
+class _Removed(Mapping[str, str]):
+    """Why a filter removed clusters: found when it is asked for, since almost nobody asks."""
+
+    def __init__(self, by: Filter, before: Sequence[Candidate], left: Sequence[str]) -> None:
+        self._by = by
+        self._before = before
+        self._left = left
+        self._known: dict[str, Candidate] | None = None
+
+    def _candidates(self) -> dict[str, Candidate]:
+        if self._known is None:
+            left = set(self._left)
+            self._known = {one.name: one for one in self._before if one.name not in left}
+        return self._known
+
+    def __getitem__(self, cluster: str) -> str:
+        return self._by.reason(self._candidates()[cluster])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._candidates())
+
+    def __len__(self) -> int:
+        return len(self._before) - len(self._left)
+
+
+def _built_in(weights: Weights, world: World) -> Iterator[tuple[Prioritizer, int]]:
+    for name, weight in weights.built_in:
+        if name in ALLOCATABLE:
+            yield Allocatable(name, ALLOCATABLE[name]), weight
+        else:
+            yield Balance(world.others) if name == BALANCE else Steady(world.present), weight
+
+
+def _prioritized(prioritizer: Prioritizer, weight: int, candidates: Sequence[Candidate]) -> Prioritized:
+    return Prioritized(prioritizer.name, weight, prioritizer.scores(candidates))
+
+
+def _totals(candidates: Sequence[Candidate], prioritized: Sequence[Prioritized]) -> dict[str, int]:
+    totals = {one.name: 0 for one in candidates}
+    for one in prioritized:
+        for name, score in one.scores.items():
+            totals[name] += score * one.weight
+    return totals
+
+
+def _must_spread(spec: PlacementSpec, left: int, wanted: int) -> bool:
+    """Where all are taken, only a term that must hold makes a difference."""
+    terms = spec.spread_policy.spread_constraints
+    return bool(terms) and (wanted < left or any(term.when_unsatisfiable == HARD for term in terms))
+
+
+def _best(totals: Mapping[str, int], wanted: int) -> tuple[Chosen, ...]:
+    best = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))
+    return tuple(Chosen(name, total) for name, total in best[:wanted])
+
+
+def _first(*moments: datetime | None) -> datetime | None:
+    return min(filter(None, moments), default=None)

@@ -1,0 +1,53 @@
+"""AddOnPlacementScores as one pass reads them.
+
+Scores hold until the object's `validUntil`; from then on it is as if the object were not there, for prioritizers and for
+expressions alike. A pass remembers the next moment at which that happens to an object it has read, so that the placement is looked
+at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Final
+
+from muster.api.cluster.v1alpha1 import Score
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.timestamps import parse_time
+from muster.placement.world import World
+
+_INSTANT: Final = timedelta(microseconds=1)
+_LAST: Final = datetime(9999, 12, 31, tzinfo=UTC)
+"""Later than this nothing happens."""
+
+
+class NoScores(Enum):
+    """Why a cluster has no scores of a name."""
+
+    MISSING = "missing"
+    EXPIRED = "expired"
+
+
+class ScoreReader:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.again: datetime | None = None
+        """When the first of those that were read expires."""
+
+    def read(self, cluster: str, resource: str) -> Sequence[Score] | NoScores:
+        found = self._world.score(cluster, resource)
+        if found is None:
+            return NoScores.MISSING
+        text = found.status.valid_until
+        if text:
+            try:
+                until = parse_time(text)
+            except GoError:
+                return NoScores.MISSING
+            if self._world.now > until:
+                return NoScores.EXPIRED
+            if until < _LAST and (self.again is None or until < self.again):
+                # They still hold at that very instant.
+                self.again = until + _INSTANT
+        return found.status.scores

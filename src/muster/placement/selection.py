@@ -1,0 +1,55 @@
+"""Selectors of clusters by labels and claims, read once per pass and asked for every cluster.
+
+Claims are selected as labels are. A selector that cannot be read is a `SelectorError`; who asked for it knows whose fault that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from muster.api.cluster.v1beta1 import ClaimSelector
+from muster.api.meta import LabelSelector
+from muster.api.resource import known_fields
+from muster.kube.selectors import EVERYTHING, Selector, from_label_selector_object
+from muster.placement.world import Candidate
+
+_NO_LABELS = LabelSelector()
+_NO_CLAIMS = ClaimSelector()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Both must select a cluster."""
+
+    labels: Selector
+    claims: Selector
+
+    @classmethod
+    def of(cls, labels: LabelSelector, claims: ClaimSelector) -> Selection:
+        """Raises SelectorError."""
+        return cls(
+            EVERYTHING if labels == _NO_LABELS else from_label_selector_object(known_fields(labels)),
+            EVERYTHING if claims == _NO_CLAIMS else from_label_selector_object(known_fields(claims)),
+        )
+
+    def compiled(self) -> Callable[[Candidate], bool]:
+        """Whether a cluster is selected: a function for very many."""
+        by_labels, by_claims = self.labels.compiled(), self.claims.compiled()
+        if self.claims.everything:
+            return (lambda one: True) if self.labels.everything else lambda one: by_labels(one.labels)
+        if self.labels.everything:
+            return lambda one: by_claims(one.claims)
+        return lambda one: by_labels(one.labels) and by_claims(one.claims)
+
+    def unmet(self, candidate: Candidate) -> Iterator[str]:
+        """The requirements that a cluster does not meet, in words."""
+        yield from _unmet("label", self.labels, candidate.labels)
+        yield from _unmet("claim", self.claims, candidate.claims)
+
+
+def _unmet(what: str, selector: Selector, values: Mapping[str, str]) -> Iterator[str]:
+    for requirement in selector.requirements:
+        if not requirement.matches(values):
+            found = values.get(requirement.key)
+            yield f"{what} {requirement.key} is {'not set' if found is None else repr(found)}, wanted is {requirement}"

@@ -1,0 +1,165 @@
+"""Choosing clusters one at a time so that they spread over topologies: regions, zones, whatever labels or claims say.
+
+The first to do so: upstream has the API alone (enhancement 70, whose rules these are). Terms are hierarchical: a topology of a
+later term lies within one of the earlier terms, so two regions may have a zone of the same name, and topologies are compared with
+their siblings alone. Each cluster is chosen so:
+
+1. Those are left out whose choice would make a DoNotSchedule term's skew too great: the number chosen in the topology less the
+   number in the sibling that has fewest, whether that has any left or not.
+2. Every term scores from 0, for topologies of which most are chosen, to 63, where fewest are. The first term's score goes to the
+   highest of six bits each, and the whole is brought to -100..100 over the clusters that are left.
+3. That score, by its weight, is added to the cluster's total of the prioritizers. The best is taken, of equals the first by name.
+
+Clusters of one topology that lack a key lie together in a topology of their own. Clusters of the same topologies differ by their
+totals alone, so they wait in line together and only the first of each line is looked at.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.api.cluster.v1beta1 import SpreadConstraint
+from muster.placement.choice import Chosen
+from muster.placement.world import Candidate
+
+_HIGHEST: Final = 63
+_BITS: Final = 6
+HARD: Final = "DoNotSchedule"
+"""Of a term that must hold."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    chosen: tuple[Chosen, ...]
+    scores: Mapping[str, int]
+    """By cluster that was chosen, what it scored when it was."""
+
+
+def spread(
+    candidates: Sequence[Candidate], totals: Mapping[str, int], terms: Sequence[SpreadConstraint], weight: int, wanted: int
+) -> Spread:
+    """Up to `wanted` of the candidates, fewer if DoNotSchedule says so."""
+    lines = _lines(candidates, totals, terms)
+    chosen: list[Chosen] = []
+    scores: dict[str, int] = {}
+    while lines and len(chosen) < wanted:
+        allowed = [line for line in lines if line.allowed()]
+        if not allowed:
+            break
+        spreads = _normalized([line.score() for line in allowed])
+        best, score = min(zip(allowed, spreads, strict=True), key=lambda pair: (-(pair[0].total + weight * pair[1]), pair[0].first))
+        name, total = best.take()
+        chosen.append(Chosen(name, total + weight * score))
+        scores[name] = score
+        if not best.waiting:
+            lines.remove(best)
+    return Spread(tuple(chosen), scores)
+
+
+@dataclass(eq=False)
+class _Siblings:
+    """The topologies of one parent."""
+
+    limit: int | None
+    """The greatest skew, of a term that must hold."""
+    levels: Counter[int] = field(default_factory=Counter)
+    """How many of them have so many chosen."""
+    least: int = 0
+    most: int = 0
+
+
+@dataclass(eq=False)
+class _Topology:
+    siblings: _Siblings
+    chosen: int = 0
+
+    def count(self) -> None:
+        levels = self.siblings.levels
+        levels[self.chosen] -= 1
+        self.chosen += 1
+        levels[self.chosen] += 1
+        self.siblings.most = max(self.siblings.most, self.chosen)
+        if not levels[self.siblings.least]:
+            # The last that had fewest is this one, which has one more now.
+            self.siblings.least += 1
+
+    def allows(self) -> bool:
+        siblings = self.siblings
+        # The only one that has fewest takes the minimum with it.
+        least = siblings.least + (self.chosen == siblings.least and siblings.levels[self.chosen] == 1)
+        return siblings.limit is None or self.chosen + 1 - least <= siblings.limit
+
+    def score(self) -> int:
+        span = self.siblings.most - self.siblings.least
+        return _HIGHEST * (self.siblings.most - self.chosen) // span if span else 0
+
+
+@dataclass(eq=False)
+class _Line:
+    """Clusters of the same topologies, the best last."""
+
+    topologies: tuple[_Topology, ...]
+    waiting: list[tuple[int, str]]
+    """Totals, negated, and names."""
+
+    @property
+    def total(self) -> int:
+        return -self.waiting[-1][0]
+
+    @property
+    def first(self) -> str:
+        return self.waiting[-1][1]
+
+    def allowed(self) -> bool:
+        return all(one.allows() for one in self.topologies)
+
+    def score(self) -> int:
+        packed = 0
+        for one in self.topologies:
+            packed = packed << _BITS | one.score()
+        return packed
+
+    def take(self) -> tuple[str, int]:
+        for one in self.topologies:
+            one.count()
+        less, name = self.waiting.pop()
+        return name, -less
+
+
+Path = tuple[str | None, ...]
+"""The value of every term's key; None where a cluster has none."""
+
+
+def _lines(candidates: Iterable[Candidate], totals: Mapping[str, int], terms: Sequence[SpreadConstraint]) -> list[_Line]:
+    limits = [term.max_skew if term.when_unsatisfiable == HARD else None for term in terms]
+    found: dict[Path, list[tuple[int, str]]] = {}
+    for one in candidates:
+        path = tuple((one.claims if term.topology_key_type == "Claim" else one.labels).get(term.topology_key) for term in terms)
+        found.setdefault(path, []).append((-totals[one.name], one.name))
+    siblings: dict[Path, _Siblings] = {}
+    topologies: dict[Path, _Topology] = {}
+    for path in found:
+        for depth, limit in enumerate(limits):
+            if path[: depth + 1] not in topologies:
+                here = siblings.setdefault(path[:depth], _Siblings(limit))
+                here.levels[0] += 1
+                topologies[path[: depth + 1]] = _Topology(here)
+    return [
+        _Line(tuple(topologies[path[: depth + 1]] for depth in range(len(path))), sorted(waiting, reverse=True))
+        for path, waiting in found.items()
+    ]
+
+
+def _normalized(packed: Sequence[int]) -> list[int]:
+    """From -100 for the lowest to 100 for the highest, truncated toward zero; 0 where all are equal."""
+    least, span = min(packed), max(packed) - min(packed)
+    if not span:
+        return [0] * len(packed)
+    return [_truncated(200 * (value - least) - 100 * span, span) for value in packed]
+
+
+def _truncated(number: int, divisor: int) -> int:
+    return number // divisor if number >= 0 else -(-number // divisor)

@@ -1,0 +1,1 @@
+"""Placements end to end."""
