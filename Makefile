@@ -7,12 +7,12 @@ PEERS_CACHE ?= $(HOME)/.cache/muster/peers
 export PEERS_CACHE
 # What one process compiles, the hundreds that tests start need not compile again.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests wait more than they compute: four workers fill two cores. Files stay together so that one server serves a whole file, and
+# Tests wait more than they compute: five workers fill two cores. Files stay together so that one server serves a whole file, and
 # come in the order of tests/support/slowest_first.py: by xdist's own, most tests first, the slowest would come last and alone.
 PYTEST := $(BIN)/python -m pytest
 # Against real peers, what failed runs once more, alone; what passes then is printed as flaky.
 AGAIN := $(BIN)/python -m tools.flaky
-WORKERS ?= 4
+WORKERS ?= 5
 XDIST ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # There every worker has a real control plane of its own to start and to keep up.
 test-kube: WORKERS = 3
@@ -41,7 +41,7 @@ lock: setup ## resolve dependencies anew into requirements/*.lock
 	@for target in runtime dev; do \
 	  group=""; [ $$target = dev ] && group="--group dev"; \
 	  $(BIN)/uv pip compile -q --system-certs --upgrade --universal --generate-hashes --no-header --no-annotate \
-	    --no-emit-index-url --no-emit-find-links pyproject.toml --extra postgres $$group -o requirements/$$target.lock; \
+	    --no-emit-index-url --no-emit-find-links pyproject.toml --extra aws --extra postgres $$group -o requirements/$$target.lock; \
 	done
 
 up: setup ## start a hub and two managed clusters on this machine

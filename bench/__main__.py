@@ -6,7 +6,21 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from bench import apiserver, caches, gotemplate, http_layer, metrics, registration, report, simulation, transport, wire, work
+from bench import (
+    apiserver,
+    aws,
+    caches,
+    gotemplate,
+    http_layer,
+    metrics,
+    placement,
+    registration,
+    report,
+    simulation,
+    transport,
+    wire,
+    work,
+)
 from bench.report import Row
 
 GOTEMPLATE_TEXT = """
@@ -23,8 +37,10 @@ AREAS: dict[str, tuple[str, str, Callable[[bool], list[Row]]]] = {
     "apiserver": (apiserver.TITLE, apiserver.TEXT, lambda short: apiserver.run(short)),
     "caches": (caches.TITLE, caches.TEXT, lambda short: caches.run(short)),
     "registration": (registration.TITLE, registration.TEXT, lambda short: registration.run(short)),
+    "aws": (aws.TITLE, aws.TEXT, lambda short: aws.run(short)),
     "simulation": (simulation.TITLE, simulation.TEXT, lambda short: simulation.run(short)),
     "work": (work.TITLE, work.TEXT, lambda short: work.run(short)),
+    "placement": (placement.TITLE, placement.TEXT, lambda short: placement.run(short)),
     "transport": (transport.TITLE, transport.TEXT, lambda short: transport.run(short)),
     "wire": (wire.TITLE, wire.TEXT, lambda short: wire.run(short)),
     "http": (http_layer.TITLE, http_layer.TEXT, lambda short: http_layer.run(short)),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tests.interop import ocm
 from tests.support import peers
+from tests.support.administrator import managed_cluster
 from tests.support.planes import EmbeddedPlane
 from tests.support.processes import Server, free_ports
 
@@ -36,6 +37,8 @@ def rows(directory: Path, short: bool) -> list[Row]:
         hub.start()
         plane.start()
         for name in (OURS, THEIRS):
+            # Upstream's agent that is certified before it has introduced its cluster never does, and waits for ever.
+            ocm.create(hub.admin, ocm.MANAGED_CLUSTERS, managed_cluster(name, accepted=True))
             agents[name] = _agent(name, hub, plane, directory / name)
             agents[name].start()
         for name, server in agents.items():

@@ -1,28 +1,30 @@
 """The embedded API server and kube-apiserver + etcd, side by side.
 
     python -m bench apiserver [--short]
-    python -m bench.apiserver CHECKOUT
+    python -m bench.apiserver CHECKOUT [--rounds 16] [--verbs]
 
 Both servers run at the same time and get the same load in turns (one after the other, the order changing every round), so
 that another process's burst harms neither side more; a figure is the median over the rounds. What is on and who asks is
 told in `bench.sides`; the load generator is peers/bench. Time to ready and memory are taken on servers of their own. The second
-form compares with our own server of another checkout (set up), to see what a change costs.
+form compares with our own server of another checkout (set up), to see what a change costs: verb by verb in pairs (`bench.paired`),
+for which it is ours by the other's with an interval, then all else as in the first form, unless `--verbs` leaves that out.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from bench import clusters, loadgen
+from bench import clusters, loadgen, paired
 from bench.loadgen import Target
+from bench.paired import PairedRatio
 from bench.report import Row, median, text_table
 from bench.sides import Ours, Side, Theirs, earlier
 
@@ -44,6 +46,7 @@ LISTS = {
     "list a tenth by label": ("labelSelector=slice%3Ds3", "application/json"),
 }
 LEAST_RATIO = 1.5
+PAIRED_ROUNDS = 16
 Turn = TypeVar("Turn")
 
 
@@ -82,8 +85,11 @@ Figures = dict[str, dict[str, list[float]]]
 """row → side → one figure per round"""
 
 
-def run(short: bool = False, say: Callable[[str], None] = print, peer: type[Side] = Theirs) -> list[Row]:
-    plan = SHORT if short else Plan()
+def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
+    return _run(SHORT if short else Plan(), say, Theirs)
+
+
+def _run(plan: Plan, say: Callable[[str], None], peer: type[Side]) -> list[Row]:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         directory = Path(name)
@@ -216,5 +222,38 @@ def _watches(sides: Sequence[Side], targets: dict[str, Target], plan: Plan, watc
     return [*latencies, _row(figures, burst, "events/s", "more")]
 
 
+def compare(peer: type[Side], rounds: int, clients: Sequence[int], say: Callable[[str], None] = print) -> list[PairedRatio]:
+    """Ours with `peer`, verb by verb in pairs."""
+    ratios: list[PairedRatio] = []
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name, _both(Path(name), peer) as sides:
+        ours, other = sides
+        targets = {side.name: side.prepare() for side in sides}
+
+        def measure(side: str, verb: str, clients: int, number: int) -> float:
+            flags = paired.verb_flags(verb, clients, number)
+            return float(loadgen.run(targets[side], "load", **flags)["per_second"])
+
+        for count in clients:
+            say(f"{rounds} pairs of each verb, clients: {count} …")
+            ratios += paired.compare((ours.name, other.name), VERBS, count, rounds, measure)
+    return ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.apiserver", description="Compare with our server of another checkout.")
+    parser.add_argument("checkout", type=Path, help="Another checkout, set up (`make setup`).")
+    parser.add_argument("--rounds", type=int, default=PAIRED_ROUNDS, help="Pairs of each verb, two at least.")
+    parser.add_argument("--verbs", action="store_true", help="Nothing but the verbs.")
+    given = parser.parse_args()
+    if given.rounds < 2:
+        parser.error("--rounds: an interval takes two pairs at least")
+    peer, plan = earlier(given.checkout.resolve()), Plan()
+    ratios = compare(peer, given.rounds, plan.clients)
+    print("requests per second, ours by those of the other checkout, with the interval of 95 %")
+    print("\n".join(map(str, ratios)))
+    if not given.verbs:
+        print(text_table(_run(replace(plan, clients=()), print, peer)))
+
+
 if __name__ == "__main__":
-    print(text_table(run(peer=earlier(Path(sys.argv[1]).resolve()))))
+    main()

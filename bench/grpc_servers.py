@@ -7,6 +7,7 @@ account of its own, by which the audit log tells its requests.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import time
 from collections.abc import Iterable
@@ -24,6 +25,7 @@ from bench.sides import cpu_seconds, resident
 from bench.transport_load import Endpoint, cluster_name
 from muster.machinery.objects import GVR, Object
 from muster.runtime.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
+from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import LEASES, NAMESPACES
 from muster.runtime.client.errors import AlreadyExists
 from muster.runtime.client.http import HttpClient
@@ -83,22 +85,27 @@ class Ground:
 
     async def _populate(self) -> None:
         client = HttpClient(load_kubeconfig(self.plane.kubeconfig), agent="bench")
-        turns = asyncio.Semaphore(AT_ONCE)
-
-        async def one(number: int) -> None:
-            async with turns:
-                for resource, made in _objects(cluster_name(number)):
-                    try:
-                        await client.create(resource, made)
-                    except AlreadyExists:
-                        continue
-
         try:
-            async with asyncio.TaskGroup() as group:
-                for number in range(self.clusters):
-                    group.create_task(one(number))
+            await populate(client, self.clusters)
         finally:
             await client.close()
+
+
+async def populate(client: KubeClient, clusters: int) -> None:
+    """Make so many clusters, as far as they are not there."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int) -> None:
+        async with turns:
+            for resource, made in _objects(cluster_name(number)):
+                try:
+                    await client.create(resource, made)
+                except AlreadyExists:
+                    continue
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(clusters):
+            group.create_task(one(number))
 
 
 def _objects(name: str) -> Iterable[tuple[GVR, Object]]:
@@ -137,34 +144,37 @@ def _kind(resource: GVR) -> dict[str, str]:
     return {"apiVersion": resource.api_version, "kind": resource.kind}
 
 
-class GrpcServer:
-    """One server process on the ground."""
+class MeasuredServer(abc.ABC):
+    """One server process."""
 
     name: str
-    program: ServerProgram
-    extra: tuple[str, ...] = ()
+    server: Server
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        self.port, health = free_ports(2)
-        slug = self.name.replace(" ", "-")
-        config = write_server_config(ground.directory / f"{slug}.yaml", ground.serving, ground.authority.pair.cert, self.port)
-        command = [*self.program.command(ground.kubeconfig(self.program.account), config, health), *self.extra]
-        self.server = Server(self.name, command, ground.directory / f"{slug}.log", {"KUBECONFIG": ""})
+    def __init__(self, directory: Path, authority: Authority) -> None:
+        self.directory = directory
+        self.authority = authority
+        """Of its certificate and of its clients'."""
+        (self.port,) = free_ports(1)
 
-    @property
-    def user(self) -> str:
-        return f"system:serviceaccount:{ocm.HUB_NAMESPACE}:{self.program.account}"
+    @abc.abstractmethod
+    def start(self) -> None:
+        """Until it serves."""
+
+    @abc.abstractmethod
+    def kube_flags(self) -> dict[str, object]:
+        """For a load that writes on the hub."""
+
+    def mark(self) -> int:
+        """A moment, for `requests`."""
+        return 0
+
+    def requests(self, since: int) -> int:
+        """To an API server that is another process."""
+        return 0
 
     @property
     def endpoint(self) -> Endpoint:
-        return Endpoint(self.port, self.ground.authority)
-
-    def start(self) -> None:
-        self.server.start()
-        self.server.wait_until(lambda: listens(self.port))
-        # Caches fill; upstream's has no sign of when it is done.
-        time.sleep(5)
+        return Endpoint(self.port, self.authority)
 
     def stop(self) -> None:
         self.server.stop(timeout=5)
@@ -177,16 +187,54 @@ class GrpcServer:
         return cpu_seconds(self.server.pid)
 
 
+class GrpcServer(MeasuredServer):
+    """One that stands on the ground."""
+
+    program: ServerProgram
+    extra: tuple[str, ...] = ()
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground.directory, ground.authority)
+        self.ground = ground
+        (health,) = free_ports(1)
+        slug = self.name.replace(" ", "-")
+        config = write_server_config(ground.directory / f"{slug}.yaml", ground.serving, ground.authority.pair.cert, self.port)
+        command = [*self.program.command(ground.kubeconfig(self.program.account), config, health), *self.extra]
+        self.server = Server(self.name, command, ground.directory / f"{slug}.log", {"KUBECONFIG": ""})
+
+    @property
+    def user(self) -> str:
+        return f"system:serviceaccount:{ocm.HUB_NAMESPACE}:{self.program.account}"
+
+    def mark(self) -> int:
+        return self.ground.audit.mark()
+
+    def requests(self, since: int) -> int:
+        return self.ground.requests(self.user, since, self.ground.audit.mark())
+
+    def kube_flags(self) -> dict[str, object]:
+        return self.ground.kube_flags()
+
+    def start(self) -> None:
+        self.server.start()
+        self.server.wait_until(lambda: listens(self.port))
+        # Caches fill; upstream's has no sign of when it is done.
+        time.sleep(5)
+
+
 class Ours(GrpcServer):
     name = "muster"
     program = MUSTER
 
 
-class Upstream(GrpcServer):
+class Paced(GrpcServer):
+    """Upstream at its defaults. How soon an agent has what a hub writes does not depend on its limit, and is not measured here."""
+
     name = "upstream"
     program = GO
 
 
-class Lifted(Upstream):
+class Lifted(GrpcServer):
     name = "upstream without its rate limit"
+    program = GO
     extra = ("--kube-api-qps=10000", "--kube-api-burst=20000")

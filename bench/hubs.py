@@ -49,10 +49,12 @@ class Hub(MeasuredProcess):
             "agent-registration-bootstrap",
             self.directory / "bootstrap.kubeconfig",
         )
-        self._server = Server(
-            self.name, self.command(kubeconfig), self.directory / "hub.log", {"POD_NAME": "hub", "KUBECONFIG": ""}
-        )
+        self._server = Server(self.name, self.command(kubeconfig), self.directory / "hub.log", self.environment())
         self._server.start()
+
+    def environment(self) -> dict[str, str]:
+        """What the hub's process finds around it. Asked when everything is installed."""
+        return {"POD_NAME": "hub", "KUBECONFIG": ""}
 
     @abc.abstractmethod
     def command(self, kubeconfig: Path) -> list[str | Path]: ...
@@ -60,10 +62,12 @@ class Hub(MeasuredProcess):
 
 class Ours(Hub):
     name = "muster"
+    drivers: tuple[str, ...] = ()
+    """Flags that say which registration drivers there are."""
 
     def install(self) -> None:
-        command: list[str | Path] = [MUSTER, "hub", "--install-only", "--no-webhook", f"--kubeconfig={self.plane.kubeconfig}"]
-        subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        own: list[str | Path] = [MUSTER, "hub", "--install-only", "--no-webhook", f"--kubeconfig={self.plane.kubeconfig}"]
+        subprocess.run([*own, *self.drivers], check=True, timeout=60, stdout=subprocess.DEVNULL)
 
     def command(self, kubeconfig: Path) -> list[str | Path]:
         return [
@@ -76,6 +80,7 @@ class Ours(Hub):
             "--disable-leader-election",
             "--feature-gates=ManagedClusterAutoApproval=true",
             f"--auto-approved-csr-users={BOOTSTRAP_USER}",
+            *self.drivers,
         ]
 
 

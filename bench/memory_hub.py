@@ -8,18 +8,18 @@ changes to clusters in turn, each encoded anew.
 from __future__ import annotations
 
 import asyncio
-import gc
 import ssl
 import sys
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import orjson
 import uvloop
 
+from muster.cli.grpc_server import settle_garbage
 from muster.http.http2.server import ServerLimits
 from muster.http.tls import server_context
 from muster.machinery.authentication import UserInfo
@@ -63,8 +63,7 @@ def make_object(row: Row, cluster: str, number: int, size: int) -> bytes:
     return orjson.dumps(made)
 
 
-@dataclass(frozen=True, slots=True)
-class FedChange:
+class FedChange(msgspec.Struct, frozen=True):
     service: MemoryService
     cluster: str
     resource_id: str
@@ -80,6 +79,7 @@ class MemoryService:
     def __init__(self, row: Row) -> None:
         self.row = row
         self.synced = True
+        self.served = True
         self.works: dict[str, dict[str, bytes]] = {}
         """By cluster and uid."""
         self.pending: dict[str, FedChange] = {}
@@ -107,11 +107,17 @@ class MemoryService:
     async def live_versions(self, cluster: str, caller: Caller) -> Iterable[ObjectVersion]:
         return self.versions(cluster)
 
+    async def live_statuses(self, cluster: str, caller: Caller) -> Mapping[str, bytes]:
+        return {}
+
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         return None
 
     async def handle_status_update(self, event: CloudEvent, caller: Caller) -> CloudEvent | None:
         return None
+
+    def undeliverable(self, resource_id: str) -> None:
+        return
 
     def register_handler(self, handler: EventHandler) -> None:
         self._handlers.append(handler)
@@ -177,7 +183,7 @@ async def main(port: int, tls: ssl.SSLContext) -> None:
     reader = asyncio.StreamReader(limit=2**26)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     heartbeats = asyncio.create_task(hub.broker.run())
-    gc.freeze()
+    settle_garbage()
     try:
         while line := await reader.readline():
             try:

@@ -32,7 +32,8 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        if not self.ours or not self.theirs:
+        """None where one of them is missing, or is not above zero."""
+        if self.ours is None or self.theirs is None or min(self.ours, self.theirs) <= 0:
             return None
         return self.ours / self.theirs if self.better == "more" else self.theirs / self.ours
 

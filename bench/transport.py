@@ -2,9 +2,10 @@
 
     python -m bench transport [--short]
 
-Two grounds. On a kube-apiserver with clusters (`bench.grpc_servers`) both servers run in turn: Publish, a hub's write until its
+Three grounds. On a kube-apiserver with clusters (`bench.grpc_servers`) both servers run in turn: Publish, a hub's write until its
 agent has it, agents of five streams, and their return after a restart. Before objects in memory (`bench.memory_hub`, and sdk-go
-v1.3.0's own broker) only broker and wire are measured: deliveries to many streams, and a resync of works that are all known.
+v1.3.0's own broker) only broker and wire are measured: deliveries to many streams, and a resync of works that are all known. On a
+database (`bench.grpc_sql`) our server is alone.
 """
 
 from __future__ import annotations
@@ -21,21 +22,28 @@ from tests.interop.grpc_fleet import listens
 from tests.support import peers
 from tests.support.pki import Authority
 from tests.support.processes import free_ports
+from tests.unit.store.postgres_server import PostgresServer
 
-from bench.grpc_servers import Ground, GrpcServer, Lifted, Ours, Upstream
+from bench.grpc_servers import Ground, GrpcServer, Lifted, MeasuredServer, Ours, Paced
+from bench.grpc_sql import OnSql
 from bench.report import Row, median
 from bench.sides import cpu_seconds
 from bench.transport_load import PREFIX, Endpoint, Lines, load, measure
 
 TITLE = "Transport"
+DIRECT_AT_ONCE = 32
+"""Writes under way without a server between: kube-apiserver and etcd get through fewer with less, and with more."""
 TEXT = """
-`muster grpc-server` and upstream's (OCM v1.2.1), in turn on one kube-apiserver 1.35 + etcd, under the same Go load over mTLS, which
-shares the machine's cores with them. Upstream runs at its defaults (50 requests per second to the API server) and with that limit
-lifted. A lease is renewed with the version that the server's echo brought, as agents must. Requests are counted in the audit log by
-account. Silent readers subscribe and never read; their streams are full before anything is measured, and what has not come ten
-seconds after the last write counts as not delivered. Deliveries and resync: broker and wire alone, before objects in memory, beside
-sdk-go v1.3.0's own server and broker; every change is encoded anew, 1 KB each. Agents of five streams come back by themselves after
-0.25 s at first and 7.5 s at most.
+`muster grpc-server` and upstream's (OCM v1.2.1), in turn on one kube-apiserver 1.35 + etcd, under the same Go load over mTLS,
+which shares the machine's cores with them. Upstream runs at its defaults (50 requests per second to the API server) and with that
+limit lifted. A lease is renewed with the version that the server's echo brought, as agents must. Requests are counted in the audit
+log by account. A hub's write is counted from when the API server is asked for it, whose own answer takes the most of that and
+varies with its disk; so it is counted from that answer on, too. Beside the works' status stands what the API server takes of the
+same writes from a Go client of its own, with no gRPC server between: on these cores nobody can reach more. Silent readers
+subscribe and never read; their streams are full before anything is measured, and what has not come ten seconds after the last
+write counts as not delivered. Deliveries and resync: broker and wire alone, before objects in memory, beside sdk-go v1.3.0's own
+server and broker; every change is encoded anew, 1 KB each. Agents of five streams come back by themselves after 0.25 s at first
+and 7.5 s at most. On SQLite and PostgreSQL the server is the hub's API server itself; upstream has no such thing.
 """
 
 
@@ -59,14 +67,18 @@ class Sizes:
         return max(self.publishers, self.readers + self.silent, self.agents)
 
 
-FULL = Sizes(100, 20, 8, (100, 1000, 5000), 100_000, 100, 1, 50, 5000, 500, 2)
+FULL = Sizes(100, 10, 5, (100, 1000, 5000), 100_000, 100, 1, 50, 5000, 500, 2)
 SHORT = Sizes(5, 2, 1, (10,), 1000, 5, 1, 10, 50, 5, 1)
 
 
 def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
     sizes = SHORT if short else FULL
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
-        return [*_kube_rows(Path(name) / "kube", sizes, say), *_memory_rows(Path(name), sizes, say)]
+        return [
+            *_kube_rows(Path(name) / "kube", sizes, say),
+            *_memory_rows(Path(name), sizes, say),
+            *_sql_rows(Path(name), sizes, say),
+        ]
 
 
 # On a kube-apiserver
@@ -77,6 +89,8 @@ class Latency:
     p50: float | None
     """Milliseconds; None where nothing was delivered."""
     p99: float | None
+    added: float | None
+    """The 99th percentile from the API server's answer to the writer on; below zero where the agent was first."""
     delivered: float
     """Percent."""
 
@@ -95,15 +109,19 @@ class OnKube:
 
 
 def _kube_rows(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
-    sides: tuple[type[GrpcServer], ...] = (Ours, Upstream, Lifted)
+    sides: tuple[type[GrpcServer], ...] = (Ours, Lifted)
     found: dict[type[GrpcServer], list[OnKube]] = {side: [] for side in sides}
     ground = Ground(directory, sizes.clusters)
+    most: list[float | None] = []
     try:
         say(f"a kube-apiserver with {sizes.clusters} clusters …")
         ground.start()
         for number in range(sizes.rounds):
+            most.append(_direct(ground, sizes, say))
             for side in sides if number % 2 == 0 else sides[::-1]:
                 found[side].append(_on_kube(side(ground), sizes, say))
+        # Once: minutes go by until agents are back, and what its limit lets through is the same every time.
+        found[Paced] = [_on_kube(Paced(ground), sizes, say)]
     finally:
         ground.discard()
 
@@ -122,7 +140,7 @@ def _kube_rows(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> lis
 
     def publish(kind: str, title: str) -> list[Row]:
         return [
-            row(f"Publish of {title}", "/s", lambda one: one.publish[kind][0], target=20, peer=Upstream),
+            row(f"Publish of {title}", "/s", lambda one: one.publish[kind][0], target=20, peer=Paced),
             row(f"Publish of {title}, upstream's limit lifted", "/s", lambda one: one.publish[kind][0], target=1),
             row(f"requests to the API server per Publish of {title}", "", lambda one: one.publish[kind][1], "less"),
         ]
@@ -130,13 +148,15 @@ def _kube_rows(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> lis
     return [
         *publish("lease", "lease renewals"),
         *publish("work", "works' status"),
+        Row("works' status written to the API server directly", "/s", None, _median(most)),
         row("hub's write until the agent has it, p50", "ms", lambda one: one.alone.p50, "less"),
         row("hub's write until the agent has it, p99", "ms", lambda one: one.alone.p99, "less"),
         row("the same with 1 % silent readers, p50", "ms", lambda one: one.silent.p50, "less"),
         row("the same with 1 % silent readers, p99", "ms", lambda one: one.silent.p99, "less"),
         row("delivered with 1 % silent readers", "%", lambda one: one.silent.delivered),
+        row("API server's answer to the write until the agent has it, p99", "ms", lambda one: one.alone.added, "less"),
         row("memory per agent of five streams", "KiB", lambda one: one.memory, "less", 1),
-        row(f"{sizes.agents} agents are back after a restart", "s", lambda one: one.back, "less", peer=Upstream, limit=10),
+        row(f"{sizes.agents} agents are back after a restart", "s", lambda one: one.back, "less", peer=Paced, limit=10),
         row("the same, upstream's limit lifted", "s", lambda one: one.back, "less"),
     ]
 
@@ -150,25 +170,36 @@ def _on_kube(server: GrpcServer, sizes: Sizes, say: Callable[[str], None]) -> On
     server.start()
     try:
         published = {kind: _publish(server, kind, sizes, say) for kind in ("lease", "work")}
-        alone = _latency(server, sizes, 0, say)
-        silent = _latency(server, sizes, sizes.silent, say)
-        # A silent reader leaves upstream's server stuck; whatever comes after starts on a new one.
-        server.stop()
-        server.start()
+        alone = silent = Latency(None, None, None, 0.0)
+        if not isinstance(server, Paced):
+            alone = _latency(server, sizes, 0, say)
+            silent = _latency(server, sizes, sizes.silent, say)
+            # A silent reader leaves upstream's server stuck; whatever comes after starts on a new one.
+            server.stop()
+            server.start()
         memory, back = _agents(server, sizes, say)
         return OnKube(published, alone, silent, memory, back)
     finally:
         server.stop()
 
 
-def _publish(server: GrpcServer, kind: str, sizes: Sizes, say: Callable[[str], None]) -> tuple[float, float]:
-    ground = server.ground
-    flags = {"kind": kind, "clusters": sizes.publishers, "seconds": f"{sizes.seconds}s", "warm": f"{sizes.warm}s"}
-    with load(server.endpoint, "publish", ground.directory / "load.log", **flags) as lines:
-        lines.until("measuring")
-        mark, cpu = ground.audit.mark(), server.cpu()
+def _direct(ground: Ground, sizes: Sizes, say: Callable[[str], None]) -> float:
+    """Writes per second that the API server takes."""
+    flags = {"clusters": min(DIRECT_AT_ONCE, sizes.publishers), "seconds": f"{sizes.seconds / 2}s", "warm": f"{sizes.warm / 4}s"}
+    with load(None, "direct", ground.directory / "load.log", **flags, **ground.kube_flags()) as lines:
         lines.until("measured")
-        requests, spent = ground.requests(server.user, mark, ground.audit.mark()), server.cpu() - cpu
+        found = lines.read()
+    say(f"no gRPC server: works' status {found['perSecond']:.0f}/s, {found}")
+    return float(found["perSecond"])
+
+
+def _publish(server: MeasuredServer, kind: str, sizes: Sizes, say: Callable[[str], None]) -> tuple[float, float]:
+    flags = {"kind": kind, "clusters": sizes.publishers, "seconds": f"{sizes.seconds}s", "warm": f"{sizes.warm}s"}
+    with load(server.endpoint, "publish", server.directory / "load.log", **flags) as lines:
+        lines.until("measuring")
+        mark, cpu = server.mark(), server.cpu()
+        lines.until("measured")
+        requests, spent = server.requests(mark), server.cpu() - cpu
         found = lines.read()
     per = requests / max(1, found["published"])
     cost = spent / max(1, found["published"]) * 1e6
@@ -176,13 +207,14 @@ def _publish(server: GrpcServer, kind: str, sizes: Sizes, say: Callable[[str], N
     return float(found["perSecond"]), per
 
 
-def _latency(server: GrpcServer, sizes: Sizes, silent: int, say: Callable[[str], None]) -> Latency:
-    ground = server.ground
-    flags = {"clusters": sizes.readers, "silent": silent, "rate": sizes.rate, "seconds": f"{sizes.seconds}s", **ground.kube_flags()}
-    found = measure(server.endpoint, "latency", ground.directory / "load.log", **flags)
+def _latency(server: MeasuredServer, sizes: Sizes, silent: int, say: Callable[[str], None]) -> Latency:
+    flags = {"clusters": sizes.readers, "silent": silent, "rate": sizes.rate, "seconds": f"{sizes.seconds}s", **server.kube_flags()}
+    found = measure(server.endpoint, "latency", server.directory / "load.log", **flags)
     say(f"{server.name}: latency with {silent} silent: {found}")
-    p50, p99 = (found["latency"][name] if found["delivered"] else None for name in ("p50", "p99"))
-    return Latency(p50, p99, 100 * found["delivered"] / found["written"])
+    delivered = 100 * found["delivered"] / found["written"]
+    if not delivered:
+        return Latency(None, None, None, delivered)
+    return Latency(found["latency"]["p50"], found["latency"]["p99"], found["added"]["p99"], delivered)
 
 
 def _agents(server: GrpcServer, sizes: Sizes, say: Callable[[str], None]) -> tuple[float, float]:
@@ -198,6 +230,37 @@ def _agents(server: GrpcServer, sizes: Sizes, say: Callable[[str], None]) -> tup
         back = lines.until("up")
     say(f"{server.name}: {sizes.agents} agents up {up['seconds']:.1f} s, back {back['seconds']:.1f} s, {memory:.0f} KiB each")
     return memory, float(back["seconds"])
+
+
+# Without Kubernetes
+
+
+def _sql_rows(directory: Path, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+    lite = directory / "sqlite"
+    rows = _on_sql("SQLite", lite, f"sqlite:///{lite / 'hub.db'}", sizes, say)
+    database = PostgresServer(fsync=True)
+    database.start()
+    try:
+        return rows + _on_sql("PostgreSQL", directory / "postgresql", database.dsn("postgres"), sizes, say)
+    finally:
+        database.stop()
+
+
+def _on_sql(kind: str, directory: Path, database: str, sizes: Sizes, say: Callable[[str], None]) -> list[Row]:
+    directory.mkdir()
+    server = OnSql(f"muster on {kind}", directory, database, max(sizes.publishers, sizes.readers))
+    server.start()
+    try:
+        published = {name: _publish(server, name, sizes, say)[0] for name in ("lease", "work")}
+        alone = _latency(server, sizes, 0, say)
+    finally:
+        server.stop()
+    return [
+        Row(f"on {kind}: Publish of lease renewals", "/s", published["lease"], None),
+        Row(f"on {kind}: Publish of works' status", "/s", published["work"], None),
+        Row(f"on {kind}: hub's write until the agent has it, p50", "ms", alone.p50, None, "less"),
+        Row(f"on {kind}: hub's write until the agent has it, p99", "ms", alone.p99, None, "less"),
+    ]
 
 
 # Before objects in memory

@@ -83,8 +83,10 @@ class Lines:
 
 
 @contextlib.contextmanager
-def load(endpoint: Endpoint, mode: str, log: Path, **flags: object) -> Iterator[Lines]:
-    command: list[str | Path] = [peers.need("transport-load"), mode, *endpoint.flags(), f"--timeout={TIMEOUT}"]
+def load(endpoint: Endpoint | None, mode: str, log: Path, **flags: object) -> Iterator[Lines]:
+    """`endpoint` is None for a load on the API server alone."""
+    where = [] if endpoint is None else endpoint.flags()
+    command: list[str | Path] = [peers.need("transport-load"), mode, *where, f"--timeout={TIMEOUT}"]
     lines = Lines([*command, *(f"--{name.replace('_', '-')}={value}" for name, value in flags.items())], log)
     try:
         yield lines

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.plugins import present
 from tests.support import slowest_first
 from tests.support.planes import ControlPlane, EmbeddedPlane, KubePlane
 
@@ -88,10 +87,3 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         for kind, plane in _running.items():
             if used & {"plane", "both_planes", f"{kind}_plane"}:
                 report.sections.append((f"{kind} control plane", plane.log(12)))
-
-
-@pytest.fixture
-def stub_drivers(tmp_path: Path) -> Iterator[Path]:
-    """Somebody answers to the names of drivers that we know of and do not have."""
-    with present("stub_drivers", tmp_path / "stub-drivers") as site:
-        yield site

@@ -23,7 +23,10 @@ from tests.support import peers
 from tests.support.client import Client
 from tests.support.planes import write_token_file
 from tests.support.processes import Server, free_ports, tail
+from tests.support.sites import embedded_only
 from tests.unit.store.postgres_server import PostgresServer
+
+pytestmark = embedded_only
 
 MUSTER = peers.ROOT / ".venv/bin/muster"
 MAPS = "/api/v1/namespaces/default/configmaps"

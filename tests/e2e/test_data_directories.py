@@ -15,6 +15,9 @@ import pytest
 
 from tests.support import peers
 from tests.support.processes import Server, free_ports
+from tests.support.sites import embedded_only
+
+pytestmark = embedded_only
 
 MUSTER = peers.ROOT / ".venv/bin/muster"
 SOMEBODY = 54321

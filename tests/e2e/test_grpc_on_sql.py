@@ -7,42 +7,34 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import orjson
 import pytest
 
 from muster.api.agents import CSR_USER, GRPC_SIGNER
-from muster.http.tls import client_context
 from muster.kube.certificates import generate_key, key_pem
-from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import Object
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
 from muster.runtime.client import HttpClient, KubeClient, NotFound, Unreachable
 from muster.runtime.client.builtin import LEASES, SERVICE_ACCOUNTS, SIGNING_REQUESTS
 from muster.runtime.client.kubeconfig import load_kubeconfig
-from muster.transport.codecs.objects import encode_object
-from muster.transport.codecs.resync import encode_resync_request
-from muster.transport.contract.event import CloudEvent, SubscriptionRequest
 from muster.transport.contract.rows import CLUSTERS, LEASE_ROW, SIGNING_REQUEST_ROW, WORKS, Row
-from muster.transport.contract.types import HEARTBEAT, Action, EventType, Subresource
-from muster.transport.contract.wire import (
-    PUBLISH,
-    SUBSCRIBE,
-    decode_event,
-    encode_publish_request,
-    encode_subscription_request,
-)
-from muster.transport.rpc.channel import RpcChannel
+from muster.transport.contract.types import Action, Subresource
 from muster.transport.rpc.status import Code, RpcError
+from tests.support import wire_agent
 from tests.support.pki import Authority, Pair
 from tests.support.processes import Server, free_ports
 from tests.support.registration import MUSTER, http_status
+from tests.support.sites import embedded_only
+from tests.support.wire_agent import next_event
 from tests.unit.store.conftest import new_database
 from tests.unit.store.postgres_server import PostgresServer
 from tests.unit.transport.services.store.hubs import applied, signing_request, work_report
+
+pytestmark = embedded_only
 
 CLUSTER = "cluster1"
 
@@ -71,43 +63,11 @@ class SqlServer:
         return HttpClient(load_kubeconfig(self.kubeconfig))
 
 
-class WireAgent:
+class WireAgent(wire_agent.WireAgent):
     """Speaks to one server with a token or a certificate."""
 
     def __init__(self, server: SqlServer, authority: Authority, token: str = "", credential: Pair | None = None) -> None:
-        tls = client_context(authority.pair.cert.read_bytes(), alpn="h2")
-        if credential is not None:
-            tls.load_cert_chain(credential.cert, credential.key)
-
-        async def bearer() -> str:
-            return token
-
-        self._channel = RpcChannel("127.0.0.1", server.port, tls=tls, token=bearer if token else None)
-
-    async def close(self) -> None:
-        await self._channel.close()
-
-    async def send(self, event: CloudEvent) -> None:
-        await self._channel.unary(PUBLISH, encode_publish_request(event), timeout=10)
-
-    async def publish(self, row: Row, subresource: Subresource, action: Action, obj: Object) -> None:
-        await self.send(encode_object(row, obj, EventType(row.data_type, subresource, action), source=CLUSTER, now=SYSTEM.now()))
-
-    async def resync(self, row: Row) -> None:
-        await self.send(encode_resync_request(row.data_type, CLUSTER, [], source=CLUSTER, now=SYSTEM.now()))
-
-    @asynccontextmanager
-    async def subscribed(self, row: Row) -> AsyncIterator[AsyncIterator[CloudEvent]]:
-        request = encode_subscription_request(SubscriptionRequest(cluster_name=CLUSTER, data_type=str(row.data_type)))
-        async with self._channel.stream(SUBSCRIBE, request, timeout=10) as stream:
-
-            async def events() -> AsyncIterator[CloudEvent]:
-                async for message in stream:
-                    event = decode_event(message)
-                    if event.type != HEARTBEAT:
-                        yield event
-
-            yield events()
+        super().__init__(server.port, authority, CLUSTER, token, credential)
 
 
 @pytest.fixture(scope="module")
@@ -116,11 +76,6 @@ def database_server() -> Iterator[PostgresServer]:
     server.start()
     yield server
     server.stop()
-
-
-async def next_event(events: AsyncIterator[CloudEvent]) -> CloudEvent:
-    async with asyncio.timeout(20):
-        return await anext(events)
 
 
 async def eventually(client: KubeClient, row_resource: object, name: str, namespace: str = "") -> Object:
@@ -141,16 +96,7 @@ async def bootstrap_token(admin: KubeClient) -> str:
 
 
 async def until_allowed(agent: WireAgent, row: Row) -> None:
-    """The hub binds an agent's rights a moment after it has signed its certificate and let the cluster in."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                async with agent.subscribed(row):
-                    return
-            except RpcError as error:
-                if error.code is not Code.PERMISSION_DENIED:
-                    raise
-                await asyncio.sleep(0.1)
+    await agent.until_allowed(row)
 
 
 async def approve(admin: KubeClient, name: str) -> None:

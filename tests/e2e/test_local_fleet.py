@@ -9,94 +9,20 @@ import random
 import signal
 import socket
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from muster.operator.pod_namespaces import MAY_RUN
 from tests.support.client import Client
-from tests.support.kubectl import executable
-from tests.support.processes import free_ports, tail
+from tests.support.local_fleet import MUSTER, Fleet, eventually, hub_certificate, names
+from tests.support.processes import free_ports
 
 if os.environ.get("MUSTER_E2E") == "kube":
     pytest.skip("a local fleet stands on embedded control planes", allow_module_level=True)
 
-MUSTER = [str(Path(sys.executable).parent / "muster")]
-HELLO = """\
-apiVersion: work.open-cluster-management.io/v1
-kind: ManifestWork
-metadata: {name: hello}
-spec: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {name: hello, namespace: default}}]}}
-"""
-
-
 OPERATED = ("open-cluster-management", "open-cluster-management-hub")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-class Fleet:
-    """A data directory, and the commands on it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def __call__(self, *words: str, code: int | None = 0, seconds: float = 90) -> Outcome:
-        verb = words[:2] if words[0] == "cluster" else words[:1]
-        command = [*MUSTER, *verb, "--data-dir", str(self.directory), *words[len(verb) :]]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-        log = tail(self.directory / "fleet.log")
-        assert code is None or done.returncode == code, f"{words} ended with {done.returncode}\n{done.stdout}\n{done.stderr}\n{log}"
-        return Outcome(done.returncode, done.stdout, done.stderr)
-
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self("status", "-o", "json", code=None).out)
-        return found
-
-    @property
-    def pid(self) -> int:
-        return int((self.directory / "lock").read_text())
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        eventually(lambda: not self.status()["running"], "the process is gone")
-
-    def kubectl(self, *words: str, context: str = "hub") -> str:
-        command = [str(executable("current")), "--kubeconfig", str(self.directory / "kubeconfig"), "--context", context, *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, f"kubectl {words}\n{done.stdout}\n{done.stderr}"
-        return done.stdout.strip()
-
-    def work(self, cluster: str) -> None:
-        """Have a ConfigMap on a cluster, by a work of the hub."""
-        file = self.directory.parent / "hello.yaml"
-        file.write_text(HELLO)
-        self.kubectl("apply", "-n", cluster, "-f", str(file))
-        for condition in ("Applied", "Available"):
-            self.kubectl("wait", "-n", cluster, "manifestwork/hello", f"--for=condition={condition}", "--timeout=30s")
-        assert self.kubectl("get", "configmap", "hello", "-o", "name", context=cluster) == "configmap/hello"
-
-    def end(self) -> None:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
-            if self.status()["running"]:
-                self("down", code=None)
-
-
-def eventually(true: Callable[[], bool], what: str, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -114,15 +40,6 @@ def fresh(tmp_path: Path) -> Iterator[Fleet]:
     yield made
     if (made.directory / "fleet.json").exists():
         made.end()
-
-
-def names(fleet: Fleet) -> list[str]:
-    return [one["name"] for one in fleet.status()["clusters"]]
-
-
-def hub_certificate(fleet: Fleet) -> str:
-    words = ("get", "secret", "hub-kubeconfig-secret", "-n", "open-cluster-management-agent")
-    return fleet.kubectl(*words, "-o", "jsonpath={.data.tls\\.crt}", context="cluster1")
 
 
 def test_up_returns_when_every_cluster_is_joined_and_available(fleet: Fleet) -> None:
@@ -161,7 +78,7 @@ def test_components_run_as_pods_that_say_how_they_are(fleet: Fleet) -> None:
         return {one["metadata"]["name"] for one in deployments if one["status"].get("availableReplicas") == one["spec"]["replicas"]}
 
     hub = {"cluster-manager", *(f"cluster-manager-{part}" for part in ("registration-controller", "registration-webhook"))}
-    assert available("hub") == hub | {"cluster-manager-work-webhook"}
+    assert available("hub") == hub | {"cluster-manager-work-webhook", "cluster-manager-placement-controller"}
     agents = {"klusterlet", "klusterlet-registration-agent", "klusterlet-work-agent"}
     eventually(lambda: available("cluster1") == agents, "the agent of works, too, which comes when its cluster has joined")
 
@@ -181,6 +98,7 @@ def test_logs_of_a_component_of_a_cluster_and_of_all(fleet: Fleet) -> None:
     assert "hub/cluster-manager-registration-controller" in unknown
     for component, says in (
         ("hub/cluster-manager-work-webhook", "ready: webhooks of"),
+        ("hub/cluster-manager-placement-controller", "ready: placement of"),
         ("cluster1/klusterlet-work-agent", "started: work agent of cluster1"),
     ):
         assert says in fleet("logs", component).out
@@ -313,7 +231,7 @@ def test_more_clusters_can_be_asked_for_later_and_none_is_lost(fresh: Fleet) -> 
     assert names(fresh) == ["cluster1"]
 
 
-@pytest.mark.parametrize("seed", range(int(os.environ.get("MUSTER_FLEET_KILLS", "2"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("MUSTER_FLEET_KILLS", "1"))))
 def test_an_up_that_is_killed_at_any_moment_is_finished_by_the_next(fresh: Fleet, seed: int) -> None:
     chance = random.Random(seed)
     for attempt in range(3):

@@ -13,6 +13,9 @@ import pytest
 
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer, ServerConfig
+from tests.support.sites import embedded_only
+
+pytestmark = embedded_only
 
 COUNT = 1000
 AT_ONCE = 50

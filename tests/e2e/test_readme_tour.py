@@ -6,6 +6,7 @@ directory, where its fleets live too, and the first command that fails ends it. 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -13,14 +14,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.support.aws_site import HUB_ACCOUNT, MANAGED_ACCOUNT, open_aws_site
+from tests.support.local_aws import REGION
 from tests.support.peers import ROOT
 from tests.support.planes import KubeOptions, KubePlane, write_contexts
 from tests.support.processes import Server, python_path
-from tests.support.sites import KUBE
+from tests.support.sites import KUBE, beside_kube
 
 local_fleet = pytest.mark.skipif(KUBE, reason="a local fleet stands on embedded control planes")
 TOOLS = Path(sys.executable).parent
@@ -71,10 +75,10 @@ def clusters(tmp_path: Path) -> Iterator[Path]:
         server.stop()
 
 
-def play(page: str, place: Path, **more: str) -> dict[str, str]:
+def play(page: str, place: Path, within: float = SECONDS, **more: str) -> dict[str, str]:
     """What each command said."""
     script = "set -eo pipefail\n" + "".join(f"echo {MARK}{number}\n{line}\n" for number, line in enumerate(commands(page)))
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "MUSTER"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS", "KUBE", "MUSTER"))}
     environment = {**kept, "PATH": f"{TOOLS}:{os.environ['PATH']}", "HOME": str(place), **more}
     shell = subprocess.Popen(
         ["bash", "-c", script],
@@ -86,7 +90,7 @@ def play(page: str, place: Path, **more: str) -> dict[str, str]:
         start_new_session=True,
     )
     try:
-        out, errors = shell.communicate(timeout=SECONDS)
+        out, errors = shell.communicate(timeout=within)
     finally:
         # A page may start processes of its own, which outlive a shell that fails.
         with contextlib.suppress(ProcessLookupError):
@@ -126,6 +130,7 @@ def test_the_quickstart_is_right(place: Path) -> None:
     assert not list(place.glob(".muster"))
 
 
+@beside_kube
 @pytest.mark.timeout(300)
 def test_the_way_to_production_is_right(clusters: Path, place: Path) -> None:
     said = play("docs/production.md", place, KUBECONFIG=str(clusters))
@@ -137,6 +142,35 @@ def test_the_way_to_production_is_right(clusters: Path, place: Path) -> None:
     look += ["get", "crd,pods,clusterroles", "-A", "-o", "name"]
     left = subprocess.run(look, capture_output=True, text=True, timeout=30, check=True)
     assert "cluster-management" not in left.stdout, left.stdout
+
+
+@beside_kube
+@pytest.mark.timeout(400)
+async def test_the_page_about_aws_is_right(place: Path) -> None:
+    """On two clusters that a local AWS knows as EKS'."""
+    async with open_aws_site(place / "site", "managed-0") as site:
+        profiles = []
+        for profile, account in (("hub", HUB_ACCOUNT), ("clusters", MANAGED_ACCOUNT)):
+            key = await site.aws.administrator(account)
+            profiles += [f"[profile {profile}]", f"aws_access_key_id = {key.access_key_id}"]
+            profiles += [f"aws_secret_access_key = {key.secret_access_key}"]
+        (place / "aws-config").write_text("\n".join(profiles))
+        variables = {name: value for name, value in site.aws.environ(REGION).items() if "REGION" not in name}
+        variables |= {"KUBECONFIG": str(site.kubeconfig), "AWS_CONFIG_FILE": str(place / "aws-config")}
+        said = await asyncio.to_thread(partial(play, "docs/aws.md", place, 360, **variables))
+        left = await site.roles()
+    table = said["clusteradm get clusters --context hub-0 -o table"]
+    assert re.search(r"managed-0 +true +True", table)
+    looked = said["AWS_PROFILE=hub clusteradm doctor --context hub-0"]
+    assert looked.count("nothing wrong") == 2, looked
+    assert "arn:aws:iam::111111111111:role/hub-0_managed-cluster-identity-creator is there" in looked
+    from_there = next(text for line, text in said.items() if "--managed-cluster-context" in line)
+    assert "✓ agents' way to the hub" in from_there
+    moved = said["AWS_PROFILE=hub clusteradm doctor managed-0 --context hub-0"]
+    assert "managed-0: nothing wrong" in moved
+    assert "✓ AWS mapping: an access entry knows" in moved
+    assert "nothing is left on AWS" in said["AWS_PROFILE=hub clusteradm aws cleanup --context hub-0"]
+    assert left == {"hub-0_managed-cluster-identity-creator"}
 
 
 @local_fleet

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support import peers
+from tests.support.sites import beside_kube
 
 MUSTER = peers.ROOT / ".venv/bin/muster"
 
@@ -33,6 +34,7 @@ def test_clusters_join_and_stay_and_nothing_is_left_running(tmp_path: Path) -> N
     assert str(tmp_path) not in listed
 
 
+@beside_kube
 @pytest.mark.timeout(120)
 def test_clusters_join_and_stay_over_grpc(tmp_path: Path) -> None:
     code, report = simulate("--clusters=3", "--duration=15s", "--auth=grpc", f"--data-dir={tmp_path}")

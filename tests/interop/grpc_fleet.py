@@ -4,7 +4,8 @@
 managed cluster, which reach that server by a link that a test can cut, and nothing else of the hub. Which programs they are is a
 parameter of each, so a scenario is written once for all combinations.
 
-Upstream's programs run with the accounts and rights that upstream's manifests give them. Our server's account may do everything.
+Every program runs with the rights that its own side's installation gives it. Both sides call the gRPC server's account the same, so
+ours has one of its own here: then it may do what our installation grants, and nothing that only upstream's needs.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import base64
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import yaml
 
+from muster.transport.server.install import SERVER_RULES
 from tests.interop import ocm
 from tests.support import peers
-from tests.support.administrator import Administrator, service_account_token
+from tests.support.administrator import Administrator, read_secret, service_account_token
 from tests.support.client import Client
 from tests.support.link import Link
 from tests.support.pki import Authority, Pair
@@ -35,8 +37,12 @@ BOOTSTRAP_USER: Final = f"system:serviceaccount:{ocm.BOOTSTRAP_NAMESPACE}:{BOOTS
 GRPC_SIGNER: Final = "open-cluster-management.io/grpc"
 WORK_API: Final = "/apis/work.open-cluster-management.io/v1"
 OUR_ACCOUNT: Final = "muster-grpc-server"
+AGENT: Final = "agent1"
+"""The name of either side's agents: with the cluster's it makes the identity that a certificate is for."""
 CERTIFICATE_POLL: Final = "30s"
 """How often upstream's agents look whether their certificate has changed; five minutes unless told."""
+EVICTION: Final = "--appliedmanifestwork-eviction-grace-period=20s"
+"""How long either work agent leaves alone what it finds of works that its hub does not have."""
 OUR_PROGRAM: Final = peers.ROOT / ".venv/bin/muster"
 Document = dict[str, Any]
 
@@ -59,7 +65,8 @@ def _go(kubeconfig: Path, config: Path, health: int) -> list[str | Path]:
         f"--namespace={ocm.HUB_NAMESPACE}",
         f"--listen=127.0.0.1:{health}",
         f"--server-config={config}",
-        "--disable-leader-election",
+        # From 1.3 on there is no election to be disabled.
+        *([] if ocm.version() >= (1, 3) else ["--disable-leader-election"]),
     ]
 
 
@@ -78,11 +85,12 @@ MUSTER: Final = ServerProgram("muster", OUR_ACCOUNT, _muster)
 
 
 def install_our_account(admin: Client) -> None:
-    ocm.create(admin, f"/api/v1/namespaces/{ocm.HUB_NAMESPACE}/serviceaccounts", {"metadata": {"name": OUR_ACCOUNT}})
     subject = {"kind": "ServiceAccount", "namespace": ocm.HUB_NAMESPACE, "name": OUR_ACCOUNT}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-    binding = {"metadata": {"name": OUR_ACCOUNT}, "subjects": [subject], "roleRef": reference}
-    ocm.create(admin, f"{ocm.RBAC}/clusterrolebindings", binding)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": OUR_ACCOUNT}
+    metadata = {"metadata": {"name": OUR_ACCOUNT}}
+    ocm.create(admin, f"/api/v1/namespaces/{ocm.HUB_NAMESPACE}/serviceaccounts", metadata)
+    ocm.create(admin, f"{ocm.RBAC}/clusterroles", {**metadata, "rules": list(SERVER_RULES)})
+    ocm.create(admin, f"{ocm.RBAC}/clusterrolebindings", {**metadata, "subjects": [subject], "roleRef": reference})
 
 
 def write_server_config(path: Path, serving: Pair, client_ca: Path, port: int) -> Path:
@@ -106,6 +114,8 @@ class GrpcHub:
     program: ServerProgram = GO
     ours: bool = False
     """Whether the controller is ours."""
+    lifetime: str = ""
+    """Of the certificates that it signs; empty: as long as the controller gives by itself."""
     servers: list[Server] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -120,6 +130,8 @@ class GrpcHub:
     def start(self) -> None:
         flags = ["--enabled-registration-drivers=csr,grpc"]
         flags += [f"--grpc-ca-file={self.signer.pair.cert}", f"--grpc-key-file={self.signer.pair.key}"]
+        if self.lifetime:
+            flags.append(f"--grpc-signing-duration={self.lifetime}")
         if self.ours:
             account = f"--grpc-server-account=system:serviceaccount:{ocm.HUB_NAMESPACE}:{self.program.account}"
             hub = Hub(self.cluster, self.directory / "controller", [*flags, account])
@@ -129,7 +141,10 @@ class GrpcHub:
             ocm.install(self.admin, "hub-grpc", ocm.HUB_NAMESPACE)
             controller = self._upstreams_controller(flags)
         ocm.install_bootstrap(self.admin)
-        install_our_account(self.admin)
+        if self.program is MUSTER:
+            install_our_account(self.admin)
+        elif self.ours:
+            ocm.install(self.admin, "hub-grpc", ocm.HUB_NAMESPACE, only="grpc-server")
         self.server = self._server()
         for one in (controller, self.server):
             one.start()
@@ -149,6 +164,40 @@ class GrpcHub:
         self.server.stop(kill=kill, timeout=5)
         self.server.start()
         self.server.wait_until(self._serves)
+
+    @property
+    def approves_renewals(self) -> bool:
+        """Upstream's hub of 1.2 asks for the rights of the server's account before it approves a renewal, and so approves none."""
+        return self.ours or ocm.version() >= (1, 3)
+
+    def put_work(self, cluster: str, name: str, value: str) -> None:
+        """A work that delivers a ConfigMap of its own name, or the next version of it."""
+        body = named_work(name, value)
+        if self.admin.post(works_of(cluster), body).status == 409:
+            self.admin.patch(f"{works_of(cluster)}/{name}", {"spec": body["spec"]}).expect(200)
+
+    def reported(self, cluster: str, name: str) -> set[str]:
+        """The conditions that hold of a work's present generation, by what its agent has told."""
+        work = self.admin.get(f"{works_of(cluster)}/{name}").expect(200)
+        generation = work["metadata"]["generation"]
+        said = work.get("status", {}).get("conditions", ())
+        return {one["type"] for one in said if one["status"] == "True" and one.get("observedGeneration", generation) == generation}
+
+    def wait_reported(self, cluster: str, name: str, timeout: float = 90) -> None:
+        self.administrator.wait(
+            lambda: self.reported(cluster, name) >= {"Applied", "Available"}, f"the status of {name}, as it is now", timeout
+        )
+
+    def wait_gone(self, cluster: str, name: str, timeout: float = 90) -> None:
+        place = f"{works_of(cluster)}/{name}"
+        self.administrator.wait(lambda: self.admin.get(place).status == 404, f"the work {name} to be gone", timeout)
+
+    def delete_work(self, cluster: str, name: str, *, force: bool = False) -> None:
+        """`force`: nobody is waited for."""
+        place = f"{works_of(cluster)}/{name}"
+        if force:
+            self.admin.patch(place, {"metadata": {"finalizers": None}}).expect(200)
+        self.admin.delete(place).expect(200)
 
     def bootstrap_config(self, address: str) -> Document:
         """What a newcomer is given: where the server is, whom to trust, and a token."""
@@ -188,13 +237,13 @@ class GrpcAgents(abc.ABC):
     directory: Path
     name: str
     servers: list[Server] = field(default_factory=list)
-    secret: ClassVar[str]
-    """Where the registration agent keeps what it got."""
+    way: InitVar[Link | None] = None
+    """To the hub's server, where there is one already."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, way: Link | None) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.admin: Client = self.spoke.client()
-        self.link = Link(f"https://127.0.0.1:{self.hub.port}")
+        self.link = way or Link(f"https://127.0.0.1:{self.hub.port}")
         self.config = self.directory / "hub" / "config.yaml"
         """The hub's file, once the agent is registered."""
 
@@ -205,18 +254,48 @@ class GrpcAgents(abc.ABC):
     def start_work(self) -> None:
         """After registration, with the certificate that it got."""
 
-    def stop(self) -> None:
-        for one in reversed(self.servers):
-            one.stop(timeout=5)
+    def join(self, lease: int = 5) -> None:
+        """The registration agent introduces its cluster; the administrator accepts it and approves of the agent."""
+        administrator = self.hub.administrator
+        self.start_registration()
+        administrator.wait(lambda: administrator.requests(self.name), "the agent's certificate request", 60)
+        administrator.accept(self.name, lease=lease)
+        administrator.approve(self.name)
+        administrator.wait_available(self.name, timeout=120)
+
+    def start(self) -> None:
+        """Both, where the cluster has joined before."""
+        self.start_registration()
+        self.start_work()
+
+    def stop(self, *, kill: bool = False) -> None:
+        stopped, self.servers = self.servers, []
+        for one in reversed(stopped):
+            one.stop(kill=kill, timeout=5)
+
+    def exchanged_for(self, program: Callable[..., GrpcAgents]) -> GrpcAgents:
+        """Agents of that program, not started yet, in the place of these, which end: on the same cluster, with what is kept there,
+        and with the same way to the hub."""
+        self.stop()
+        return program(self.hub, self.spoke, self.directory, self.name, way=self.link)
+
+    def credential(self) -> dict[str, bytes]:
+        """What the registration agent got, and keeps in its Secret."""
+        return read_secret(self.admin, ocm.AGENT_NAMESPACE, HUB_SECRET)
 
     def delivered(self, name: str) -> str | None:
         """What a ConfigMap of a work says on the managed cluster."""
         reply = self.admin.get(f"{ocm.MAPS}/{name}")
         return reply.json["data"]["greeting"] if reply.status == 200 else None
 
+    def wait_delivered(self, name: str, value: str, timeout: float = 90) -> None:
+        says = f"{name} to say {value!r} on the managed cluster"
+        self.hub.administrator.wait(lambda: self.delivered(name) == value, says, timeout)
+
     def _bootstrap(self) -> Path:
         path = self.directory / "bootstrap.yaml"
-        path.write_text(yaml.safe_dump(self.hub.bootstrap_config(f"127.0.0.1:{self.link.port}")))
+        if not path.exists():
+            path.write_text(yaml.safe_dump(self.hub.bootstrap_config(f"127.0.0.1:{self.link.port}")))
         return path
 
     def _run(self, program: str, command: list[str | Path], environment: Mapping[str, str]) -> None:
@@ -229,8 +308,6 @@ class GrpcAgents(abc.ABC):
 class GoAgents(GrpcAgents):
     """Upstream's `registration agent` and `work agent`."""
 
-    secret = "hub-kubeconfig-go"
-
     def start_registration(self) -> None:
         ocm.install(self.admin, "agent", ocm.AGENT_NAMESPACE)
         # Outside of a pod the agent ends without a bootstrap kubeconfig, of which it uses nothing but the address.
@@ -239,7 +316,7 @@ class GoAgents(GrpcAgents):
         self._start(
             "registration",
             "klusterlet-registration-sa",
-            f"--hub-kubeconfig-secret={self.secret}",
+            f"--hub-kubeconfig-secret={HUB_SECRET}",
             f"--hub-kubeconfig-dir={self.config.parent}",
             "--registration-auth=grpc",
             f"--grpc-bootstrap-config={self._bootstrap()}",
@@ -256,6 +333,7 @@ class GoAgents(GrpcAgents):
             f"--workload-source-config={self.config}",
             f"--cloudevents-client-id={self.name}-work-agent",
             "--status-sync-interval=2s",
+            EVICTION,
         )
 
     def _start(self, program: str, account: str, *flags: str) -> None:
@@ -272,7 +350,7 @@ class GoAgents(GrpcAgents):
             f"--listen=127.0.0.1:{health}",
             "--disable-leader-election",
             f"--spoke-cluster-name={self.name}",
-            "--agent-id=agent1",
+            f"--agent-id={AGENT}",
             *flags,
         ]
         environment = {
@@ -288,8 +366,6 @@ class GoAgents(GrpcAgents):
 class MusterAgents(GrpcAgents):
     """`muster agent` and `muster work-agent`."""
 
-    secret = HUB_SECRET
-
     def start_registration(self) -> None:
         own = Spoke(self.spoke, self.directory / "spoke").prepare(ocm.AGENT_NAMESPACE)
         command: list[str | Path] = [
@@ -298,6 +374,7 @@ class MusterAgents(GrpcAgents):
             f"--kubeconfig={own}",
             f"--namespace={ocm.AGENT_NAMESPACE}",
             f"--cluster-name={self.name}",
+            f"--agent-id={AGENT}",
             f"--hub-kubeconfig-dir={self.config.parent}",
             "--registration-auth=grpc",
             f"--grpc-bootstrap-config={self._bootstrap()}",
@@ -318,12 +395,22 @@ class MusterAgents(GrpcAgents):
             f"--kubeconfig={own}",
             f"--namespace={ocm.AGENT_NAMESPACE}",
             f"--spoke-cluster-name={self.name}",
+            f"--agent-id={AGENT}",
             "--disable-leader-election",
             "--workload-source-driver=grpc",
             f"--workload-source-config={self.config}",
+            EVICTION,
             "--health-port=0",
         ]
         self._run("muster work-agent", command, {"KUBECONFIG": ""})
+
+
+def works_of(cluster: str) -> str:
+    return f"{WORK_API}/namespaces/{cluster}/manifestworks"
+
+
+def named_work(name: str, value: str) -> Document:
+    return {**ocm.work(value, name), "metadata": {"name": name}}
 
 
 def listens(port: int) -> bool:

@@ -6,9 +6,11 @@ administrator's two acts, accepting the cluster and approving its first certific
 """
 
 import contextlib
+import functools
+import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -89,10 +91,22 @@ def create(admin: Client, path: str, body: object) -> Reply:
     return reply
 
 
-def install(admin: Client, which: str, namespace: str) -> None:
+@functools.cache
+def version() -> tuple[int, ...]:
+    """Of upstream's programs: what they say if they were built from its repository, else what is pinned."""
+    said = subprocess.run([peers.need("registration"), "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\bv(\d+(?:\.\d+)+)", said) or re.search(r"/ocm v([\d.]+)", (peers.ROOT / "peers/ocm/go.mod").read_text())
+    assert found is not None
+    return tuple(map(int, found[1].split(".")))
+
+
+def install(admin: Client, which: str, namespace: str, only: str = "") -> None:
+    """What `which` consists of, or of that what has a name with `only` in it."""
     create(admin, "/api/v1/namespaces", {"metadata": {"name": namespace}})
     definitions = []
     for document in manifests(which):
+        if only not in document["metadata"]["name"]:
+            continue
         place = document["metadata"].get("namespace", "")
         create(admin, COLLECTIONS[document["kind"]].format(namespace=place), document)
         if document["kind"] == "CustomResourceDefinition":
@@ -162,24 +176,28 @@ class Fleet:
         for server in reversed(self.servers):
             server.stop(timeout=5)
 
-    def _run(self, name: str, *arguments: str | Path) -> None:
+    def _run(self, name: str, *arguments: str | Path, environment: Mapping[str, str] | None = None) -> None:
         (port,) = free_ports(1)
         program = peers.need(name.partition("-")[0])
         common = ["--disable-leader-election", f"--listen=127.0.0.1:{port}"]
         log = self.directory / f"{name}.log"
-        server = Server(name, [program, *arguments, *common], log, {"POD_NAME": name, "KUBECONFIG": ""})
+        server = Server(name, [program, *arguments, *common], log, {"POD_NAME": name, "KUBECONFIG": "", **(environment or {})})
         server.start()
         self.servers.append(server)
 
-    def start_hub(self) -> None:
+    def prepare_hub(self) -> Path:
+        """What the hub's programs find on their cluster; the kubeconfig of the registration controller's account."""
         install(self.hub_admin, "hub", HUB_NAMESPACE)
         install_bootstrap(self.hub_admin)
-        kubeconfig = service_account_kubeconfig(
+        return service_account_kubeconfig(
             self.hub, self.hub_admin, HUB_NAMESPACE, "registration-controller-sa", self.directory / "hub.kubeconfig"
         )
-        self._run("registration-controller", "controller", f"--kubeconfig={kubeconfig}", f"--namespace={HUB_NAMESPACE}")
 
-    def start_registration_agent(self, token: str = "") -> None:
+    def start_hub(self, *options: str, environment: Mapping[str, str] | None = None) -> None:
+        own = [f"--kubeconfig={self.prepare_hub()}", f"--namespace={HUB_NAMESPACE}"]
+        self._run("registration-controller", "controller", *own, *options, environment=environment)
+
+    def start_registration_agent(self, token: str = "", *options: str, environment: Mapping[str, str] | None = None) -> None:
         """It introduces itself by `token`, or else by one of the bootstrap account."""
         own, bootstrap = self.prepare_registration_agent(token)
         self._run(
@@ -192,6 +210,8 @@ class Fleet:
             f"--bootstrap-kubeconfig={bootstrap}",
             f"--hub-kubeconfig-dir={self.directory / 'hub-kubeconfig'}",
             "--feature-gates=AddonManagement=false",
+            *options,
+            environment=environment,
         )
 
     def prepare_registration_agent(self, token: str = "") -> tuple[Path, Path]:

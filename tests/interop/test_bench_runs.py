@@ -48,6 +48,12 @@ def test_the_short_benchmark_measures_both_hubs_and_both_agents() -> None:
     assert expected <= rows_of("registration")
 
 
+@pytest.mark.timeout(240)
+def test_the_short_benchmark_counts_calls_of_aws() -> None:
+    expected = {"a cluster is accepted", "an hour of status updates of a cluster", "the hub starts again, per cluster"}
+    assert expected | {"a cluster is deleted", "the hub looks at what an administrator made"} <= rows_of("aws")
+
+
 @pytest.mark.timeout(120)
 def test_the_short_benchmark_simulates_a_fleet() -> None:
     assert {"20 clusters join: all Available after", "the hub's memory"} <= rows_of("simulation")
@@ -75,6 +81,14 @@ def test_the_short_benchmark_measures_both_work_agents() -> None:
 
 
 @pytest.mark.timeout(240)
+def test_the_short_benchmark_measures_both_placement_controllers() -> None:
+    by_label = "5 placements × 20 clusters by a label, taking all, limits lifted"
+    by_scores = "5 placements × 20 clusters by scores, taking 10, limits lifted"
+    expected = {f"{by_label}: {what}" for what in ("all scheduled after", "a new cluster is in all decisions after", "CPU at rest")}
+    assert expected | {f"{by_scores}: CPU for 10 scores in 1 s"} <= rows_of("placement")
+
+
+@pytest.mark.timeout(240)
 def test_the_short_benchmark_measures_both_grpc_servers() -> None:
     expected = {
         "Publish of lease renewals",
@@ -83,5 +97,8 @@ def test_the_short_benchmark_measures_both_grpc_servers() -> None:
         "5 agents are back after a restart",
         "deliveries to 10 streams",
         "resync of 50 known works",
+        "works' status written to the API server directly",
+        "on SQLite: Publish of works' status",
+        "on PostgreSQL: Publish of works' status",
     }
     assert expected <= rows_of("transport")

@@ -21,6 +21,8 @@ NOT_OURS = {"clusterprofiles.multicluster.x-k8s.io", "clusterproperties.about.k8
 DRAWS = 40
 NEWER = ("jqPathExpressions", "jsonPointers")
 """Other ways to name ignored fields, which upstream's next release has; until then jsonPaths are all there is."""
+ADDED = ("sortBy", "scoreRateLimit", "lastScoreUpdateTime", "score", "placementConfiguration")
+"""Fields of placements, and of a hub's, that upstream's next release has; the first two have defaults."""
 OWN_OPTIONS = "driverOptions"
 """Beside an authType that may name any driver."""
 
@@ -65,6 +67,16 @@ def as_in_the_release(raw: Any) -> Any:
     return copied
 
 
+def without_added(raw: Any) -> Any:
+    """Our schema without fields that the release does not have."""
+    if isinstance(raw, list):
+        return [without_added(item) for item in raw]
+    if not isinstance(raw, dict):
+        return raw
+    kept = {key: value for key, value in raw.items() if key not in ADDED or "type" not in value}
+    return {key: without_added(value) for key, value in kept.items()}
+
+
 def test_upstream_defines_nothing_that_ours_lacks_or_narrows(theirs: dict[str, Any]) -> None:
     assert len(theirs) >= 14
     assert [problem for name, definition in theirs.items() for problem in compare(definition, OURS[name])] == []
@@ -72,7 +84,7 @@ def test_upstream_defines_nothing_that_ours_lacks_or_narrows(theirs: dict[str, A
 
 def test_random_objects_of_either_schema_mean_the_same_to_both(theirs: dict[str, Any]) -> None:
     for name, definition in theirs.items():
-        our_schemas = schemas(OURS[name])
+        our_schemas = {version: Schema(without_added(one.raw)) for version, one in schemas(OURS[name]).items()}
         for version, their_schema in schemas(definition).items():
             for source in (their_schema, Schema(as_in_the_release(our_schemas[version].raw))):
                 for seed in range(DRAWS):

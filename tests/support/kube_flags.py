@@ -87,7 +87,7 @@ def service_range(port: int, *, loopback: bool) -> str:
     return f"{ipaddress.IPv4Address('127.128.0.0') + port % 2**15 * 256}/24"
 
 
-def apiserver(files: Files, etcd_url: str, port: int, *, audit_log: bool, pods: bool) -> list[str]:
+def apiserver(files: Files, etcd_url: str, port: int, *, audit_log: bool, pods: bool, issuer: str = ISSUER) -> list[str]:
     audit: list[str] = []
     if audit_log:
         policy = files.directory / "audit-policy.yaml"
@@ -111,7 +111,7 @@ def apiserver(files: Files, etcd_url: str, port: int, *, audit_log: bool, pods: 
         f"--tls-private-key-file={files.serving.key}",
         f"--client-ca-file={files.ca.pair.cert}",
         f"--token-auth-file={files.tokens}",
-        f"--service-account-issuer={ISSUER}",
+        f"--service-account-issuer={issuer}",
         f"--service-account-key-file={files.service_accounts.cert}",
         f"--service-account-signing-key-file={files.service_accounts.key}",
         f"--requestheader-client-ca-file={files.front_proxy_ca.pair.cert}",

@@ -35,16 +35,22 @@ def _name(common_name: str, organizations: tuple[str, ...] = ()) -> x509.Name:
     return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: PrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: PrivateKey,
+    valid: tuple[datetime.datetime, datetime.datetime] | None = None,
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
+    begin, end = valid or (now - datetime.timedelta(minutes=5), now + datetime.timedelta(days=2))
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + datetime.timedelta(days=2))
+        .not_valid_before(begin)
+        .not_valid_after(end)
     )
 
 
@@ -79,11 +85,19 @@ class Authority:
         self.pair.cert.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         _write_key(self.pair.key, self._key)
 
-    def issue(self, common_name: str, *, organizations: tuple[str, ...] = (), hosts: tuple[str, ...] = (), file: str = "") -> Pair:
-        """A certificate good as client and, when `hosts` are given, as server."""
+    def issue(
+        self,
+        common_name: str,
+        *,
+        organizations: tuple[str, ...] = (),
+        hosts: tuple[str, ...] = (),
+        file: str = "",
+        valid: tuple[datetime.datetime, datetime.datetime] | None = None,
+    ) -> Pair:
+        """A certificate good as client and, when `hosts` are given, as server; `valid` from and until then, if not now."""
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH] + ([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])
-        builder = _builder(_name(common_name, organizations), self._subject, key).add_extension(
+        builder = _builder(_name(common_name, organizations), self._subject, key, valid).add_extension(
             x509.ExtendedKeyUsage(usages), critical=False
         )
         if hosts:

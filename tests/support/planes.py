@@ -152,15 +152,19 @@ def write_kubeconfig(path: Path, url: str, ca: Path, user: Mapping[str, str]) ->
     path.chmod(0o600)
 
 
-def write_contexts(path: Path, clusters: Mapping[str, Cluster]) -> None:
-    """One kubeconfig with the administrator's way to several clusters, each a context; the first is current."""
+def write_contexts(path: Path, clusters: Mapping[str, Cluster], others: Sequence[str] = ()) -> None:
+    """One kubeconfig with the administrator's way to several clusters, each a context; the first is current. `alice@<cluster>` is
+    the way of one of the others."""
     places = {name: {"server": one.url, "certificate-authority": str(one.ca)} for name, one in clusters.items()}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": name, "cluster": place} for name, place in places.items()],
-        "users": [{"name": ADMIN, "user": {"token": USERS[ADMIN].token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": ADMIN}} for name in places],
+        "users": [{"name": name, "user": {"token": USERS[name].token}} for name in (ADMIN, *others)],
+        "contexts": [
+            *({"name": name, "context": {"cluster": name, "user": ADMIN}} for name in places),
+            *({"name": f"{user}@{name}", "context": {"cluster": name, "user": user}} for user in others for name in places),
+        ],
         "current-context": next(iter(places)),
     }
     path.write_text(yaml.safe_dump(document))
@@ -179,7 +183,8 @@ class KubeOptions:
     pods: bool = False
     """Somebody looks after Deployments, and a node of ours runs pods of Muster's image."""
     node: Sequence[str | Path] = (peers.ROOT / ".venv/bin/muster", "node")
-    """The command of that node."""
+    """The command of that node; empty where the test runs one itself."""
+    issuer: str = kube_flags.ISSUER
     audit_log: bool = False
     apiserver_flags: list[str] = field(default_factory=list)
 
@@ -216,7 +221,14 @@ class KubePlane(ControlPlane):
             ],
             [
                 peers.need("kube-apiserver"),
-                *kube_flags.apiserver(self._files, etcd_url, self.port, audit_log=self.options.audit_log, pods=self.options.pods),
+                *kube_flags.apiserver(
+                    self._files,
+                    etcd_url,
+                    self.port,
+                    audit_log=self.options.audit_log,
+                    pods=self.options.pods,
+                    issuer=self.options.issuer,
+                ),
                 *self.options.apiserver_flags,
             ],
             [
@@ -229,7 +241,7 @@ class KubePlane(ControlPlane):
             Server(log.stem, command, log, {"KUBECONFIG": ""}) for command, log in zip(commands, self.logs[:3], strict=True)
         ]
         etcd, apiserver, manager = self._servers
-        if self.options.pods:
+        if self.options.pods and self.options.node:
             self._servers.append(self._node())
         etcd.start()
         apiserver.start()
@@ -296,14 +308,16 @@ class EmbeddedPlane(ControlPlane):
         flags: Iterable[str] = (),
         root: Path = peers.ROOT,
         open_files: tuple[int, int] | None = None,
+        port: int = 0,
+        within: Sequence[str] = (),
     ) -> None:
         """`root`: the checkout, set up, whose server it is. `open_files`: the limits, soft and hard, that the process starts
-        with."""
+        with. `port`: a free one, unless given. `within`: a command that runs it somewhere else, and is given it."""
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         tokens = directory / "tokens.csv"
         write_token_file(tokens)
-        (self.port,) = free_ports(1)
+        self.port = port or free_ports(1)[0]
         self._data = directory / "data"
         self.logs = [directory / "apiserver.log"]
         command: list[str | Path] = [root / ".venv/bin/muster", "apiserver", "--data-dir", self._data]
@@ -316,7 +330,7 @@ class EmbeddedPlane(ControlPlane):
         if open_files is not None:
             soft, hard = open_files
             limited = ["sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh"]
-        self._server = Server("muster apiserver", [*limited, *command, *flags], self.logs[0])
+        self._server = Server("muster apiserver", [*within, *limited, *command, *flags], self.logs[0])
         self._clusters: dict[str, Cluster] = {}
 
     @property
@@ -361,16 +375,17 @@ def read_clusters(kubeconfig: Path, directory: Path) -> dict[str, Cluster]:
     return clusters
 
 
-def chosen(directory: Path, *clusters: str) -> ControlPlane:
-    """A plane of one's own, of the kind that MUSTER_E2E names, that can have these clusters beside its default one."""
+def chosen(directory: Path, *clusters: str, audit_log: bool = False) -> ControlPlane:
+    """A plane of one's own, of the kind that MUSTER_E2E names, that can have these clusters beside its default one. An audit log
+    is `audit.log` in its directory."""
     if os.environ.get("MUSTER_E2E") == "kube":
-        return KubePlane(directory, KubeOptions(fsync=False))
-    return EmbeddedPlane(directory, clusters)
+        return KubePlane(directory, KubeOptions(fsync=False, audit_log=audit_log))
+    return EmbeddedPlane(directory, clusters, flags=["--audit-log", str(directory / "audit.log")] if audit_log else [])
 
 
-def lent(directory: Path, *clusters: str) -> Iterator[ControlPlane]:
+def lent(directory: Path, *clusters: str, audit_log: bool = False) -> Iterator[ControlPlane]:
     """The chosen plane, for as long as whoever has it goes on."""
-    plane = chosen(directory, *clusters)
+    plane = chosen(directory, *clusters, audit_log=audit_log)
     plane.start()
     yield plane
     plane.stop(kill=True)

@@ -29,7 +29,8 @@ PENDING_SECRET = "hub-kubeconfig-secret-pending"
 
 
 class Hub(Administrator):
-    """`muster hub` as a process, with the token of its own service account and with webhooks; its API server by way of `link`."""
+    """`muster hub` as a process, with the token of its own service account, and with webhooks unless others' are to stay; its API
+    server by way of `link`."""
 
     def __init__(
         self,
@@ -38,13 +39,16 @@ class Hub(Administrator):
         flags: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         link: Link | None = None,
+        *,
+        webhooks: bool = True,
     ) -> None:
         super().__init__(cluster)
         self.url = link.url(cluster.url) if link else cluster.url
         directory.mkdir(parents=True, exist_ok=True)
         self.webhook_port, self.health_port = free_ports(2)
         self.kubeconfig = directory / "hub.kubeconfig"
-        self._webhooks = [f"--webhook-port={self.webhook_port}", f"--webhook-url=https://127.0.0.1:{self.webhook_port}"]
+        served = [f"--webhook-port={self.webhook_port}", f"--webhook-url=https://127.0.0.1:{self.webhook_port}"]
+        self._webhooks = served if webhooks else ["--no-webhook"]
         own: list[str | Path] = [
             MUSTER,
             "hub",
@@ -58,9 +62,11 @@ class Hub(Administrator):
         self.process = Server(f"muster hub on {cluster.name}", command, directory / "hub.log", environment)
         self.servers.append(self.process)
 
-    def install(self) -> None:
-        """As administrator: definitions, accounts, roles, webhooks; and a kubeconfig of the hub's own account."""
-        command: list[str | Path] = [MUSTER, "hub", "--kubeconfig", self.cluster.kubeconfig, "--install-only", *self._webhooks]
+    def install(self, *flags: str) -> None:
+        """As administrator: definitions, accounts, roles, webhooks; and a kubeconfig of the hub's own account. `flags` are those
+        that say of which drivers it needs rights."""
+        own: list[str | Path] = [MUSTER, "hub", "--kubeconfig", self.cluster.kubeconfig, "--install-only", *self._webhooks]
+        command = [*own, *flags]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         token = service_account_token(self.admin, HUB_NAMESPACE, "registration-controller-sa")

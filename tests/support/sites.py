@@ -25,6 +25,7 @@ from tests.support.planes import USERS, KubeOptions, KubePlane
 from tests.support.stage import open_stage
 
 KUBE = os.environ.get("MUSTER_E2E") == "kube"
+beside_kube = pytest.mark.skipif(not KUBE, reason="slow and rarely red: runs with make test-kube alone")
 embedded_only = pytest.mark.skipif(KUBE, reason="says nothing about the API server, and embedded clusters begin ten times as fast")
 
 

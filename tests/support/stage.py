@@ -12,6 +12,7 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.fleet.node import NodeRuntime, Programs, RemoteNode
 from muster.fleet.node.clusternode import ClusterNode
+from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
@@ -33,7 +34,14 @@ class Stage:
     the server only by a client; the way to its logs, which is a kubelet's, is made here."""
 
     def __init__(
-        self, server: ApiServer, programs: Programs, directory: Path, clock: Clock = SYSTEM, *, remote: bool = False
+        self,
+        server: ApiServer,
+        programs: Programs,
+        directory: Path,
+        clock: Clock = SYSTEM,
+        *,
+        remote: bool = False,
+        settings: NodeSettings = NO_SETTINGS,
     ) -> None:
         self.server = server
         self.cluster = server.clusters["default"]
@@ -43,6 +51,7 @@ class Stage:
         self._directory = directory
         self._clock = clock
         self._remote = remote
+        self._settings = settings
         self.node: ClusterNode
         self._task: asyncio.Task[None] | None = None
 
@@ -55,7 +64,9 @@ class Stage:
             )
             self._task = asyncio.create_task(remote.run(self._begun))
         else:
-            runtime = NodeRuntime(self.server, self.programs, self._directory, grace=1.0, clock=self._clock)
+            runtime = NodeRuntime(
+                self.server, self.programs, self._directory, settings=self._settings, grace=1.0, clock=self._clock
+            )
             runtime.attach("default")
             self._task = asyncio.create_task(runtime.run())
         await self.until(lambda: self.cluster.node and self.cluster.read("/nodes", "default-node"), "there is a node")
@@ -141,10 +152,11 @@ async def open_stage(
     *,
     remote: bool = False,
     static_tokens: Mapping[str, UserInfo] | None = None,
+    settings: NodeSettings = NO_SETTINGS,
 ) -> AsyncIterator[Stage]:
     server = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=clock.now, static_tokens=static_tokens or {}))
     await server.start()
-    stage = Stage(server, programs, directory, clock, remote=remote)
+    stage = Stage(server, programs, directory, clock, remote=remote, settings=settings)
     await let_pods_run(stage.client)
     await stage.start()
     try:

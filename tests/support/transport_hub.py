@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import orjson
 
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.golang.timestamps import format_time
@@ -33,7 +34,7 @@ from muster.transport.codecs.resync import (
     encode_resync_end,
     encode_tombstone,
 )
-from muster.transport.codecs.works import decode_status, encode_spec
+from muster.transport.codecs.works import decode_status, encode_spec, with_status, withheld
 from muster.transport.contract.errors import to_rpc
 from muster.transport.contract.event import (
     CLUSTER,
@@ -115,6 +116,8 @@ class FakeHub:
         self.mute: set[Row] = set()
         """Rows whose changes are told to nobody."""
         self.version = 100
+        self.too_large: set[str] = set()
+        """Names of works that no message has room for."""
         self.subscription_ids = True
         self.registers_after = 0.0
         """Seconds from the head of a stream until it is served."""
@@ -202,7 +205,7 @@ class FakeHub:
     # The wire.
 
     def _tell(self, row: Row, action: Action, obj: Object) -> None:
-        if row in self.mute:
+        if row in self.mute or (obj["metadata"]["name"] in self.too_large and action is not Action.DELETE):
             return
         cluster = row.belongs.cluster_of(obj)
         streams = [stream for stream in self.served(row) if stream.cluster == cluster]
@@ -231,8 +234,13 @@ class FakeHub:
         answers = []
         for uid, obj in objects.items():
             version, theirs = _version(row, obj), known[uid].version if uid in known else 0
-            if obj["metadata"].get("deletionTimestamp") or (version > theirs if self.go else version != theirs):
-                answers.append(as_resync_response(self.event(row, Action.UPDATE, obj), row.data_type))
+            status = obj.get("status") if request.with_status and row.status_apart and not self.go else None
+            if status or obj["metadata"].get("deletionTimestamp") or (version > theirs if self.go else version != theirs):
+                answer = as_resync_response(self.event(row, Action.UPDATE, obj), row.data_type)
+                if obj["metadata"]["name"] in self.too_large:
+                    answers += [withheld(answer)] if request.resync_id and not self.go else []
+                else:
+                    answers.append(with_status(answer, orjson.dumps(status)) if status else answer)
         for uid, one in known.items():
             if uid not in objects:
                 answers.append(self._vanished(row, request.cluster, uid, one.name, one.version))

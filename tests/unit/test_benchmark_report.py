@@ -25,3 +25,10 @@ def test_only_what_was_measured_is_written_anew(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(("ours", "met"), [(9.0, True), (10.0, True), (11.0, False), (None, False)])
 def test_a_limit_is_met_up_to_itself(ours: float | None, met: bool) -> None:
     assert Row("time", "s", ours, None, "less", limit=10).met is met
+
+
+@pytest.mark.parametrize("ours", [None, 0.0, -0.3])
+def test_what_is_missing_or_not_above_zero_has_no_ratio(ours: float | None) -> None:
+    """A time may be below zero that is counted from an event which came later than what is measured."""
+    assert Row("time", "ms", ours, 2.0, "less").ratio is None
+    assert Row("time", "ms", 2.0, ours, "less").ratio is None

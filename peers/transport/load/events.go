@@ -110,13 +110,16 @@ func sequence() string {
 	return strconv.FormatInt(now<<22|1<<12|step.Add(1)&0xfff, 10)
 }
 
-// workStatus is what a work agent sends when a work's state has changed; `turn` makes it differ from the last one.
-func workStatus(cluster string, work *object, turn int) *pbv1.PublishRequest {
-	conditions := []map[string]any{{
+func appliedConditions(work *object, turn int) []map[string]any {
+	return []map[string]any{{
 		"type": "Applied", "status": "True", "reason": "AppliedManifestWorkComplete", "message": fmt.Sprintf("turn %d", turn),
 		"observedGeneration": work.Metadata.Generation, "lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
 	}}
-	body, _ := json.Marshal(map[string]any{"conditions": conditions})
+}
+
+// workStatus is what a work agent sends when a work's state has changed; `turn` makes it differ from the last one.
+func workStatus(cluster string, work *object, turn int) *pbv1.PublishRequest {
+	body, _ := json.Marshal(map[string]any{"conditions": appliedConditions(work, turn)})
 	metadata, _ := json.Marshal(map[string]any{
 		"name": work.Metadata.Name, "namespace": cluster, "uid": work.Metadata.UID, "generation": work.Metadata.Generation,
 		"finalizers": []string{"cluster.open-cluster-management.io/manifest-work-cleanup"},

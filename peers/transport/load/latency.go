@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -18,10 +19,14 @@ import (
 	pbv1 "open-cluster-management.io/sdk-go/pkg/cloudevents/generic/options/grpc/protobuf/v1"
 )
 
-func latencyFlags(flags *flag.FlagSet, o *options) {
+func hubFlags(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.kube, "kube", "", "URL of the hub's API server")
 	flags.StringVar(&o.kubeCA, "kube-ca", "", "file of its CA")
 	flags.StringVar(&o.token, "token", "", "bearer token of somebody who may write works")
+}
+
+func latencyFlags(flags *flag.FlagSet, o *options) {
+	hubFlags(flags, o)
 	flags.Float64Var(&o.rate, "rate", 50, "writes per second, in turns over all clusters that read")
 	flags.DurationVar(&o.seconds, "seconds", 10*time.Second, "how long is written")
 	flags.IntVar(&o.silent, "silent", 0, "how many further clusters subscribe and never read")
@@ -35,6 +40,8 @@ type latencyResult struct {
 	Latency   quantiles `json:"latency"`
 	// WriteLatency is the API server's own share.
 	WriteLatency quantiles `json:"writeLatency"`
+	// Added is how much later than the writer its answer the agent had the work: the gRPC server's share. Below zero it was earlier.
+	Added quantiles `json:"added"`
 }
 
 // latency writes works on the hub and sees when their agents have them. A write counts from the moment the hub is asked for it, which
@@ -48,7 +55,7 @@ func latency(ctx context.Context, o *options) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := &arrivals{}
+	seen := &arrivals{delays: map[int64]time.Duration{}}
 	err = each(o.clusters+o.silent, 50, func(number int) error {
 		cluster := o.cluster(number)
 		connection, err := dialer.dial(cluster)
@@ -79,6 +86,7 @@ func latency(ctx context.Context, o *options) (any, error) {
 	say(map[string]string{"event": "measuring"})
 	writes := int(o.rate * o.seconds.Seconds())
 	took := make([]time.Duration, writes)
+	sent := make([]int64, writes)
 	var all sync.WaitGroup
 	failed := make(chan error, writes)
 	began := time.Now()
@@ -91,7 +99,8 @@ func latency(ctx context.Context, o *options) (any, error) {
 		go func() {
 			defer all.Done()
 			start := time.Now()
-			if err := hub.write(ctx, o.cluster(number%o.clusters), fmt.Sprint(start.UnixNano())); err != nil {
+			sent[number] = start.UnixNano()
+			if err := hub.write(ctx, o.cluster(number%o.clusters), fmt.Sprint(sent[number])); err != nil {
 				failed <- err
 			}
 			took[number] = time.Since(start)
@@ -108,25 +117,33 @@ func latency(ctx context.Context, o *options) (any, error) {
 			return nil, err
 		}
 	}
-	samples := seen.taken()
-	return latencyResult{writes, len(samples), quantilesOf(samples), quantilesOf(took)}, nil
+	delays := seen.taken()
+	var samples, added []time.Duration
+	for number, moment := range sent {
+		if delay, came := delays[moment]; came {
+			samples = append(samples, delay)
+			added = append(added, delay-took[number])
+		}
+	}
+	return latencyResult{writes, len(samples), quantilesOf(samples), quantilesOf(took), quantilesOf(added)}, nil
 }
 
+// arrivals are the works that came, by the moment that is noted in them: how long after that they came first.
 type arrivals struct {
-	lock    sync.Mutex
-	samples []time.Duration
+	lock   sync.Mutex
+	delays map[int64]time.Duration
 }
 
 func (a *arrivals) count() int {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	return len(a.samples)
+	return len(a.delays)
 }
 
-func (a *arrivals) taken() []time.Duration {
+func (a *arrivals) taken() map[int64]time.Duration {
 	a.lock.Lock()
 	defer a.lock.Unlock()
-	return append([]time.Duration(nil), a.samples...)
+	return maps.Clone(a.delays)
 }
 
 func (a *arrivals) follow(stream pbv1.CloudEventService_SubscribeClient) {
@@ -152,7 +169,9 @@ func (a *arrivals) follow(stream pbv1.CloudEventService_SubscribeClient) {
 			continue
 		}
 		a.lock.Lock()
-		a.samples = append(a.samples, now.Sub(time.Unix(0, sent)))
+		if _, came := a.delays[sent]; !came {
+			a.delays[sent] = now.Sub(time.Unix(0, sent))
+		}
 		a.lock.Unlock()
 	}
 }

@@ -6,6 +6,7 @@
 //	transport-load latency …                     a hub's write until its agent has it, with or without silent readers
 //	transport-load resync  …                     a resync of works that are all known
 //	transport-load agents  …                     agents of five streams that come back when their server does
+//	transport-load direct  …                     works' status written to the hub's API server, with no server of events between
 //
 // Each prints JSON lines on standard output, the last of which is the result. Client certificates are made here from the
 // clients' CA, one per cluster.
@@ -35,6 +36,7 @@ var modes = map[string]mode{
 	"latency": {latencyFlags, latency},
 	"resync":  {resyncFlags, resync},
 	"agents":  {agentsFlags, agents},
+	"direct":  {directFlags, direct},
 }
 
 // options are the flags of all modes; each mode declares those it reads.
@@ -52,7 +54,7 @@ type options struct {
 
 func main() {
 	if len(os.Args) < 2 || modes[os.Args[1]].run == nil {
-		fmt.Fprintln(os.Stderr, "usage: transport-load publish|deliver|latency|resync|agents [flags]")
+		fmt.Fprintln(os.Stderr, "usage: transport-load publish|deliver|latency|resync|agents|direct [flags]")
 		os.Exit(2)
 	}
 	chosen := modes[os.Args[1]]

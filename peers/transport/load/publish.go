@@ -50,29 +50,16 @@ func publish(ctx context.Context, o *options) (any, error) {
 	}
 	say(map[string]string{"event": "ready"})
 	measured := &measurement{errors: map[string]int64{}}
-	running, stop := context.WithCancel(ctx)
+	// Agents' calls have no deadline, and one that differs with every call would have every head decoded anew.
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, stop)()
 	defer stop()
 	var all sync.WaitGroup
 	for _, agent := range agents {
 		all.Add(1)
 		go func() { defer all.Done(); agent.run(running, measured) }()
 	}
-	if err := pause(ctx, o.warm); err != nil {
-		return nil, err
-	}
-	say(map[string]string{"event": "measuring"})
-	cpu, began := ownCPU(), time.Now()
-	measured.on.Store(true)
-	if err := pause(ctx, o.seconds); err != nil {
-		return nil, err
-	}
-	measured.on.Store(false)
-	took, spent := time.Since(began), ownCPU()-cpu
-	say(map[string]string{"event": "measured"})
-	stop()
-	all.Wait()
-	published := int64(len(measured.samples))
-	return publishResult{published, float64(published) / took.Seconds(), quantilesOf(measured.samples), measured.errors, spent}, nil
+	return measured.take(ctx, o, stop, &all)
 }
 
 type measurement struct {
@@ -80,6 +67,26 @@ type measurement struct {
 	lock    sync.Mutex
 	samples []time.Duration
 	errors  map[string]int64
+}
+
+// take measures what goes on for a while, then stops it.
+func (m *measurement) take(ctx context.Context, o *options, stop func(), all *sync.WaitGroup) (any, error) {
+	if err := pause(ctx, o.warm); err != nil {
+		return nil, err
+	}
+	say(map[string]string{"event": "measuring"})
+	cpu, began := ownCPU(), time.Now()
+	m.on.Store(true)
+	if err := pause(ctx, o.seconds); err != nil {
+		return nil, err
+	}
+	m.on.Store(false)
+	took, spent := time.Since(began), ownCPU()-cpu
+	say(map[string]string{"event": "measured"})
+	stop()
+	all.Wait()
+	published := int64(len(m.samples))
+	return publishResult{published, float64(published) / took.Seconds(), quantilesOf(m.samples), m.errors, spent}, nil
 }
 
 func (m *measurement) record(took time.Duration, err error) {

@@ -23,6 +23,7 @@ HUB_SPEC: Final = (
     "registrationConfiguration",
     "workConfiguration",
     "addOnManagerConfiguration",
+    "placementConfiguration",
     "serverConfiguration",
     "resourceRequirement",
     "nodePlacement",
@@ -81,7 +82,7 @@ def _cluster_manager(options: InitOptions, value: Any) -> InitOptions:
     section = _mapping("clusterManager", value)
     if section.get("mode", "Default") != "Default":
         raise _BadValue(f"clusterManager.mode: {section['mode']} is not supported by init", "make a ClusterManager")
-    _refuse_others("clusterManager", section, (*HUB_SPEC, "create", "mode", "placementConfiguration"))
+    _refuse_others("clusterManager", section, (*HUB_SPEC, "create", "mode"))
     return replace(options, spec={key: section[key] for key in HUB_SPEC if section.get(key)})
 
 

@@ -7,37 +7,33 @@ says so and stops nobody. Steps are in the order in which things come about, so 
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from muster.administration.hub.authority import grpc_authority
-from muster.administration.hub.grpc_probe import probe_grpc_server
-from muster.administration.hub.initialize import grpc_driver_of
+from muster.administration.aws.agent_diagnosis import agents_identity
+from muster.administration.aws.diagnosis import aws_identity
+from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
+from muster.administration.grpc_diagnosis import agents_way, grpc_server
 from muster.administration.members.accept import by_certificate
 from muster.administration.members.klusterlets import find_klusterlets, list_klusterlets
-from muster.administration.members.requests import judge
+from muster.administration.members.requests import RequestFilter, judge, request_servers
 from muster.administration.waiting import deployment_problem, hub_problem
 from muster.api import MalformedObject, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager, Klusterlet
 from muster.api.work.v1 import ManifestWork
-from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
-from muster.operator.klusterlet.plan import agent_namespace_of
+from muster.operator.klusterlet.plan import Plan, agent_namespace_of
 from muster.operator.names import CLUSTER_MANAGER, OPERATOR_NAMESPACE
-from muster.registration.drivers import profile_of
 from muster.registration.drivers.certificates.requests import issued_certificate, validity_of, verdict_of
-from muster.registration.drivers.flags import GRPC
+from muster.registration.drivers.flags import AWS, AWS_ALIAS, GRPC
 from muster.registration.hub import install as registration
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
     BOOTSTRAP_SECRET,
     CLUSTER_LABEL,
     DEFAULT_LEASE_SECONDS,
-    DRIVER_ANNOTATION,
-    HUB_NAMESPACE,
     HUB_SECRET,
     LEASE,
     LEASE_PERIODS,
@@ -59,33 +55,9 @@ from muster.work.hub import install as work
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import APPLIED
 
-OK: Final = "ok"
-NOTE: Final = "note"
-PROBLEM: Final = "problem"
 UNATTENDED_SECONDS: Final = 60.0
 FEW: Final = 5
 
-
-@dataclass(frozen=True)
-class Finding:
-    verdict: str
-    subject: str
-    text: str
-    remedy: str = ""
-
-
-@dataclass
-class Patient:
-    """What the steps look at. `cluster` is there once it was found."""
-
-    name: str
-    hub: KubeClient
-    managed: KubeClient | None = None
-    clock: Clock = SYSTEM
-    cluster: ManagedCluster | None = field(default=None)
-
-
-Findings = AsyncIterator[Finding]
 Step = Callable[[Patient], Findings]
 Probe = Callable[[Patient], Awaitable[None]]
 
@@ -226,9 +198,10 @@ async def _requests(patient: Patient) -> Findings:
         yield Finding(
             PROBLEM, subject, "the agent has asked for no certificate", "look at the agent with --managed-cluster-kubeconfig"
         )
+    wanted = RequestFilter(servers=await request_servers(patient.hub))
     for csr in found:
         name = csr["metadata"]["name"]
-        judgement = judge(csr, cluster)
+        judgement = judge(csr, cluster, wanted)
         if judgement.objection:
             remedy = f"if you know who asked, run accept --clusters {patient.name} --requesters {judgement.agent or 'AGENT'}"
             yield Finding(PROBLEM, subject, f"CSR {name}: {judgement.objection}", remedy if judgement.agent else "")
@@ -313,43 +286,6 @@ async def _availability(patient: Patient) -> Findings:
         yield Finding(PROBLEM, "clock", clock.message, "set the clocks of hub and cluster right (NTP)")
 
 
-async def _grpc_server(patient: Patient) -> Findings:
-    """Where agents come over gRPC: does the server run, and would they know it where they are sent?"""
-    subject = "gRPC server"
-    try:
-        manager = await patient.hub.get(ClusterManager, CLUSTER_MANAGER)
-    except NotFound:
-        return
-    profile = profile_of(name) if (name := grpc_driver_of(manager)) else None
-    if profile is None:
-        if patient.cluster is not None and patient.cluster.metadata.annotations.get(DRIVER_ANNOTATION) == GRPC:
-            text = "the cluster registers over gRPC, and the ClusterManager has no such driver"
-            yield Finding(PROBLEM, subject, text, "run init --registration-drivers csr,grpc --grpc-server HOST:PORT")
-        return
-    try:
-        deployment = await patient.hub.get(DEPLOYMENTS, f"{CLUSTER_MANAGER}-grpc-server", HUB_NAMESPACE)
-        authority = await grpc_authority(patient.hub)
-    except NotFound as error:
-        yield Finding(PROBLEM, subject, f"it is not there yet: {error}", "the operator makes it: does it run? see get hub-info")
-        return
-    if problem := deployment_problem(deployment):
-        remedy = f"see kubectl -n {HUB_NAMESPACE} describe deployment {CLUSTER_MANAGER}-grpc-server"
-        yield Finding(PROBLEM, subject, f"it does not run: {problem}", remedy)
-        return
-    told = profile.join_flags(manager.spec, authority)
-    if not told:
-        text = "it runs; the ClusterManager does not say by which address agents reach it"
-        yield Finding(NOTE, subject, text, "give join the load balancer's, or run init --grpc-server HOST:PORT")
-        return
-    state = await probe_grpc_server(told[1], authority, patient.clock.now())
-    if state.problem:
-        # Who is here may have another way to it than an agent that gets through.
-        well = patient.cluster is not None and is_true(patient.cluster.status.conditions, AVAILABLE)
-        yield Finding(NOTE if well and not state.reached else PROBLEM, subject, state.problem, state.remedy)
-    else:
-        yield Finding(OK, subject, f"it answers at {told[1]}, and its certificate is good until {state.until:%Y-%m-%dT%H:%M:%SZ}")
-
-
 async def _agent(patient: Patient) -> Findings:
     """The other side, where there is a way to it."""
     if patient.managed is None:
@@ -369,19 +305,33 @@ async def _agent(patient: Patient) -> Findings:
             yield finding
 
 
-_WELL: Final = {"Applied": "True", "Available": "True", "RegistrationDesiredDegraded": "False", "HubConnectionDegraded": "False"}
+_WELL: Final = {
+    "Applied": ("True",),
+    "Available": ("True",),
+    "RegistrationDesiredDegraded": ("False",),
+    # What only the agents' own pods can do, an operator cannot try.
+    "HubConnectionDegraded": ("False", "Unknown"),
+}
 
 
 async def _klusterlet(patient: Patient, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
     subject = f"klusterlet {klusterlet.metadata.name}"
-    bad = [one for one in klusterlet.status.conditions if _WELL.get(one.type, one.status) != one.status]
+    bad = [one for one in klusterlet.status.conditions if one.status not in _WELL.get(one.type, (one.status,))]
     for one in bad:
         yield Finding(PROBLEM, subject, f"{one.type} is {one.status}: {one.reason}: {one.message}", _REMEDIES.get(one.type, ""))
     if not klusterlet.status.conditions:
         yield Finding(PROBLEM, subject, "its operator has not acted on it", f"does {OPERATOR_NAMESPACE}/klusterlet run?")
     elif not bad:
         yield Finding(OK, subject, "its operator finds nothing wrong")
+    plan = Plan(klusterlet, "")
+    if plan.registration.registration_driver.auth_type in (AWS, AWS_ALIAS):
+        async for finding in agents_identity(patient, managed, klusterlet):
+            yield finding
+        return
     yield await _credential(patient, managed, agent_namespace_of(klusterlet))
+    if plan.endpoints.name == GRPC:
+        async for finding in agents_way(patient, managed, klusterlet):
+            yield finding
 
 
 _REMEDIES: Final = {
@@ -410,14 +360,18 @@ async def _credential(patient: Patient, managed: KubeClient, namespace: str) -> 
     if not certificate:
         return Finding(NOTE, subject, "it has no certificate")
     try:
-        until = validity_of(certificate).until
+        validity = validity_of(certificate)
     except ValueError:
         return Finding(
             PROBLEM, subject, "its certificate cannot be read", f"delete Secret {namespace}/{HUB_SECRET}: the agent asks anew"
         )
+    until = validity.until
     if until <= patient.clock.now():
         text = f"its certificate expired at {until:%Y-%m-%dT%H:%M:%SZ}"
         return Finding(PROBLEM, subject, text, "run get token on the hub and join again")
+    if validity.since > patient.clock.now():
+        text = f"its certificate is good only from {validity.since:%Y-%m-%dT%H:%M:%SZ} on, by the clock here"
+        return Finding(PROBLEM, subject, text, "set the clocks of hub and cluster right (NTP)")
     return Finding(OK, subject, f"its certificate is good until {until:%Y-%m-%dT%H:%M:%SZ}")
 
 
@@ -466,10 +420,11 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("webhooks of works", _work_webhooks),
     ("certificate requests", _requests),
     ("acceptance", _acceptance),
+    ("AWS identity", aws_identity),
     ("permissions", _permissions),
     ("lease", _lease),
     ("availability", _availability),
-    ("gRPC server", _grpc_server),
+    ("gRPC server", grpc_server),
     ("works", _works),
     ("agent", _agent),
 )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from muster.administration.errors import AdministrationError
-from muster.registration.drivers import DriverError, find
+from muster.api.operator.v1 import AwsIrsaHubDriver, HubRegistrationDriver
+from muster.registration.drivers import DriverError, find, profile_of
 from muster.registration.drivers.errors import Unfit
 from muster.registration.drivers.flags import Flag
 from muster.registration.drivers.profile import DriverOptions
@@ -28,6 +29,21 @@ def fitting() -> Iterator[None]:
         yield
     except Unfit as error:
         raise AdministrationError(str(error), error.remedy) from None
+
+
+def aws_driver(configured: Iterable[HubRegistrationDriver]) -> AwsIrsaHubDriver | None:
+    """What a ClusterManager's drivers say of registration by AWS identities; None where that is not among them."""
+    return next((one.awsirsa for one in configured if one.awsirsa is not None), None)
+
+
+def identity_marks(identity: str, configured: Sequence[HubRegistrationDriver]) -> Mapping[str, str]:
+    """The annotations by which a cluster of this identity is known on a hub that is set up so. Raises Unfit where none of its
+    drivers has identities."""
+    for entry in configured:
+        profile = profile_of(entry.auth_type)
+        if profile is not None and (marks := profile.identity_marks(identity, entry)):
+            return marks
+    raise Unfit("--managed-cluster-arn: no registration driver of this hub knows clusters by an ARN", "enable awsirsa: see init")
 
 
 def refuse_unheard(options: Mapping[str, DriverOptions], drivers: Sequence[Driver], flags: Sequence[Flag], choice: str) -> None:

@@ -2,8 +2,8 @@
 
 A dry run sends every write with `dryRun=All`: the server checks permission, admission and validity, and stores nothing. What it
 would have made is remembered, so that whoever reads it back goes on as if it were there. Where a write needs something that this
-very run would have made first (its namespace, its definition), the server cannot check it, and it is taken as given. Reviews change
-nothing and are simply asked.
+very run would have made first (its namespace, its definition), the server cannot check it, and it is taken as given; so it is where
+the way to the server knows no dry runs, as gRPC does not. Reviews change nothing and are simply asked.
 
 Whoever waits for something to happen, or needs a token, asks `is_dry_run` first: nothing will happen, and no token is issued.
 """
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from muster.api import Document
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.objects import Object
-from muster.runtime.client import Conflict, DelegatingClient, Kind, KubeClient, NotFound, Send, Target, Write
+from muster.runtime.client import Conflict, DelegatingClient, Kind, KubeClient, NotFound, Send, StatusError, Target, Write
 from muster.runtime.client.builtin import CRDS, NAMESPACES
 
 T = TypeVar("T")
@@ -91,6 +92,10 @@ class JournalingClient(DelegatingClient):
         except (NotFound, Conflict):
             # A Conflict over the revision of something that only exists here.
             if not self._made_here(write.place):
+                raise
+            answer = self._imagine(write)
+        except StatusError as error:
+            if error.code != HTTPStatus.METHOD_NOT_ALLOWED:
                 raise
             answer = self._imagine(write)
         if write.verb == "delete":

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from muster.administration.drivers import aws_driver
+from muster.administration.hub.initialize import drivers_of
 from muster.administration.members.klusterlets import agent_key, hub_connection_of, klusterlet_problem
 from muster.administration.waiting import hub_problem
 from muster.api.operator.v1 import GRPC_PROTOCOL, ClusterManager, Klusterlet, RelatedResource
 from muster.machinery.objects import Object
 from muster.operator.names import CLUSTER_MANAGER, KLUSTERLET, OPERATOR_NAMESPACE
+from muster.registration.drivers.flags import AWS, DEFAULT
 from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
 
@@ -42,6 +45,8 @@ class HubInfo:
     problem: str = ""
     key: str = ""
     """The fingerprint of the agent's key."""
+    drivers: Mapping[str, str] = field(default_factory=dict)
+    """How clusters may register, and what the hub is called where their identities come from; empty where that has no name."""
 
 
 async def hub_info(client: KubeClient, name: str = CLUSTER_MANAGER) -> HubInfo:
@@ -50,7 +55,8 @@ async def hub_info(client: KubeClient, name: str = CLUSTER_MANAGER) -> HubInfo:
         manager = await client.get(ClusterManager, name)
     except NotFound:
         return HubInfo(operator, problem="there is no ClusterManager")
-    return await _info(client, operator, name, manager.status.related_resources, hub_problem(manager))
+    found = await _info(client, operator, name, manager.status.related_resources, hub_problem(manager))
+    return replace(found, drivers=_drivers(manager))
 
 
 async def klusterlet_info(client: KubeClient, name: str = KLUSTERLET) -> HubInfo:
@@ -62,6 +68,13 @@ async def klusterlet_info(client: KubeClient, name: str = KLUSTERLET) -> HubInfo
     problem = klusterlet_problem(klusterlet) or hub_connection_of(klusterlet)
     found = await _info(client, operator, name, klusterlet.status.related_resources, problem)
     return replace(found, key=await agent_key(client, klusterlet))
+
+
+def _drivers(manager: ClusterManager) -> dict[str, str]:
+    configured = manager.spec.registration_configuration
+    on_aws = aws_driver(configured.registration_drivers if configured else ())
+    names = {AWS: on_aws.hub_cluster_arn} if on_aws is not None else {}
+    return {name: names.get(name, "") for name, _ in drivers_of(manager)} or {DEFAULT: ""}
 
 
 async def _info(

@@ -15,7 +15,7 @@ from muster.api.operator.v1 import ClusterManager
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, Operator
-from muster.operator.cluster_manager.components import REGISTRATION_DEGRADED
+from muster.operator.cluster_manager.components import PLACEMENT_DEGRADED, REGISTRATION_DEGRADED
 from muster.operator.cluster_manager.status import PROGRESSING
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLETS, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.reporting import APPLIED
@@ -54,6 +54,10 @@ def hub_problem(manager: ClusterManager) -> str:
             return f"ClusterManager has no condition {kind} yet"
         if found.status != status:
             return f"{kind} is {found.status}: {found.reason}: {found.message}"
+    placement = condition_of(manager.status.conditions, PLACEMENT_DEGRADED)
+    if placement is not None and placement.status == "True":
+        # An operator of before says nothing of it.
+        return f"{PLACEMENT_DEGRADED} is True: {placement.reason}: {placement.message}"
     return ""
 
 

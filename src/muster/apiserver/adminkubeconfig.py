@@ -1,4 +1,4 @@
-"""The kubeconfig of a server's administrator: one context per cluster, each with a certificate of its own."""
+"""The kubeconfig of the administrator of one server or several: one context per cluster, each with a certificate of its own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from muster.kube.yaml import dump
 from muster.machinery.privatefiles import replace_private
 
 
-async def write_kubeconfig(server: ApiServer, path: Path) -> None:
-    """One context per cluster, with administrator certificates; readable by the owner only, replaced in one step."""
+async def write_kubeconfig(server: ApiServer, path: Path, *others: ApiServer) -> None:
+    """One context per cluster, with administrator certificates; readable by the owner only, replaced in one step. No two servers
+    may have a cluster of the same name."""
     document: dict[str, object] = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -23,11 +24,11 @@ async def write_kubeconfig(server: ApiServer, path: Path) -> None:
     clusters: list[object] = []
     contexts: list[object] = []
     users: list[object] = []
-    for name, cluster in list(server.clusters.items()):
-        admin = await server.admin_credentials(cluster)
-        clusters.append(
-            {"name": name, "cluster": {"server": server.cluster_url(name), "certificate-authority-data": _b64(server.ca_pem)}}
-        )
+    served = [(each, name) for each in (server, *others) for name in each.clusters]
+    for one, name in served:
+        admin = await one.admin_credentials(one.clusters[name])
+        place = {"server": one.cluster_url(name), "certificate-authority-data": _b64(one.ca_pem)}
+        clusters.append({"name": name, "cluster": place})
         contexts.append({"name": name, "context": {"cluster": name, "user": f"{name}-admin"}})
         pair = {"client-certificate-data": _b64(admin.certificate), "client-key-data": _b64(admin.key)}
         users.append({"name": f"{name}-admin", "user": pair})

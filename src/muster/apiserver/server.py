@@ -19,7 +19,7 @@ from pathlib import Path
 from muster.apiserver import errors
 from muster.apiserver.audit import Audit
 from muster.apiserver.auth.identity import LOOPBACK
-from muster.apiserver.auth.tokenwebhook import TokenWebhook, load_webhook_config
+from muster.apiserver.auth.tokenwebhook import TokenWebhooks, WebhookTarget, load_webhook_config
 from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
 from muster.apiserver.client import DirectClient
@@ -58,6 +58,9 @@ class ServerConfig:
     store: str = "sqlite"
     static_tokens: Mapping[str, UserInfo] = field(default_factory=dict)
     token_webhook: Path | None = None
+    """The kubeconfig of whoever judges tokens for clusters that have nobody of their own."""
+    token_webhooks: Mapping[str, Path] = field(default_factory=dict)
+    """Theirs, by cluster; `ApiServer.set_token_webhook` says it while the server runs."""
     audit_log: Path | None = None
     clock: Clock = utc_now
     host_names: Sequence[str] = ()
@@ -76,7 +79,10 @@ class ApiServer:
         self.worker = Worker()
         self._layer: BootstrapLayer | None = None
         self._keys: ClusterKeys
-        self.token_webhook = TokenWebhook(load_webhook_config(config.token_webhook)) if config.token_webhook else None
+        self.token_webhooks = TokenWebhooks(
+            load_webhook_config(config.token_webhook) if config.token_webhook else None,
+            {name: load_webhook_config(path) for name, path in config.token_webhooks.items()},
+        )
         self.audit = Audit(config.audit_log) if config.audit_log else None
         self.fairness = FairQueue()
         self.metrics = ServerMetrics(self)
@@ -137,8 +143,7 @@ class ApiServer:
         self._revocations.stop()
         self.worker.close()
         await self.controllers.stop()
-        if self.token_webhook is not None:
-            await self.token_webhook.close()
+        await self.token_webhooks.close()
         await self.store.close()
         if self.audit is not None:
             self.audit.close()
@@ -183,6 +188,13 @@ class ApiServer:
         cluster.removed = True
         del self.clusters[cluster.name]
         self.controllers.forget(cluster.name)
+
+    async def set_token_webhook(self, name: str, target: WebhookTarget | None) -> None:
+        """Who judges a cluster's tokens from now on; None: whoever does where nobody is named. The cluster may be made later."""
+        await self.token_webhooks.set(name, target)
+        cluster = self.clusters.get(name)
+        if cluster is not None:
+            cluster.access.forget_tokens()
 
     async def remove_cluster(self, name: str) -> None:
         """Stop serving a cluster and durably forget all it has; nothing happens if there is none."""

@@ -89,9 +89,11 @@ def build_pipeline(server: ApiServer) -> Pipeline:
 def equip(server: ApiServer, cluster: Cluster) -> None:
     """Give a new cluster its access rules, admission chain and aggregator."""
     vault = Vault(server.store, cluster.name)
-    tokens: list[TokenAuthenticator] = [StaticTokens(server.config.static_tokens), BootstrapTokens(cluster)]
-    if server.token_webhook is not None:
-        tokens.append(server.token_webhook)
+    tokens: list[TokenAuthenticator] = [
+        StaticTokens(server.config.static_tokens),
+        BootstrapTokens(cluster),
+        server.token_webhooks.of(cluster.name),
+    ]
     cluster.access = Access(cluster, vault, tokens, lambda: server.cluster_url(cluster.name))
     cluster.open_requests = OpenRequests(cluster)
     cluster.aggregator = Aggregator(cluster)

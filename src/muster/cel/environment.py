@@ -108,6 +108,8 @@ class Environment:
     """Declarations under which expressions are compiled.
 
     `variables` maps names to types or schema declarations, `structs` names to struct types that expressions may construct.
+    Kubernetes checks literals beyond their types and refuses lists and maps of mixed ones; with `plain_literals` they are as cel-go
+    has them where nobody asks for that.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class Environment:
         variables: Mapping[str, Type | Declaration] | None = None,
         libraries: Sequence[Library] | None = None,
         structs: Mapping[str, Type] | None = None,
+        plain_literals: bool = False,
     ) -> None:
         if libraries is None:
             from muster.cel.library.kubernetes import KUBERNETES
@@ -123,6 +126,7 @@ class Environment:
         self._shared = _declarations(tuple(libraries))
         self._variables = {name: declaration_of(spec) for name, spec in (variables or {}).items()}
         self._structs = dict(structs or {})
+        self._plain_literals = plain_literals
         self._idents = {
             **self._shared.idents,
             **{name: declared.type for name, declared in self._variables.items()},
@@ -142,7 +146,8 @@ class Environment:
             return known
         tree = parse(text, self._shared.macros)
         type_ = check(text, tree, self._idents, self._shared.functions, self._structs)
-        validate_literals(text, tree)
+        if not self._plain_literals:
+            validate_literals(text, tree)
         if result is not None and type_ != result:
             raise ResultTypeError(text, result, type_)
         compiler = Compiler(self._variables, {**self._shared.types, **self._structs})

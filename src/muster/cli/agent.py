@@ -161,13 +161,24 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
         max_custom_claims=given["max_custom_cluster_claims"],
         reserved_claim_suffixes=_flat(given["suffixes"]),
     )
-    if gates.get("MultipleHubs") and len(options.bootstrap_kubeconfigs or options.bootstrap_secrets) < 2:
-        raise click.UsageError("--feature-gates MultipleHubs=true: give at least two --bootstrap-kubeconfigs")
+    _check_hubs(options, bool(gates.get("MultipleHubs")))
     install = given["install"] or given["install_only"]
     host = here.bind(given["health_host"] or (ANY_ADDRESS if management.in_pod else LOOPBACK))
     health = (host, given["health_port"])
     work = _work(given, options, files.directory)
     return Settings(management, spoke, options, install, given["install_only"], health, given["leader_elect"], work)
+
+
+def _check_hubs(options: AgentOptions, several_asked: bool) -> None:
+    """As many ways to hubs as the agent is to have, and its driver can."""
+    from muster.registration import drivers
+
+    several = len(options.bootstrap_kubeconfigs or options.bootstrap_secrets) > 1
+    if several_asked and not several:
+        raise click.UsageError("--feature-gates MultipleHubs=true: give at least two --bootstrap-kubeconfigs")
+    if several and not drivers.find(options.driver).several_hubs:
+        words = f"an agent that registers by {options.driver} has an identity for one hub"
+        raise click.UsageError(f"--bootstrap-kubeconfigs: {words}; run another agent, in another --namespace, for the other hub")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def run(
     clusters: tuple[str, ...],
     store: str,
     token_auth_file: str | None,
-    token_webhook_config: str | None,
+    token_webhook_configs: tuple[str, ...],
     audit_log: str | None,
     ephemeral: bool,
     verbose: bool,
@@ -48,6 +48,7 @@ def run(
         tokens = load_token_file(Path(token_auth_file)) if token_auth_file else {}
     except TokenFileError as error:
         raise click.ClickException(str(error)) from None
+    webhooks = _token_webhooks(token_webhook_configs)
     config = ServerConfig(
         data_dir=directory,
         host=host,
@@ -55,7 +56,8 @@ def run(
         clusters=clusters or (DEFAULT_CLUSTER,),
         store="memory" if ephemeral else store,
         static_tokens=tokens,
-        token_webhook=Path(token_webhook_config) if token_webhook_config else None,
+        token_webhook=webhooks.pop("", None),
+        token_webhooks=webhooks,
         audit_log=Path(audit_log) if audit_log else None,
     )
     try:
@@ -66,6 +68,20 @@ def run(
         if error.filename is not None:
             raise click.ClickException(f"{error.filename}: {error.strerror}") from None
         raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from None
+
+
+def _token_webhooks(given: tuple[str, ...]) -> dict[str, Path]:
+    """Files by cluster; under "" the one for all others. What stands before `=` is a cluster only if it can be one's name."""
+    found: dict[str, Path] = {}
+    for one in given:
+        name, equals, file = one.partition("=")
+        if not equals or dns1123_label(name):
+            name, file = "", one
+        if name in found:
+            whose = f"cluster {name}" if name else "all clusters"
+            raise click.BadParameter(f"is given twice for {whose}: give one file each", param_hint="--token-webhook-config")
+        found[name] = Path(file)
+    return found
 
 
 async def _serve(config: ServerConfig, directory: Path) -> None:

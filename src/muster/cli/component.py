@@ -7,8 +7,10 @@ last step, and `--no-webhook` and `--no-controllers` leave one half out.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+import errno
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -46,9 +48,8 @@ def cluster_options(command: Command) -> Command:
 
 
 def process_options(command: Command) -> Command:
-    """Webhooks, controllers, health, leadership: what every component's flags end with."""
-    return _with(
-        command,
+    """Webhooks, controllers, health, leadership: what the flags of a component with webhooks end with."""
+    webhooks = (
         click.option("--webhook/--no-webhook", default=True, show_default=True, help="Serve webhooks."),
         click.option("--webhook-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"),
         click.option("--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="0 picks a free one."),
@@ -73,6 +74,14 @@ def process_options(command: Command) -> Command:
         click.option(
             "--controllers/--no-controllers", default=True, show_default=True, help="Run the controllers, not only webhooks."
         ),
+    )
+    return _with(controller_options(command), *webhooks)
+
+
+def controller_options(command: Command) -> Command:
+    """Health and leadership: what the flags of every component end with."""
+    return _with(
+        command,
         click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"),
         click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one."),
         click.option("--listen", metavar="HOST:PORT", help="Both of the above."),
@@ -109,30 +118,32 @@ class CommonFlags:
 
 def common_flags(given: dict[str, Any], here: ProcessEnv) -> CommonFlags:
     """Raises what click raises for flags that are wrong."""
-    from muster.runtime.webhook import ServingOptions
-
     _check(given)
-    in_cluster = in_pod(given["kubeconfig"], given["context"], here)
-    everywhere = ANY_ADDRESS if in_cluster else LOOPBACK
-    webhooks = ServingOptions(
-        here.bind(given["webhook_host"] or everywhere),
-        given["webhook_port"],
-        _url(given["webhook_url"]),
-        service=in_cluster and not given["webhook_url"],
-        certificates=here.path(given["webhook_cert_dir"]) if given["webhook_cert_dir"] else None,
-        client_ca=here.path(given["webhook_client_ca_file"]) if given["webhook_client_ca_file"] else None,
-        client_names=given["webhook_client_names"],
-    )
+    everywhere = ANY_ADDRESS if in_pod(given["kubeconfig"], given["context"], here) else LOOPBACK
     host, port = host_port(given["listen"]) if given["listen"] else (given["health_host"] or everywhere, given["health_port"])
     return CommonFlags(
         find_cluster(given["kubeconfig"], given["context"], here),
         given["namespace"],
         given["install"],
         given["install_only"],
-        webhooks if given["webhook"] else None,
+        _webhooks(given, here, everywhere) if given.get("webhook") else None,
         (here.bind(host), port),
         given["leader_elect"],
-        given["controllers"],
+        given.get("controllers", True),
+    )
+
+
+def _webhooks(given: dict[str, Any], here: ProcessEnv, everywhere: str) -> ServingOptions:
+    from muster.runtime.webhook import ServingOptions
+
+    return ServingOptions(
+        here.bind(given["webhook_host"] or everywhere),
+        given["webhook_port"],
+        _url(given["webhook_url"]),
+        service=everywhere == ANY_ADDRESS and not given["webhook_url"],
+        certificates=here.path(given["webhook_cert_dir"]) if given["webhook_cert_dir"] else None,
+        client_ca=here.path(given["webhook_client_ca_file"]) if given["webhook_client_ca_file"] else None,
+        client_names=given["webhook_client_names"],
     )
 
 
@@ -143,6 +154,11 @@ def _check(given: dict[str, Any]) -> None:
         raise click.BadParameter(f"{given['namespace']!r}: {problems[0]}", param_hint="--namespace")
     if given["install_only"] and not given["install"]:
         raise click.UsageError("--install-only and --no-install contradict each other")
+    if "webhook" in given:
+        _check_webhooks(given)
+
+
+def _check_webhooks(given: dict[str, Any]) -> None:
     if given["install_only"] and given["webhook"] and not (given["webhook_port"] or given["webhook_url"]):
         raise click.UsageError("--install-only must know where webhooks will be: give --webhook-port or --webhook-url")
     if given["webhook_cert_dir"] and given["install"]:
@@ -166,6 +182,20 @@ def host_port(text: str) -> tuple[str, int]:
     return host.strip("[]") or ANY_ADDRESS, int(port)
 
 
+@contextmanager
+def _listening(where: tuple[str, int]) -> Iterator[None]:
+    """Components of a hub have one default in common, since each is alone in its pod; beside each other they need two."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) or error.filename is not None:
+            raise
+        host, port = where
+        words = f"cannot listen for webhooks on {host}:{port}: {os.strerror(error.errno)}"
+        remedy = "choose another --webhook-port (0 picks a free one; muster hub and muster work-hub have the same default)"
+        raise click.ClickException(f"{words}; {remedy}, or another --webhook-host") from None
+
+
 @dataclass(frozen=True)
 class HubComponent(Generic[W]):
     """What a component consists of. `name` is what it calls itself when it is ready, `lease` what its leader holds."""
@@ -174,9 +204,10 @@ class HubComponent(Generic[W]):
     agent: str
     lease: str
     manager: Callable[[KubeClient, Metrics], Manager]
-    webhooks: Callable[[KubeClient, ServingOptions], W]
     install_namespaces: Callable[[KubeClient], Awaitable[None]]
     install: Callable[[KubeClient, W | None], Awaitable[None]]
+    webhooks: Callable[[KubeClient, ServingOptions], W] | None = None
+    """None where there are none, and no flags about them."""
 
 
 async def serve_component(flags: CommonFlags, component: HubComponent[W], here: ProcessEnv) -> None:
@@ -188,12 +219,13 @@ async def serve_component(flags: CommonFlags, component: HubComponent[W], here: 
     async with AsyncExitStack() as stack:
         client = flags.cluster.connect_in(stack, component.agent, metrics)
         manager = component.manager(client, metrics) if flags.controllers else Manager()
-        webhooks = component.webhooks(client, flags.webhooks) if flags.webhooks else None
+        webhooks = component.webhooks(client, flags.webhooks) if component.webhooks and flags.webhooks else None
         if flags.install:
             await component.install_namespaces(client)
         if webhooks is not None:
             stack.push_async_callback(webhooks.stop)
-            await (webhooks.prepare() if flags.install_only else webhooks.start())
+            with _listening(webhooks.host_port):
+                await (webhooks.prepare() if flags.install_only else webhooks.start())
         if flags.install:
             await component.install(client, webhooks)
         if flags.install_only:

@@ -11,27 +11,31 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 import click
 
 from muster.cli.process import LOOPBACK, FoundCluster, ProcessEnv, find_cluster
 from muster.cli.values import FilePath
 from muster.machinery.confinement import current
+from muster.transport.persistence import KUBE, SQL
 
 if TYPE_CHECKING:
-    from muster.api.cluster.write_rules import ClusterWriteRules
+    from pathlib import Path
+
     from muster.machinery.metrics import Metrics
     from muster.runtime.client import KubeClient
-    from muster.transport.server.server import Services
+    from muster.transport.server.server import GrpcServerOptions, Services
     from muster.transport.services.store.hub import SqlHubOptions
 
-KUBE: Final = "kube"
-SQL: Final = "sql"
-REQUESTS_AT_ONCE: Final = 100
-"""To the hub's API server: agents that come back all at once must not take its every place."""
+REQUESTS_AT_ONCE: Final = 32
+"""To the hub's API server: agents that come back all at once must not take its every place, and each of very many requests at once
+costs it more. At 20 ms for a write these are 1,600 in a second, more than one server of ours gets to."""
 _SQLITE: Final = "sqlite:///"
 _SCHEMES: Final = (_SQLITE, "postgresql://", "postgres://")
-_EXAMPLES: Final = "sqlite:///hub.db (four slashes before an absolute path) or postgresql://user@host/database"
+DATABASE_VARIABLE: Final = "MUSTER_DATABASE"
+"""Instead of a flag, which others on the machine can read."""
+EXAMPLES: Final = "sqlite:///hub.db (four slashes before an absolute path) or postgresql://user@host/database"
 _OF_SQL: Final = {
     "database": "--database",
     "write_kubeconfig": "--write-kubeconfig",
@@ -51,7 +55,7 @@ def persistence_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="Where objects are kept: in the hub cluster, or in a database, and then this process is the hub's API server.",
         ),
-        click.option("--database", envvar="MUSTER_DATABASE", help=f"Of --persistence {SQL}: {_EXAMPLES}."),
+        click.option("--database", envvar=DATABASE_VARIABLE, help=f"Of --persistence {SQL}: {EXAMPLES}."),
         click.option(
             "--write-kubeconfig",
             type=FilePath(dir_okay=False),
@@ -79,7 +83,7 @@ def persistence(given: dict[str, Any], here: ProcessEnv) -> FoundCluster | SqlHu
     """Raises what click raises for flags that are wrong."""
     is_sql = given["persistence"] == SQL
     for name, flag in (_OF_KUBE if is_sql else _OF_SQL).items():
-        if given[name] not in (None, "", ()) and not (name == "database" and not is_sql and _is_from_environment(name)):
+        if given[name] not in (None, "", ()) and not (name == "database" and not is_sql and is_from_environment(name)):
             other = KUBE if is_sql else SQL
             raise click.UsageError(f"{flag} is for --persistence {other}, and --persistence is {given['persistence']}")
     if not is_sql:
@@ -92,7 +96,7 @@ def persistence(given: dict[str, Any], here: ProcessEnv) -> FoundCluster | SqlHu
     if not given["write_kubeconfig"]:
         raise click.UsageError(f"--persistence {SQL} needs --write-kubeconfig: by it the hub's controllers reach this process")
     return SqlHubOptions(
-        _database(given["database"] or "", here),
+        _database(given["database"] or "", here.path),
         here.path(given["write_kubeconfig"]),
         host=here.bind(given["api_host"] or LOOPBACK),
         port=6443 if given["api_port"] is None else given["api_port"],
@@ -101,19 +105,33 @@ def persistence(given: dict[str, Any], here: ProcessEnv) -> FoundCluster | SqlHu
     )
 
 
-def _is_from_environment(name: str) -> bool:
+def is_from_environment(name: str) -> bool:
+    """Whether a variable and not the command line says it."""
     context = click.get_current_context(silent=True)
     return context is not None and context.get_parameter_source(name) is click.core.ParameterSource.ENVIRONMENT
 
 
-def _database(address: str, here: ProcessEnv) -> str:
+def _database(address: str, located: Callable[[str], Path]) -> str:
     if not address:
-        raise click.UsageError(f"--persistence {SQL} needs --database: {_EXAMPLES}")
+        raise click.UsageError(f"--persistence {SQL} needs --database: {EXAMPLES}")
+    return database_address(address, located)
+
+
+def database_address(address: str, located: Callable[[str], Path]) -> str:
+    """As it is kept; `located` says where a file is. Raises BadParameter."""
     if not address.startswith(_SCHEMES) or address == _SQLITE:
         # A password may be in it.
         scheme = address.partition("://")[0] if "://" in address else "no scheme"
-        raise click.BadParameter(f"{scheme!r} is no database that is known; expected {_EXAMPLES}", param_hint="--database")
-    return f"{_SQLITE}{here.path(address.removeprefix(_SQLITE))}" if address.startswith(_SQLITE) else address
+        raise click.BadParameter(f"{scheme!r} is no database that is known; expected {EXAMPLES}", param_hint="--database")
+    return f"{_SQLITE}{located(address.removeprefix(_SQLITE))}" if address.startswith(_SQLITE) else address
+
+
+def database_name(address: str) -> str:
+    """By which people know it, without what is nobody's business."""
+    if address.startswith(_SQLITE):
+        return address.removeprefix(_SQLITE)
+    parts = urlsplit(address)
+    return f"the PostgreSQL database {parts.path.lstrip('/')}" + (f" on {parts.hostname}" if parts.hostname else "")
 
 
 class Opened(NamedTuple):
@@ -125,13 +143,13 @@ class Opened(NamedTuple):
 
 
 async def open_persistence(
-    chosen: FoundCluster | SqlHubOptions, rules: ClusterWriteRules, stack: AsyncExitStack, metrics: Metrics
+    chosen: FoundCluster | SqlHubOptions, options: GrpcServerOptions, stack: AsyncExitStack, metrics: Metrics
 ) -> Opened:
-    """Open until the stack ends."""
+    """For a server of these options; open until the stack ends."""
     if isinstance(chosen, FoundCluster):
         return Opened(chosen.connect_in(stack, "muster-grpc-server", metrics, REQUESTS_AT_ONCE), None, lambda: None)
     from muster.registration.hub.install import install_base
     from muster.transport.services.store.hub import sql_hub
 
     hub = await stack.enter_async_context(sql_hub(chosen, partial(install_base, namespace=chosen.namespace)))
-    return Opened(hub.client, partial(hub.services, rules=rules), hub.problem)
+    return Opened(hub.client, partial(hub.services, rules=options.rules, max_event=options.max_event), hub.problem)

@@ -7,13 +7,14 @@ clients, which go to another server, and ends what is under way.
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from muster.cli.grpc_persistence import KUBE, open_persistence, persistence, persistence_options
+from muster.cli.grpc_persistence import open_persistence, persistence, persistence_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -28,6 +29,7 @@ from muster.cli.process import (
 from muster.cli.values import Duration, FilePath, Gates, Names
 from muster.machinery.tasks import race
 from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_UNSUPPORTED_GATES
+from muster.transport.persistence import KUBE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 TLS_VERSIONS: Final = ("VersionTLS12", "VersionTLS13")
 MINIMUM_HEARTBEAT: Final = 10.0
 FILE_CHECK_INTERVAL: Final = 1.0
+GARBAGE_THRESHOLDS: Final = (50_000, 20, 50)
 
 
 @click.command("grpc-server", short_help="Serve a hub's agents over gRPC.")
@@ -193,18 +196,25 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
     metrics = Metrics()
     async with AsyncExitStack() as stack:
-        client, services, problem = await open_persistence(settings.objects, settings.options.rules, stack, metrics)
+        client, services, problem = await open_persistence(settings.objects, settings.options, stack, metrics)
         server = GrpcServer(client, settings.options, services=services, path=here.path, metrics=metrics)
         server.add_ready_check("store", problem)
         stack.push_async_callback(server.stop)
         await server.start()
-        await serve(
-            server,
-            metrics,
-            settings.health,
-            lambda port: here.say(f"ready: gRPC server of {client.server} on port {server.port}; health on port {port}"),
-            once_synced=True,
-        )
+
+        def announce(port: int) -> None:
+            settle_garbage()
+            here.say(f"ready: gRPC server of {client.server} on port {server.port}; health on port {port}")
+
+        await serve(server, metrics, settings.health, announce, once_synced=True)
+
+
+def settle_garbage() -> None:
+    """What is here when everything has been taken in stays, and calls leave no cycles: looking through all of it again and again
+    was measured to cost 6 % of a Publish."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 async def _until_changed(paths: tuple[Path, ...], here: ProcessEnv) -> None:

@@ -113,7 +113,7 @@ def _explain(error: Exception) -> click.ClickException | None:
             return click.BadParameter(str(error), param_hint="--enabled-registration-drivers")
         case DriverError() | InstallError() | RunnableEnded():
             return click.ClickException(str(error))
-    return cluster_problem(error, "the hub cluster", "--webhook-port or --health-port")
+    return cluster_problem(error, "the hub cluster", "--health-port")
 
 
 async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
@@ -122,18 +122,22 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 
 
 def _component(options: HubOptions) -> HubComponent[Webhooks]:
+    from muster.aws.surroundings import found
+    from muster.registration import drivers
     from muster.registration.hub.install import install, install_namespaces
     from muster.registration.hub.manager import Hub
     from muster.registration.hub.serving import Webhooks
 
     async def install_all(client: KubeClient, webhooks: Webhooks | None) -> None:
-        await install(client, namespace=options.namespace, webhooks=webhooks.endpoint if webhooks else None)
+        rules = [drivers.profile_rules(name, options.driver_options) for name in options.drivers]
+        endpoint = webhooks.endpoint if webhooks else None
+        await install(client, namespace=options.namespace, webhooks=endpoint, drivers=rules)
 
     return HubComponent(
         "hub",
         "muster-hub",
         HUB_LOCK,
-        manager=lambda client, metrics: Hub(client, options, metrics=metrics),
+        manager=lambda client, metrics: Hub(client, options, metrics=metrics, surroundings=found()),
         webhooks=lambda client, serving: Webhooks(client, options, serving),
         install_namespaces=lambda client: install_namespaces(client, options.namespace),
         install=install_all,

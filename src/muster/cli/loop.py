@@ -3,7 +3,9 @@
 The limit on open files is raised first: every connection is one, and the usual limit is a few hundred agents.
 
 A connection that is given up while it is being made may fail afterwards, and then nobody is left to hear of it: the loop would
-print a traceback of something that is no fault. All else that nobody waits for is a fault, and is printed.
+print a traceback of something that is no fault. The same is true of TLS on a connection that the other end has closed: uvloop
+closes its socket while it reads what came before, then writes to it and complains of itself. All else that nobody waits for is a
+fault, and is printed.
 """
 
 from __future__ import annotations
@@ -40,6 +42,20 @@ def _unheard(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     if isinstance(error, OSError) and "future" in context and not isinstance(context["future"], asyncio.Task):
         log.debug("a connection failed that was given up before", error=f"{type(error).__name__}: {error}")
         return
+    if isinstance(error, RuntimeError) and _is_of_closed_connection(context) and _is_raised_by_loop(error):
+        log.debug("a connection was written to that is closed", error=str(error))
+        return
     text = context.get("message") or "Unhandled exception in event loop"
     trace = traceback.format_exception(error) if isinstance(error, BaseException) else []
     echo("".join([f"{text}\n", *trace]).rstrip("\n"), err=True)
+
+
+def _is_of_closed_connection(context: dict[str, Any]) -> bool:
+    transport = context.get("transport")
+    return transport is not None and bool(transport.is_closing())
+
+
+def _is_raised_by_loop(error: BaseException) -> bool:
+    """Whether no code of ours was at work: uvloop's frames are named by its own sources."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and frames[-1].filename.startswith("uvloop/")

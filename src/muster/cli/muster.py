@@ -12,10 +12,12 @@ from muster.cli.lazy import Entry, LazyGroup
 
 PARTS = {
     "agent": "Run a managed cluster's registration agent.",
+    "aws-token": "Print a token by which an EKS cluster knows an AWS identity.",
     "grpc-server": "Serve a hub's agents over gRPC.",
     "hub": "Run the hub's registration controllers.",
     "node": "Run Muster's pods on a cluster without kubelets.",
     "operator": "Run the operator of hubs or of managed clusters.",
+    "placement": "Choose clusters for placements.",
     "sim": "Simulate a fleet of managed clusters on one hub.",
     "work-agent": "Run a managed cluster's work agent.",
     "work-hub": "Run the hub's side of works.",
@@ -59,7 +61,13 @@ def main() -> None:
 @click.option(
     "--token-auth-file", type=click.Path(exists=True, dir_okay=False), help="Static tokens: token,user,uid[,groups] per line."
 )
-@click.option("--token-webhook-config", type=click.Path(exists=True, dir_okay=False), help="Kubeconfig of a token review webhook.")
+@click.option(
+    "--token-webhook-config",
+    "token_webhook_configs",
+    multiple=True,
+    metavar="[CLUSTER=]FILE",
+    help="Kubeconfig of a token review webhook, for one cluster or for all that have none of their own. Repeatable.",
+)
 @click.option("--audit-log", type=click.Path(dir_okay=False), help="Write one JSON line per request to this file.")
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: memory store, no files but the kubeconfig.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")

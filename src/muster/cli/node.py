@@ -52,6 +52,7 @@ def command(kubeconfig: str | None, context: str, verbose: bool, **options: Any)
 
 
 async def serve(cluster: FoundCluster, name: str, directory: Path, workloads: bool, client_ca: Path | None) -> None:
+    from muster.cli.aws_token import credential_programs
     from muster.cli.programs import programs
     from muster.fleet.node import RemoteNode
     from muster.machinery.privatefiles import make_private_directory
@@ -67,7 +68,16 @@ async def serve(cluster: FoundCluster, name: str, directory: Path, workloads: bo
     client = cluster.connect("muster-node")
     try:
         with explained(lambda error: _problem(error, client.server)):
-            node = RemoteNode(client, client.server, programs(), directory, name=name, workloads=workloads, client_ca=client_ca)
+            node = RemoteNode(
+                client,
+                client.server,
+                programs(),
+                directory,
+                name=name,
+                workloads=workloads,
+                client_ca=client_ca,
+                plugins=credential_programs(),
+            )
             await node.run(ready)
     finally:
         await client.close()

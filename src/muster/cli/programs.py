@@ -26,6 +26,7 @@ PARTS: Final[Mapping[tuple[str, ...], str]] = {
     ("grpc-server",): "muster.cli.grpc_server",
     ("hub",): "muster.cli.hub",
     ("operator",): "muster.cli.operator",
+    ("placement",): "muster.cli.placement",
     ("work-agent",): "muster.cli.work_agent",
     ("work-hub",): "muster.cli.work_hub",
 }

@@ -100,7 +100,7 @@ def _explain(error: Exception) -> click.ClickException | None:
 
     if isinstance(error, InstallError | RunnableEnded):
         return click.ClickException(str(error))
-    return cluster_problem(error, "the hub cluster", "--webhook-port or --health-port")
+    return cluster_problem(error, "the hub cluster", "--health-port")
 
 
 async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:

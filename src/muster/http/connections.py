@@ -12,10 +12,13 @@ descriptor, so the number of a new one tells how many are open at least.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from collections.abc import Callable, Hashable, Iterator
 from typing import Protocol
 from weakref import WeakSet
+
+from muster.http.message import Connection
 
 MOST_STRANGERS = 2048
 """However much room there is: an idle TLS connection costs some 50 KiB."""
@@ -38,6 +41,36 @@ class Guest(Protocol):
         """Since when the server waits for its client; None while the client waits for the server."""
 
     def drop(self) -> None: ...
+
+
+class ServedGuest(abc.ABC):
+    """A Guest whose handshake is over: it has spoken, and who it is stands in `info`. Since when it is waited for depends on the
+    protocol."""
+
+    __slots__ = ()
+
+    info: Connection
+
+    @property
+    def silent(self) -> bool:
+        return False
+
+    @property
+    def address(self) -> str:
+        return self.info.remote[0]
+
+    @property
+    def owner(self) -> Hashable | None:
+        return self.info.owner
+
+    @abc.abstractmethod
+    def waiting_since(self) -> float | None: ...
+
+    @abc.abstractmethod
+    def abort(self) -> None: ...
+
+    def drop(self) -> None:
+        self.abort()
 
 
 class _Crowd:

@@ -40,7 +40,7 @@ def explained(upstream: str, whose: str = "") -> Iterator[None]:
         raise
     except ssl.SSLError as error:
         reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
-        raise UpstreamUntrusted(upstream, f"{whose}TLS: {reason}") from error
+        raise UpstreamUntrusted(upstream, f"{whose}TLS: {reason}", getattr(error, "verify_code", 0)) from error
     except ConnectionRefusedError as error:
         raise UpstreamUnavailable(upstream, f"{whose}connection refused") from error
     except OSError as error:

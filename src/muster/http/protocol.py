@@ -8,11 +8,12 @@ lost connection cancels the task that works for it; a takeover has a few seconds
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from muster.http.acceptor import describe
 from muster.http.bodies import BodyRefused
+from muster.http.connections import ServedGuest
 from muster.http.flow import BODY, BUSY, CLOSING, HEAD, NEVER, SENDING
 from muster.http.message import Answer, Request, Response, StreamResponse, Takeover, encode_head
 from muster.http.reader import Rejection, RequestReader
@@ -36,7 +37,7 @@ STRANGER_BACKLOG = 32 * 1024
 """What a stranger may leave unread under TLS before it gets no further answers."""
 
 
-class ServerConnection(Receiver):
+class ServerConnection(Receiver, ServedGuest):
     __slots__ = (
         "_close_after",
         "_discarded",
@@ -356,25 +357,10 @@ class ServerConnection(Receiver):
 
     # For the table of connections
 
-    @property
-    def silent(self) -> bool:
-        return False
-
-    @property
-    def address(self) -> str:
-        return self.info.remote[0]
-
-    @property
-    def owner(self) -> Hashable | None:
-        return self.info.owner
-
     def waiting_since(self) -> float | None:
         """A stranger that does not send its body or take its answer is waited for too; others are served then."""
         phase = self._phase
         return None if phase == BUSY or (phase in (BODY, SENDING) and self.info.owner is not None) else self.since
-
-    def drop(self) -> None:
-        self.abort()
 
     # Ending
 

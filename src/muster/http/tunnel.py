@@ -1,8 +1,8 @@
 """Connections to other servers by way of a proxy, which is asked for a tunnel (`CONNECT`) to servers that speak TLS.
 
-The proxy itself is spoken to in the clear or by TLS, with the same trust as the servers behind it. What is to go to a server
-without TLS is given to the proxy to pass on: the request's target then has to be the whole address, and an https proxy is trusted
-by the system's authorities.
+The proxy itself is spoken to in the clear or by TLS, with the same trust as the servers behind it, or with a trust of its own. What
+is to go to a server without TLS is given to the proxy to pass on: the request's target then has to be the whole address, and an
+https proxy is trusted by the system's authorities.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ class ProxyRefused(OSError):
 
 
 class Proxy:
-    """`address` is http or https, with the user's name and password where the proxy wants them."""
+    """`address` is http or https, with the user's name and password where the proxy wants them. `ca` (PEM) vouches for the proxy
+    itself; the system's authorities do where there is none. Raises ValueError for what is no authority."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, ca: bytes | None = None) -> None:
         parts = urlsplit(address)
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
         self.name = place(self._host, self._port)
+        self._own_trust = None if ca is None else _trusting(ca)
         self.authorization = ""
         """A header line, for the proxy's eyes."""
         if parts.username is not None:
@@ -40,7 +42,7 @@ class Proxy:
 
     @cached_property
     def _trust(self) -> ssl.SSLContext:
-        return client_context()
+        return self._own_trust or client_context()
 
     async def reach(self, protocol: Callable[[str], UpstreamConnection], trust: ssl.SSLContext | None = None) -> UpstreamConnection:
         """A connection to the proxy itself, made by `protocol` for the proxy's name. Raises UpstreamError."""
@@ -65,6 +67,13 @@ class Proxy:
         answer = await outer.answer()
         if not 200 <= answer.status < 300:
             raise ProxyRefused(f"the proxy {self.name} does not lead there: it answered {answer.status}")
+
+
+def _trusting(ca: bytes) -> ssl.SSLContext:
+    try:
+        return client_context(ca)
+    except ssl.SSLError:
+        raise ValueError("there is no certificate among the proxy's authorities") from None
 
 
 class ProxiedPool(UpstreamPool):

@@ -48,7 +48,11 @@ class UpstreamTimeout(UpstreamError):
 
 
 class UpstreamUntrusted(UpstreamError):
-    """TLS could not be established, e.g. its certificate does not verify."""
+    """TLS could not be established, e.g. its certificate does not verify; then `verify_code` is OpenSSL's word for why."""
+
+    def __init__(self, upstream: str, reason: str, verify_code: int = 0) -> None:
+        super().__init__(upstream, reason)
+        self.verify_code = verify_code
 
 
 class UpstreamBroken(UpstreamError):

@@ -17,6 +17,7 @@ from muster.api.operator.v1 import ResourceRequirement
 from muster.api.resource import known_fields
 from muster.machinery.objects import Object
 from muster.operator.names import PULL_SECRET
+from muster.registration.drivers.profile import AccountToken
 
 CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
 USER: Final = 65532
@@ -61,6 +62,8 @@ class Workload:
     config_maps: tuple[ConfigMapVolume, ...] = ()
     scratch: Mapping[str, str] = field(default_factory=dict)
     """Empty directories: name to path. `/tmp` is always there."""
+    tokens: tuple[AccountToken, ...] = ()
+    """Of its account, for others than its own cluster."""
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -124,6 +127,7 @@ def _pod(workload: Workload) -> Document:
 def _container(workload: Workload) -> Document:
     volumes: list[SecretVolume | ConfigMapVolume] = [*workload.secrets, *workload.config_maps]
     mounts = [{"name": volume.name, "mountPath": volume.path, "readOnly": True} for volume in volumes]
+    mounts += [{"name": token.volume, "mountPath": token.directory, "readOnly": True} for token in workload.tokens]
     mounts += [{"name": name, "mountPath": path} for name, path in _scratch(workload).items()]
     ports = {**workload.ports, "health": workload.health_port}
     container: Document = {
@@ -155,7 +159,12 @@ def _scratch(workload: Workload) -> dict[str, str]:
 def _volumes(workload: Workload) -> list[Document]:
     secrets = [{"name": one.name, "secret": {"secretName": one.secret, **_optional(one)}} for one in workload.secrets]
     maps = [{"name": one.name, "configMap": {"name": one.config_map, **_optional(one)}} for one in workload.config_maps]
-    return [*secrets, *maps, *({"name": name, "emptyDir": {}} for name in _scratch(workload))]
+    tokens = [{"name": one.volume, "projected": {"sources": [_account_token(one)]}} for one in workload.tokens]
+    return [*secrets, *maps, *tokens, *({"name": name, "emptyDir": {}} for name in _scratch(workload))]
+
+
+def _account_token(token: AccountToken) -> Document:
+    return {"serviceAccountToken": {"audience": token.audience, "expirationSeconds": token.seconds, "path": token.file}}
 
 
 def _optional(volume: SecretVolume | ConfigMapVolume) -> Document:

@@ -2,8 +2,8 @@
 
 Everything that an operator makes is labelled with the name of the object it is made for, so one watch per kind shows all of it and
 nothing else, and every change wakes the one object it belongs to. Secrets are watched by name, since an operator may read no
-others. `run` follows the cluster until cancelled; until its caches are complete, and where the cluster cannot be watched,
-everything is simply applied again.
+others, and so are ConfigMaps that users make. `run` follows the cluster until cancelled; until its caches are complete, and where
+the cluster cannot be watched, everything is simply applied again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.applying import Applier
 from muster.runtime.cache import Informer, Informers, Snapshot
 from muster.runtime.client import KubeClient
-from muster.runtime.client.builtin import SECRETS
+from muster.runtime.client.builtin import CONFIG_MAPS, SECRETS
 
 Wake = Callable[[str], None]
 
@@ -30,17 +30,22 @@ class Ground:
         wake: Wake,
         *,
         secrets: Sequence[str] = (),
-        secret_owner: Callable[[Snapshot], str] | None = None,
+        config_maps: Sequence[str] = (),
+        owner: Callable[[Snapshot], str] | None = None,
     ) -> None:
-        """`wake` is told the label's value of what changed; whose Secret it is, `secret_owner` says: an empty name is nobody's."""
+        """`wake` is told the label's value of what changed; whose a Secret or ConfigMap is that is watched by name, `owner` says:
+        an empty name is nobody's."""
         self.client = informers.client
         self.informers = informers
         self._kinds = {kind: self.informers.of(kind, label_selector=label) for kind in kinds}
-        self._secrets = [self.informers.of(SECRETS, field_selector=f"metadata.name={name}") for name in secrets]
+        self._secrets, self.config_maps = (
+            [self.informers.of(resource, field_selector=f"metadata.name={name}") for name in names]
+            for resource, names in ((SECRETS, secrets), (CONFIG_MAPS, config_maps))
+        )
         for informer in self._kinds.values():
             _follow(informer, lambda found: found.labels.get(label, ""), wake)
-        for informer in self._secrets:
-            _follow(informer, secret_owner or (lambda found: found.labels.get(label, "")), wake)
+        for informer in (*self._secrets, *self.config_maps):
+            _follow(informer, owner or (lambda found: found.labels.get(label, "")), wake)
         self.applier = Applier(self.client, manager, self.find)
 
     def find(self, resource: GVR, key: ObjectKey) -> Object | None:
@@ -54,6 +59,11 @@ class Ground:
     def has_secret(self, name: str, namespace: str) -> bool:
         """Whether the caches know of a Secret that is watched by its name."""
         return any(informer.cache.get(ObjectKey(namespace, name)) is not None for informer in self._secrets)
+
+    def config_map(self, name: str, namespace: str) -> Object | None:
+        """What the caches know of a ConfigMap that is watched by its name."""
+        found = (informer.cache.get(ObjectKey(namespace, name)) for informer in self.config_maps)
+        return next((one.data for one in found if one is not None), None)
 
     def all(self, resource: GVR) -> list[Snapshot]:
         return list(self._kinds[resource].cache)

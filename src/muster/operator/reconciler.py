@@ -1,9 +1,9 @@
 """What the two operators have in common: what they watch, and the reconcile of one of their objects.
 
 A reconcile is: hold the object by the finalizer → read its spec into a plan → install, or remove if it is being deleted → say in
-the object's conditions how that went. Every change of the object, of anything with its label, and of the Secrets that it depends on
-begins one; a reconcile of an object at rest writes nothing. An operator fills in what is its own: the plan, the steps of
-installation and removal, and the conditions.
+the object's conditions how that went. Every change of the object, of anything with its label, and of the Secrets and ConfigMaps
+that it depends on begins one; a reconcile of an object at rest writes nothing. An operator fills in what is its own: the plan, the
+steps of installation and removal, and the conditions.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class Subject(Generic[R]):
     failed: str
     """The reason of condition Applied for a spec that cannot be read."""
     applied: Condition
+    config_maps: Sequence[str] = ()
+    """That users make, by name."""
     further_finalizers: Sequence[str] = ()
 
 
@@ -105,21 +107,31 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
         self._context = context
         self._clock = clock
         self._controller = context.controller(subject.name, self.reconcile)
-        self._here = self._ground(context.informers, subject.secrets)
+        self._here = self._ground(context.informers, subject.secrets, subject.config_maps)
         self._grounds = Grounds(lambda name, far: self._ground(Informers(far, clock=clock, random=random)))
         self._objects = context.informers.of(subject.resource, decode=subject.type.decode)
         self._nodes = context.informers.of(NODES, label_selector=CONTROL_PLANE_LABEL)
         self._controller.watch(self._objects, self._concerned)
         self._controller.depend(self._nodes)
+        for informer in self._here.config_maps:
+            # What is not known yet looks like what is not there, and would be rolled out so.
+            self._controller.depend(informer)
         self.manager = Manager()
         self.manager.add_context(context)
         self.manager.add("the caches of hosted clusters", self._grounds)
         self.manager.add_controllers({subject.name: self._controller})
 
-    def _ground(self, informers: Informers, secrets: Sequence[str] = ()) -> Ground:
+    def _ground(self, informers: Informers, secrets: Sequence[str] = (), config_maps: Sequence[str] = ()) -> Ground:
         subject = self.subject
         return Ground(
-            informers, subject.label, subject.manager, subject.kinds, self._wake, secrets=secrets, secret_owner=self._whose
+            informers,
+            subject.label,
+            subject.manager,
+            subject.kinds,
+            self._wake,
+            secrets=secrets,
+            config_maps=config_maps,
+            owner=self._whose,
         )
 
     def _wake(self, name: str) -> None:
@@ -205,8 +217,8 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
         """The names of those whose state may depend on it, its own among them."""
 
     @abc.abstractmethod
-    def _whose(self, secret: Snapshot) -> str:
-        """The name of the object that a Secret is of; empty: of none."""
+    def _whose(self, found: Snapshot) -> str:
+        """The name of the object that a Secret or ConfigMap is of; empty: of none."""
 
     @abc.abstractmethod
     def _plan(self, found: R) -> P: ...

@@ -104,8 +104,15 @@ class PostgresStore(ResidentStore):
         self._others = [asyncio.create_task(work()) for work in (self._follow, self._answer_forever, self._compact_by_age)]
 
     def _settings(self, role: str) -> dict[str, Any]:
-        # A server that hangs inside its transaction must not keep the counter locked for the others.
-        return {"server_settings": {"application_name": f"muster {role}", "idle_in_transaction_session_timeout": "15000"}}
+        return {
+            "server_settings": {
+                "application_name": f"muster {role}",
+                # A server that hangs inside its transaction must not keep the counter locked for the others.
+                "idle_in_transaction_session_timeout": "15000",
+                # A plan that is kept was made for tables as small as they were then, and reads all of them for every write.
+                "plan_cache_mode": "force_custom_plan",
+            }
+        }
 
     async def close(self) -> None:
         if not self._open:

@@ -48,8 +48,10 @@ COMMANDS = (
     Command("clusterset set", "full --clusters known"),
     Command("clusterset unbind", "full --namespace default"),
     Command("create clusterset", "new"),
+    Command("create placement", "new --namespace default"),
     Command("create work", "new -f {file} --clusters known"),
     Command("delete clusterset", "empty"),
+    Command("delete placement", "there --namespace default"),
     Command("delete token", only_on_hubs=False),
     Command("delete work", "there --clusters known --force"),
     Command("doctor", "nobody", writes=False),
@@ -72,7 +74,8 @@ COMMANDS = (
     Command("upgrade klusterlet", "", MANAGED, writes=False, only_on_hubs=False),
     Command("work can-i", "known -f {file}", writes=False, code=3),
 )
-ASK_NOBODY = {"completion", "version"}
+ASK_NOBODY = {"completion", "version", "aws prerequisites hub", "aws prerequisites managed", "aws cleanup"}
+"""Or AWS first, as which there is nobody here."""
 MAY_END_WITH_1 = {"doctor", "unjoin", "upgrade klusterlet"}
 """Where there is nothing to be done, or something to be told."""
 
@@ -108,6 +111,7 @@ def furnished(whole_world: World) -> World:
         world.ok("clusterset", "create", name)
     world.ok("clusterset", "bind", "full", "--namespace", "default")
     world.ok("addon", "enable", "--names", "there", "--clusters", "known")
+    world.ok("create", "placement", "there", "--overwrite")
     world.ok("create", "work", "there", "-f", str(manifest(world)), "--clusters", "known", "--overwrite")
     hub.wait(
         lambda: "cluster.open-cluster-management.io/clusterset" in ((hub.find("waiting") or {})["metadata"].get("labels") or {}),
@@ -318,7 +322,6 @@ REFUSED, USAGE = 1, 2
         ("version -o poem", "--output", USAGE),
     ],
 )
-@pytest.mark.usefixtures("stub_drivers")
 def test_wrong_input_is_named_and_changes_nothing(world: World, furnished: World, line: str, complaint: str, code: int) -> None:
     context = MANAGED if line.split()[0] in ("join", "unjoin") or line == "upgrade klusterlet" else HUB
     places = {"server": world.hub.cluster.url, "ca": world.hub.cluster.ca, "kubeconfig": world.kubeconfig}

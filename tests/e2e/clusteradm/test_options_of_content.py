@@ -235,3 +235,83 @@ def test_an_addon_is_disabled_where_it_is_asked_for(fleet: World) -> None:
     fleet.ok("addon", "disable", "--names", "gauge", "--clusters", "c1")
     there = [fleet.hub.read(f"{ADDON}/namespaces/{name}/managedclusteraddons/gauge") is not None for name in ("c1", "c2")]
     assert there == [False, True]
+
+
+@shows("create placement", "--namespace", "--clustersets", "--label-selectors", "--count", "--prioritizers", "--overwrite")
+@shows("delete placement", "--namespace")
+def test_a_placement_is_made_as_the_flags_say_and_taken_away(fleet: World) -> None:
+    place = "/apis/cluster.open-cluster-management.io/v1beta1/namespaces/placing/placements/web"
+    admin = fleet.hub.admin
+    admin.post("/api/v1/namespaces", {"metadata": {"name": "placing"}}).expect(201, 409)
+    create = ["create", "placement", "web", "--namespace", "placing", "--clustersets", "placed"]
+    assert "clusterset bind placed --namespace placing" in fleet.fails(*create)
+    fleet.ok("clusterset", "create", "placed")
+    fleet.ok("clusterset", "bind", "placed", "--namespace", "placing")
+    selectors = ["--label-selectors", "region in (east,west),!old", "--label-selectors", "tier=gold", "--count", "2"]
+    ranked = ["--prioritizers", "BuiltIn:Steady:3,AddOn:usage:cpu:-1"]
+    assert "is created" in fleet.ok(*create, *selectors, *ranked)
+    expressions = [{"key": "old", "operator": "DoesNotExist"}, {"key": "region", "operator": "In", "values": ["east", "west"]}]
+    assert admin.get(place).expect(200)["spec"] == {
+        "clusterSets": ["placed"],
+        "numberOfClusters": 2,
+        "predicates": [
+            {"requiredClusterSelector": {"labelSelector": {"matchExpressions": expressions}}},
+            {
+                "requiredClusterSelector": {
+                    "labelSelector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["gold"]}]}
+                }
+            },
+        ],
+        "prioritizerPolicy": {
+            "mode": "Additive",
+            "configurations": [
+                {"scoreCoordinate": {"type": "BuiltIn", "builtIn": "Steady"}, "weight": 3},
+                {"scoreCoordinate": {"type": "AddOn", "addOn": {"resourceName": "usage", "scoreName": "cpu"}}, "weight": -1},
+            ],
+        },
+        "sortBy": "ClusterName",
+        "scoreRateLimit": "1m",
+    }
+    assert "--overwrite" in fleet.fails(*create)
+    assert "is updated" in fleet.ok(*create, "--overwrite")
+    assert "predicates" not in admin.get(place).expect(200)["spec"]
+    for wrong in (["--prioritizers", "Steady:3"], ["--prioritizers", "BuiltIn:Steady:11"], ["--label-selectors", "a in"]):
+        assert wrong[0] in fleet.fails("create", "placement", "wrong", "-n", "placing", *wrong)
+    assert "is deleted" in fleet.ok("delete", "placement", "web", "--namespace", "placing")
+    assert admin.get(place).status == 404
+    assert "already deleted" in fleet.ok("delete", "placement", "web", "-n", "placing")
+
+
+@shows("get placements", "--explain", "--filename", "--namespace")
+def test_defect_8_a_choice_is_explained_cluster_by_cluster_whether_made_or_thought_of(fleet: World, tmp_path: Path) -> None:
+    fleet.hub.admin.post("/api/v1/namespaces", {"metadata": {"name": "explained"}}).expect(201, 409)
+    fleet.ok("clusterset", "create", "explained")
+    fleet.ok("clusterset", "bind", "explained", "--namespace", "explained")
+    fleet.ok("clusterset", "set", "explained", "--clusters", "c1")
+    fleet.ok("create", "placement", "near", "-n", "explained")
+
+    def told(*words: str) -> dict[str, str]:
+        lines = fleet.ok("get", "placements", "--explain", *words).splitlines()
+        return {line.split()[0]: " ".join(line.split()) for line in lines}
+
+    rows = told("near", "--namespace", "explained")
+    assert rows["PlacementSatisfied:"].startswith("PlacementSatisfied: False NoManagedClusterMatched")
+    assert rows["c1"].startswith("c1 filtered TaintToleration: "), "its agent is nowhere"
+    assert rows["c2"].startswith("c2 not visible no set that it is in")
+    file = tmp_path / "placement.yaml"
+    kind = {"apiVersion": "cluster.open-cluster-management.io/v1beta1", "kind": "Placement"}
+    everything: dict[str, object] = {"tolerations": [{"operator": "Exists"}]}
+    thought = {**kind, "metadata": {"name": "far", "namespace": "explained"}, "spec": everything}
+    file.write_text(yaml.safe_dump(thought))
+    rows = told("-f", str(file))
+    assert rows["PlacementSatisfied:"].startswith("PlacementSatisfied: True AllDecisionsScheduled")
+    assert rows["c1"].startswith("c1 chosen "), "by what score depends on what other placements have chosen"
+    assert "Balance:" in rows["c1"]
+    assert rows["c1"].endswith("Steady:0x1")
+    everything["predicates"] = [{"requiredClusterSelector": {"labelSelector": {"matchLabels": {"region": "east"}}}}]
+    file.write_text(yaml.safe_dump(thought))
+    assert told("--filename", str(file))["c1"].startswith("c1 filtered Predicate: ")
+    found = json.loads(fleet.ok("get", "placements", "--explain", "-f", str(file), "-o", "json"))
+    assert [one["name"] for one in found["filteredPipelineResults"]] == ["Predicate", "Predicate,TaintToleration"]
+    assert "there is no Placement" in fleet.fails("get", "placements", "nobody", "-n", "explained", "--explain")
+    assert "--explain" in fleet.fails("get", "placements", "--explain", code=2)

@@ -90,6 +90,16 @@ APPROVED = "--feature-gates ManagedClusterAutoApproval=true"
             {"awsirsa": {"hubClusterArn": f"{ARN}hub", "tags": ["team=ops", "tier=one"], "autoApprovedIdentities": [f"{ARN}.*"]}},
         ),
         row(
+            f"init --registration-drivers awsirsa --hub-cluster-arn {ARN}hub --aws-mapping aws-auth --aws-identity hub",
+            lambda made: made.drivers,
+            {"awsirsa": {"hubClusterArn": f"{ARN}hub", "mapping": "aws-auth", "identity": "hub"}},
+        ),
+        row(
+            "init --remove-denied-after 72h",
+            lambda made: made.spec["registrationConfiguration"]["removeDeniedAfter"],
+            "72h",
+        ),
+        row(
             f"init --registration-drivers grpc {APPROVED} --grpc-server hub.example:8090 --auto-approved-grpc-identities bob",
             lambda made: (made.drivers, made.spec["serverConfiguration"]["endpointsExposure"][0]["grpc"]),
             (
@@ -128,7 +138,6 @@ APPROVED = "--feature-gates ManagedClusterAutoApproval=true"
         ),
     ],
 )
-@pytest.mark.usefixtures("stub_drivers")
 def test_an_option_reaches_what_the_hub_has(hub: World, tmp_path: Path, line: str, look: Look, expected: object) -> None:
     contents = {
         "values": {"replicaCount": 2, "clusterManager": {"nodePlacement": {"nodeSelector": {"disk": "fast"}}}},
@@ -141,7 +150,6 @@ def test_an_option_reaches_what_the_hub_has(hub: World, tmp_path: Path, line: st
     assert look(Made(hub)) == expected
 
 
-@pytest.mark.usefixtures("stub_drivers")
 def test_an_option_that_is_not_given_again_is_taken_back(hub: World) -> None:
     hub.ok("init", "--registration-drivers", "grpc", "--grpc-server", "hub.example:8090", "--enable-sync-labels")
     hub.ok("init")

@@ -151,7 +151,6 @@ Look = Callable[[Joined], object]
         row("join --resource-qos-class BestEffort", lambda made: made.klusterlet["resourceRequirement"], {"type": "BestEffort"}),
     ],
 )
-@pytest.mark.usefixtures("stub_drivers")
 def test_an_option_reaches_what_the_cluster_has(
     fleet: World, access: dict[str, str], tmp_path: Path, line: str, look: Look, expected: object
 ) -> None:

@@ -27,11 +27,13 @@ from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, 
 from muster.runtime.client.errors import KubeError, NotFound
 from tests.e2e.operator.conftest import PATIENT, World
 from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play
+from tests.support.sites import beside_kube
 
 pytestmark = pytest.mark.timeout(300)
 CM = "cluster-manager"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
 WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
+PLACEMENT = f"{CM}-placement-controller"
 GRPC_SERVER = f"{CM}-grpc-server"
 IMAGES = ("example.com/muster:one", "example.com/muster:two")
 
@@ -104,7 +106,7 @@ async def test_a_hub_is_made_and_taken_away(hub: Hub) -> None:
         definition = await world.admin.get(CRDS, kind.name)
         assert ("webhook" in (definition["spec"].get("conversion") or {})) == kind.converted
     status = (await world.admin.get(CLUSTER_MANAGERS, CM))["status"]
-    assert {one["name"] for one in status["generations"]} == {CONTROLLER, WEBHOOK, WORK_WEBHOOK}
+    assert {one["name"] for one in status["generations"]} == {CONTROLLER, WEBHOOK, WORK_WEBHOOK, PLACEMENT}
     await world.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.gone()
     assert await hub.remains() == []
@@ -204,7 +206,7 @@ class Troubles:
     async def fall_ill(self, chance: random.Random) -> None:
         """The hub's pods are gone."""
         self.hub.world.well.discard(HUB_NAMESPACE)
-        for name in (CONTROLLER, WEBHOOK, WORK_CONTROLLER, WORK_WEBHOOK, GRPC_SERVER):
+        for name in (CONTROLLER, WEBHOOK, WORK_CONTROLLER, WORK_WEBHOOK, PLACEMENT, GRPC_SERVER):
             if await self.hub.world.find(DEPLOYMENTS, name, HUB_NAMESPACE):
                 await self._try(self.hub.world.set_available(name, HUB_NAMESPACE, available=False))
 
@@ -282,6 +284,7 @@ async def test_whatever_happens_it_ends_as_it_should_with_nothing_left_behind(hu
     await play(seed, troubles.steps(), end, weights={"create": 3, "start": 3})
 
 
+@beside_kube
 @pytest.mark.parametrize("seed", PROCESS_SEEDS)
 async def test_a_process_that_is_killed_in_the_middle_goes_on_where_it_was(world: World, tmp_path: Path, seed: int) -> None:
     hub = Hub(world)

@@ -37,7 +37,7 @@ from muster.runtime.install import ensure_namespace
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.e2e.operator.test_whole_managed_cluster import SECONDS, K, Managed, nothing_left
 from tests.support.operating import Observed
-from tests.support.sites import embedded_only, open_site, open_sites
+from tests.support.sites import beside_kube, embedded_only, open_site, open_sites
 from tests.support.stage import PODS, condition
 
 pytestmark = pytest.mark.timeout(300)
@@ -99,6 +99,17 @@ class GrpcManaged(Managed):
 
         found: Object = await self.hub.until(ready, "the server's pod is ready", SECONDS)
         return found
+
+    async def configure(self, text: str) -> None:
+        """Another configuration, until another pod serves by it."""
+        known = (await self.server_pod())["metadata"]["uid"]
+        document = {"metadata": {"name": "grpc-server-config", "namespace": HUB_NAMESPACE}, "data": {"config.yaml": text}}
+        await self.hub.admin.create(CONFIG_MAPS, document)
+
+        async def replaced() -> bool:
+            return bool((await self.server_pod())["metadata"]["uid"] != known)
+
+        await self.hub.until(replaced, "another pod serves", SECONDS)
 
     async def age_authority(self) -> None:
         """Have the hub believe that its authority is old: the same name and key, begun long ago."""
@@ -188,13 +199,14 @@ async def test_a_cluster_joins_and_works_and_removal_leaves_nothing(managed: Grp
 
 
 @embedded_only
+@beside_kube
 async def test_one_agent_does_all_in_the_singleton_mode(managed: GrpcManaged) -> None:
     await managed.join_by_grpc(AGENT_NAMESPACE, clusterName="c1", deployOption={"mode": "Singleton"})
     await managed.works(await managed.accepted())
     await managed.applies_works("c1")
 
 
-@pytest.mark.parametrize("mode", ["Hosted", pytest.param("SingletonHosted", marks=embedded_only)])
+@pytest.mark.parametrize("mode", [pytest.param("Hosted", marks=beside_kube), pytest.param("SingletonHosted", marks=embedded_only)])
 async def test_agents_manage_a_cluster_elsewhere(managed: GrpcManaged, tmp_path: Path, mode: str) -> None:
     async with open_site(tmp_path / "far") as far:
         await managed.secret(EXTERNAL_MANAGED_SECRET, K, dump_kubeconfig(far.config))
@@ -206,6 +218,7 @@ async def test_agents_manage_a_cluster_elsewhere(managed: GrpcManaged, tmp_path:
         assert await Observed(far.admin).find(NAMESPACES, AGENT_NAMESPACE) is None
 
 
+@beside_kube
 async def test_a_cluster_changes_to_grpc_and_back_and_keeps_its_workloads(managed: GrpcManaged) -> None:
     grace = {"appliedManifestWorkEvictionGracePeriod": "2s"}
     await managed.join(AGENT_NAMESPACE, clusterName="c1", workConfiguration=grace)
@@ -239,6 +252,7 @@ async def identities(managed: GrpcManaged, where: Observed) -> tuple[str, str]:
 
 
 @embedded_only
+@beside_kube
 async def test_agents_follow_their_hub_to_another_authority(managed: GrpcManaged) -> None:
     await managed.join_by_grpc(AGENT_NAMESPACE, clusterName="c1")
     await managed.works(await managed.accepted())
@@ -252,6 +266,7 @@ async def test_agents_follow_their_hub_to_another_authority(managed: GrpcManaged
     await managed.until(succeeded, "the server shows what the new authority signed", SECONDS)
     await managed.restart_agents()
     await managed.applies_works("c1")
+    await managed.configure("max_connection_age: 30m")
 
 
 @embedded_only

@@ -40,6 +40,7 @@ from tests.e2e.operator.conftest import PATIENT, World, administrator
 from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play
 from tests.support.operating import Observed
 from tests.support.planes import Cluster, ControlPlane
+from tests.support.sites import beside_kube
 
 pytestmark = pytest.mark.timeout(300)
 K, H = "klusterlet", "hosted-klusterlet"
@@ -388,6 +389,7 @@ async def test_whatever_happens_it_ends_as_it_should_with_nothing_left_behind(sp
     await play(seed, troubles.steps(), end, weights={"create": 4, "start": 3}, count=10)
 
 
+@beside_kube
 @pytest.mark.parametrize("seed", PROCESS_SEEDS)
 async def test_a_process_that_is_killed_in_the_middle_goes_on_where_it_was(world: World, tmp_path: Path, seed: int) -> None:
     spoke = Spoke(world)

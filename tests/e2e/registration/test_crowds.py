@@ -14,6 +14,9 @@ from tests.support.administrator import MANAGED_CLUSTERS, managed_cluster
 from tests.support.client import Reply
 from tests.support.crowd import Crowd
 from tests.support.registration import Hub
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 DEFINITION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/managedclusters.cluster.open-cluster-management.io"
 MALFORMED: dict[str, dict[str, Any]] = {

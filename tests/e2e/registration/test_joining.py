@@ -8,6 +8,7 @@ from tests.e2e.registration.conftest import Fleet
 from tests.support.administrator import ACCEPTED, AVAILABLE, JOINED, MANAGED_CLUSTERS, RBAC, managed_cluster
 from tests.support.kubectl import kubectl
 from tests.support.planes import Cluster
+from tests.support.sites import beside_kube
 
 ADDONS = "/apis/addon.open-cluster-management.io/v1beta1/namespaces/{}/managedclusteraddons"
 WORKS = "/apis/work.open-cluster-management.io/v1/namespaces/{}/manifestworks"
@@ -159,6 +160,7 @@ def is_leaving(document: dict[str, Any]) -> bool:
     return bool(document.get("metadata", {}).get("deletionTimestamp"))
 
 
+@beside_kube
 def test_a_cluster_deleted_and_made_again_is_found_by_its_running_agent_which_asks_anew(fleet: Fleet) -> None:
     hub = fleet.hub
     agent = fleet.joined("lazarus")

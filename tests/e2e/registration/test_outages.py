@@ -18,6 +18,9 @@ from tests.e2e.registration.conftest import Fleet
 from tests.support.administrator import AVAILABLE, Administrator
 from tests.support.link import Link
 from tests.support.registration import Agent, Hub
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 
 @pytest.fixture

@@ -38,4 +38,4 @@ def test_a_cluster_registers_by_a_driver_of_another_distribution(fleet: Fleet, s
 def test_a_driver_that_is_not_there_is_named_at_once(fleet: Fleet) -> None:
     agent = fleet.agent("unplugged", flags=["--registration-auth=static-token"])
     fleet.hub.wait(lambda: not agent.process.running, "the agent to give up")
-    assert "there is no registration driver 'static-token'; there are: csr" in agent.process.log.read_text()
+    assert "there is no registration driver 'static-token'; there are: awsirsa, csr" in agent.process.log.read_text()

@@ -6,6 +6,9 @@ from tests.e2e.registration.conftest import Fleet
 from tests.support.administrator import RBAC, certificate_of
 from tests.support.crowd import Crowd
 from tests.support.registration import Agent
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 CLUSTERS = {
     "apiGroups": ["cluster.open-cluster-management.io"],

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import base64
+import time
+from datetime import datetime
+from typing import Any
 
 import yaml
 from cryptography import x509
 
-from tests.e2e.transport.conftest import Site
-from tests.support.administrator import ACCEPTED, certificate_of
+from muster.api.agents import CSR_USER
+from muster.transport.contract.rows import CLUSTERS, SIGNING_REQUEST_ROW
+from tests.e2e.transport.conftest import Site, takes_long
+from tests.e2e.transport.test_works import applied, make, streams
+from tests.support.administrator import ACCEPTED, AVAILABLE, certificate_of
 from tests.support.registration import Agent
+from tests.support.sites import beside_kube
 
 CLIENT_AUTH = x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH
+ON_SQL = True
 DRIVER = "agent.open-cluster-management.io/registration-driver"
 
 
@@ -57,6 +65,7 @@ def test_an_agent_that_starts_again_needs_no_second_certificate(site: Site) -> N
     assert len(site.hub.requests("again")) == 1
 
 
+@beside_kube
 def test_a_denied_cluster_is_shut_out_and_let_in_again(site: Site) -> None:
     site.joined("denied")
     hub = site.hub
@@ -70,6 +79,7 @@ def test_a_denied_cluster_is_shut_out_and_let_in_again(site: Site) -> None:
     assert len(hub.requests("denied")) == 1
 
 
+@beside_kube
 def test_a_server_that_dies_takes_nothing_with_it(site: Site) -> None:
     server = site.server("mortal")
     site.joined("survivor", server)
@@ -79,3 +89,77 @@ def test_a_server_that_dies_takes_nothing_with_it(site: Site) -> None:
     server.start()
     site.hub.wait_renewed("survivor", times=2, timeout=20)
     assert len(site.hub.requests("survivor")) == 1
+
+
+def test_a_certificate_comes_as_soon_as_somebody_else_has_approved(site: Site) -> None:
+    hub = site.hub
+    agent = site.agent("waiting", token=yaml.safe_load(hub.token_kubeconfig())["users"][0]["user"]["token"])
+    (request,) = hub.wait(lambda: hub.pending("waiting"), "the request of the agent")
+    assert request["spec"]["signerName"] == "open-cluster-management.io/grpc"
+    assert request["metadata"]["annotations"][CSR_USER].startswith("system:bootstrap:")
+    assert request["spec"]["username"] == "system:serviceaccount:open-cluster-management-hub:grpc-server-sa"
+    cluster = hub.find("waiting")
+    assert cluster is not None
+    assert not cluster["spec"]["hubAcceptsClient"]
+    assert "tls.crt" not in agent.secret
+    assert streams(site.servers[0], "waiting") <= {str(CLUSTERS), str(SIGNING_REQUEST_ROW)}, "a newcomer hears of nothing else"
+
+    hub.approve("waiting")
+    signed = hub.wait(lambda: [one for one in hub.requests("waiting") if certificate_of(one)], "the certificate")
+    began = time.monotonic()
+    hub.wait(lambda: "tls.crt" in agent.secret or None, "the certificate at the agent", timeout=10)
+    # A second is what an agent on a machine at rest needs; this one shares it with other tests.
+    assert time.monotonic() - began < 5
+    assert agent.secret["tls.crt"] == base64.b64decode(certificate_of(signed[0]))
+    assert set(agent.secret) == {"cluster-name", "agent-name", "tls.crt", "tls.key", "config.yaml"}
+    hub.accept("waiting")
+    hub.wait_available("waiting", timeout=60)
+    assert len(hub.requests("waiting")) == 1
+
+
+@takes_long
+def test_a_certificate_of_seconds_is_renewed_in_time_again_and_again(site: Site) -> None:
+    hub = site.hub
+    hub.process.command.append("--grpc-signing-duration=20s")
+    hub.restart()
+    try:
+        agent = site.joined("shortlived")
+        agent.start_work()
+        hub.patch("shortlived", {"spec": {"leaseDurationSeconds": 1}}).expect(200)
+        hub.wait(lambda: len(hub.requests("shortlived")) >= 3 or None, "two renewals", timeout=60)
+        first, second, *_ = [validity(one) for one in hub.requests("shortlived") if certificate_of(one)]
+        share = (first.not_valid_after_utc - issued_at(second)) / (first.not_valid_after_utc - issued_at(first))
+        assert 0 < share < 0.5, "when a fifth or so of its life was left, and a busy machine took its time"
+        make(agent, "meanwhile", "hello")
+        hub.wait(lambda: applied(agent, "meanwhile") or None, "a work between renewals", timeout=30)
+        hub.wait_renewed("shortlived", times=3)
+        assert hub.status("shortlived", AVAILABLE) == "True"
+    finally:
+        hub.process.command.pop()
+        hub.restart()
+
+
+def validity(request: dict[str, Any]) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(base64.b64decode(certificate_of(request)))
+
+
+def issued_at(certificate: x509.Certificate) -> datetime:
+    """Certificates are backdated by a tenth of what was asked for."""
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return begin + (end - begin) / 11
+
+
+@beside_kube
+def test_a_lease_that_others_wrote_or_took_away_is_renewed_again(site: Site) -> None:
+    site.joined("renewing")
+    hub = site.hub
+    hub.patch("renewing", {"spec": {"leaseDurationSeconds": 1}}).expect(200)
+    hub.wait_renewed("renewing", times=2)
+    place = "/apis/coordination.k8s.io/v1/namespaces/renewing/leases/managed-cluster-lease"
+    hub.admin.patch(place, {"metadata": {"annotations": {"somebody": "else"}}}).expect(200)
+    hub.wait_renewed("renewing", times=2)
+    uid = (hub.lease("renewing") or {})["metadata"]["uid"]
+    hub.admin.delete(place).expect(200)
+    hub.wait(lambda: (hub.lease("renewing") or {}).get("metadata", {}).get("uid", uid) != uid or None, "the hub's new lease")
+    hub.wait_renewed("renewing", times=2)
+    hub.wait_available("renewing")

@@ -27,7 +27,10 @@ from tests.support.link import Link
 from tests.support.planes import ADMIN, USERS, write_kubeconfig
 from tests.support.processes import Server, complaints
 from tests.support.registration import MUSTER
+from tests.support.sites import beside_kube
 from tests.support.working import Workplace, condition, config_map
+
+pytestmark = beside_kube
 
 KILLS = int(os.environ.get("MUSTER_KILLS", "10"))
 AWAY = float(os.environ.get("MUSTER_AWAY", "2"))

@@ -12,9 +12,10 @@ from muster.administration.dryrun import Journal, JournalingClient, is_dry_run
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
-from muster.machinery.objects import GVR
+from muster.machinery.objects import GVR, Object
+from muster.runtime.client import DelegatingClient, Send, Write
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, SECRETS
-from muster.runtime.client.errors import Forbidden, Invalid, NotFound
+from muster.runtime.client.errors import Forbidden, Invalid, NotFound, StatusError
 
 WIDGETS = GVR("example.io/v1", "widgets", "Widget", namespaced=False)
 DEFINITION = {
@@ -113,6 +114,27 @@ async def test_what_needs_a_namespace_or_definition_of_the_same_run_is_taken_as_
         "widgets.example.io",
         "one",
     ]
+
+
+class WithoutDryRuns(DelegatingClient):
+    """As gRPC is."""
+
+    async def write(self, write: Write, send: Send, dry_run: bool) -> Object:
+        if dry_run:
+            raise StatusError(405, "MethodNotAllowed", "dry runs do not go this way")
+        return await send(dry_run)
+
+
+async def test_what_cannot_be_asked_on_this_way_is_taken_as_given_and_not_sent(admin: InProcessClient) -> None:
+    await admin.create(CONFIG_MAPS, config_map("there"))
+    before = await revision(admin)
+    journal = Journal()
+    client = JournalingClient(WithoutDryRuns(admin), journal, dry_run=True)
+    found = await client.get(CONFIG_MAPS, "there", "default")
+    found["data"] = {"a": "c"}
+    assert (await client.update(CONFIG_MAPS, found))["data"] == {"a": "c"}
+    assert [write.verb for write in journal.writes] == ["update"]
+    assert await revision(admin) == before
 
 
 async def test_the_server_still_refuses_what_it_would_refuse(server: ApiServer, admin: InProcessClient) -> None:

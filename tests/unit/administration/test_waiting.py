@@ -89,6 +89,13 @@ WELL = [condition("Applied", "True"), condition("HubRegistrationDegraded", "Fals
         ({"observedGeneration": 1, "conditions": WELL}, "the operator has not seen the ClusterManager yet"),
         ({"observedGeneration": 2}, "ClusterManager has no condition Applied yet"),
         (
+            {
+                "observedGeneration": 2,
+                "conditions": [*WELL, condition("HubPlacementDegraded", "True", "UnavailablePlacementPod", "x")],
+            },
+            "HubPlacementDegraded is True: UnavailablePlacementPod: x",
+        ),
+        (
             {"observedGeneration": 2, "conditions": [condition("Applied", "False", "CRDApplyFailed", "x")]},
             "Applied is False: CRDApplyFailed: x",
         ),

@@ -169,3 +169,20 @@ def test_installing_makes_what_an_agent_needs_and_ends(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "installed on" in result.output
     assert "klusterlet-registration-sa" in found
+
+
+HUB_ARN = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
+MANAGED_ARN = "arn:aws:eks:us-west-2:222222222222:cluster/managed-0"
+BY_AWS = ("--registration-auth=aws-irsa", f"--hub-cluster-arn={HUB_ARN}", f"--managed-cluster-arn={MANAGED_ARN}")
+
+
+def test_an_agent_by_aws_identities_is_told_both_arns_and_the_suffix_that_belongs_to_them(settings: Any, kubeconfig: Path) -> None:
+    suffix = "a21fefa5047b57e2e7876e799a5595de"
+    options = settings(*BY_AWS, f"--managed-cluster-role-suffix={suffix}", "--driver-option=awsirsa.token-command=aws").options
+    assert options.driver_options["managed-cluster-role-suffix"] == (suffix,)
+    settings(*BY_AWS)
+    wrong = refused(kubeconfig, *BY_AWS, f"--managed-cluster-role-suffix={suffix[::-1]}")
+    assert f"expected {suffix}" in wrong
+    assert "--managed-cluster-arn: not given" in refused(kubeconfig, *BY_AWS[:2])
+    assert "identity for one hub" in refused(kubeconfig, *BY_AWS, "--bootstrap-kubeconfig-secret=a,b")
+    assert "neither muster nor aws" in refused(kubeconfig, *BY_AWS, "--driver-option=awsirsa.token-command=sh")

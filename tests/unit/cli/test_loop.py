@@ -25,6 +25,32 @@ def test_a_connection_that_was_given_up_may_fail_in_silence(capsys: pytest.Captu
     assert said_of(ConnectionResetError(), capsys) == ""
 
 
+async def write_to_closed(error: Exception | None = None) -> None:
+    """As TLS of uvloop does, which then tells the loop what it got; or `error` instead."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+    transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+    transport.abort()
+    while error is None:
+        await asyncio.sleep(0)
+        try:
+            transport.write(b"late")
+        except RuntimeError as closed:
+            error = closed
+    loop.call_exception_handler({"message": "Fatal error on SSL protocol", "exception": error, "transport": transport})
+    server.close()
+
+
+def test_a_connection_that_the_other_end_has_closed_may_fail_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    run_loop(write_to_closed())
+    assert capsys.readouterr().err == ""
+
+
+def test_a_fault_on_a_closed_connection_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    run_loop(write_to_closed(RuntimeError("a fault")))
+    assert capsys.readouterr().err.endswith("RuntimeError: a fault\n")
+
+
 def test_any_other_failure_that_nobody_heard_of_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     said = said_of(ValueError("a fault\x1b[2J"), capsys)
     assert "never retrieved" in said

@@ -4,11 +4,13 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -122,3 +124,20 @@ async def test_it_installs_judges_works_and_on_sigterm_gives_up_its_lease_and_en
             await process.wait()
     lease = await admin.get(LEASES, "work-controller-lock", "open-cluster-management-hub")
     assert not lease["spec"].get("holderIdentity")
+
+
+@pytest.mark.parametrize("flag", ["--webhook-port", "--health-port"])
+async def test_a_port_that_another_program_has_is_told_with_the_flag_that_chooses_another(
+    server: ApiServer, tmp_path: Path, flag: str
+) -> None:
+    await write_kubeconfig(server, tmp_path / "kubeconfig")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        ports = {"--webhook-port": 0, "--health-port": 0, flag: port}
+        chosen = settings(tmp_path / "kubeconfig", *(f"{name}={number}" for name, number in ports.items()))
+        with pytest.raises(click.ClickException) as refused:
+            await work_hub.serve(chosen)
+    assert str(port) in refused.value.message
+    assert [name for name in ports if name in refused.value.message] == [flag]

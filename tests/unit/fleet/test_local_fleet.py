@@ -1,7 +1,7 @@
 """A local fleet follows its record: clusters join and leave by themselves, one that fails harms itself alone and is tried again."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,9 @@ class FakeSteps:
 
     async def await_initialized(self, hub: Site, since: datetime, progress: Progress) -> None:
         self._step("await", hub.name)
+
+    async def await_leaders(self, hub: Site, leases: Mapping[str, str], since: datetime, progress: Progress) -> None:
+        self._step("await leaders of", hub.name)
 
     async def has_joined(self, hub: Site, cluster: Site) -> bool:
         return cluster.name in self.joined
@@ -124,6 +127,25 @@ async def test_the_hub_comes_first_and_clusters_join_it_and_are_accepted(stage: 
     assert read_status(stage.directory) == stage.reports[-1]
     text = stage.directory.kubeconfig.read_text()
     assert all(f"name: {name}\n" in text for name in ("hub", "one", "two"))
+
+
+async def test_a_hub_in_a_database_is_beside_the_clusters_and_is_only_waited_for(tmp_path: Path) -> None:
+    directory = FleetDirectory(tmp_path / "data")
+    port, grpc_port, clusters_port = free_ports(3)
+    with directory.claimed():
+        fleet = Fleet(port=port, auth="grpc", grpc_port=grpc_port, persistence="sql", clusters_port=clusters_port)
+        directory.edit(lambda fleet: fleet, fleet.with_cluster("one"))
+    stage = Stage(directory)
+    await stage.start()
+    try:
+        await stage.until(hub="Available", one="Available")
+        assert stage.steps.taken == ["await leaders of hub", "join one", "accept one", "await one"]
+        text = directory.kubeconfig.read_text()
+        assert f"https://127.0.0.1:{port}/clusters/hub\n" in text
+        assert f"https://127.0.0.1:{clusters_port}/clusters/one\n" in text
+        assert stage.reports[-1].url == f"https://127.0.0.1:{port}"
+    finally:
+        await stage.stop()
 
 
 async def test_what_is_done_is_not_done_again_after_a_restart(stage: Stage) -> None:

@@ -22,7 +22,8 @@ from tests.unit.operator.conftest import CountingClient, Place, running
 CM = "cluster-manager"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
 WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
-ALWAYS = (CONTROLLER, WEBHOOK, WORK_WEBHOOK)
+PLACEMENT = f"{CM}-placement-controller"
+ALWAYS = (CONTROLLER, WEBHOOK, WORK_WEBHOOK, PLACEMENT)
 REPLICA_SETS_ON = {"featureGates": [{"feature": "ManifestWorkReplicaSet", "mode": "Enable"}]}
 IMAGE = "example.com/muster:test"
 

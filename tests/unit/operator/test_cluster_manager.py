@@ -22,6 +22,7 @@ from tests.unit.operator.hubs import (
     CM,
     CONTROLLER,
     IMAGE,
+    PLACEMENT,
     REPLICA_SETS_ON,
     WEBHOOK,
     WORK_CONTROLLER,
@@ -37,7 +38,7 @@ async def test_a_cluster_manager_makes_the_cluster_a_hub(hub: Hub) -> None:
     assert manager["metadata"]["finalizers"] == [CLUSTER_MANAGER_FINALIZER]
     for kind in HUB:
         assert await hub.place.find(CRDS, kind.name), kind.name
-    for name, command in ((CONTROLLER, "hub"), (WEBHOOK, "hub"), (WORK_WEBHOOK, "work-hub")):
+    for name, command in ((CONTROLLER, "hub"), (WEBHOOK, "hub"), (WORK_WEBHOOK, "work-hub"), (PLACEMENT, "placement")):
         container = await hub.container(name)
         assert container["image"] == IMAGE
         assert container["args"][0] == command
@@ -91,6 +92,23 @@ async def test_works_have_gates_and_an_image_of_their_own(hub: Hub) -> None:
     assert "CloudEventsDrivers" in invalid["message"]
     assert "Unheard" in invalid["message"]
     assert "NilExecutorValidating" not in invalid["message"]
+
+
+async def test_the_placement_controller_has_gates_an_image_and_a_condition_of_its_own(hub: Hub) -> None:
+    gates = [{"feature": gate, "mode": "Enable"} for gate in ("PlacementDebugServer", "SIGPlacementDecision")]
+    await hub.create(placementImagePullSpec="example.com/mirror/muster:placement", placementConfiguration={"featureGates": gates})
+    await hub.says("HubPlacementDegraded", "True", "UnavailablePlacementPod")
+    container = await hub.container(PLACEMENT)
+    assert container["image"] == "example.com/mirror/muster:placement"
+    assert {"--no-install", "--feature-gates=PlacementDebugServer=true"} <= set(container["args"])
+    assert "SIGPlacementDecision" in (await hub.says("ValidFeatureGates", "False"))["message"]
+    role = await hub.place.until_found(CLUSTER_ROLES, f"open-cluster-management:{CM}-placement:controller")
+    assert {"placementdecisions", "addonplacementscores"} <= {name for rule in role["rules"] for name in rule["resources"]}
+    await hub.available()
+    said = await hub.says("HubPlacementDegraded", "False", "PlacementFunctional")
+    assert said["message"] == "Placement is scheduling placement decisions"
+    await hub.place.admin.delete(DEPLOYMENTS, PLACEMENT, HUB_NAMESPACE)
+    await hub.says("HubPlacementDegraded", "True")
 
 
 async def test_there_is_a_role_for_who_may_write_works_without_executor(hub: Hub) -> None:
@@ -163,7 +181,6 @@ async def test_upstreams_default_image_means_ours(hub: Hub) -> None:
     assert (await hub.container())["image"] == IMAGE
 
 
-@pytest.mark.usefixtures("stub_drivers")
 async def test_gates_and_drivers_become_flags(hub: Hub) -> None:
     arn = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
     await hub.create(
@@ -211,7 +228,6 @@ async def test_gates_and_drivers_become_flags(hub: Hub) -> None:
     await hub.place.until(untied, "the account is no longer tied to the role")
 
 
-@pytest.mark.usefixtures("stub_drivers")
 async def test_a_bad_spec_gets_a_condition_and_heals_when_it_is_mended(hub: Hub) -> None:
     await hub.create(registrationConfiguration={"registrationDrivers": [{"authType": "awsirsa"}]})
     failed = await hub.says("Applied", "False", "HubResourceApplyFailed")
@@ -220,11 +236,11 @@ async def test_a_bad_spec_gets_a_condition_and_heals_when_it_is_mended(hub: Hub)
     await hub.says("Applied", "True")
 
 
-@pytest.mark.parametrize("name", ["awsirsa", "carrier-pigeon"])
+@pytest.mark.parametrize("name", ["kerberos", "carrier-pigeon"])
 async def test_a_driver_that_nobody_has_is_refused_naming_those_there_are(hub: Hub, name: str) -> None:
     await hub.create(registrationConfiguration={"registrationDrivers": [{"authType": "csr"}, {"authType": name}]})
     told = await hub.says("Applied", "False", "HubResourceApplyFailed")
-    assert f"[authType={name}].authType: there is no registration driver '{name}'; there are: csr, grpc" in told["message"]
+    assert f"[authType={name}].authType: there is no registration driver '{name}'; there are: awsirsa, csr, grpc" in told["message"]
     await hub.change({"registrationConfiguration": None})
     await hub.says("Applied", "True")
 

@@ -18,6 +18,7 @@ from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.hubs import (
     CONTROLLER,
+    PLACEMENT,
     WEBHOOK,
     WORK_WEBHOOK,
     Hub,
@@ -57,7 +58,7 @@ async def test_webhooks_stay_configured_when_they_stop_answering(hub: Hub) -> No
 async def test_each_webhook_server_is_configured_when_it_answers_itself(hub: Hub) -> None:
     await hub.create()
     await hub.says("Applied", "True")
-    for name in (CONTROLLER, WEBHOOK):
+    for name in (CONTROLLER, WEBHOOK, PLACEMENT):
         await hub.place.set_available(name, HUB_NAMESPACE)
     await hub.place.until_found(HOOKS[0].resource, HOOKS[0].name)
     rolling = await hub.says("Progressing", "True", "ClusterManagerDeploymentRolling")

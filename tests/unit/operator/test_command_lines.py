@@ -22,8 +22,6 @@ from muster.operator.klusterlet.plan import Plan as ManagedPlan
 from muster.registration.drivers.flags import AGENT_FLAGS, HUB_FLAGS
 from muster.runtime.client.builtin import DEPLOYMENTS
 
-pytestmark = pytest.mark.usefixtures("stub_drivers")
-
 HUB_ARN, MANAGED_ARN = (f"arn:aws:eks:us-west-2:{number * 12}:cluster/c{number}" for number in "12")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -12,8 +14,10 @@ from muster.api.operator.v1 import ClusterManager
 from muster.machinery.objects import Object
 from muster.operator.cluster_manager import exposure
 from muster.operator.cluster_manager.components import GRPC_SERVER
+from muster.operator.cluster_manager.controller import ClusterManagerOperator
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.names import CLUSTER_MANAGERS
+from muster.operator.options import OperatorOptions
 from muster.operator.spec import BadSpec
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.builtin import (
@@ -25,8 +29,9 @@ from muster.runtime.client.builtin import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from tests.unit.operator.conftest import Place
-from tests.unit.operator.hubs import CM, CONTROLLER, Hub
+from muster.runtime.client.rest import Query
+from tests.unit.operator.conftest import CountingClient, Place, running
+from tests.unit.operator.hubs import CM, CONTROLLER, IMAGE, Hub
 from tests.unit.operator.test_hosted_hub import CM as HOSTED_CM
 from tests.unit.operator.test_hosted_hub import HOSTED, way
 from tests.unit.operator.test_hosted_hub import hub as hosted_hub
@@ -35,6 +40,7 @@ __all__ = ["hosted_hub"]
 
 SERVER = f"{CM}-grpc-server"
 SIGNER, SERVING = "signer-secret", "grpc-server-serving-cert"
+MARK = "operator.open-cluster-management.io/hash-of-grpc-server-config"
 GRPC = {"registrationDrivers": [{"authType": "csr"}, {"authType": "grpc"}]}
 
 
@@ -126,6 +132,110 @@ async def test_its_certificate_follows_the_load_balancers_addresses(hub: Hub) ->
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}, {"hostname": "lb.example.com"}]}}}
     await hub.place.admin.patch(SERVICES, SERVER, status, HUB_NAMESPACE, subresource="status")
     await until_certified(hub.place, "192.0.2.7", "lb.example.com")
+    await hub.says("GrpcServerDegraded", "False", "GrpcServerFunctional")
+
+
+async def test_a_route_is_somebody_elses_and_the_condition_says_so(hub: Hub) -> None:
+    await up(hub, **exposed("route", "grpc.apps.example.com"))
+    await until_certified(hub.place, "grpc.apps.example.com")
+    service = await hub.place.until_found(SERVICES, SERVER, HUB_NAMESPACE)
+    assert service["spec"]["type"] == "ClusterIP"
+    said = await hub.says("GrpcServerDegraded", "False", "GrpcServerFunctional")
+    assert "a Route of grpc.apps.example.com that passes TLS through to port 8090 of Service" in said["message"]
+    assert "an administrator has to make it" in said["message"]
+
+
+async def configure(hub: Hub, text: str, namespace: str = HUB_NAMESPACE) -> None:
+    """As an administrator does: the ConfigMap has no mark of the operator's."""
+    document = {"metadata": {"name": "grpc-server-config", "namespace": namespace}, "data": {"config.yaml": text}}
+    await hub.place.admin.apply(CONFIG_MAPS, document, manager="kubectl")
+
+
+async def test_another_configuration_is_rolled_out(hub: Hub) -> None:
+    await up(hub)
+
+    async def mark() -> str:
+        template = (await hub.deployment(SERVER))["spec"]["template"]
+        return str((template["metadata"].get("annotations") or {}).get(MARK) or "")
+
+    async def until_marked(but: str) -> str:
+        async def so() -> bool:
+            return await mark() != but
+
+        await hub.place.until(so, f"the pods' mark is another than {but!r}")
+        return await mark()
+
+    assert await mark() == "", "a hub without a configuration is not rolled out for it"
+    others = {name: (await hub.deployment(name))["metadata"]["generation"] for name in (CONTROLLER,)}
+    await configure(hub, "max_connection_age: 1h")
+    first = await until_marked("")
+    await configure(hub, "max_connection_age: 2h")
+    second = await until_marked(first)
+    assert "" not in (first, second)
+    await hub.place.admin.delete(CONFIG_MAPS, "grpc-server-config", HUB_NAMESPACE)
+    assert await until_marked(second) == ""
+    assert {name: (await hub.deployment(name))["metadata"]["generation"] for name in others} == others
+
+
+class Late(CountingClient):
+    """Hears late of the administrator's configuration."""
+
+    def hold(self) -> None:
+        self.__dict__.update(heard=asyncio.Event(), asked=asyncio.Event(), followed=set())
+
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        if "grpc-server-config" in query.get("fieldSelector", ""):
+            self.__dict__["asked"].set()
+            await self.__dict__["heard"].wait()
+        async for line in super().lines(path, query, timeout, opened):
+            self.__dict__["followed"].add(path.rpartition("/")[2])
+            yield line
+
+
+async def test_an_operator_that_starts_again_rolls_nothing_out(hub: Hub) -> None:
+    """Before it knows of the configuration it does nothing: without its mark the pods would be replaced, and then again."""
+    await configure_before(hub)
+    before = (await hub.deployment(SERVER))["metadata"]["generation"]
+    again = Late(hub.place.server.client(hub.place.server.clusters[hub.place.name]), hub.place.name)
+    again.hold()
+
+    async def followed() -> bool:
+        return {"clustermanagers", "nodes", "deployments"} <= again.__dict__["followed"]
+
+    async def passed() -> bool:
+        return any(path.endswith(SERVING) for _, path in again.__dict__.get("requests", ()))
+
+    async with running(ClusterManagerOperator(again, OperatorOptions(image=IMAGE)).manager.run()):
+        await again.__dict__["asked"].wait()
+        await hub.place.until(followed, "it knows everything else")
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert not await passed()
+        again.__dict__["heard"].set()
+        await hub.place.until(passed, "it has begun a pass")
+        await hub.says("GrpcServerDegraded", "False", "GrpcServerFunctional")
+    assert (await hub.deployment(SERVER))["metadata"]["generation"] == before
+
+
+async def configure_before(hub: Hub) -> None:
+    await up(hub)
+    await configure(hub, "max_connection_age: 1h")
+
+    async def marked() -> bool:
+        return MARK in ((await hub.deployment(SERVER))["spec"]["template"]["metadata"].get("annotations") or {})
+
+    await hub.place.until(marked, "the pods have the mark")
+
+
+async def test_a_configuration_that_the_server_would_refuse_is_told_by_its_key(hub: Hub) -> None:
+    await up(hub)
+    await configure(hub, "max_conection_age: 1h")
+    said = await hub.says("GrpcServerDegraded", "True", "GrpcServerConfigInvalid")
+    assert said["message"].startswith(f"ConfigMap {HUB_NAMESPACE}/grpc-server-config: config.yaml: max_conection_age: no such key")
+    await configure(hub, "max_connection_age: 1h")
+    await hub.place.set_available(SERVER, HUB_NAMESPACE)
     await hub.says("GrpcServerDegraded", "False", "GrpcServerFunctional")
 
 

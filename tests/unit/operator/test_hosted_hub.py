@@ -28,6 +28,7 @@ from tests.unit.operator.test_cluster_manager import Hub, operated
 CM = "elsewhere"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
 WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
+PLACEMENT = f"{CM}-placement-controller"
 HOSTED: dict[str, Any] = {
     "deployOption": {
         "mode": "Hosted",
@@ -87,7 +88,7 @@ async def up(hub: Hub) -> None:
     await hub.place.until_found(NAMESPACES, CM)
     await hub.place.admin.create(SECRETS, way())
     await hub.says("Applied", "True", name=CM)
-    for name in (CONTROLLER, WEBHOOK, WORK_WEBHOOK):
+    for name in (CONTROLLER, WEBHOOK, WORK_WEBHOOK, PLACEMENT):
         await hub.place.set_available(name, CM)
     await hub.says("Progressing", "False", name=CM)
 

@@ -125,7 +125,6 @@ async def test_a_hosted_singleton_has_a_way_of_its_own(spoke: Spoke) -> None:
     assert await spoke.place.find(SECRETS, f"{EXTERNAL_MANAGED_SECRET}-agent", H)
 
 
-@pytest.mark.usefixtures("stub_drivers")
 async def test_aws_roles_are_tied_to_accounts_where_the_pods_run(spoke: Spoke) -> None:
     await up(spoke, registrationConfiguration={"registrationDriver": {"authType": "awsirsa", "awsIrsa": AWS}})
     account = await spoke.place.until_found(SERVICE_ACCOUNTS, f"{H}-registration-sa", H)

@@ -33,7 +33,8 @@ def _end_with_parent() -> None:
 
 
 class PostgresServer:
-    def __init__(self) -> None:
+    def __init__(self, *, fsync: bool = False) -> None:
+        self._fsync = fsync
         self.directory = Path(tempfile.mkdtemp(prefix="muster-pg-"))
         self._data = self.directory / "data"
         self._user = "nobody" if os.geteuid() == 0 else None
@@ -43,7 +44,16 @@ class PostgresServer:
 
     def start(self) -> None:
         self._popen("initdb", "--auth=trust", "--encoding=utf8", "--no-sync", "-U", "postgres", "-D", str(self._data)).wait(60)
-        settings = {"listen_addresses": "", "fsync": "off", "max_connections": "60", "shared_buffers": "16MB"}
+        self.resume()
+
+    def resume(self) -> None:
+        """With what there is."""
+        settings = {
+            "listen_addresses": "",
+            "fsync": "on" if self._fsync else "off",
+            "max_connections": "60",
+            "shared_buffers": "16MB",
+        }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         self._server = self._popen("postgres", "-D", str(self._data), "-k", str(self.directory), *options)
         deadline = time.monotonic() + 60
@@ -52,10 +62,15 @@ class PostgresServer:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
-    def stop(self) -> None:
+    def halt(self) -> None:
+        """At once, as when the machine goes; `resume` brings it back with all that was committed."""
         if self._server is not None:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait(30)
+            self._server = None
+
+    def stop(self) -> None:
+        self.halt()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def dsn(self, database: str) -> str:

@@ -36,6 +36,30 @@ async def break_connections(shared: Medium, role: str) -> int:
         await connection.close()
 
 
+async def test_what_a_write_costs_does_not_grow_with_what_is_kept(shared: Medium) -> None:
+    """Statements are prepared when the tables are empty, and a plan that is good then reads all of a large one."""
+    store = await shared.open()
+    store.add_cluster("c")
+    objects = 250
+    for n in range(objects):
+        await put(store, f"object-{n}", "x" * 1_500)
+    await store.close()
+    connection = await asyncpg.connect(shared.place)
+    try:
+        async with asyncio.timeout(20):
+            while True:
+                written, read = await connection.fetchrow(
+                    "SELECT n_tup_ins, seq_tup_read FROM pg_stat_user_tables WHERE relname = 'muster_obj'"
+                )
+                if written == objects:
+                    break
+                # What a connection has done is told when it ends, at the latest.
+                await asyncio.sleep(0.05)
+    finally:
+        await connection.close()
+    assert read < objects * 80, "a plan that is kept reads more than a hundred times as much"
+
+
 async def test_a_write_on_one_server_is_seen_on_the_other_after_synced(shared: Medium) -> None:
     one, two = await two_servers(shared)
     for n in range(20):
@@ -151,10 +175,17 @@ class Sleeper(PostgresStore):
         super().__init__(dsn)
         self.awake = asyncio.Event()
         self.awake.set()
+        self._following = asyncio.Lock()
+
+    async def fall_asleep(self) -> None:
+        """When a look at the log that is under way has ended: it would see what comes next."""
+        async with self._following:
+            self.awake.clear()
 
     async def _catch_up(self, connection: object) -> None:
         await self.awake.wait()
-        await super()._catch_up(connection)
+        async with self._following:
+            await super()._catch_up(connection)
 
 
 async def test_a_server_that_slept_past_compaction_loads_anew_and_tells_its_watchers(shared: Medium) -> None:
@@ -170,7 +201,7 @@ async def test_a_server_that_slept_past_compaction_loads_anew_and_tells_its_watc
     await two.synced()
     watcher = Watcher(two, "c", PODS, None)
     generation = two.generation("c", PODS)
-    two.awake.clear()
+    await two.fall_asleep()
     await delete(one, "b")
     last = await put(one, "d", "2")
     await one.compact(last.revision)
@@ -200,7 +231,7 @@ async def test_a_server_that_slept_catches_up_in_order(shared: Medium) -> None:
         store.add_cluster("c")
         store.add_cluster("d")
     watchers = [Watcher(store, "c", None, None) for store in (one, two)]
-    two.awake.clear()
+    await two.fall_asleep()
     for n in range(5):
         await put(one, "a", str(n))
         await put(one, "a", str(n), cluster="d")

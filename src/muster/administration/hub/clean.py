@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from muster.administration.aws.revocation import Revocation
+from muster.administration.drivers import aws_driver
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import Refused, TookTooLong
 from muster.administration.hub.tokens import HUB_LABEL, TOKEN_NAMESPACE, bootstrap_places
@@ -69,11 +71,16 @@ async def clean(client: KubeClient, options: CleanOptions, progress: Progress = 
     """Raises Refused, TookTooLong, and what the client raises."""
     await _refuse_another_name(client, options)
     await _refuse_while_in_use(client, options, progress)
-    removed = []
-    if await _remove_manager(client, options, progress, clock):
+    removed: list[str] = []
+    revocation = Revocation(client, await _hub_arn(client, options))
+    if (on_aws := await revocation.look()) and is_dry_run(client):
+        progress.say(f"by the hub, before it goes: {on_aws}")
+    if await _remove_manager(client, options, revocation, progress, clock):
         removed.append(f"ClusterManager {options.name}")
     wanted = [*await bootstrap_places(client), *OLD_NAMES, *await _left_in_kube_system(client), *await _cluster_info(client)]
     kept = await _namespaces_of_clusters(client)
+    if not is_dry_run(client):
+        kept += await revocation.finish()
     if options.purge_operator:
         places_of_operator, reasons = await _operator(client, options)
         wanted += places_of_operator
@@ -115,8 +122,20 @@ async def _refuse_while_in_use(client: KubeClient, options: CleanOptions, progre
         progress.warn(f"ManagedClusters are deleted with the hub: {', '.join(names)}; agents that are still on them are not")
 
 
-async def _remove_manager(client: KubeClient, options: CleanOptions, progress: Progress, clock: Clock) -> bool:
-    """Whether there was one."""
+async def _hub_arn(client: KubeClient, options: CleanOptions) -> str:
+    """What its ClusterManager says that the hub is called on AWS."""
+    try:
+        configured = (await client.get(ClusterManager, options.name)).spec.registration_configuration
+    except (NotFound, MalformedObject):
+        return ""
+    own = aws_driver(configured.registration_drivers if configured else ())
+    return own.hub_cluster_arn if own is not None else ""
+
+
+async def _remove_manager(
+    client: KubeClient, options: CleanOptions, revocation: Revocation, progress: Progress, clock: Clock
+) -> bool:
+    """Whether there was one. While it goes, its hub takes back what clusters have been given."""
     place = Place(CLUSTER_MANAGERS, options.name)
     try:
         await client.get(CLUSTER_MANAGERS, options.name)
@@ -127,11 +146,12 @@ async def _remove_manager(client: KubeClient, options: CleanOptions, progress: P
         return True
 
     async def look() -> str:
+        on_aws = await revocation.look()
         try:
             manager = await client.get(ClusterManager, options.name)
         except NotFound:
             return ""
-        return await _holding_up(client, manager)
+        return "; ".join(filter(None, (await _holding_up(client, manager), on_aws)))
 
     await wait(f"{place} to be gone", look, within=options.timeout, progress=progress, clock=clock)
     return True

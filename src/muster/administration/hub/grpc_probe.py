@@ -1,6 +1,7 @@
 """A look at the hub's gRPC server from outside: is it reached where agents are sent, and does its certificate prove who it is?
 
-Nobody is introduced and nothing is sent: the connection is made as agents make theirs and closed.
+Nobody is introduced and nothing is sent: the connection is made as agents make theirs and closed. Why a certificate is not believed
+is told apart by OpenSSL's code, because what helps differs: another address, a renewal, the right time, or another authority.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from muster.http.upstream import UpstreamError, UpstreamUntrusted
+from muster.transport.client.config import NO_PROXY, ProxySettings
 from muster.transport.client.probing import presented_certificates
 
 SOON: Final = timedelta(days=7)
 """Operators renew a certificate long before: one that has less left is not being renewed."""
+NOT_YET_VALID, EXPIRED, OTHER_NAME, OTHER_ADDRESS = 9, 10, 62, 64
+"""Codes of OpenSSL."""
 
 
 @dataclass(frozen=True)
@@ -21,23 +25,41 @@ class GrpcServerState:
     reached: bool = False
     problem: str = ""
     remedy: str = ""
+    """Empty for a server that is not reached: what is before it, whoever asks may know."""
     until: datetime | None = None
     """When its certificate ends."""
 
 
-async def probe_grpc_server(address: str, authority: bytes, now: datetime) -> GrpcServerState:
-    """`authority` (PEM) is what agents are told to trust."""
+async def probe_grpc_server(address: str, authority: bytes, now: datetime, proxy: ProxySettings = NO_PROXY) -> GrpcServerState:
+    """`authority` (PEM) is what agents are told to trust, `proxy` what they are told to go through."""
     try:
-        leaf = (await presented_certificates(address, authority))[0]
+        leaf = (await presented_certificates(address, authority, proxy=proxy))[0]
     except UpstreamUntrusted as error:
-        remedy = "does the certificate bear this address, and is it signed by what the hub publishes? see get hub-info"
-        return GrpcServerState(True, f"nobody can trust {error.upstream}: {error.reason}", remedy)
+        return _untrusted(error, address)
     except UpstreamError as error:
-        return GrpcServerState(False, f"it cannot be reached from here: {error}", "is the address right, and the way there open?")
+        return GrpcServerState(False, f"it cannot be reached from here: {error}")
     except ValueError as error:
-        return GrpcServerState(False, f"{address}: {error}", "correct it with init --grpc-server HOST:PORT")
+        return GrpcServerState(False, f"{address}: {error}", "correct it with init --grpc-server HOST:PORT, and join again")
     until = leaf.not_valid_after_utc
     if until - now < SOON:
         text = f"its certificate ends at {until:%Y-%m-%dT%H:%M:%SZ}"
         return GrpcServerState(True, text, "whoever made it has to renew it: does the operator run?", until)
     return GrpcServerState(True, until=until)
+
+
+def _untrusted(error: UpstreamUntrusted, address: str) -> GrpcServerState:
+    if error.verify_code == EXPIRED:
+        text = f"the certificate that {error.upstream} shows has expired"
+        return GrpcServerState(True, text, "whoever made it has to renew it: does the operator run? Is the clock here right?")
+    if error.verify_code == NOT_YET_VALID:
+        text = f"the certificate that {error.upstream} shows is not valid yet by the clock here"
+        return GrpcServerState(True, text, "set the clocks of hub and cluster right (NTP)")
+    if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
+        text = f"the certificate that {error.upstream} shows is not for {address}"
+        remedy = "the operator puts into it what the ClusterManager says: run init --grpc-server with the address that agents dial"
+        return GrpcServerState(True, text, remedy)
+    remedy = (
+        "is what answers there the hub's server? What is before it has to pass TLS through; if the hub has another authority now, "
+        "join again with --grpc-ca-hash from get token"
+    )
+    return GrpcServerState(True, f"nobody can trust {error.upstream}: {error.reason}", remedy)

@@ -13,14 +13,15 @@ from typing import Any, Final
 
 from muster.administration.drivers import fitting, installed_driver, refuse_unheard
 from muster.administration.dryrun import is_dry_run
-from muster.administration.errors import AdministrationError
+from muster.administration.errors import AdministrationError, Refused
 from muster.administration.hub import preflight, tokens
-from muster.administration.hub.authority import grpc_authority
+from muster.administration.hub.grpc_server import PublishedServer, published_server
 from muster.administration.hub.probe import WITHIN as PROBE_WITHIN
 from muster.administration.hubs import CLUSTERADM, HubAddress
 from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.waiting import await_hub
 from muster.api import Document, MalformedObject
+from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import ClusterManager, ResourceRequirement
 from muster.api.resource import known_fields
 from muster.kube.patching.mergepatch import apply_merge_patch
@@ -30,20 +31,26 @@ from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, bund
 from muster.operator.cluster_manager.plan import ADDON_GATES, AUTO_APPROVAL, Plan, registration_arguments
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
+from muster.placement.options import GATES as PLACEMENT_GATES
+from muster.placement.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
 from muster.registration.drivers import DEFAULT, find, options_of, profile_of
 from muster.registration.drivers.flags import GRPC, INIT_FLAGS
+from muster.registration.drivers.ownership import owner_of
 from muster.registration.drivers.profile import DriverOptions, HubSetup, Profile
 from muster.registration.drivers.seam import Driver
+from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
-from muster.runtime.client import Forbidden, KubeClient, NotFound
-from muster.runtime.client.builtin import CRDS
+from muster.runtime.client import AlreadyExists, Forbidden, KubeClient, NotFound
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS
 from muster.runtime.install import await_definitions
 from muster.work.hub.options import GATES as WORK_GATES
 from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
 QOS_CLASSES: Final = ("Default", "BestEffort", "ResourceRequirement")
-ALL_GATES: Final = (*HUB_GATES, *WORK_GATES, *ADDON_GATES)
-UNSUPPORTED_GATES: Final = (*HUB_UNSUPPORTED_GATES, *WORK_UNSUPPORTED_GATES)
+ALL_GATES: Final = (*HUB_GATES, *WORK_GATES, *ADDON_GATES, *PLACEMENT_GATES)
+UNSUPPORTED_GATES: Final = (*HUB_UNSUPPORTED_GATES, *WORK_UNSUPPORTED_GATES, *PLACEMENT_UNSUPPORTED_GATES)
+
+UNKNOWN_SERVER: Final = "no ClusterManager that could be read says where the gRPC server is: whoever runs it knows"
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,10 @@ class InitOptions:
     """How clusters may register; none: by the default driver."""
     driver_options: Mapping[str, DriverOptions] = field(default_factory=dict, repr=False)
     """By driver."""
+    called: str = ""
+    """What the administrator's kubeconfig calls the hub: some drivers can tell more by it."""
+    remove_denied_after: str = ""
+    """So long after it was denied a cluster's ManagedCluster is deleted; empty: never."""
     resources: ResourceRequirement | None = None
     sync_labels: bool = False
     use_bootstrap_token: bool = False
@@ -81,6 +92,8 @@ class Initialized:
     """What `join` has to be told, by driver."""
     grpc: str = ""
     """The driver by which agents reach the hub through its gRPC server and nowhere else, where there is one."""
+    pending: str = ""
+    """Why nobody can be told where that server is, and what to do about it."""
     cluster: str = ""
     """The only one that the token is good for; empty where it is good for all."""
     checks: tuple[preflight.Check, ...] = ()
@@ -125,6 +138,8 @@ def cluster_manager(options: InitOptions) -> Document:
     if gates := _gates(options, (*HUB_GATES, *HUB_UNSUPPORTED_GATES)):
         registration["featureGates"] = gates
     setups = {driver.name: _setup(driver, options) for driver in options.chosen()}
+    if options.remove_denied_after:
+        registration["removeDeniedAfter"] = options.remove_denied_after
     if setups:
         registration["registrationDrivers"] = [{"authType": name, **setup.entry} for name, setup in setups.items()]
     spec: Document = {"deployOption": {"mode": "Default"}, "registrationConfiguration": registration}
@@ -132,6 +147,8 @@ def cluster_manager(options: InitOptions) -> Document:
         spec["workConfiguration"] = {"featureGates": gates}
     if gates := _gates(options, ADDON_GATES):
         spec["addOnManagerConfiguration"] = {"featureGates": gates}
+    if gates := _gates(options, (*PLACEMENT_GATES, *PLACEMENT_UNSUPPORTED_GATES)):
+        spec["placementConfiguration"] = {"featureGates": gates}
     if options.resources is not None:
         spec["resourceRequirement"] = known_fields(options.resources)
     for setup in setups.values():
@@ -145,7 +162,7 @@ def _gates(options: InitOptions, names: Sequence[str]) -> list[Document]:
 
 def _setup(driver: Driver, options: InitOptions) -> HubSetup:
     with fitting():
-        return driver.hub_setup(options_of(driver, options.driver_options))
+        return driver.hub_setup({**driver.hub_defaults(options.called), **options_of(driver, options.driver_options)})
 
 
 async def initialize(
@@ -165,11 +182,47 @@ async def initialize(
         await tokens.ensure_bootstrap_token(client)
     await _let_the_old_one_go(client, options.timeout, progress, clock)
     wanted = cluster_manager(options)
+    if options.checks:
+        await _refuse_orphans(client, ClusterManager.decode(wanted))
+    for driver in options.chosen():
+        await _set_up(client, _setup(driver, options), options, progress)
     await client.apply(CLUSTER_MANAGERS, wanted, manager=CLUSTERADM)
     if options.wait and not is_dry_run(client):
         await await_hub(client, within=options.timeout, progress=progress, clock=clock)
     token = await tokens.issue(client, use_bootstrap_token=options.use_bootstrap_token)
     return await _initialized(client, address, token, ClusterManager.decode(wanted), checks)
+
+
+async def _set_up(client: KubeClient, setup: HubSetup, options: InitOptions, progress: Progress) -> None:
+    for document in setup.objects:
+        with suppress(AlreadyExists):
+            await client.create(CONFIG_MAPS, dict(document))
+    if options.feature_gates.get(AUTO_APPROVAL):
+        for remark in setup.remarks:
+            progress.warn(remark)
+
+
+async def _refuse_orphans(client: KubeClient, wanted: ClusterManager) -> None:
+    """Raises Refused where clusters that are in would belong to no driver of the hub any more."""
+    try:
+        before = _enabled(await client.get(ClusterManager, CLUSTER_MANAGER))
+        clusters = (await client.list(MANAGED_CLUSTERS)).items
+    except (NotFound, MalformedObject):
+        return
+    dropped = before - _enabled(wanted)
+    held: dict[str, list[str]] = {}
+    for document in clusters if dropped else ():
+        with suppress(MalformedObject):
+            cluster = ManagedCluster.decode(document)
+            owner = owner_of(cluster)
+            if cluster.spec.hub_accepts_client and owner is not None and owner.name in dropped:
+                held.setdefault(owner.name, []).append(cluster.metadata.name)
+    if held:
+        said = "; ".join(f"{name}: {', '.join(sorted(found)[:5])}" for name, found in sorted(held.items()))
+        raise Refused(
+            f"--registration-drivers: accepted clusters register by drivers that the hub would have no longer ({said})",
+            "keep these drivers, deny the clusters first, or say --force",
+        )
 
 
 async def _let_the_old_one_go(client: KubeClient, within: float, progress: Progress, clock: Clock) -> None:
@@ -193,7 +246,7 @@ async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token
         manager = await client.get(ClusterManager, CLUSTER_MANAGER)
     except (NotFound, Forbidden, MalformedObject):
         token = await tokens.issue(client, use_bootstrap_token=use_bootstrap_token, cluster=cluster)
-        return Initialized(address, token, grpc=GRPC if cluster else "", cluster=cluster)
+        return Initialized(address, token, grpc=GRPC if cluster else "", pending=UNKNOWN_SERVER if cluster else "", cluster=cluster)
     if cluster and not grpc_driver_of(manager):
         raise AdministrationError(
             "--cluster-name: only the gRPC server can tell for which cluster a token is good, and this hub has none",
@@ -201,6 +254,10 @@ async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token
         )
     token = await tokens.issue(client, use_bootstrap_token=use_bootstrap_token, cluster=cluster)
     return await _initialized(client, address, token, manager, cluster=cluster)
+
+
+def _enabled(manager: ClusterManager) -> set[str]:
+    return {name for name, _ in drivers_of(manager)} or {DEFAULT}
 
 
 def drivers_of(manager: ClusterManager) -> list[tuple[str, Profile | None]]:
@@ -222,13 +279,10 @@ async def _initialized(
     checks: Sequence[preflight.Check] = (),
     cluster: str = "",
 ) -> Initialized:
-    drivers, grpc, authority = drivers_of(manager), grpc_driver_of(manager), b""
-    if grpc:
-        # The operator publishes it once it has acted on the ClusterManager.
-        with suppress(NotFound, Forbidden):
-            authority = await grpc_authority(client)
-    flags = {name: profile.join_flags(manager.spec, authority) for name, profile in drivers if profile is not None}
-    return Initialized(address, token, tuple(name for name, _ in drivers), flags, grpc, cluster, tuple(checks))
+    drivers, grpc = drivers_of(manager), grpc_driver_of(manager)
+    server = await published_server(client, manager) if grpc else PublishedServer(manager.spec)
+    flags = {name: profile.join_flags(server.spec, server.authority) for name, profile in drivers if profile is not None}
+    return Initialized(address, token, tuple(name for name, _ in drivers), flags, grpc, server.pending, cluster, tuple(checks))
 
 
 async def install_operator(client: KubeClient, options: BundleOptions, clock: Clock = SYSTEM) -> None:

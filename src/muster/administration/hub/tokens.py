@@ -11,8 +11,10 @@ from __future__ import annotations
 import base64
 import secrets
 import string
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import orjson
 
 from muster.administration.dryrun import TOKEN, is_dry_run
 from muster.administration.errors import AdministrationError
@@ -126,6 +128,21 @@ async def issue(client: KubeClient, *, use_bootstrap_token: bool = False, cluste
         await ensure_bound(client, cluster)
         return await account_token(client, account=bound_account(cluster))
     return await (bootstrap_token(client) if use_bootstrap_token else account_token(client))
+
+
+def claims_of(token: str) -> Mapping[str, Any]:
+    """What an account's token says of itself; nothing where it is no such token. Nobody has checked whether it is true."""
+    try:
+        payload = token.split(".")[1]
+        found = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (IndexError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_bound(token: str, cluster: str) -> bool:
+    """Whether a token is of the account that is good for this cluster alone."""
+    return claims_of(token).get("sub") == f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{bound_account(cluster)}"
 
 
 async def bootstrap_places(client: KubeClient) -> list[Place]:

@@ -8,23 +8,29 @@ Nothing is written before it is sure that all of it may be: whoever lacks a perm
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from muster.administration.drivers import fitting, identity_marks
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
 from muster.administration.members.requests import EVERY_REQUEST, Judgement, RequestFilter, judge, refuse_ambiguity
 from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.waiting import cluster_problem
 from muster.api import is_true
-from muster.api.cluster.v1 import JOINED, ManagedCluster
+from muster.api.cluster.v1 import ACCEPTED, JOINED, ManagedCluster
+from muster.api.operator.v1 import ClusterManager, HubRegistrationDriver
+from muster.api.resource import MalformedObject
+from muster.aws.surroundings import Surroundings
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
+from muster.operator.names import CLUSTER_MANAGER
 from muster.registration.drivers.certificates.first_requests import approval
 from muster.registration.drivers.ownership import owner_of
+from muster.registration.drivers.seam import Accepting, Driver, Undo
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL
-from muster.runtime.client import Conflict, KubeClient, NotFound
+from muster.runtime.client import Conflict, Forbidden, KubeClient, NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 
@@ -33,6 +39,9 @@ class AcceptOptions:
     wanted: RequestFilter = EVERY_REQUEST
     wait: bool = False
     timeout: float = 300.0
+    identity: str = ""
+    """What the cluster is called where its identity comes from; put on its ManagedCluster where that does not say."""
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,8 @@ async def accept(
             progress=progress,
             clock=clock,
         )
-    cluster = await _cluster(client, name)
+    found = await _cluster(client, name)
+    cluster = await _named(client, found, options)
     progress.say(f"Starting approve csrs for the cluster {name}")
     approvals = await _approvals(client, cluster, options, progress, clock)
     if not cluster.spec.hub_accepts_client:
@@ -65,9 +75,12 @@ async def accept(
     await _approve_all(client, cluster, approvals, progress)
     newly = not cluster.spec.hub_accepts_client
     if newly:
-        await client.patch(MANAGED_CLUSTERS, name, _ACCEPTS)
+        await _let_in(client, cluster, options, progress)
         progress.say(f"set hubAcceptsClient to true for managed cluster {name}")
     else:
+        if cluster is not found or not is_true(cluster.status.conditions, ACCEPTED):
+            # Accepted by other means, or another driver's until now: what its driver would have done first is missing.
+            await _prepare(client, cluster, options, progress)
         progress.say(f"hubAcceptsClient already set for managed cluster {name}")
     if options.wait and not is_dry_run(client):
         approvals += await _await_available(client, name, options, progress, clock, asked=bool(approvals))
@@ -95,6 +108,63 @@ async def _await_available(
 
 
 _ACCEPTS: Final = {"spec": {"hubAcceptsClient": True}}
+
+
+async def _named(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions) -> ManagedCluster:
+    """With the marks of the identity that the administrator named. Raises AdministrationError where it has another."""
+    if not options.identity:
+        return cluster
+    name = cluster.metadata.name
+    with fitting():
+        marks = identity_marks(options.identity, await configured_drivers(client))
+    while True:
+        other = {key: value for key, value in marks.items() if cluster.metadata.annotations.get(key, value) != value}
+        if other:
+            named = next(iter(other))
+            raise Refused(f"cluster {name} says that it is another: annotation {named}", "delete it, or leave the flag out")
+        if all(key in cluster.metadata.annotations for key in marks):
+            return cluster
+        change = {"resourceVersion": cluster.metadata.resource_version, "annotations": marks}
+        try:
+            return ManagedCluster.decode(await client.patch(MANAGED_CLUSTERS, name, {"metadata": change}))
+        except Conflict:
+            # Controllers write to it as well; what it says of itself now is judged again.
+            cluster = await _cluster(client, name)
+
+
+async def _let_in(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions, progress: Progress) -> None:
+    """What the cluster's driver does for it comes first, and is taken back if the cluster may not be accepted after all."""
+    undo = await _prepare(client, cluster, options, progress)
+    try:
+        await client.patch(MANAGED_CLUSTERS, cluster.metadata.name, _ACCEPTS)
+    except BaseException:
+        if undo is not None:
+            await undo()
+        raise
+
+
+async def _prepare(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions, progress: Progress) -> Undo | None:
+    """By the cluster's driver; what takes it back. Raises AdministrationError."""
+    owner = owner_of(cluster)
+    if not isinstance(owner, Driver):
+        return None
+    configured = next((one for one in await configured_drivers(client) if one.auth_type in (owner.name, *owner.aliases)), None)
+    with fitting():
+        if is_dry_run(client):
+            for line in owner.acceptance_plan(cluster, configured):
+                progress.say(line)
+            return None
+        return await owner.prepare_acceptance(cluster, Accepting(client, configured, options.surroundings, progress.say))
+
+
+async def configured_drivers(client: KubeClient) -> tuple[HubRegistrationDriver, ...]:
+    """What the ClusterManager says of drivers, where it may be read."""
+    try:
+        manager = await client.get(ClusterManager, CLUSTER_MANAGER)
+    except (NotFound, Forbidden, MalformedObject):
+        return ()
+    configured = manager.spec.registration_configuration
+    return configured.registration_drivers if configured else ()
 
 
 async def _cluster(client: KubeClient, name: str) -> ManagedCluster:

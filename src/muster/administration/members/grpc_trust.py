@@ -16,11 +16,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from muster.administration.errors import AdministrationError, Refused
 from muster.administration.hub.authority import AUTHORITY_KEY, AUTHORITY_MAP, grpc_authority
 from muster.administration.hubs import HubAddress
-from muster.administration.members.hub_trust import Connect, certificates_in, check_hashes, connect_by_http, pinned
+from muster.administration.members.hub_trust import Connect, certificates_in, check_hashes, check_proxy, connect_by_http, pinned
 from muster.http.upstream import UpstreamError
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import AuthInfo, ClientConfig, Forbidden, NotFound
-from muster.transport.client.config import host_and_port
+from muster.transport.client.config import NO_PROXY, ProxySettings, host_and_port
 from muster.transport.client.probing import presented_certificates
 
 CA_FLAG = "--grpc-ca-file"
@@ -37,6 +37,8 @@ class GrpcTrust:
     """PEM of a file."""
     hashes: tuple[str, ...] = ()
     """Of the authority's public key, `sha256:<hex>`."""
+    proxy: ProxySettings = NO_PROXY
+    """That leads there."""
 
     @property
     def provable(self) -> bool:
@@ -53,6 +55,9 @@ def check(trust: GrpcTrust) -> None:
     check_hashes(trust.hashes, HASH_FLAG)
     if trust.ca and not certificates_in(trust.ca):
         raise AdministrationError(f"{CA_FLAG}: there is no certificate in it", "expected PEM")
+    check_proxy(trust.proxy.url, trust.proxy.ca or b"")
+    if trust.proxy.ca and not trust.proxy.url:
+        raise AdministrationError("--proxy-ca-file: there is no proxy that it could vouch for", "give that with --proxy-url")
 
 
 async def find_grpc_server(
@@ -64,7 +69,7 @@ async def find_grpc_server(
     if trust.ca:
         return HubAddress(trust.server, pinned(trust.ca, trust.hashes, CA_FLAG, HASH_FLAG) if trust.hashes else trust.ca)
     if trust.hashes:
-        return HubAddress(trust.server, pinned(await _presented(trust.server), trust.hashes, _source(trust), HASH_FLAG))
+        return HubAddress(trust.server, pinned(await _presented(trust), trust.hashes, _source(trust), HASH_FLAG))
     if api is None:
         raise Refused(f"nothing proves that {trust.server} is the hub's gRPC server: no authority and no hash is given", PROVE)
     return HubAddress(trust.server, await _told(api, token, connect))
@@ -74,11 +79,12 @@ def _source(trust: GrpcTrust) -> str:
     return f"the gRPC server {trust.server}, as it presents them,"
 
 
-async def _presented(server: str) -> bytes:
+async def _presented(trust: GrpcTrust) -> bytes:
     try:
-        found = await presented_certificates(server)
+        found = await presented_certificates(trust.server, proxy=trust.proxy)
     except UpstreamError as error:
-        raise AdministrationError(f"--grpc-server: {error}", "can it be reached from here? HTTPS_PROXY may help") from None
+        remedy = "can it be reached from here? --proxy-url or HTTPS_PROXY may help"
+        raise AdministrationError(f"--grpc-server: {error}", remedy) from None
     # What another authority says for one of these is worth as much as that other one, and no longer.
     return b"".join(one.public_bytes(Encoding.PEM) for one in found if one.issuer == one.subject)
 

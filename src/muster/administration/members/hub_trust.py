@@ -86,12 +86,18 @@ def check(trust: HubTrust) -> None:
     if parts.scheme != "https" or not parts.hostname:
         raise AdministrationError(f"--hub-apiserver: {trust.server!r} is not an https URL", "a token is not sent in the clear")
     check_hashes(trust.hashes, HASH_FLAG)
-    for flag, pem in (("--ca-file", trust.ca), ("--proxy-ca-file", trust.proxy_ca)):
-        if pem and not certificates_in(pem):
-            raise AdministrationError(f"{flag}: there is no certificate in it", "expected PEM")
-    proxy = urlsplit(trust.proxy_url)
-    if trust.proxy_url and (proxy.scheme not in ("http", "https") or not proxy.hostname):
-        raise AdministrationError(f"--proxy-url: {trust.proxy_url!r} is not an http or https URL")
+    if trust.ca and not certificates_in(trust.ca):
+        raise AdministrationError("--ca-file: there is no certificate in it", "expected PEM")
+    check_proxy(trust.proxy_url, trust.proxy_ca)
+
+
+def check_proxy(url: str, ca: bytes) -> None:
+    """Raises AdministrationError for what is no proxy, and what cannot vouch for one."""
+    if ca and not certificates_in(ca):
+        raise AdministrationError("--proxy-ca-file: there is no certificate in it", "expected PEM")
+    proxy = urlsplit(url)
+    if url and (proxy.scheme not in ("http", "https") or not proxy.hostname):
+        raise AdministrationError(f"--proxy-url: {url!r} is not an http or https URL")
 
 
 def check_hashes(hashes: Sequence[str], flag: str) -> None:

@@ -53,7 +53,7 @@ from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
 from muster.registration.drivers.certificates.profile import KEY
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError
 from muster.registration.drivers.flags import JOIN_FLAGS
-from muster.registration.drivers.profile import DriverOptions, MemberSetup
+from muster.registration.drivers.profile import PROXY_CA, PROXY_URL, DriverOptions, MemberSetup
 from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
@@ -90,11 +90,16 @@ class JoinOptions:
     """The hub's API server, where agents are to have a way to it beside the one that their driver takes."""
     managed_lookup: bool = False
     """Have agents go where the managed cluster itself says."""
-    proxy_url: str = ""
+    proxy_url: str = field(default="", repr=False)
+    """On the agents' way to the hub; may have the password of a user in it."""
+    proxy_ca: bytes = field(default=b"", repr=False)
+    """PEM that vouches for the proxy of agents whose driver has a server of its own; others find it among the hub's authorities."""
     certificate_seconds: int = CERTIFICATE_SECONDS
     auth: str = DEFAULT
     driver_options: Mapping[str, DriverOptions] = field(default_factory=dict, repr=False)
     """By driver."""
+    called: str = ""
+    """What the administrator's kubeconfig calls the managed cluster: some drivers can tell more by it."""
     addon_auth: str = ""
     addon_token_seconds: int = 0
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -118,8 +123,11 @@ class JoinOptions:
     def setup(self, ca: bytes = b"") -> MemberSetup:
         """`ca` is that of the hub, where agents of this driver reach it. Raises AdministrationError."""
         driver = self.driver
+        options = {**driver.member_defaults(self.called), **options_of(driver, self.driver_options)}
+        if driver.grpc_server and self.proxy_url:
+            options = {**options, PROXY_URL: (self.proxy_url,), PROXY_CA: (self.proxy_ca.decode(errors="surrogateescape"),)}
         with fitting():
-            return driver.member_setup(options_of(driver, self.driver_options), self.token, ca)
+            return driver.member_setup(options, self.token, ca)
 
     @property
     def mode(self) -> str:
@@ -157,11 +165,6 @@ def check(options: JoinOptions) -> None:
     if 0 != options.certificate_seconds < SHORTEST_EXPIRATION:
         raise AdministrationError(f"--client-cert-expiration-seconds: must be {SHORTEST_EXPIRATION} or more")
     _check_drivers(options)
-    if options.proxy_url and options.setup().server:
-        raise AdministrationError(
-            f"--proxy-url: agents that register by {options.driver.name} do not read it",
-            "they use the proxy that HTTPS_PROXY names",
-        )
     known = (*AGENT_GATES, *WORK_GATES)
     for gate, on in options.feature_gates.items():
         if gate not in (*known, *AGENT_UNSUPPORTED_GATES):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
 
 from muster.administration.errors import AdministrationError
 from muster.administration.progress import SILENT, Progress, wait
@@ -12,18 +14,25 @@ from muster.api.operator.v1 import Klusterlet
 from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.klusterlet.connection import contents_of
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, REGISTRATION_DEGRADED, WORK_DEGRADED
-from muster.operator.klusterlet.plan import agent_namespace_of
+from muster.operator.klusterlet.plan import Plan, agent_namespace_of
 from muster.operator.klusterlet.status import AVAILABLE
 from muster.operator.names import KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.operator.reporting import APPLIED
+from muster.operator.spec import BadSpec
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
 from muster.registration.agent.memory.pending import entries
 from muster.registration.drivers.certificates.machine import PENDING_KEY
 from muster.registration.drivers.certificates.profile import KEY
 from muster.registration.drivers.certificates.requests import key_fingerprint
-from muster.registration.names import HUB_SECRET, PENDING_SECRET
+from muster.registration.drivers.flags import GRPC
+from muster.registration.drivers.seam import AccountToken
+from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET, PENDING_SECRET
 from muster.runtime.client import Forbidden, KubeClient, NotFound
-from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS
+from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS
+from muster.transport.client.config import ConfigError, parse_config
+
+TOKEN_SECONDS: Final = 600
+"""Of a token by which somebody goes the agents' way."""
 
 
 async def list_klusterlets(client: KubeClient) -> list[Klusterlet]:
@@ -53,6 +62,43 @@ async def _contents(client: KubeClient, klusterlet: Klusterlet, secret: str) -> 
         return contents_of(await client.get(SECRETS, secret, agent_namespace_of(klusterlet)))
     except NotFound:
         return {}
+
+
+async def bootstrap_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str, bytes]:
+    """What the agents introduce themselves with; of several hubs', the first."""
+    return await _contents(client, klusterlet, _bootstrap_secrets(Plan(klusterlet, ""))[0])
+
+
+async def bootstrap_tokens(client: KubeClient, klusterlet: Klusterlet) -> list[str]:
+    """What agents that reach their hub over gRPC introduce themselves with."""
+    plan, found = Plan(klusterlet, ""), []
+    for secret in _bootstrap_secrets(plan):
+        content = (await _contents(client, klusterlet, secret)).get(plan.endpoints.key)
+        with suppress(ConfigError):
+            if content and plan.endpoints.name == GRPC:
+                found.append(parse_config(content).token)
+    return [token for token in found if token]
+
+
+def account_token(client: KubeClient, klusterlet: Klusterlet) -> AccountToken:
+    """Gives tokens of the account that registers the cluster, for whoever may create them: what an agent's pod has."""
+    plan = Plan(klusterlet, "")
+    account = f"{plan.name}-{'work' if plan.singleton else 'registration'}-sa"
+
+    async def token(audience: str) -> str:
+        review = {"audiences": [audience], "expirationSeconds": TOKEN_SECONDS}
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": review}
+        answer = await client.create(SERVICE_ACCOUNTS, asked, plan.agent_namespace, name=account, subresource="token")
+        return str(answer["status"]["token"])
+
+    return token
+
+
+def _bootstrap_secrets(plan: Plan) -> tuple[str, ...]:
+    try:
+        return plan.bootstrap_secrets
+    except BadSpec:
+        return (BOOTSTRAP_SECRET,)
 
 
 async def agent_key(client: KubeClient, klusterlet: Klusterlet) -> str:

@@ -2,34 +2,36 @@
 
 A name is taken when the cluster that has it is alive, or is known to be another one: by the id that both clusters claim, or by
 what they are called where their drivers' identities come from. A cluster that comes back, or that an administrator has announced,
-finds its name free.
+finds its name free; so does one whose agents live under it already and are to reach the same hub by another driver or at another
+address: what they hold leads to the very same ManagedCluster.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-import orjson
-
 from muster.administration.errors import NotAHub
 from muster.administration.hub.preflight import Check
+from muster.administration.hub.tokens import claims_of
 from muster.administration.hubs import require_hub
 from muster.administration.members.klusterlets import hub_secret
 from muster.api import MalformedObject
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import Klusterlet
+from muster.operator.klusterlet.connection import ForeignCredential, open_secret
+from muster.operator.klusterlet.plan import Plan
 from muster.registration.agent.failover import denied
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
-from muster.registration.drivers import endpoints_of, find
+from muster.registration.drivers import DEFAULT, endpoints_of, find
 from muster.registration.drivers.certificates.approval import is_in_use
 from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.drivers.ownership import owner_of
 from muster.registration.kinds import CLUSTER_CLAIMS
+from muster.registration.names import HUB_SECRET
 from muster.runtime.client import KubeClient, KubeError, NotFound, Unauthorized, Untrusted
 
 ID_CLAIM: Final = "id.k8s.io"
@@ -87,14 +89,20 @@ async def _connection(hub: KubeClient, who: Introduction) -> Check:
 
 def token_problem(token: str, now: datetime | None = None) -> str:
     """Why a hub may have refused a token, as far as the token itself tells."""
-    try:
-        payload = token.split(".")[1]
-        expires = datetime.fromtimestamp(orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"], UTC)
-    except (IndexError, KeyError, TypeError, ValueError, OverflowError):
+    expires = token_expiry(token)
+    if expires is None:
         return "the hub does not accept this token: it has expired, was deleted, or is another hub's"
     if expires <= (now or datetime.now(UTC)):
         return f"this token has expired at {expires:%Y-%m-%dT%H:%M:%SZ}"
     return "the hub does not accept this token: it was revoked, or is another hub's"
+
+
+def token_expiry(token: str) -> datetime | None:
+    """When a token ends, by its own word; None where it does not say."""
+    try:
+        return datetime.fromtimestamp(claims_of(token)["exp"], UTC)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
 
 
 async def _name(here: KubeClient, managed: KubeClient, hub: KubeClient, who: Introduction) -> Check:
@@ -103,6 +111,8 @@ async def _name(here: KubeClient, managed: KubeClient, hub: KubeClient, who: Int
         return Check(title)
     try:
         found = await hub.get(ManagedCluster, who.cluster)
+        if found.metadata.uid and found.metadata.uid == await _known_as(here, who):
+            return Check(title)
     except NotFound:
         return Check(title)
     except MalformedObject as error:
@@ -124,6 +134,23 @@ async def _is_ours(here: KubeClient, who: Introduction) -> bool:
     except EndpointError:
         return False
     return way.address.server == who.server.rstrip("/")
+
+
+async def _known_as(here: KubeClient, who: Introduction) -> str:
+    """The uid of the ManagedCluster that the agents here live as, if they can be asked for it; empty where they cannot."""
+    if who.existing is None:
+        return ""
+    known = await hub_secret(here, who.existing)
+    # A Klusterlet may say already what its agents are to change to.
+    formats = (Plan(who.existing, "").endpoints, endpoints_of(DEFAULT), endpoints_of(who.driver))
+    endpoints = next((one for one in formats if known.get(one.key)), None)
+    if endpoints is None:
+        return ""
+    try:
+        async with asyncio.timeout(WITHIN), open_secret(endpoints, known, HUB_SECRET, who.cluster) as hub:
+            return (await hub.get(ManagedCluster, who.cluster)).metadata.uid
+    except (KubeError, EndpointError, ForeignCredential, MalformedObject, TimeoutError, OSError):
+        return ""
 
 
 async def _identifier(managed: KubeClient) -> str:

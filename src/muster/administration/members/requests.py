@@ -4,7 +4,8 @@ The label on a request is only a hint, so each is judged by what would be signed
 cluster's certificate is never approved, whatever flags are given. Where requests for one cluster carry different public keys, one
 of them may be a copy made by somebody else with a bootstrap token: then nothing is approved, and the administrator is shown what
 tells them apart (`refuse_ambiguity`). The fingerprint of a key is the only thing about a request that nobody can copy. Requests
-that came over gRPC are judged with the others, so that they compete too.
+that came over gRPC are judged with the others, so that they compete too; who asked there, the hub's gRPC servers say, and these are
+known by their accounts (`request_servers`).
 """
 
 from __future__ import annotations
@@ -15,19 +16,24 @@ from datetime import datetime
 from typing import Final
 
 from muster.administration.errors import Refused
+from muster.api import MalformedObject
 from muster.api.agents import GRPC_SIGNER
 from muster.api.cluster.v1 import ManagedCluster
+from muster.api.operator.v1 import ClusterManager
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.objects import Object
+from muster.operator.names import CLUSTER_MANAGER
+from muster.registration.drivers import profile_of
 from muster.registration.drivers.certificates.agents import AgentRequest, NotAnAgentsRequest, read_request
 from muster.registration.drivers.certificates.approval import is_in_use
 from muster.registration.drivers.certificates.first_requests import is_contender
 from muster.registration.drivers.certificates.requests import verdict_of
-from muster.registration.drivers.grpc.options import DEFAULT_ACCOUNT
+from muster.registration.drivers.grpc.options import DEFAULT_ACCOUNT, server_accounts
 from muster.registration.drivers.grpc.requests import read_grpc_request
 from muster.registration.hub.install import BOOTSTRAP_GROUP, bound_account
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE
+from muster.runtime.client import Forbidden, KubeClient, NotFound
 
 ACCOUNTS: Final = frozenset(
     f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{name}" for name in (BOOTSTRAP_ACCOUNT, "cluster-bootstrap")
@@ -51,6 +57,8 @@ class RequestFilter:
     fingerprints: tuple[str, ...] = ()
     """Of public keys."""
     skip_check: bool = False
+    servers: frozenset[str] = frozenset((DEFAULT_ACCOUNT,))
+    """Users as whom the hub's gRPC servers make requests."""
 
 
 EVERY_REQUEST: Final = RequestFilter()
@@ -99,7 +107,7 @@ def judge(csr: Object, cluster: ManagedCluster | None, wanted: RequestFilter = E
     metadata = csr["metadata"]
     name, uid, created = metadata["name"], metadata["uid"], metadata["creationTimestamp"]
     try:
-        request = _read(csr)
+        request = _read(csr, wanted.servers)
     except NotAnAgentsRequest as problem:
         return Judgement(name, uid, created, objection=str(problem))
     verdict = verdict_of(csr, "Denied", "Approved", "Failed")
@@ -109,10 +117,22 @@ def judge(csr: Object, cluster: ManagedCluster | None, wanted: RequestFilter = E
     return Judgement(name, uid, created, request, settled, objection, contender)
 
 
-def _read(csr: Object) -> AgentRequest:
+async def request_servers(client: KubeClient) -> frozenset[str]:
+    """As whom the hub's gRPC servers make requests, as far as the ClusterManager says anything. Raises what the client raises."""
+    try:
+        manager = await client.get(ClusterManager, CLUSTER_MANAGER)
+    except (NotFound, Forbidden, MalformedObject):
+        return server_accounts({})
+    configured = manager.spec.registration_configuration
+    entries = configured.registration_drivers if configured else ()
+    ours = (one for one in entries if (profile := profile_of(one.auth_type)) is not None and profile.grpc_server)
+    return frozenset(account for one in ours for account in server_accounts(one.driver_options)) or server_accounts({})
+
+
+def _read(csr: Object, servers: frozenset[str]) -> AgentRequest:
     """By whichever signer agents ask. Raises NotAnAgentsRequest."""
     if (csr.get("spec") or {}).get("signerName") == GRPC_SIGNER:
-        return read_grpc_request(csr, frozenset((DEFAULT_ACCOUNT,)))
+        return read_grpc_request(csr, servers)
     return read_request(csr)
 
 

@@ -5,26 +5,36 @@ tell it with → the Klusterlet goes, and with it all that its operator made →
 
 With an administrator's way to the hub the ManagedCluster is deleted there. The agents' own credential may only take back the
 cluster's acceptance: the hub withdraws every permission, and an administrator has to delete the rest. A hub that is away does
-not keep a cluster from leaving; what is left there is told. Everything may be done again at any time.
+not keep a cluster from leaving; what is left there is told. With the ManagedCluster goes the account whose tokens were good for
+introducing this cluster alone; where nobody may remove it, it is told how. Everything may be done again at any time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Final
 
 from muster.administration.dryrun import JournalingClient, is_dry_run
 from muster.administration.errors import AdministrationError, Refused, TookTooLong
+from muster.administration.hub.tokens import is_bound, revoke
 from muster.administration.hubs import CLUSTERADM
 from muster.administration.members.hub_trust import Connect, connect_by_http
-from muster.administration.members.klusterlets import cluster_name_of, hub_secret, list_klusterlets, operator_problem
+from muster.administration.members.klusterlets import (
+    account_token,
+    bootstrap_tokens,
+    cluster_name_of,
+    hub_secret,
+    list_klusterlets,
+    operator_problem,
+)
 from muster.administration.progress import SILENT, Look, Progress, wait
 from muster.api import condition_of
 from muster.api.operator.v1 import Klusterlet
+from muster.aws.surroundings import Surroundings
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
 from muster.operator.applying import Place, places, remove
@@ -35,7 +45,9 @@ from muster.operator.klusterlet.plan import Plan, agent_namespace_of, is_hosted
 from muster.operator.klusterlet.removal import APPLIED_WORKS
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLETS, KUBECONFIG_KEY, OPERATOR_NAMESPACE
 from muster.operator.reporting import DELETING
+from muster.operator.spec import BadSpec
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat
+from muster.registration.drivers.errors import Unfit
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_SECRET
 from muster.runtime.auth import missing_rights, rights
@@ -55,6 +67,7 @@ class UnjoinOptions:
     hub: ClientConfig | None = None
     """An administrator's way to the hub."""
     timeout: float = 300.0
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
 
 @dataclass(frozen=True)
@@ -77,6 +90,8 @@ class _Leave:
     connect: Connect
     open: Open
     left: list[str] = field(default_factory=list)
+    revoked: bool = False
+    """Whether no token is left that is good for this cluster alone."""
 
     @property
     def cluster(self) -> str:
@@ -109,6 +124,8 @@ async def unjoin(
     await _refuse_works(run, mine, others)
     for one in mine:
         await _tell_hub(run, one)
+        if not run.revoked:
+            await _note_tokens(run, one)
     for one in mine:
         await _remove_klusterlet(run, one, others)
     purged = options.purge_operator and not others and await _purge(run)
@@ -186,20 +203,51 @@ async def _tell_hub(run: _Leave, klusterlet: Klusterlet) -> None:
                 deleting = await _leave_hub(run, hub, by_hand)
             if deleting and not run.dry_run:
                 await _await_deleted(run, hub)
+            if run.options.hub is not None:
+                await _take_back_tokens(run, hub)
     except ForeignCredential:
         run.left.append(
             f"the agents' credential is of use to them alone, so ManagedCluster {run.cluster} stays on the hub; {by_hand}"
         )
-    except (KubeError, EndpointError, KubeconfigError, TimeoutError, OSError) as error:
+    except (KubeError, EndpointError, KubeconfigError, Unfit, TimeoutError, OSError) as error:
         why = str(error) or f"no answer within {HUB_WITHIN:g} s"
         run.left.append(f"the hub could not be told: {why}; ManagedCluster {run.cluster} stays there; {by_hand}")
+
+
+async def _take_back_tokens(run: _Leave, hub: KubeClient) -> None:
+    """Those that were good for introducing this cluster alone: nobody is to use one that was lost on the way."""
+    with suppress(KubeError):
+        if await revoke(hub, run.cluster):
+            run.progress.say(f"Tokens for {run.cluster} alone {'would be' if run.dry_run else 'are'} good for nothing any more")
+        run.revoked = True
+
+
+async def _note_tokens(run: _Leave, klusterlet: Klusterlet) -> None:
+    if any(is_bound(token, run.cluster) for token in await bootstrap_tokens(run.client, klusterlet)):
+        run.left.append(
+            f"the account whose tokens are good for {run.cluster} alone stays on the hub; "
+            f"an administrator of the hub removes it with clusteradm delete token --cluster-name {run.cluster}"
+        )
 
 
 async def _way_to_hub(run: _Leave, klusterlet: Klusterlet) -> AbstractAsyncContextManager[KubeClient]:
     if run.options.hub is not None:
         return _closing(run.connect(run.options.hub))
     source = f"Secret {agent_namespace_of(klusterlet)}/{HUB_SECRET}"
-    return run.open(_endpoints(klusterlet), await hub_secret(run.client, klusterlet), source, run.cluster)
+    return run.open(_endpoints(klusterlet), await _portable(run, klusterlet), source, run.cluster)
+
+
+async def _portable(run: _Leave, klusterlet: Klusterlet) -> Mapping[str, bytes]:
+    """The agents' credential; where it is of use to their pods alone, one that is as good. Raises Unfit and KubeError."""
+    stored, plan = await hub_secret(run.client, klusterlet), Plan(klusterlet, "")
+    if run.dry_run:
+        # No token is issued then.
+        return stored
+    try:
+        driver = plan.driver
+    except BadSpec:
+        return stored
+    return await driver.portable(stored, plan.registration, account_token(run.client, klusterlet), run.options.surroundings)
 
 
 def _endpoints(klusterlet: Klusterlet) -> EndpointFormat:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from muster.api.cluster.v1 import GROUP, TaintEffect
-from muster.api.markers import REQUIRED, Int32, Int64, QualifiedName, default, int_or_string, length, one_of, pattern, schema
+from muster.api.markers import REQUIRED, Int32, Int64, QualifiedName, Time, default, int_or_string, length, one_of, pattern, schema
 from muster.api.meta import Conditions, LabelSelector, Requirement
 from muster.api.resource import Column, Record, ResourceType, TypedObject, condition_column
 
@@ -140,6 +140,8 @@ class PlacementSpec(Record):
     spread_policy: SpreadPolicy = SpreadPolicy()
     tolerations: tuple[ClusterToleration, ...] = ()
     decision_strategy: DecisionStrategy = DecisionStrategy()
+    sort_by: Annotated[str, one_of("ClusterName", "Score")] = "ClusterName"
+    score_rate_limit: Annotated[str, pattern(r"^[0-9]+[hms]$")] = "1m"
 
 
 class DecisionGroupStatus(Record):
@@ -157,6 +159,7 @@ class PlacementStatus(Record):
     number_of_selected_clusters: Int32 = 0
     decision_groups: tuple[DecisionGroupStatus, ...] = ()
     conditions: Conditions = ()
+    last_score_update_time: Time = ""
 
 
 class Placement(TypedObject):
@@ -184,6 +187,7 @@ class ClusterDecision(Record):
 
     cluster_name: str
     reason: str
+    score: Int64 = 0
 
 
 class PlacementDecisionStatus(Record):

@@ -1,8 +1,8 @@
 """What writing a ManagedCluster takes beyond the plain right to, by who writes and what changes. Pure: nothing here asks anybody.
 
-Three things are rights of their own: accepting a cluster (`managedclusters/accept`), taking that back, and moving a cluster
-between sets (`managedclustersets/join`, of both). The agents of a cluster may take back its acceptance, which is how a cluster
-leaves from its own side; they may never give it.
+Four things are rights of their own: accepting a cluster (`managedclusters/accept`), taking that back, changing which identity
+outside the hub an accepted cluster names as its own, and moving a cluster between sets (`managedclustersets/join`, of both). The
+agents of a cluster may take back its acceptance, which is how a cluster leaves from its own side; they may never give it.
 
 The agents of a cluster, and whoever introduces a cluster, never write finalizers and owner references: with them an agent could
 have its ManagedCluster collected as garbage, cut short the hub's cleaning up after it, or keep it from ever going. Upstream's
@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from muster.api.agents import AGENT_ANNOTATIONS, CLUSTER_SET_LABEL, REGISTER_GROUP, agent_groups
+from muster.api.agents import AGENT_ANNOTATIONS, CLUSTER_SET_LABEL, PINNED_ANNOTATIONS, REGISTER_GROUP, agent_groups
 from muster.api.cluster.v1 import GROUP, ManagedCluster
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
@@ -55,7 +55,12 @@ def required_rights(
     who: UserInfo, new: ManagedCluster, old: ManagedCluster | None, rules: ClusterWriteRules
 ) -> tuple[RequiredRight, ...]:
     """All of them are needed. `old` is None for a cluster that is introduced."""
-    return (*_for_agents(who, new, old, rules), *_for_acceptance(who, new, old), *_for_sets(who, new, old, rules))
+    return (
+        *_for_agents(who, new, old, rules),
+        *_for_acceptance(who, new, old),
+        *_for_identity(who, new, old),
+        *_for_sets(who, new, old, rules),
+    )
 
 
 def is_agent_of(who: UserInfo, cluster: str) -> bool:
@@ -127,6 +132,20 @@ def _for_acceptance(who: UserInfo, new: ManagedCluster, old: ManagedCluster | No
         return ()
     why = f'user "{who.name}" cannot update the HubAcceptsClient field'
     return (RequiredRight(_accept(name), "managedclusters/accept", name, why),)
+
+
+def _for_identity(who: UserInfo, new: ManagedCluster, old: ManagedCluster | None) -> tuple[RequiredRight, ...]:
+    """Else an agent could have another's identity let in, or leave the hub looking after one that is not its own."""
+    if old is None or not old.spec.hub_accepts_client:
+        return ()
+    before, after = old.metadata.annotations, new.metadata.annotations
+    changed = sorted(name for name in PINNED_ANNOTATIONS if before.get(name) != after.get(name))
+    if not changed:
+        return ()
+    name = new.metadata.name
+    fields = ", ".join(f"metadata.annotations[{one}]" for one in changed)
+    why = f'user "{who.name}" cannot change {fields} of a cluster that is accepted'
+    return (RequiredRight(_accept(name), "managedclusters", name, why),)
 
 
 def _for_sets(

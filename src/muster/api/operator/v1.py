@@ -33,7 +33,8 @@ GROUP: Final = "operator.open-cluster-management.io"
 VERSION: Final = "v1"
 _IMAGES: Final = "quay.io/open-cluster-management"
 
-_ARN: Final = r"^arn:aws[a-z-]*:eks:([a-zA-Z0-9-]+):(\d{12}):cluster/([a-zA-Z0-9_-]+)$"
+_ARN: Final = r"^arn:aws[a-z-]*:eks:([a-zA-Z0-9-]+):([0-9]{12}):cluster/([a-zA-Z0-9_-]+)$"
+DURATION: Final = r"^([0-9]+(s|m|h))*$"
 ClusterArn = Annotated[str, pattern(_ARN)]
 RequiredClusterArn = Annotated[str, pattern(_ARN, minimum=1)]
 AuthType = Annotated[str, pattern(LABEL, 63), REQUIRED]
@@ -99,6 +100,10 @@ class AwsIrsaHubDriver(AutoApproval):
 
     hub_cluster_arn: ClusterArn = ""
     tags: tuple[str, ...] = ()
+    mapping: Annotated[str, one_of("auto", "aws-auth", "access-entry")] = ""
+    """Ours: how EKS learns whom a cluster's role is on the hub; `auto` where it is empty."""
+    identity: Annotated[str, one_of("auto", "administrator", "hub")] = ""
+    """Ours: whose AWS identity makes a cluster's role; `auto` where it is empty."""
 
 
 class HubRegistrationDriver(Record):
@@ -125,6 +130,8 @@ class HubRegistrationConfiguration(Record):
     feature_gates: tuple[FeatureGate, ...] = ()
     registration_drivers: Annotated[tuple[HubRegistrationDriver, ...], keyed_by("authType")] = ()
     importer_configuration: ImporterConfiguration = ImporterConfiguration()
+    remove_denied_after: Annotated[str, pattern(DURATION)] = ""
+    """Ours: so long after a cluster was denied its ManagedCluster is deleted (`72h`); never where it is empty."""
 
 
 class HubWorkConfiguration(Record):
@@ -136,6 +143,12 @@ class HubWorkConfiguration(Record):
 
 class AddOnManagerConfiguration(Record):
     """Features of the addon manager."""
+
+    feature_gates: tuple[FeatureGate, ...] = ()
+
+
+class PlacementConfiguration(Record):
+    """Features of the placement controller."""
 
     feature_gates: tuple[FeatureGate, ...] = ()
 
@@ -154,13 +167,24 @@ class HostnameEndpoint(Record):
     ca_bundle: Base64 = ""
 
 
+FIXED_HOSTNAME: Final = "hostname"
+LOAD_BALANCER: Final = "loadBalancer"
+ROUTE: Final = "route"
+
+
 class EndpointExposure(Record):
     """How an endpoint is reached from outside."""
 
-    type: Annotated[str, one_of("hostname", "loadBalancer", "route"), REQUIRED] = "hostname"
+    type: Annotated[str, one_of(FIXED_HOSTNAME, LOAD_BALANCER, ROUTE), REQUIRED] = FIXED_HOSTNAME
     hostname: HostnameEndpoint | None = None
     load_balancer: Endpoint | None = None
     route: Endpoint | None = None
+
+    @property
+    def host(self) -> str:
+        """What the exposure of this type says that agents dial; empty where it says nothing."""
+        chosen = {FIXED_HOSTNAME: self.hostname, LOAD_BALANCER: self.load_balancer, ROUTE: self.route}.get(self.type)
+        return chosen.host if chosen is not None else ""
 
 
 GRPC_PROTOCOL: Final = "grpc"
@@ -181,6 +205,11 @@ class ServerConfiguration(Record):
     image_pull_spec: str = ""
     feature_gates: tuple[FeatureGate, ...] = ()
     endpoints_exposure: tuple[ServerEndpoint, ...] = ()
+
+    @property
+    def grpc_exposures(self) -> tuple[EndpointExposure, ...]:
+        """How agents reach the gRPC server, in order."""
+        return tuple(one.grpc for one in self.endpoints_exposure if one.protocol == GRPC_PROTOCOL and one.grpc is not None)
 
 
 class BindConfiguration(Record):
@@ -240,6 +269,7 @@ class ClusterManagerSpec(Record):
     registration_configuration: HubRegistrationConfiguration | None = None
     work_configuration: Annotated[HubWorkConfiguration, default({"workDriver": "kube"})] = HubWorkConfiguration()
     add_on_manager_configuration: AddOnManagerConfiguration | None = None
+    placement_configuration: PlacementConfiguration | None = None
     server_configuration: ServerConfiguration | None = None
     resource_requirement: ResourceRequirement | None = None
 

@@ -1,13 +1,16 @@
 """Bearer tokens judged by somebody else: a TokenReview is posted to a configured endpoint, as kube-apiserver does with
 `--authentication-token-webhook-config-file`. Answers are cached briefly by the caller; an endpoint that cannot be reached
 authenticates nobody.
+
+Each cluster may have an endpoint of its own (`TokenWebhooks`), which then is the only one that is asked about its tokens: who is
+somebody in one cluster need not be in another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +100,35 @@ class TokenWebhook:
     async def close(self) -> None:
         if self._pool is not None:
             self._pool.close()
+
+
+class TokenWebhooks:
+    """The endpoint of each cluster that has one, and that of all others, if any."""
+
+    def __init__(self, default: WebhookTarget | None = None, own: Mapping[str, WebhookTarget] | None = None) -> None:
+        self._default = TokenWebhook(default) if default is not None else None
+        self._own = {name: TokenWebhook(target) for name, target in (own or {}).items()}
+
+    def of(self, cluster: str) -> Callable[[str, Sequence[str]], Awaitable[tuple[UserInfo, list[str]] | None]]:
+        """An authenticator that asks whoever judges this cluster's tokens when it is called."""
+
+        async def authenticate(token: str, audiences: Sequence[str]) -> tuple[UserInfo, list[str]] | None:
+            webhook = self._own.get(cluster, self._default)
+            return None if webhook is None else await webhook(token, audiences)
+
+        return authenticate
+
+    async def set(self, cluster: str, target: WebhookTarget | None) -> None:
+        before = self._own.pop(cluster, None)
+        if target is not None:
+            self._own[cluster] = TokenWebhook(target)
+        if before is not None:
+            await before.close()
+
+    async def close(self) -> None:
+        for webhook in (*self._own.values(), self._default):
+            if webhook is not None:
+                await webhook.close()
 
 
 def _identity(status: dict[str, Any], audiences: Sequence[str]) -> tuple[UserInfo, list[str]] | None:

@@ -88,6 +88,25 @@ def new_list(args: list[Any], result: Any) -> int:
     return size_of(result) + 1 + LIST_CREATE
 
 
+def new_maps(args: list[Any], result: Any) -> int:
+    """A list of so many maps."""
+    return LIST_CREATE + len(result) * (1 + MAP_CREATE)
+
+
+def parsed(args: list[Any], result: Any) -> int:
+    """A walk over the text, and every list and map that came of it; scalars cost nothing."""
+    total, pending = tenth(size_of(args[0])), [result]
+    while pending:
+        value = pending.pop()
+        if value.__class__ is list:
+            total += LIST_CREATE
+            pending.extend(value)
+        elif value.__class__ is dict:
+            total += MAP_CREATE
+            pending.extend(value.values())
+    return total
+
+
 def flattened(args: list[Any], result: Any) -> int:
     depth = args[1] if len(args) == 2 and args[1].__class__ is int else 1
     return max(0, depth) * size_of(args[0]) + 1 + LIST_CREATE
@@ -116,5 +135,5 @@ def authorization(args: list[Any], result: Any) -> int:
     return AUTHORIZATION_CHECK
 
 
-PAID_AFTERWARDS = frozenset({result_twice, new_list})
+PAID_AFTERWARDS = frozenset({result_twice, new_list, new_maps, parsed})
 """Prices that depend on the result; all others are paid before the call, so that what is too dear is not begun."""

@@ -15,11 +15,12 @@ HERE = "muster.cli.clusteradm"
 VERBS = {
     "accept": Entry(f"{HERE}.accept", "Let clusters in that have asked."),
     "addon": Entry(f"{HERE}.addon", "Switch addons of clusters on and off."),
+    "aws": Entry(f"{HERE}.aws", "Prepare AWS for clusters that register by it, and clean up.", "aws"),
     "clean": Entry(f"{HERE}.clean", "Make a hub an ordinary cluster again."),
     "clusterset": Entry(f"{HERE}.clusterset", "Manage cluster sets."),
     "completion": Entry(f"{HERE}.completion", "Print a script for your shell."),
-    "create": Entry(HERE, "Create works and cluster sets.", "create"),
-    "delete": Entry(HERE, "Delete works, tokens and cluster sets.", "delete"),
+    "create": Entry(HERE, "Create works, placements and cluster sets.", "create"),
+    "delete": Entry(HERE, "Delete works, placements, tokens and cluster sets.", "delete"),
     "doctor": Entry(f"{HERE}.doctor", "Explain why clusters are not available."),
     "get": Entry(f"{HERE}.get", "Show what the hub has."),
     "init": Entry(f"{HERE}.init", "Make a cluster a hub."),
@@ -31,10 +32,12 @@ VERBS = {
 }
 CREATED = {
     "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "create"),
+    "placement": Entry(f"{HERE}.placement", "A placement, which chooses clusters.", "create"),
     "work": Entry(f"{HERE}.work.changing", "Manifests for clusters.", "create"),
 }
 DELETED = {
     "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "delete"),
+    "placement": Entry(f"{HERE}.placement", "A placement.", "delete"),
     "token": Entry(f"{HERE}.delete_token", "All that clusters join with."),
     "work": Entry(f"{HERE}.work.changing", "Manifests for clusters.", "delete"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,6 @@ from muster.cli.values import Fingerprints, Names
 
 if TYPE_CHECKING:
     from muster.administration.members.accept import Accepted, AcceptOptions
-    from muster.administration.members.requests import RequestFilter
 
 
 @click.command("accept")
@@ -29,6 +29,20 @@ if TYPE_CHECKING:
     multiple=True,
     help="sha256:… of the keys to approve, as the agents on the clusters name them.",
 )
+@click.option(
+    "--grpc-server-account",
+    "servers",
+    type=Names(),
+    multiple=True,
+    help="User as whom the hub's gRPC server makes requests.  [default: as the ClusterManager says]",
+)
+@click.option(
+    "--managed-cluster-arn",
+    "--eks-managed-cluster-arn",
+    "identity",
+    default="",
+    help="Of the one cluster, where its ManagedCluster was there before its agent and does not say (awsirsa).",
+)
 @connected
 def command(
     clusters: tuple[tuple[str, ...], ...],
@@ -36,28 +50,36 @@ def command(
     skip_check: bool,
     requesters: tuple[tuple[str, ...], ...],
     fingerprints: tuple[tuple[str, ...], ...],
+    servers: tuple[tuple[str, ...], ...],
+    identity: str,
 ) -> None:
     """Accept clusters: approve the certificate requests of their agents and let the hub manage them."""
+    from muster.administration.members.accept import AcceptOptions
     from muster.administration.members.requests import RequestFilter
+    from muster.aws.surroundings import found
 
     names = list(dict.fromkeys(flat(clusters)))
     if not names:
         raise click.UsageError("--clusters: name at least one cluster")
+    if identity and len(names) > 1:
+        raise click.UsageError("--managed-cluster-arn: is one cluster's; name one with --clusters")
     wanted = RequestFilter(flat(requesters), flat(fingerprints), skip_check)
-    failed = administer(lambda session: _accept(session, names, wanted, wait))
+    options = AcceptOptions(replace(wanted, servers=frozenset(flat(servers))), wait, identity=identity, surroundings=found())
+    failed = administer(lambda session: _accept(session, names, options))
     if failed:
         raise SystemExit(1)
 
 
-async def _accept(session: Session, names: list[str], wanted: RequestFilter, wait: bool) -> list[str]:
+async def _accept(session: Session, names: list[str], options: AcceptOptions) -> list[str]:
     """One after the other; what goes wrong with one does not stop the others. Gives those that were not accepted."""
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
-    from muster.administration.members.accept import AcceptOptions
+    from muster.administration.members.requests import request_servers
     from muster.runtime.client import KubeError, Unreachable
 
     await require_hub(session.client)
-    options = AcceptOptions(wanted, wait, session.timeout)
+    servers = options.wanted.servers or await request_servers(session.client)
+    options = replace(options, wanted=replace(options.wanted, servers=servers), timeout=session.timeout)
     failed = []
     for name in names:
         try:

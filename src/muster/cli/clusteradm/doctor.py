@@ -15,8 +15,10 @@ from muster.cli.process import find_cluster
 from muster.machinery.printable import one_line
 
 if TYPE_CHECKING:
-    from muster.administration.doctor import Finding
+    from muster.administration.findings import Finding
 
+HUB_ON_AWS = "AWS"
+"""Beside the clusters, none of which may be called so: what concerns all that register by AWS."""
 MARKS = {"ok": "✓", "note": "·", "problem": "✗"}
 
 
@@ -42,8 +44,15 @@ def command(clusters: tuple[str, ...], kubeconfig: str | None, context: str, out
 
 
 async def _examine(session: Session, clusters: tuple[str, ...], kubeconfig: str | None, context: str) -> dict[str, list[Finding]]:
-    from muster.administration.doctor import Patient, diagnose
+    from muster.administration.aws.diagnosis import diagnose_hub
+    from muster.administration.aws.view import open_view
+    from muster.administration.doctor import diagnose
+    from muster.administration.drivers import aws_driver
+    from muster.administration.errors import AdministrationError
+    from muster.administration.findings import Finding, Patient
     from muster.administration.hubs import require_hub
+    from muster.administration.members.accept import configured_drivers
+    from muster.aws.surroundings import found as surroundings_here
     from muster.registration.kinds import MANAGED_CLUSTERS
 
     await require_hub(session.client)
@@ -52,12 +61,24 @@ async def _examine(session: Session, clusters: tuple[str, ...], kubeconfig: str 
         if kubeconfig or context:
             managed = find_cluster(kubeconfig or session.options.kubeconfig, context).connect("clusteradm")
             stack.push_async_callback(managed.close)
+        by_aws = aws_driver(await configured_drivers(session.client))
+        surroundings, aws = surroundings_here(), None
+        found: dict[str, list[Finding]] = {}
+        try:
+            if by_aws is not None:
+                aws = await stack.enter_async_context(open_view(session.client, by_aws, surroundings))
+        except AdministrationError as error:
+            found[HUB_ON_AWS] = [Finding("problem", "ClusterManager", error.message, error.remedy)]
+        if aws is not None and not clusters:
+            found[HUB_ON_AWS] = await diagnose_hub(aws)
         names = clusters or tuple(sorted(one["metadata"]["name"] for one in (await session.client.list(MANAGED_CLUSTERS)).items))
-        return {name: await diagnose(Patient(name, session.client, managed)) for name in names}
+        for name in names:
+            found[name] = await diagnose(Patient(name, session.client, managed, aws=aws, surroundings=surroundings))
+        return found
 
 
 def _tell(found: dict[str, list[Finding]]) -> None:
-    if not found:
+    if not found.keys() - {HUB_ON_AWS}:
         echo("There are no managed clusters.")
     for name, findings in found.items():
         problems = sum(one.verdict == "problem" for one in findings)

@@ -55,7 +55,7 @@ def _listed(*more: str) -> Callable[[F], F]:
 @click.argument("names", nargs=-1)
 @click.option("--clusterset", "cluster_set", default="", help="Only those of this set.")
 @click.option("-l", "--selector", default="", help="Only those with these labels.")
-@_listed()
+@_listed(WIDE)
 @connected
 def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: str, watch: bool) -> None:
     """Show managed clusters."""
@@ -99,14 +99,31 @@ def addons(names: tuple[str, ...], on: tuple[tuple[str, ...], ...], output: str,
     _show("addons", Question(names, clusters=_flat(on)), output, watch)
 
 
-@click.command("placements")
+PLACEMENTS = """\b
+Examples:
+  clusteradm get placements -n apps -o table
+  clusteradm get placements web -n apps --explain
+  clusteradm get placements --explain -f placement.yaml"""
+
+
+@click.command("placements", epilog=PLACEMENTS)
 @click.argument("name", required=False)
-@click.option("-n", "--namespace", default="", help="Only in this one.  [default: all]")
+@click.option("-n", "--namespace", default="", help="Only in this one.  [default: all; to explain: default]")
+@click.option("--explain", is_flag=True, help="Say of every cluster why it was chosen, or what left it out.")
+@click.option("-f", "--filename", help="Explain the placement in this file (- is standard input) as if it were there.")
 @_listed()
 @connected
-def placements(name: str | None, namespace: str, output: str, watch: bool) -> None:
-    """Show placements."""
+def placements(name: str | None, namespace: str, explain: bool, filename: str | None, output: str, watch: bool) -> None:
+    """Show placements, their conditions and what they chose."""
     from muster.cli.clusteradm.listings import Question
+
+    if explain or filename:
+        from muster.cli.clusteradm import placement
+
+        if bool(name) == bool(filename) or not explain or watch:
+            raise click.UsageError("--explain: give the NAME of a placement or a file with -f, and no --watch")
+        placement.explain(name, namespace, filename, output)
+        return
 
     _show("placements", Question((name,) if name else (), namespace=namespace), output, watch)
 
@@ -208,22 +225,27 @@ async def _watch(session: Session, resource: GVR, place: str, stirred: asyncio.E
 @connected
 def token(use_bootstrap_token: bool, cluster: str, output_file: str | None, output: str) -> None:
     """Show a token with which clusters join, and how they do."""
-    from muster.cli.clusteradm.init import access_json, join_commands
+    from muster.cli.clusteradm.init import access_json, join_commands, pending_remark
 
     if use_bootstrap_token and cluster:
         raise click.UsageError("--use-bootstrap-token: it is good for every cluster; it cannot be combined with --cluster-name")
     hub = administer(lambda session: _token(session, use_bootstrap_token, cluster), machine=output == "json")
     if output_file:
         write_file(output_file, f"{hub.token}\n", "--output-file")
+    remark = pending_remark(hub)
     if output == "json":
         echo(access_json(hub))
+        if remark:
+            echo(remark, err=True)
         return
     echo(f"token={hub.token}")
-    usual, *others = join_commands(hub)
+    (_, usual), *others = join_commands(hub)
     name = hub.cluster or "<cluster_name>"
     echo(f"please log on spoke and run:\n{usual} --cluster-name {name}")
-    for command in others:
-        echo(f"or, from where only the hub's gRPC server can be reached:\n{command} --cluster-name {name}")
+    for words, command in others:
+        echo(f"or, {words}:\n{command} --cluster-name {name}")
+    if remark:
+        echo(remark)
 
 
 async def _token(session: Session, use_bootstrap_token: bool, cluster: str) -> Initialized:

@@ -69,6 +69,8 @@ def _branches(found: HubInfo) -> dict[str, Any]:
         "Registration Operator": {one.name: f"({one.pods}) {one.image}" for one in found.operator} or "<none>",
         "Components": parts or "<uninstalled>",
     }
+    if found.drivers:
+        branches["Registration Drivers"] = {name: called or "enabled" for name, called in found.drivers.items()}
     if found.key:
         branches["Key"] = found.key
     if found.problem:

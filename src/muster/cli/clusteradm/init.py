@@ -6,6 +6,7 @@ The flags are OCM's, with further spellings where its documents use them. What t
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,12 @@ if TYPE_CHECKING:
     help=f"How clusters may register: by drivers that are installed.  [default: {DEFAULT}]",
 )
 @driver_flags(INIT_FLAGS)
+@click.option(
+    "--remove-denied-after",
+    metavar="DURATION",
+    default="",
+    help="Delete clusters so long after denial (72h).  [default: never]",
+)
 @click.option("--enable-sync-labels", "sync_labels", is_flag=True, help="Labels of the ClusterManager go to all it makes.")
 @click.option("--singleton", is_flag=True, hidden=True)
 @click.option("--singleton-name", default="", hidden=True)
@@ -68,7 +75,7 @@ async def _initialize(session: Session, given: dict[str, Any]) -> Initialized:
     from muster.administration.hub.initialize import initialize
     from muster.administration.hubs import HubAddress
 
-    options = replace(_options(given), timeout=session.timeout)
+    options = replace(_options(given), timeout=session.timeout, called=session.config.cluster)
     result = await initialize(session.client, HubAddress.of(session.config), options, session.progress)
     if given["output_file"]:
         write_resources(given["output_file"], session.journal)
@@ -85,6 +92,7 @@ def _options(given: dict[str, Any]) -> InitOptions:
         feature_gates=gates_of(given),
         drivers=flat(given["drivers"]),
         driver_options=told_drivers(INIT_FLAGS, given),
+        remove_denied_after=_duration(given["remove_denied_after"]),
         resources=resources_of(given),
         use_bootstrap_token=given["use_bootstrap_token"],
         checks=not given["force"],
@@ -96,43 +104,73 @@ def _options(given: dict[str, Any]) -> InitOptions:
     return options
 
 
+def _duration(text: str) -> str:
+    from muster.api.operator.v1 import DURATION
+
+    if not re.fullmatch(DURATION, text):
+        raise click.BadParameter(f"{text!r} is no duration such as 72h or 1h30m", param_hint="--remove-denied-after")
+    return text
+
+
 def join_command(hub: Initialized, driver: str = "", *, wait: bool = False) -> str:
     """Without the cluster's name; by the hub's first driver if none is named and the default is none of the hub's. A command by
     which the hub's gRPC server can be known says nothing of the API server: agents that reach the one need not know the other."""
     if not driver and hub.drivers and DEFAULT not in hub.drivers:
         driver = hub.drivers[0]
     own = list(hub.join_flags.get(driver, ()))
+    if driver and driver == hub.grpc and hub.pending:
+        own += [SERVER_FLAG, SERVER_PLACEHOLDER]
     parts = ["join", "--hub-token", hub.token]
     if not (driver and driver == hub.grpc and HASH_FLAG in own):
         parts += ["--hub-apiserver", hub.address.server]
         parts += ["--hub-ca-hash", hub.address.ca_hash] if hub.address.ca_hash else []
     parts += ["--registration-auth", driver, *own] if driver else []
     parts += ["--wait"] if wait else []
-    return f"{program()} {' '.join(shlex.quote(part) if part != hub.token else part for part in parts)}"
+    return f"{program()} {' '.join(part if part in (hub.token, SERVER_PLACEHOLDER) else shlex.quote(part) for part in parts)}"
 
 
-def join_commands(hub: Initialized, *, wait: bool = False) -> list[str]:
-    """That of the hub's first driver, and that of its gRPC server if it has one too; over gRPC alone for a token that is good there
-    only."""
-    over_grpc = join_command(hub, hub.grpc, wait=wait)
+def join_commands(hub: Initialized, *, wait: bool = False) -> list[tuple[str, str]]:
+    """Each with the words that say when it is the right one: that of the hub's usual driver, which needs none, and one for each of
+    its others; over gRPC alone for a token that is good there only."""
+    over_grpc = (FROM_ELSEWHERE, join_command(hub, hub.grpc, wait=wait))
+    if hub.cluster:
+        return [over_grpc]
     usual = join_command(hub, wait=wait)
-    return [over_grpc] if hub.cluster else list(dict.fromkeys((usual, over_grpc)))
+    others = [
+        over_grpc if name == hub.grpc else (f"for a cluster that registers by {name}", join_command(hub, name, wait=wait))
+        for name in hub.drivers
+        if name != DEFAULT
+    ]
+    return [("", usual), *((words, command) for words, command in others if command != usual)]
 
 
+FROM_ELSEWHERE = "from where only the hub's gRPC server can be reached"
 HASH_FLAG = f"--{GRPC}-ca-hash"
+SERVER_FLAG = f"--{GRPC}-server"
+SERVER_PLACEHOLDER = "<grpc_server>"
+"""Where nobody knows the address yet."""
+
+
+def pending_remark(hub: Initialized) -> str:
+    """What has to be known before agents can be sent to the gRPC server; empty where it is known."""
+    return f"{SERVER_PLACEHOLDER} is not known yet: {hub.pending}" if hub.pending else ""
 
 
 def _report(hub: Initialized, machine: bool, wait: bool) -> None:
     if machine:
         echo(access_json(hub))
+        if remark := pending_remark(hub):
+            echo(remark, err=True)
         return
     echo("The multicluster hub control plane has been initialized successfully!\n")
     echo("You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the following command:\n")
-    usual, *others = join_commands(hub, wait=wait)
+    (_, usual), *others = join_commands(hub, wait=wait)
     echo(f"    {usual} --cluster-name <cluster_name>\n")
-    for command in others:
-        echo(f"or, from where only the hub's gRPC server can be reached:\n\n    {command} --cluster-name <cluster_name>\n")
+    for words, command in others:
+        echo(f"or, {words}:\n\n    {command} --cluster-name <cluster_name>\n")
     echo("Replace <cluster_name> with a cluster name of your choice. For example, cluster1.")
+    if remark := pending_remark(hub):
+        echo(remark)
 
 
 def access_json(hub: Initialized) -> str:

@@ -78,7 +78,9 @@ async def _join(session: Session, given: dict[str, Any]) -> Joined:
     from muster.administration.members.hub_trust import find_hub
     from muster.administration.members.joining import check, join
 
-    options = replace(_options(given), timeout=session.timeout)
+    options = _options(given)
+    called = (options.managed or session.config).cluster
+    options = replace(options, timeout=session.timeout, called=called)
     check(options)
     trust = _trust(given)
     if options.setup().server:
@@ -103,9 +105,10 @@ async def _over_grpc(
     from muster.administration.errors import AdministrationError
     from muster.administration.members.grpc_trust import GrpcTrust, find_grpc_server
     from muster.administration.members.hub_trust import find_hub
+    from muster.transport.client.config import ProxySettings
 
     told = options.setup()
-    server = GrpcTrust(told.server, told.ca, told.hashes)
+    server = GrpcTrust(told.server, told.ca, told.hashes, ProxySettings(trust.proxy_url, trust.proxy_ca or None))
     if given["bootstrap_kubeconfig"] and not trust.server:
         raise AdministrationError("--bootstrap-kubeconfig: needs --hub-apiserver", "give the hub's https URL")
     wanted = trust.server and (given["bootstrap_kubeconfig"] or not server.provable)
@@ -169,6 +172,7 @@ def _options(given: dict[str, Any]) -> JoinOptions:
         managed=_managed(given["managed"]),
         managed_lookup=given["managed_lookup"],
         proxy_url=given["proxy_url"],
+        proxy_ca=content(given["proxy_ca_file"], "--proxy-ca-file"),
         certificate_seconds=given["seconds"],
         auth=given["auth"],
         driver_options=told_drivers(JOIN_FLAGS, given),

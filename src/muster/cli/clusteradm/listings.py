@@ -20,12 +20,15 @@ from muster.api.work.v1 import ManifestWork
 from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_details, work_item
 from muster.cli.output import Item, Listing
 from muster.machinery.objects import GVR, Object
+from muster.registration.drivers.ownership import owner_of
 from muster.registration.hub.sets.members import selector_of
 from muster.registration.kinds import ADDONS, CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import ADDON_LABEL, CLUSTER_SET_LABEL
 from muster.runtime.client import KubeClient, served
 
 CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
+HOW_REGISTERED: Final = ("Driver", "Identity")
+"""By whom a cluster registers, and what it is called where its identity comes from, as it says itself."""
 R = TypeVar("R", bound=ApiResource)
 
 
@@ -89,10 +92,10 @@ async def clusters(client: KubeClient, question: Question) -> Listing:
     found = await client.list(MANAGED_CLUSTERS, label_selector=selector)
     chosen = [one for one in _by_name(found.items) if _chosen(one, question)]
     items = [
-        _cluster(cluster, document) if cluster is not None else _unreadable(document, len(columns))
+        _cluster(cluster, document) if cluster is not None else _unreadable(document, len(columns), len(HOW_REGISTERED))
         for cluster, document in _read(ManagedCluster, chosen)
     ]
-    return Listing("ManagedCluster", columns, items)
+    return Listing("ManagedCluster", columns, items, HOW_REGISTERED)
 
 
 def _cluster(cluster: ManagedCluster, document: Object) -> Item:
@@ -109,7 +112,9 @@ def _cluster(cluster: ManagedCluster, document: Object) -> Item:
         "Capacity.Cpu": cpu,
         "Capacity.Memory": memory,
     }
-    return Item(name, (name, accepted, available, cluster_set, cpu, memory, version), fields, document)
+    owner = owner_of(cluster)
+    registered = (owner.name, owner.identity_of(cluster)) if owner is not None else ("<unknown>", "")
+    return Item(name, (name, accepted, available, cluster_set, cpu, memory, version), fields, document, registered)
 
 
 async def works(client: KubeClient, question: Question) -> Listing:
@@ -192,6 +197,11 @@ def _placement(placement: Placement, document: Object, decided: Mapping[tuple[st
         "Status.NumberOfSelectedClusters": status.number_of_selected_clusters,
         "Status.Conditions.PlacementConditionSatisfied": _said(status.conditions, SATISFIED),
         "Status.Conditions.PlacementConditionMisconfigured": _said(status.conditions, MISCONFIGURED),
+        **{
+            f"Status.Reasons.{one.type}": f"{one.reason}: {one.message}"
+            for one in status.conditions
+            if one.type in (SATISFIED, MISCONFIGURED)
+        },
         "PlacementDecision": chosen or "NoClusterSelected",
     }
     cells = (

@@ -31,12 +31,13 @@ def command(**given: Any) -> None:
 
 async def _unjoin(session: Session, given: dict[str, Any]) -> Unjoined:
     from muster.administration.members.unjoining import UnjoinOptions, unjoin
+    from muster.aws.surroundings import found
     from muster.cli.process import find_cluster
 
     administrator = given["hub_kubeconfig"] or given["hub_context"]
     kubeconfig = given["hub_kubeconfig"] or session.options.kubeconfig
     hub = find_cluster(kubeconfig, given["hub_context"]).config if administrator else None
-    options = UnjoinOptions(given["cluster"], given["purge_operator"], given["force"], hub, session.timeout)
+    options = UnjoinOptions(given["cluster"], given["purge_operator"], given["force"], hub, session.timeout, found())
     result = await unjoin(session.client, options, session.progress)
     if given["output_file"]:
         write_file(given["output_file"], "".join(f"{write}\n" for write in session.journal.writes), "--output-file")

@@ -18,17 +18,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.console import echo
+from muster.cli.grpc_persistence import DATABASE_VARIABLE, EXAMPLES, database_address, database_name, is_from_environment
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option, table
 from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
-from muster.registration.drivers.flags import DEFAULT, GRPC
+from muster.registration.drivers.flags import AWS, AWS_ALIAS, DEFAULT, GRPC
+from muster.transport.persistence import KUBE, SQL
 
 if TYPE_CHECKING:
     from muster.fleet.local.directory import FleetDirectory
     from muster.fleet.local.status import FleetStatus
 
 STOPS_WITHIN = 30.0
+AWS_MODES = ("API_AND_CONFIG_MAP", "API", "CONFIG_MAP")
+"""The first one unless somebody asks otherwise."""
 _LOOK_EVERY = 0.1
 
 data_dir = click.option(
@@ -54,7 +58,27 @@ def said() -> Iterator[None]:
 
 @click.command("up", short_help="Start a hub and managed clusters on this machine.")
 @click.option("--clusters", type=click.IntRange(0, 200), help="How many managed clusters.  [default: 2, or as before]")
-@click.option("--auth", type=click.Choice([DEFAULT, GRPC]), help=f"How clusters register.  [default: {DEFAULT}, or as before]")
+@click.option(
+    "--auth",
+    type=click.Choice([DEFAULT, GRPC, AWS, AWS_ALIAS]),
+    help=f"How clusters register; by {AWS_ALIAS}, on an AWS of this machine's own.  [default: {DEFAULT}, or as before]",
+)
+@click.option(
+    "--aws-authentication-mode",
+    "aws_mode",
+    type=click.Choice(AWS_MODES),
+    help=f"Of the hub on EKS, with --auth {AWS_ALIAS}.  [default: {AWS_MODES[0]}, or as before]",
+)
+@click.option(
+    "--persistence",
+    type=click.Choice([KUBE, SQL]),
+    help=f"Where the hub keeps objects: in its cluster, or (with --auth {GRPC}) in a database.  [default: {KUBE}, or as before]",
+)
+@click.option(
+    "--database",
+    envvar=DATABASE_VARIABLE,
+    help=f"Of --persistence {SQL}: {EXAMPLES}.  [default: SQLite in the data directory, or as before]",
+)
 @data_dir
 @click.option("-d", "--detach", is_flag=True, help="Return when all clusters are available; go on in the background.")
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: state in memory, and the directory goes with the process.")
@@ -66,15 +90,28 @@ def up(**options: Any) -> None:
     """Start a hub and managed clusters on this machine, or go on where they ended.
 
     Everything runs in one process: embedded control planes, and on them what clusteradm would install on real clusters. State is
-    kept in the data directory, and so is a kubeconfig with one context per cluster.
+    kept in the data directory, and so is a kubeconfig with one context per cluster. With --persistence sql the hub is a database
+    and the gRPC server before it instead.
     """
-    from muster.cli.fleet.running import run, start_detached
+    from muster.cli.fleet.running import Wish, run, start_detached
 
+    if options["auth"] == AWS_ALIAS:
+        options["auth"] = AWS
+    database = _database(options.pop("database"), options["persistence"])
+    asked = ("clusters", "auth", "aws_mode", "persistence", "ephemeral", "port")
+    wish = Wish(database=database, **{name: options.pop(name) for name in asked})
     with said():
         if options.pop("detach"):
-            start_detached(**options)
+            start_detached(wish, **options)
         else:
-            run(**options)
+            run(wish, **options)
+
+
+def _database(address: str | None, persistence: str | None) -> str | None:
+    """What is asked for; what a variable says counts only where a database is asked for, too."""
+    if not address or (persistence != SQL and is_from_environment("database")):
+        return None
+    return database_address(address, lambda name: Path(name).absolute())
 
 
 @click.command("down", short_help="Stop the fleet that muster up started.")
@@ -86,17 +123,19 @@ def down(data_dir: str, purge: bool) -> None:
 
     directory = FleetDirectory(Path(data_dir))
     with said():
-        ephemeral = directory.existing().ephemeral
+        fleet = directory.existing()
         pid = directory.holder()
         if pid is None:
             echo("the fleet is not running")
         else:
             _stop(directory, pid)
-            if ephemeral:
+            if fleet.ephemeral:
                 _until(lambda: not directory.path.exists(), 5.0)
         if purge and directory.path.exists():
             directory.remove()
             echo(f"removed {directory.path}")
+            if fleet.database:
+                echo(f"the hub's objects are still in {database_name(fleet.database)}: empty it before another fleet uses it")
 
 
 def _stop(directory: FleetDirectory, pid: int) -> None:
@@ -133,6 +172,8 @@ def status(data_dir: str, output: str) -> None:
         found = run_loop(look(FleetDirectory(Path(data_dir))))
     if output == "table":
         echo(found.headline)
+        if found.aws:
+            echo(f"AWS at {found.aws}; for aws and boto3: AWS_CONFIG_FILE={found.aws_config}")
         rows = [(one.name, one.accepted, one.joined, one.available, one.reason) for one in found.clusters]
         echo(table(("cluster", "accepted", "joined", "available", "reason"), rows))
     else:

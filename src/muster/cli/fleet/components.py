@@ -19,6 +19,7 @@ from muster.fleet.local.directory import HUB, FleetDirectory
 from muster.machinery.objects import Object
 from muster.runtime.client import HttpClient, KubeError, load_kubeconfig
 from muster.runtime.client.builtin import PODS
+from muster.transport.persistence import SQL
 
 PROCESS = "fleet"
 FEW = 10
@@ -44,7 +45,8 @@ class Source:
 async def show(directory: FleetDirectory, component: str, follow: bool, tail: int) -> None:
     fleet = directory.existing()
     lines = tail if tail >= 0 else (-1 if component else FEW)
-    if component == PROCESS:
+    if component == PROCESS or (component == HUB and fleet.persistence == SQL):
+        # A hub in a database has no pods: its parts are the process's own.
         await _show_file(directory, follow, lines, _plain)
         return
     if directory.holder() is None:

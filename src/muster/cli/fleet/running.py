@@ -17,17 +17,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from muster.cli.console import echo
+from muster.cli.fleet.commands import AWS_MODES
+from muster.cli.grpc_persistence import DATABASE_VARIABLE
 from muster.cli.process import run_until_stopped
 from muster.cli.progress import ConsoleProgress
 from muster.fleet.local.directory import HUB, AlreadyRunning, Fleet, FleetDirectory, FleetError
 from muster.machinery import logs
-from muster.registration.drivers.flags import DEFAULT, GRPC
+from muster.registration.drivers.flags import AWS, DEFAULT, GRPC
+from muster.transport.persistence import KUBE, SQL
 
 if TYPE_CHECKING:
     from muster.fleet.local.status import FleetStatus
@@ -38,17 +42,7 @@ CLUSTERS = 2
 _LOOK_EVERY = 0.1
 
 
-def run(
-    *,
-    clusters: int | None,
-    auth: str | None,
-    data_dir: str,
-    ephemeral: bool,
-    port: int | None,
-    timeout: float,
-    verbose: bool,
-    last_words_to: int | None,
-) -> None:
+def run(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, last_words_to: int | None) -> None:
     """In this process, until it is told to stop."""
     logs.set_level(logs.DEBUG if verbose else logs.INFO)
     # Whoever changes the fleet's record signals; until the loop listens, that must not end the process.
@@ -56,7 +50,6 @@ def run(
     directory = FleetDirectory(Path(data_dir))
     try:
         with directory.claimed():
-            wish = _Wish(clusters, auth, ephemeral, port)
             fleet = wish.write_down(directory)
             try:
                 _run_claimed(directory, fleet, background=last_words_to is not None)
@@ -71,45 +64,108 @@ def run(
         raise
 
 
-class _Wish:
-    """What the command line asks for."""
+@dataclass(frozen=True)
+class Wish:
+    """What the command line asks for; None is what it does not speak of."""
 
-    def __init__(self, clusters: int | None, auth: str | None, ephemeral: bool, port: int | None) -> None:
-        self._clusters = clusters
-        self._auth = auth
-        self._ephemeral = ephemeral
-        self._port = port
+    clusters: int | None
+    auth: str | None
+    aws_mode: str | None
+    """The hub's, as EKS calls it."""
+    persistence: str | None
+    database: str | None = field(repr=False)
+    ephemeral: bool
+    port: int | None
 
     def write_down(self, directory: FleetDirectory) -> Fleet:
         """Into the fleet's record; what is there already stays. Raises FleetError where the two contradict each other."""
-        known = directory.read()
-        if known is not None and known.ephemeral:
-            # Its state went with its process.
-            _empty(directory)
-            known = None
+        known = self.check(directory)
         if known is None:
-            port, auth = _new_port(self._port), self._auth or DEFAULT
-            first = Fleet(port=port, auth=auth, grpc_port=_any_port() if auth == GRPC else 0, ephemeral=self._ephemeral)
-            return directory.edit(lambda fleet: fleet, self._grown(first, CLUSTERS if self._clusters is None else self._clusters))
-        if self._ephemeral:
-            raise FleetError(f"the fleet in {directory.path} keeps its state: choose another --data-dir for an ephemeral one")
-        if self._auth not in (None, known.auth):
-            raise FleetError(
-                f"--auth {self._auth}: clusters of the fleet in {directory.path} register by {known.auth}; "
-                f"leave the option out, or choose another --data-dir"
-            )
-        if self._port not in (None, 0, known.port):
-            raise FleetError(
-                f"--port {self._port}: the fleet in {directory.path} is at home on port {known.port}, and its agents know that; "
-                f"leave the option out, or choose another --data-dir"
-            )
-        taken = next((port for port in (known.port, known.grpc_port) if port and not _is_free(port)), None)
+            if directory.record.exists():
+                # Of a fleet whose state went with its process.
+                _empty(directory)
+            first = self._grown(self._first(), CLUSTERS if self.clusters is None else self.clusters)
+            return directory.edit(lambda fleet: fleet, first)
+        homes = (known.port, known.grpc_port, known.clusters_port, known.aws_port)
+        taken = next((port for port in homes if port and not _is_free(port)), None)
         if taken is not None:
             raise FleetError(
                 f"port {taken}, where this fleet is at home, is taken by another program: end that, "
                 f"or begin anew (muster down --purge --data-dir {directory.path})"
             )
-        return directory.edit(lambda fleet: self._grown(fleet, self._clusters or 0))
+        return directory.edit(lambda fleet: self._grown(fleet, self.clusters or 0))
+
+    def check(self, directory: FleetDirectory) -> Fleet | None:
+        """The fleet that goes on; None where a new one begins. Raises FleetError for what cannot be had."""
+        known = directory.read()
+        if known is None or known.ephemeral:
+            self._check_options()
+            return None
+        self._agree(directory.path, known)
+        return known
+
+    def _check_options(self) -> None:
+        """Of a new fleet."""
+        auth, persistence = self.auth or DEFAULT, self.persistence or KUBE
+        if persistence == SQL and auth != GRPC:
+            raise FleetError(f"--persistence {SQL} needs --auth {GRPC}: a hub that is kept in a database is reached over gRPC")
+        if persistence == SQL and self.ephemeral:
+            raise FleetError(f"--persistence {SQL} keeps the hub in a database, --ephemeral keeps nothing: leave one of them out")
+        if persistence != SQL and self.database is not None:
+            raise FleetError(f"--database is for --persistence {SQL}, and --persistence is {persistence}")
+        if self.aws_mode is not None and auth != AWS:
+            raise FleetError(f"--aws-authentication-mode is for --auth {AWS}, and --auth is {auth}")
+
+    def _first(self) -> Fleet:
+        auth, persistence = self.auth or DEFAULT, self.persistence or KUBE
+        port = _new_port(self.port)
+        grpc_port, clusters_port, aws_port = _any_ports(3)
+        return Fleet(
+            port=port,
+            auth=auth,
+            grpc_port=grpc_port if auth == GRPC else 0,
+            aws_port=aws_port if auth == AWS else 0,
+            aws_mode=(self.aws_mode or AWS_MODES[0]) if auth == AWS else "",
+            persistence=persistence,
+            database=self.database or "",
+            clusters_port=clusters_port if persistence == SQL else 0,
+            ephemeral=self.ephemeral,
+        )
+
+    def _agree(self, path: Path, known: Fleet) -> None:
+        """Raises FleetError where something else is asked for than the fleet is."""
+        otherwise = "leave the option out, or choose another --data-dir"
+        if self.ephemeral:
+            raise FleetError(f"the fleet in {path} keeps its state: choose another --data-dir for an ephemeral one")
+        if self.auth not in (None, known.auth):
+            raise FleetError(f"--auth {self.auth}: clusters of the fleet in {path} register by {known.auth}; {otherwise}")
+        if self.aws_mode not in (None, known.aws_mode):
+            where = f"that of the fleet in {path} is {known.aws_mode or 'none, for it is not on AWS'}"
+            raise FleetError(f"--aws-authentication-mode {self.aws_mode}: {where}; {otherwise}")
+        if self.persistence not in (None, known.persistence):
+            where = f"the hub of the fleet in {path} is on {known.persistence}"
+            raise FleetError(f"--persistence {self.persistence}: {where}; {otherwise}")
+        if self.database is not None and known.persistence != SQL:
+            raise FleetError(f"--database is for --persistence {SQL}, and the hub of the fleet in {path} is on {known.persistence}")
+        if self.database not in (None, known.database):
+            # Either may have a password in it.
+            raise FleetError(f"--database: the hub of the fleet in {path} is in another one; {otherwise}")
+        if self.port not in (None, 0, known.port):
+            raise FleetError(
+                f"--port {self.port}: the fleet in {path} is at home on port {known.port}, and its agents know that; {otherwise}"
+            )
+
+    def arguments(self) -> list[str]:
+        """As the command line has them, but for the database, which others may not read there."""
+        given = {"--clusters": self.clusters, "--port": self.port, "--auth": self.auth, "--persistence": self.persistence}
+        given |= {"--aws-authentication-mode": self.aws_mode}
+        words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+        return [*words, "--ephemeral"] if self.ephemeral else words
+
+    def environ(self) -> dict[str, str]:
+        """With what the arguments leave out."""
+        own = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
+        return own if self.database is None else {**own, DATABASE_VARIABLE: self.database}
 
     @staticmethod
     def _grown(fleet: Fleet, clusters: int) -> Fleet:
@@ -136,9 +192,16 @@ def _new_port(wanted: int | None) -> int:
 
 
 def _any_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    return _any_ports(1)[0]
+
+
+def _any_ports(count: int) -> list[int]:
+    """Different ones that are free."""
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def _is_free(port: int) -> bool:
@@ -155,6 +218,8 @@ def _is_free(port: int) -> bool:
 
 def _run_claimed(directory: FleetDirectory, fleet: Fleet, *, background: bool) -> None:
     from muster.fleet.local.processlog import ProcessLog
+    from muster.runtime.client import KubeError
+    from muster.runtime.install import InstallError
     from muster.store import StoreError
 
     log = ProcessLog(directory.log, standard=background)
@@ -162,8 +227,9 @@ def _run_claimed(directory: FleetDirectory, fleet: Fleet, *, background: bool) -
     try:
         with logs.diverted(log.write):
             run_until_stopped(_serve(directory, display))
-    except StoreError as error:
-        raise FleetError(str(error)) from None
+    except (StoreError, InstallError, KubeError) as error:
+        remedy = f"; muster up goes on when the database answers, muster down --purge --data-dir {directory.path} begins anew"
+        raise FleetError(f"{error}{remedy if fleet.database else ''}") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise FleetError(f"port {fleet.port} is taken by another program") from None
@@ -177,10 +243,12 @@ def _run_claimed(directory: FleetDirectory, fleet: Fleet, *, background: bool) -
 async def _serve(directory: FleetDirectory, display: Display | None) -> None:
     import asyncio
 
+    from muster.cli.aws_token import credential_programs
     from muster.cli.programs import programs
     from muster.fleet.local.fleet import LocalFleet
 
-    fleet = LocalFleet(directory, programs(), display.show if display is not None else lambda status: None)
+    report = display.show if display is not None else lambda status: None
+    fleet = LocalFleet(directory, programs(), report, plugins=credential_programs())
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, fleet.changed)
     await fleet.run()
 
@@ -219,32 +287,22 @@ def listed(problems: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {reason}" for name, reason in problems.items())
 
 
-def start_detached(
-    *,
-    clusters: int | None,
-    auth: str | None,
-    data_dir: str,
-    ephemeral: bool,
-    port: int | None,
-    timeout: float,
-    verbose: bool,
-    last_words_to: int | None,
-) -> None:
+def start_detached(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, last_words_to: int | None) -> None:
     """In a process of its own; returns when all clusters are available, and fails with the reason when they are not in time."""
     directory = FleetDirectory(Path(data_dir))
     directory.read()
     pid = directory.holder()
     if pid is not None:
         raise AlreadyRunning(directory.path, pid)
+    # What is told to the process by its environment is not told by whom it was asked for.
+    wish.check(directory)
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "muster.cli.muster", "up", "--data-dir", data_dir]
     command += ["--last-words-to", str(writing), "--timeout", str(timeout)]
-    command += ["--clusters", str(clusters)] if clusters is not None else []
-    command += ["--port", str(port)] if port is not None else []
-    command += ["--auth", auth] if auth is not None else []
-    command += [flag for flag, given in (("--ephemeral", ephemeral), ("--verbose", verbose)) if given]
+    command += [*wish.arguments(), *(["--verbose"] if verbose else [])]
     child = subprocess.Popen(
         command,
+        env=wish.environ(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -316,7 +374,23 @@ def what_to_try(directory: FleetDirectory, status: FleetStatus, *, foreground: b
         f"  kubectl --context {first} get pods -A",
         f"  muster status{suffix}",
         f"  muster cluster add cluster{len(status.clusters) + 1}{suffix}",
+        *(_aws_to_try(directory, status.aws) if status.aws else ()),
         "",
         f"Stop with {'Ctrl-C or ' if foreground else ''}muster down{suffix}; muster up{suffix} goes on from there.",
     ]
     return "\n".join(lines)
+
+
+def _aws_to_try(directory: FleetDirectory, url: str) -> list[str]:
+    """How AWS' own program and library are led to the local AWS, and our own; AWS itself is asked by none of them then."""
+    from muster.fleet.local.cloud import PROFILES, ca_file, config_file
+
+    first, *others = PROFILES
+    return [
+        "",
+        f"AWS is played at {url}. Lead aws, boto3 and clusteradm there, as the administrator of the hub's account:",
+        f"  export AWS_CONFIG_FILE={config_file(directory)} AWS_PROFILE={first}",
+        f"  export AWS_ENDPOINT_URL={url} AWS_CA_BUNDLE={ca_file(directory)}",
+        "  aws iam list-roles",
+        *(f"  AWS_PROFILE={other} aws sts get-caller-identity" for other in others),
+    ]

@@ -8,6 +8,7 @@ from typing import Any
 from muster.administration.waiting import cluster_problem
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, JOINED, ManagedCluster
 from muster.api.meta import is_true
+from muster.fleet.local.cloud import config_file
 from muster.fleet.local.directory import FleetDirectory
 from muster.fleet.local.status import FleetStatus, read_status
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -29,6 +30,12 @@ class FleetView:
     pid: int | None
     url: str
     clusters: tuple[ClusterView, ...]
+    aws: str = ""
+    """Where the local AWS is, if the fleet has one and runs."""
+
+    @property
+    def aws_config(self) -> str:
+        return str(config_file(self.directory))
 
     @property
     def good(self) -> bool:
@@ -47,6 +54,7 @@ class FleetView:
             "url": self.url,
             "dataDir": str(self.directory.path),
             "kubeconfig": str(self.directory.kubeconfig),
+            **({"aws": {"endpoint": self.aws, "configFile": self.aws_config}} if self.aws else {}),
             "clusters": [
                 {
                     "name": one.name,
@@ -69,14 +77,14 @@ async def look(directory: FleetDirectory) -> FleetView:
     written = read_status(directory)
     if written is not None and written.pid != pid:
         written = None
-    url = written.url if written is not None else ""
+    url, aws = (written.url, written.aws) if written is not None else ("", "")
     try:
         told = await _ask(directory)
     except (KubeError, KubeconfigError) as error:
         return FleetView(
-            directory, pid, url, tuple(ClusterView(name, reason=f"the hub does not answer: {error}") for name in names)
+            directory, pid, url, tuple(ClusterView(name, reason=f"the hub does not answer: {error}") for name in names), aws
         )
-    return FleetView(directory, pid, url, tuple(_view(name, told.get(name), written) for name in names))
+    return FleetView(directory, pid, url, tuple(_view(name, told.get(name), written) for name in names), aws)
 
 
 async def _ask(directory: FleetDirectory) -> dict[str, ManagedCluster]:

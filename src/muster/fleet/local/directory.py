@@ -27,6 +27,7 @@ from muster.machinery.privatefiles import (
     replace_private,
 )
 from muster.registration.drivers.flags import DEFAULT
+from muster.transport.persistence import KUBE
 
 FORMAT: Final = 1
 HUB: Final = "hub"
@@ -83,6 +84,16 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     auth: str = DEFAULT
     grpc_port: int = 0
     """Where agents reach the hub's gRPC server, in a fleet that registers by it."""
+    aws_port: int = 0
+    """Of the local AWS, in a fleet that registers by its identities."""
+    aws_mode: str = ""
+    """Its hub's authentication mode, as EKS calls it."""
+    persistence: str = KUBE
+    """Where the hub keeps its objects: in its cluster, or in a database."""
+    database: str = ""
+    """With whatever it takes to get in; empty: one in this directory."""
+    clusters_port: int = 0
+    """Of the managed clusters' API server, where the hub has one of its own."""
     ephemeral: bool = False
     installed: str = ""
     """The version of Muster with which the hub was initialized."""
@@ -124,7 +135,13 @@ class FleetDirectory:
         self.status = path / "status.json"
         self.log = path / "fleet.log"
         self.nodes = path / "nodes"
+        self.aws = path / "aws"
+        self.hub = path / "hub"
         self._edit_lock = path / "edit.lock"
+
+    def database(self, fleet: Fleet) -> str:
+        """Where the hub of a fleet of persistence `sql` is."""
+        return fleet.database or f"sqlite:///{self.hub.absolute() / 'hub.db'}"
 
     def read(self) -> Fleet | None:
         """The fleet, or None where one can be made. Raises ForeignDirectory and UnreadableFleet."""

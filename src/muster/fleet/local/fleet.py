@@ -5,6 +5,9 @@ and joins the hub by the steps an administrator takes; one that is to leave goes
 Whoever has changed the file says so (`changed`), and keepers begin or turn around. A keeper that fails says why and tries again
 with growing pauses. Every step only does what is missing, so a fleet that was killed anywhere goes on from there.
 
+The hub is one of the clusters, initialized as any cluster would be. Where the record says that it is kept in a database, it is an
+API server of its own beside theirs (`database_hub.py`), and there is nothing to initialize: it has only to be waited for.
+
 How far things are is written to `status.json`, for those who cannot ask the hub yet.
 """
 
@@ -14,8 +17,9 @@ import asyncio
 import os
 import random as chance
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Final
 
@@ -24,27 +28,34 @@ import msgspec
 from muster.administration.errors import AdministrationError
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
+from muster.aws.errors import AwsError
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.local import membership
+from muster.fleet.local.cloud import FleetCloud, arn_of
+from muster.fleet.local.database_hub import LEASES, DatabaseHub, database_hub
 from muster.fleet.local.directory import HUB, FleetDirectory, FleetError
 from muster.fleet.local.ingress import ingress, ready_servers
 from muster.fleet.local.membership import Membership, Site
 from muster.fleet.local.status import FleetStatus, MemberStatus, State, write_status
 from muster.fleet.node import NodeRuntime, Programs
+from muster.fleet.node.programs import NO_PLUGINS
+from muster.fleet.node.settings import NO_SETTINGS
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
+from muster.machinery.confinement import CredentialProgram
 from muster.machinery.logs import get_logger
 from muster.operator.applying import ApplyFailed
-from muster.runtime.client import KubeError
+from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.install import InstallError
 from muster.store import StoreError
+from muster.transport.persistence import KUBE, SQL
 
 log = get_logger("muster.fleet.local")
 
 HOST: Final = "127.0.0.1"
 GRACE: Final = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
-FAILURES: Final = (AdministrationError, ApplyFailed, InstallError, KubeError, StoreError, TimeoutError)
+FAILURES: Final = (AdministrationError, ApplyFailed, AwsError, InstallError, KubeError, StoreError, TimeoutError)
 """What a step may come to that another attempt can mend."""
 
 
@@ -57,6 +68,7 @@ class LocalFleet:
         programs: Programs,
         report: Callable[[FleetStatus], None],
         *,
+        plugins: Mapping[str, CredentialProgram] = NO_PLUGINS,
         steps: Membership = membership,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
@@ -71,14 +83,28 @@ class LocalFleet:
             ServerConfig(
                 data_dir=directory.path,
                 host=HOST,
-                port=fleet.port,
-                clusters=(HUB, *(record.name for record in fleet.clusters)),
+                port=fleet.clusters_port or fleet.port,
+                clusters=((HUB,) if fleet.persistence == KUBE else ()) + tuple(record.name for record in fleet.clusters),
                 store="memory" if fleet.ephemeral else "sqlite",
             )
         )
         if fleet.ephemeral:
             shutil.rmtree(directory.nodes, ignore_errors=True)
-        self._runtime = NodeRuntime(self._server, programs, directory.nodes, grace=GRACE, clock=clock, random=random)
+        self._cloud: FleetCloud | None = None
+        if fleet.aws_port:
+            self._cloud = FleetCloud(directory, self._server, HOST, fleet.aws_port, fleet.aws_mode, clock)
+        self._hub_server = self._server
+        """The API server that has the hub."""
+        self._runtime = NodeRuntime(
+            self._server,
+            programs,
+            directory.nodes,
+            plugins=plugins,
+            settings=self._cloud.settings if self._cloud is not None else NO_SETTINGS,
+            grace=GRACE,
+            clock=clock,
+            random=random,
+        )
         self._changed = asyncio.Event()
         self._hub_ready = asyncio.Event()
         self._writing = asyncio.Lock()
@@ -95,17 +121,25 @@ class LocalFleet:
     async def run(self) -> None:
         """Until cancelled. Raises OSError if the port is taken, StoreError if the state cannot be read."""
         async with AsyncExitStack() as stack:
+            if self._cloud is not None:
+                await self._cloud.start()
+                stack.push_async_callback(self._cloud.stop)
             await self._server.start()
             stack.push_async_callback(self._server.stop, 1.0)
             for cluster in self._server.clusters:
                 self._runtime.attach(cluster)
+                if self._cloud is not None:
+                    await self._cloud.judge_tokens(cluster)
+            hub = await self._open_hub(stack)
             await self._write_kubeconfig()
-            if port := self._directory.existing().grpc_port:
-                await stack.enter_async_context(ingress(HOST, port, ready_servers(self._site(HUB).client)))
             running = asyncio.create_task(self._runtime.run(), name="node runtime")
             stack.push_async_callback(_ended, running)
             async with asyncio.TaskGroup() as tasks:
+                if hub is not None:
+                    tasks.create_task(hub.run(), name="hub's parts")
                 tasks.create_task(self._keep_hub(), name="hub")
+                if self._cloud is not None:
+                    tasks.create_task(self._cloud.watch_aws_auth(self._client(HUB)).run(), name="aws-auth")
                 tasks.create_task(_watch_over(running), name="node runtime's fate")
                 while True:
                     self._changed.clear()
@@ -115,9 +149,29 @@ class LocalFleet:
                         log.error("the fleet's record is of no use; it stays as it was", error=str(error))
                     await self._changed.wait()
 
+    async def _open_hub(self, stack: AsyncExitStack) -> DatabaseHub | None:
+        """What has to be there before anybody speaks to it; the hub's parts, where they are ours to run."""
+        fleet = self._directory.existing()
+        if fleet.persistence == SQL:
+            opening = database_hub(
+                self._directory.hub,
+                self._directory.database(fleet),
+                fleet.port,
+                fleet.grpc_port,
+                clock=self._clock,
+                random=self._random,
+            )
+            hub = await stack.enter_async_context(opening)
+            self._hub_server = hub.server
+            return hub
+        if fleet.grpc_port:
+            await stack.enter_async_context(ingress(HOST, fleet.grpc_port, ready_servers(self._client(HUB))))
+        return None
+
     @property
     def status(self) -> FleetStatus:
-        return FleetStatus(os.getpid(), self._server.url, self._hub, dict(self._members))
+        aws = self._cloud.url if self._cloud is not None else ""
+        return FleetStatus(os.getpid(), self._hub_server.url, self._hub, dict(self._members), aws)
 
     def _tell(self) -> None:
         status = self.status
@@ -172,17 +226,32 @@ class LocalFleet:
 
     async def _write_kubeconfig(self) -> None:
         async with self._writing:
-            await write_kubeconfig(self._server, self._directory.kubeconfig)
+            others = [self._server] if self._server is not self._hub_server else []
+            await write_kubeconfig(self._hub_server, self._directory.kubeconfig, *others)
 
-    def _site(self, name: str) -> Site:
-        client = InProcessClient(self._server.client(self._server.clusters[name], agent="clusteradm"), name)
-        port = self._directory.existing().grpc_port
+    def _server_of(self, name: str) -> ApiServer:
+        return self._hub_server if name == HUB else self._server
+
+    def _client(self, name: str) -> KubeClient:
+        server = self._server_of(name)
+        return InProcessClient(server.client(server.clusters[name], agent="clusteradm"), name)
+
+    async def _site(self, name: str) -> Site:
+        server, port = self._server_of(name), self._directory.existing().grpc_port
         grpc = f"{HOST}:{port}" if port and name == HUB else ""
-        return Site(name, client, self._server.cluster_url(name), self._server.ca_pem, grpc)
+        site = Site(name, self._client(name), server.cluster_url(name), server.ca_pem, grpc)
+        if self._cloud is None:
+            return site
+        arn = arn_of(name)
+        return replace(site, arn=str(arn), aws=await self._cloud.surroundings(arn.account))
 
     async def _initialize(self) -> None:
-        fleet, hub, progress = self._directory.existing(), self._site(HUB), _Steps(self, HUB, "Starting")
-        if fleet.installed != self._version or not await self._steps.is_initialized(hub):
+        fleet, hub, progress = self._directory.existing(), await self._site(HUB), _Steps(self, HUB, "Starting")
+        if fleet.persistence == SQL:
+            await self._steps.await_leaders(hub, LEASES, self._since, progress)
+        elif fleet.installed != self._version or not await self._steps.is_initialized(hub):
+            if self._cloud is not None:
+                await self._cloud.prepare(HUB, hub.client)
             await self._steps.initialize(hub, fleet.auth, progress)
             self._directory.edit(lambda fleet: msgspec.structs.replace(fleet, installed=self._version))
         else:
@@ -194,10 +263,14 @@ class LocalFleet:
         if name not in self._server.clusters:
             await self._server.add_cluster(name)
             await self._write_kubeconfig()
+            if self._cloud is not None:
+                await self._cloud.judge_tokens(name)
         self._runtime.attach(name)
-        hub, cluster = self._site(HUB), self._site(name)
+        hub, cluster = await self._site(HUB), await self._site(name)
         fleet = self._directory.existing()
         if fleet.version_of(name) != self._version or not await self._steps.has_joined(hub, cluster):
+            if self._cloud is not None:
+                await self._cloud.prepare(name, cluster.client)
             await self._steps.join(hub, cluster, fleet.auth, progress)
             await self._steps.accept(hub, name, progress)
             self._directory.edit(lambda fleet: fleet.joined(name, self._version))
@@ -206,15 +279,17 @@ class LocalFleet:
 
     async def _take_leave(self, name: str) -> None:
         progress = _Steps(self, name, "Leaving")
-        hub = self._site(HUB)
+        hub = await self._site(HUB)
         if name in self._server.clusters:
-            await self._steps.leave(hub, self._site(name), progress)
+            await self._steps.leave(hub, await self._site(name), progress)
             await self._runtime.detach(name)
             await self._server.remove_cluster(name)
             await asyncio.to_thread(shutil.rmtree, self._directory.nodes / name, ignore_errors=True)
             await self._write_kubeconfig()
         # Its agent may have introduced it once more before it ended.
         await self._steps.forget(hub, name)
+        if self._cloud is not None:
+            await self._cloud.remove(name)
         self._directory.edit(lambda fleet: fleet.without_cluster(name))
         del self._members[name], self._keepers[name]
         self._tell()

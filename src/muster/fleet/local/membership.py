@@ -5,6 +5,7 @@ Each step may be repeated at any time and only does what is missing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol
@@ -22,11 +23,13 @@ from muster.administration.waiting import await_available as await_all
 from muster.administration.waiting import await_hub
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
+from muster.aws.surroundings import Surroundings
 from muster.machinery.golang.timestamps import parse_time
 from muster.operator.applying import Place, remove_and_wait
 from muster.operator.names import OPERATOR_NAMESPACE
 from muster.operator.pod_namespaces import may_run
-from muster.registration.drivers.flags import GRPC
+from muster.registration.drivers.awsirsa.names import HUB_ARN, MANAGED_ARN
+from muster.registration.drivers.flags import AWS, GRPC
 from muster.registration.drivers.grpc import SERVER
 from muster.registration.drivers.profile import DriverOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -48,10 +51,21 @@ class Site:
     ca: bytes = field(repr=False)
     grpc: str = ""
     """Of a hub: where agents reach its gRPC server, if they do."""
+    arn: str = ""
+    """What it is called on AWS, if it is there."""
+    aws: Surroundings = field(default_factory=Surroundings, repr=False)
+    """Of its administrator."""
 
     @property
     def driver_options(self) -> dict[str, DriverOptions]:
+        """To initialize it as a hub."""
+        if self.arn:
+            return {AWS: {HUB_ARN: (self.arn,)}}
         return {GRPC: {SERVER: (self.grpc,)}} if self.grpc else {}
+
+    def joining_options(self, hub: Site) -> dict[str, DriverOptions]:
+        """To have it join."""
+        return {AWS: {HUB_ARN: (hub.arn,), MANAGED_ARN: (self.arn,)}} if self.arn else hub.driver_options
 
 
 class Membership(Protocol):
@@ -62,6 +76,8 @@ class Membership(Protocol):
     async def initialize(self, hub: Site, auth: str, progress: Progress) -> None: ...
 
     async def await_initialized(self, hub: Site, since: datetime, progress: Progress) -> None: ...
+
+    async def await_leaders(self, hub: Site, leases: Mapping[str, str], since: datetime, progress: Progress) -> None: ...
 
     async def has_joined(self, hub: Site, cluster: Site) -> bool: ...
 
@@ -87,6 +103,12 @@ async def await_initialized(hub: Site, since: datetime, progress: Progress) -> N
     await _await_renewal(hub, HUB_LOCK, HUB_NAMESPACE, since, "its controller", progress)
 
 
+async def await_leaders(hub: Site, leases: Mapping[str, str], since: datetime, progress: Progress) -> None:
+    """Until whoever holds these leases of the hub has given a sign of life; the values are their names."""
+    for lease, who in leases.items():
+        await _await_renewal(hub, lease, HUB_NAMESPACE, since, who, progress)
+
+
 async def is_initialized(hub: Site) -> bool:
     return await is_hub(hub.client) and await _operator_may_run(hub)
 
@@ -102,13 +124,13 @@ async def _operator_may_run(site: Site) -> bool:
 async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
     """As often as wanted; an operator of another version is replaced. Over gRPC, agents get a token that is good for them alone."""
     token = await tokens.issue(hub.client, cluster=cluster.name if hub.grpc else "")
-    options = joining.JoinOptions(cluster.name, token, auth=auth, driver_options=hub.driver_options, keep_operator=False)
+    options = joining.JoinOptions(cluster.name, token, auth=auth, driver_options=cluster.joining_options(hub), keep_operator=False)
     address = HubAddress(hub.grpc, await grpc_authority(hub.client)) if hub.grpc else HubAddress(hub.url, hub.ca)
     await joining.join(cluster.client, address, options, progress)
 
 
 async def accept(hub: Site, name: str, progress: Progress) -> None:
-    await accepting.accept(hub.client, name, accepting.AcceptOptions(wait=True, timeout=PATIENCE), progress)
+    await accepting.accept(hub.client, name, accepting.AcceptOptions(wait=True, timeout=PATIENCE, surroundings=hub.aws), progress)
 
 
 async def has_joined(hub: Site, cluster: Site) -> bool:

@@ -24,6 +24,8 @@ class FleetStatus(msgspec.Struct, frozen=True):
     url: str
     hub: MemberStatus
     clusters: dict[str, MemberStatus]
+    aws: str = ""
+    """Where the local AWS is, if there is one."""
 
     @property
     def members(self) -> dict[str, MemberStatus]:

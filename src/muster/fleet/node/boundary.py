@@ -1,12 +1,14 @@
 """What pods of this node may dial on the machine that they share, each time as it is then.
 
-These are the fleet's own API server, ports where a program of one of its pods listens (not its other ports: whatever of the machine
-listens on all addresses would answer there), Services that the node relays, and what the pod's Namespace allows.
+These are the fleet's own API server, what the node's settings name, ports where a program of one of its pods listens (not its other
+ports: whatever of the machine listens on all addresses would answer there), Services that the node relays, and what the pod's
+Namespace allows.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
@@ -47,10 +49,12 @@ class PodNetwork:
     view: View
     server: str
     places: Places
+    reachable: Collection[tuple[str, int]] = ()
+    """From every pod of the node: host and port."""
 
     def may_dial(self, name: str, address: IPv4Address | IPv6Address, port: int) -> bool:
         wanted = {(name, port), (str(address), port)}
-        if (str(address), port) in self.places or place_of(self.server) in wanted:
+        if (str(address), port) in self.places or place_of(self.server) in wanted or not wanted.isdisjoint(self.reachable):
             return True
         return not wanted.isdisjoint(dialled(self.view.read(NAMESPACES, self.namespace)))
 

@@ -131,8 +131,11 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replaced, text)
 
 
-def resolve_environ(pod: Pod, container: ContainerSpec, address: Address, lookup: Lookup) -> dict[str, str]:
-    environ: dict[str, str] = {"HOSTNAME": pod.spec.hostname or pod.metadata.name}
+def resolve_environ(
+    pod: Pod, container: ContainerSpec, address: Address, lookup: Lookup, given: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """`given` is what the node says where the pod does not."""
+    environ: dict[str, str] = {**(given or {}), "HOSTNAME": pod.spec.hostname or pod.metadata.name}
     for group in container.env_from:
         for plural, named in (("configmaps", group.config_map_ref), ("secrets", group.secret_ref)):
             if named is not None:

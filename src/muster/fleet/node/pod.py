@@ -28,6 +28,7 @@ from muster.fleet.node.environment import (
 )
 from muster.fleet.node.podspec import ContainerSpec, Pod, pod_of, referenced
 from muster.fleet.node.programs import Programs, is_ours
+from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
 from muster.fleet.node.states import INITIALIZING, PodFacts, Standing, Waiting, pod_status, remembered, restarts_after
 from muster.fleet.node.volumes import Volumes
 from muster.machinery.backoff import Backoff
@@ -60,6 +61,7 @@ class Shelter:
     places: Places = field(default_factory=Places)
     """Where programs of the runtime's pods listen."""
     plugins: Mapping[str, CredentialProgram] = field(default_factory=dict)
+    settings: NodeSettings = NO_SETTINGS
 
 
 class PodWorker:
@@ -109,15 +111,18 @@ class PodWorker:
         return is_ours(image, self._shelter.images)
 
     def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
-        environ, shelter = resolve_environ(self.pod, spec, self.address, self._lookup), self._shelter
+        shelter, settings = self._shelter, self._shelter.settings
+        environ = resolve_environ(self.pod, spec, self.address, self._lookup, settings.variables)
         mounts = mounted(self._volumes.places, spec.volume_mounts, environ)
         # As with a token: who was not given the account's does not have its identity.
         connect = shelter.connect if str(SERVICE_ACCOUNT) in mounts else None
         scratch = self.directory / "containers" / spec.name
         shutil.rmtree(scratch, ignore_errors=True)
         make_directories(scratch)
+        settings.write_files(scratch)
+        namespace = self.pod.metadata.namespace
         return PodEnvironment(
-            namespace=self.pod.metadata.namespace,
+            namespace=namespace,
             pod=self.pod.metadata.name,
             container=spec.name,
             uid=self.pod.uid,
@@ -128,7 +133,7 @@ class PodWorker:
             write=write,
             mounts=mounts,
             scratch=scratch,
-            network=PodNetwork(self.pod.metadata.namespace, shelter.attached.view, shelter.server, shelter.places),
+            network=PodNetwork(namespace, shelter.attached.view, shelter.server, shelter.places, settings.reachable),
             plugins=shelter.plugins,
         )
 

@@ -28,6 +28,7 @@ from muster.fleet.node.pod import Shelter
 from muster.fleet.node.programs import IMAGES, NO_PLUGINS, Programs
 from muster.fleet.node.runtime import GRACE, KUBELET
 from muster.fleet.node.services import ServiceRelay
+from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
 from muster.fleet.node.states import SCHEME
 from muster.fleet.workloads import Deployments, ReplicaSets, podstate
 from muster.machinery.clock import SYSTEM, Clock, Random
@@ -73,6 +74,7 @@ class RemoteNode:
         client_ca: Path | None = None,
         images: Sequence[str] = IMAGES,
         plugins: Mapping[str, CredentialProgram] = NO_PLUGINS,
+        settings: NodeSettings = NO_SETTINGS,
         grace: float = GRACE,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
@@ -96,7 +98,9 @@ class RemoteNode:
             EventRecorder(client, KUBELET, name, clock=clock, random=random),
         )
         self._queued = [self._followed.queued(each, self._attached, clock=clock, random=random) for each in controllers]
-        self._shelter = Shelter(self._attached, programs, tuple(images), server, None, clock, random, places, dict(plugins))
+        self._shelter = Shelter(
+            self._attached, programs, tuple(images), server, None, clock, random, places, dict(plugins), settings
+        )
         self._client = client
         self._client_ca = client_ca
         self._clock = clock

@@ -26,6 +26,7 @@ from muster.fleet.node.clusternode import ClusterNode, Work
 from muster.fleet.node.nodepods import NodePods
 from muster.fleet.node.pod import Shelter
 from muster.fleet.node.programs import IMAGES, NO_PLUGINS, Programs
+from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
 from muster.fleet.workloads import workload_controllers
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.confinement import CredentialProgram
@@ -37,7 +38,8 @@ KUBELET = "kubelet"
 
 class NodeRuntime:
     """`programs` is what Muster's image can do; `directory` is where pods keep volumes and logs, readable by its owner only;
-    `plugins` are offered to kubeconfigs in pods whose `exec` names such a command, and there are no others."""
+    `plugins` are offered to kubeconfigs in pods whose `exec` names such a command, and there are no others; `settings` is what all
+    pods find."""
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class NodeRuntime:
         *,
         images: Sequence[str] = IMAGES,
         plugins: Mapping[str, CredentialProgram] = NO_PLUGINS,
+        settings: NodeSettings = NO_SETTINGS,
         grace: float = GRACE,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
@@ -61,6 +64,7 @@ class NodeRuntime:
         self._addresses = LoopbackAddresses(random)
         self._places = Places()
         self._plugins = dict(plugins)
+        self._settings = settings
         self._attachments: dict[str, Attached] = {}
         self.nodes: dict[str, ClusterNode] = {}
         self._helpers: dict[str, list[asyncio.Task[None]]] = {}
@@ -126,6 +130,7 @@ class NodeRuntime:
             self._random,
             self._places,
             self._plugins,
+            self._settings,
         )
         node = ClusterNode(node_name, shelter, self._directory / name / "pods", self._addresses, self._spawn)
         node.forget_strangers()

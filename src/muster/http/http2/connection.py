@@ -8,6 +8,7 @@ open, streams by their number.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from typing import Final
 
@@ -49,13 +50,13 @@ class Http2Connection(Http2Flow):
 
     # What the roles do
 
+    @abc.abstractmethod
     def head(self, number: int, fields: Fields, ended: bool) -> None:
         """Of a stream that is not known. Raises ConnectionFailure and StreamFailure."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def check_head(self, fields: Fields) -> bool:
         """Whether this is the last head before the data, on a known stream that has had none. Raises MalformedFields."""
-        raise NotImplementedError
 
     def pinged(self, after_data: bool) -> None:
         """`after_data` is whether we have sent anything since the ping before: clients measure by pings how much is on its way,

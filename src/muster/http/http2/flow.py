@@ -8,6 +8,7 @@ record of streams we have given up by `_ABANDONED`, and what costs us more than 
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ TRANSPORT_BYTES: Final = 64 * 1024
 _ABANDONED: Final = 256
 
 
-class Http2Flow(asyncio.BufferedProtocol):
+class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, read_buffer: memoryview, flushing: FlushQueue, limits: Http2Limits, clock: Clock
     ) -> None:
@@ -67,9 +68,9 @@ class Http2Flow(asyncio.BufferedProtocol):
         self._stuck_since: float | None = None
         self._stuck_size = 0
 
+    @abc.abstractmethod
     def _feed(self, data: bytes) -> None:
         """Take what was read, and keep in `_partial` what is not all there. Raises ConnectionFailure."""
-        raise NotImplementedError
 
     # Transport
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from muster.http.acceptor import Acceptor, describe
 from muster.http.backlogs import Backlogs
+from muster.http.connections import ServedGuest
 from muster.http.flushing import FlushQueue
 from muster.http.http2 import frames
 from muster.http.http2.connection import Http2Connection
@@ -69,7 +70,7 @@ class Request(StreamHandler, Protocol):
 RequestFactory = Callable[[Stream, Fields, Connection], Request]
 
 
-class ServerConnection(Http2Connection):
+class ServerConnection(Http2Connection, ServedGuest):
     def __init__(self, server: Http2Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, server.read_buffer, server.flushing, server.limits, server.clock)
         self.info: Connection
@@ -280,23 +281,8 @@ class ServerConnection(Http2Connection):
 
     # For the table of connections
 
-    @property
-    def silent(self) -> bool:
-        return False
-
-    @property
-    def address(self) -> str:
-        return self.info.remote[0]
-
-    @property
-    def owner(self) -> Hashable | None:
-        return self.info.owner
-
     def waiting_since(self) -> float | None:
         return self._idle_since
-
-    def drop(self) -> None:
-        self.abort()
 
 
 class Http2Server:

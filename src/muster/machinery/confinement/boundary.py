@@ -10,10 +10,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Any, Protocol
 
 CredentialProgram = Callable[[Sequence[str], Mapping[str, str]], Awaitable[bytes]]
-"""Stands for an exec plug-in's command: (arguments, variables) to the ExecCredential that it would print."""
+"""Stands for an exec plug-in's command: (arguments, variables) to the ExecCredential that it would print. Raises ProgramFailed."""
+
+
+class ProgramFailed(Exception):
+    """A credential program has nothing to print; the text is what it would complain of."""
 
 
 class Outside(PermissionError):
@@ -53,7 +57,8 @@ class Nowhere:
 
 @dataclass(frozen=True, kw_only=True)
 class Confinement:
-    """`mounts` has the container's paths and where they are kept; everything else of its file system is below `scratch`."""
+    """`mounts` has the container's paths and where they are kept; everything else of its file system is below `scratch`. Each is
+    one container's, from its start to its end."""
 
     pod: str
     """namespace/name"""
@@ -64,6 +69,8 @@ class Confinement:
     network: Network = field(default_factory=Nowhere, repr=False)
     plugins: Mapping[str, CredentialProgram] = field(default_factory=dict, repr=False)
     """By the name of the command that a kubeconfig has; there are no others."""
+    held: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What credential programs keep from one run to the next, by program: it is this container's, and goes with it."""
 
     def path(self, inside: str | PurePosixPath) -> Path:
         """Where a path of the container is kept."""

@@ -121,6 +121,17 @@ class Notation(NamedTuple):
             nanos = min(nanos, _CAP)
         return Quantity(-nanos if self.negative else nanos, self.format)
 
+    @property
+    def approximate(self) -> float:
+        """`AsApproximateFloat64`; raises OverflowError for what no double can hold."""
+        size, scale = int(self.whole + self.fraction), -len(self.fraction)
+        if self.format == BINARY_SI:
+            size <<= self.power
+        else:
+            scale += self.power
+        base = float(-size if self.negative else size)
+        return base * 10.0**scale if scale else base
+
 
 def parse_notation(text: str) -> Notation:
     """Raises QuantityError with the API's message."""

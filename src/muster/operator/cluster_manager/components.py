@@ -22,11 +22,16 @@ from muster.operator.cluster_manager.plan import (
     Plan,
     WebhookField,
     driver_secrets,
+    driver_tokens,
+    driver_variables,
+    placement_gates,
     registration_arguments,
     registration_gates,
     work_gates,
 )
 from muster.operator.deployments import ConfigMapVolume, SecretVolume
+from muster.placement import install as placement
+from muster.registration.drivers.profile import AccountToken
 from muster.registration.hub import install as registration
 from muster.runtime.client.builtin import CRDS
 from muster.runtime.webhook import Hook
@@ -35,6 +40,7 @@ from muster.work.hub import install as work
 
 REGISTRATION_DEGRADED: Final = "HubRegistrationDegraded"
 REGISTRATION_WEBHOOK_ACCOUNT: Final = "registration-webhook-sa"
+PLACEMENT_DEGRADED: Final = "HubPlacementDegraded"
 GRPC_DEGRADED: Final = "GrpcServerDegraded"
 CA_BUNDLE: Final = "ca-bundle-configmap"
 """Has every authority of this hub: of its webhooks, of its gRPC server, and of that one's clients."""
@@ -92,6 +98,8 @@ class Component:
     binding_rules: tuple[Document, ...] = ()
     secrets: Callable[[Plan], tuple[SecretVolume, ...]] = lambda plan: ()
     """That it reads, beside what webhooks and hosted components do."""
+    tokens: Callable[[Plan], tuple[AccountToken, ...]] = lambda plan: ()
+    variables: Callable[[Plan], Mapping[str, str]] = lambda plan: {}
     config_maps: tuple[ConfigMapVolume, ...] = ()
     ports: Mapping[str, int] = field(default_factory=dict)
 
@@ -116,6 +124,8 @@ REGISTRATION_CONTROLLER: Final = Component(
     registration_arguments,
     degraded=REGISTRATION_DEGRADED,
     secrets=lambda plan: tuple(SecretVolume(name, name, path) for name, path in driver_secrets(plan).items()),
+    tokens=driver_tokens,
+    variables=driver_variables,
 )
 REGISTRATION_SERVER: Final = Component(
     "registration-webhook",
@@ -153,6 +163,17 @@ WORK_SERVER: Final = Component(
     Webhooks(WORK_WEBHOOK, work.SERVICE, work.WEBHOOK_SECRET, work.HOOKS, of_bindings=(work.BINDING_HOOK,)),
     binding_rules=work.BINDING_RULES,
 )
+PLACEMENT_CONTROLLER: Final = Component(
+    "placement-controller",
+    placement.ACCOUNT,
+    "placement:controller",
+    lambda: placement.RULES,
+    "placement",
+    ("--no-install",),
+    lambda plan: plan.placement_image,
+    placement_gates,
+    degraded=PLACEMENT_DEGRADED,
+)
 GRPC_SERVER: Final = Component(
     "grpc-server",
     GRPC_SERVER_ACCOUNT,
@@ -172,7 +193,7 @@ GRPC_SERVER: Final = Component(
     ),
     ports={GRPC_PROTOCOL: exposure.PORT},
 )
-COMPONENTS: Final = (REGISTRATION_CONTROLLER, REGISTRATION_SERVER, WORK_CONTROLLER, WORK_SERVER, GRPC_SERVER)
+COMPONENTS: Final = (REGISTRATION_CONTROLLER, REGISTRATION_SERVER, WORK_CONTROLLER, WORK_SERVER, PLACEMENT_CONTROLLER, GRPC_SERVER)
 SERVERS: Final = tuple((component, component.webhooks) for component in COMPONENTS if component.webhooks is not None)
 WEBHOOK_SECRETS: Final = tuple(webhooks.secret for _, webhooks in SERVERS)
 HOOKS: Final = tuple(hook for _, webhooks in SERVERS for hook in webhooks.hooks)

@@ -2,8 +2,8 @@
 
 A pass over a ClusterManager is: hold it by the finalizer → read its spec into a plan → find the hub (this cluster, or the one that
 its Secret leads to) → install, or remove if it is being deleted → say how it went. Every change of a ClusterManager, of an object
-with its label, and of the Secrets it depends on begins a pass; a pass at rest writes nothing. One hub has one ClusterManager: of
-several that are not hosted, the oldest has it and the others say so.
+with its label, and of the Secrets and ConfigMaps it depends on begins a pass; a pass at rest writes nothing. One hub has one
+ClusterManager: of several that are not hosted, the oldest has it and the others say so.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from muster.api.operator.v1 import ClusterManager
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.operator.cluster_manager import status as said
-from muster.operator.cluster_manager.components import HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
+from muster.operator.cluster_manager.components import GRPC_CONFIG, HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.exposure import service_name
 from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
+from muster.operator.cluster_manager.grpc_config import config_problem
 from muster.operator.cluster_manager.installation import KINDS, HubSite, install, settle, wanted_deployments
 from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
 from muster.operator.cluster_manager.removal import Removal
@@ -58,6 +59,7 @@ SUBJECT: Final = Subject(
     (EXTERNAL_HUB_SECRET, *WEBHOOK_SECRETS, *GRPC_SECRETS, PULL_SECRET, *HUB_ACCOUNT_SECRETS),
     HUB_FAILED,
     said.applied(),
+    config_maps=(GRPC_CONFIG,),
 )
 
 
@@ -75,10 +77,10 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
         others = [] if is_hosted(manager) else [other.metadata.name for other in self._objects.cache if not is_hosted(other)]
         return list(dict.fromkeys((manager.metadata.name, *others)))
 
-    def _whose(self, secret: Snapshot) -> str:
-        """Secrets of a hosted hub are in the namespace of its ClusterManager's name."""
-        if secret.namespace not in (HUB_NAMESPACE, self._options.namespace):
-            return secret.namespace
+    def _whose(self, found: Snapshot) -> str:
+        """What is of a hosted hub is in the namespace of its ClusterManager's name."""
+        if found.namespace not in (HUB_NAMESPACE, self._options.namespace):
+            return found.namespace
         return next((manager.metadata.name for manager in self._objects.cache if not is_hosted(manager)), "")
 
     def _plan(self, manager: ClusterManager) -> Plan:
@@ -134,7 +136,8 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
 
     def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
         service = self._here.find(SERVICES, ObjectKey(plan.namespace, service_name(plan)))
-        return said.rolling(plan, rollouts(wanted_deployments(plan), deployments), service)
+        problem = config_problem(self._here.config_map(GRPC_CONFIG, plan.namespace))
+        return said.rolling(plan, rollouts(wanted_deployments(plan), deployments), service, problem)
 
     def _removing(self, plan: Plan) -> Removing[ClusterManager]:
         async def step() -> tuple[list[str], float]:

@@ -1,8 +1,9 @@
 """How agents reach a hub's gRPC server: by which names, which its certificate has to bear, and through which Service.
 
 `serverConfiguration.endpointsExposure` says so. Behind a `hostname` or a `route` is whatever the administrator put there (an
-ingress or an OpenShift Route that passes TLS through), which leads to the Service; `loadBalancer` makes the Service one, whose
-addresses are known once somebody has given it some. The server is always called by its Service's name too.
+ingress or an OpenShift Route that passes TLS through), which leads to the Service: as with OCM, no Route is made here, and the
+condition of the server says so. `loadBalancer` makes the Service one, whose addresses are known once somebody has given it some.
+The server is always called by its Service's name too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from muster.api import Document
-from muster.api.operator.v1 import GRPC_PROTOCOL, EndpointExposure
+from muster.api.operator.v1 import GRPC_PROTOCOL, LOAD_BALANCER, ROUTE, EndpointExposure
 from muster.kube.names import dns1123_subdomain
 from muster.machinery.objects import Object
 from muster.operator.cluster_manager.plan import Plan
@@ -22,7 +23,6 @@ from muster.runtime.install import named
 
 PORT: Final = 8090
 LOAD_BALANCER_PORT: Final = 443
-LOAD_BALANCER: Final = "loadBalancer"
 _FIELD: Final = "spec.serverConfiguration.endpointsExposure"
 
 
@@ -59,6 +59,11 @@ def balancers(found: Object | None) -> list[str]:
     return [str(one[key]) for one in ingress for key in ("ip", "hostname") if one.get(key)]
 
 
+def routed(plan: Plan) -> list[str]:
+    """The hosts that somebody else's Routes have to lead to the Service from."""
+    return [exposure.host for _, exposure in _exposures(plan) if exposure.type == ROUTE and exposure.host]
+
+
 def _exposures(plan: Plan) -> Iterator[tuple[int, EndpointExposure]]:
     configured = plan.manager.spec.server_configuration
     for index, endpoint in enumerate(configured.endpoints_exposure if configured else ()):
@@ -68,9 +73,8 @@ def _exposures(plan: Plan) -> Iterator[tuple[int, EndpointExposure]]:
 
 def _configured(plan: Plan) -> Iterator[str]:
     for index, exposure in _exposures(plan):
-        chosen = {"hostname": exposure.hostname, LOAD_BALANCER: exposure.load_balancer, "route": exposure.route}[exposure.type]
         field = f"{_FIELD}[{index}].grpc.{exposure.type}.host"
-        host = chosen.host if chosen else ""
+        host = exposure.host
         if not host and exposure.type == LOAD_BALANCER:
             continue
         if not host:

@@ -15,8 +15,9 @@ from muster.machinery.objects import Object, ObjectKey, key_of
 from muster.operator.accounts import AccountSecret, ensure_account_secret
 from muster.operator.applying import Place, Wanted, checked, places, remove
 from muster.operator.cluster_manager import exposure, manifests
-from muster.operator.cluster_manager.components import COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager.components import COMPONENTS, GRPC_CONFIG, SERVERS, Component, Webhooks, account_secret, wanted
 from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET, ensure_authority, ensure_serving
+from muster.operator.cluster_manager.grpc_config import config_hash
 from muster.operator.cluster_manager.manifests import owned
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.cluster_manager.status import (
@@ -41,6 +42,8 @@ from muster.runtime.client.builtin import (
     DEPLOYMENTS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
@@ -52,6 +55,8 @@ PRUNED: Final = (
     SERVICE_ACCOUNTS,
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
+    ROLES,
+    ROLE_BINDINGS,
     SERVICES,
     DEPLOYMENTS,
     CONFIG_MAPS,
@@ -85,7 +90,8 @@ async def install(site: HubSite) -> Installed:
     with step(ACCOUNTS_FAILED):
         await _accounts(site, made)
     with step(RUNTIME_FAILED):
-        results = await _here(site, made, manifests.components(site.plan))
+        config = config_hash(site.here.config_map(GRPC_CONFIG, site.plan.namespace))
+        results = await _here(site, made, manifests.components(site.plan, {GRPC_CONFIG: config} if config else {}))
         made.deployments = [(DEPLOYMENTS, obj) for obj in results if obj["kind"] == DEPLOYMENTS.kind]
     with step(WEBHOOK_FAILED):
         for component, webhooks in SERVERS:

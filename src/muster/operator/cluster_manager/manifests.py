@@ -15,11 +15,11 @@ from muster.api.crds import ACCOUNTS, HUB, definitions
 from muster.operator.applying import Wanted, labelled
 from muster.operator.cluster_manager import exposure
 from muster.operator.cluster_manager.components import CA_BUNDLE, COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
-from muster.operator.cluster_manager.plan import Plan, account_annotations
+from muster.operator.cluster_manager.plan import Plan, account_annotations, driver_rules
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.names import CLUSTER_MANAGER_LABEL
 from muster.operator.pod_namespaces import RUN
-from muster.registration.hub.install import ACCOUNT, conversion
+from muster.registration.hub.install import ACCOUNT, conversion, driver_permissions
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
 from muster.runtime.install import account_permissions, named
 from muster.runtime.webhook import Endpoint
@@ -29,6 +29,9 @@ CERTIFICATES: Final = "/serving-certs"
 HUB_KUBECONFIG: Final = "/hub-kubeconfig"
 SERVICE_PORT: Final = 9443
 HEALTH_PORT: Final = 8081
+CONFIG_HASH: Final = "operator.open-cluster-management.io/hash-of"
+"""Begins the annotations of pods that say what they were started with; the ConfigMap's name ends them."""
+_NO_HASHES: Final[Mapping[str, str]] = {}
 
 REMOVED_FIRST: Final = ("managedclusteraddons", "manifestworks", "managedclusters", "manifestworkreplicasets")
 """Definitions that go before the others, in this order: each waits for its objects, and those for the ones before."""
@@ -82,6 +85,7 @@ def account_definitions() -> list[Wanted]:
 def hub_permissions(plan: Plan) -> list[Wanted]:
     """On the hub: accounts and what they may do. Raises BadSpec."""
     accounts = accounts_and_roles(plan, wanted(plan))
+    accounts += driver_permissions(plan.hub_namespace, driver_rules(plan))
     return accounts if plan.hosted else _with_annotations(plan, accounts)
 
 
@@ -110,8 +114,9 @@ def _annotated(wanted: Wanted, annotations: Mapping[str, str]) -> Wanted:
     return resource, {**document, "metadata": {**document["metadata"], "annotations": dict(annotations)}}
 
 
-def components(plan: Plan) -> list[Wanted]:
-    """Where the components run: Services of those that are called, and the Deployments. Raises BadSpec."""
+def components(plan: Plan, hashes: Mapping[str, str] = _NO_HASHES) -> list[Wanted]:
+    """Where the components run: Services of those that are called, and the Deployments. `hashes` are of ConfigMaps that users have
+    made, by name: whoever reads one at its start is rolled out anew when it changes. Raises BadSpec."""
     documents: list[Wanted] = []
     if plan.hosted:
         accounts = [component.account for component in wanted(plan)]
@@ -119,7 +124,7 @@ def components(plan: Plan) -> list[Wanted]:
     documents += [(SERVICES, _service(plan, component, webhooks)) for component, webhooks in SERVERS]
     if plan.grpc_server:
         documents.append((SERVICES, exposure.service(plan)))
-    documents += [(DEPLOYMENTS, deployment(_workload(plan, component))) for component in wanted(plan)]
+    documents += [(DEPLOYMENTS, deployment(_workload(plan, component, hashes))) for component in wanted(plan)]
     return documents
 
 
@@ -131,8 +136,9 @@ def _service(plan: Plan, component: Component, webhooks: Webhooks) -> Document:
     }
 
 
-def _workload(plan: Plan, component: Component) -> Workload:
+def _workload(plan: Plan, component: Component, hashes: Mapping[str, str]) -> Workload:
     spec = plan.manager.spec
+    read = {one.config_map for one in component.config_maps}
     bind = plan.bind(component.webhooks.field) if component.webhooks else None
     return Workload(
         component.deployment(plan),
@@ -145,7 +151,10 @@ def _workload(plan: Plan, component: Component) -> Workload:
         ports={"webhook": bind.port} if bind else component.ports,
         secrets=_secrets(plan, component),
         config_maps=component.config_maps,
+        tokens=component.tokens(plan),
+        environment=component.variables(plan),
         labels={CLUSTER_MANAGER_LABEL: plan.name},
+        pod_annotations={f"{CONFIG_HASH}-{name}": value for name, value in hashes.items() if name in read},
         placement=spec.node_placement,
         resources=spec.resource_requirement,
         host_network=bind is not None and bind.host_network,

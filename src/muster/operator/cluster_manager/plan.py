@@ -25,9 +25,11 @@ from muster.api.operator.v1 import (
 from muster.operator.names import chosen_image
 from muster.operator.spec import BadSpec, gate_flags, installed_driver
 from muster.operator.spec import invalid_gates as invalid
+from muster.placement.options import GATES as PLACEMENT_GATES
+from muster.placement.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
 from muster.registration.drivers import DriverError, find
 from muster.registration.drivers.errors import BadField
-from muster.registration.drivers.profile import Process
+from muster.registration.drivers.profile import AccountToken, HubRules, Process
 from muster.registration.drivers.seam import Driver
 from muster.registration.names import HUB_GATES, HUB_NAMESPACE, HUB_UNSUPPORTED_GATES
 from muster.work.hub.options import CLEAN_UP_COMPLETED, MANIFEST_WORK_REPLICA_SET, ExecutorAuthorization, authorization
@@ -108,6 +110,10 @@ class Plan:
         return chosen_image(self.manager.spec.work_image_pull_spec, self.image)
 
     @property
+    def placement_image(self) -> str:
+        return chosen_image(self.manager.spec.placement_image_pull_spec, self.image)
+
+    @property
     def server_image(self) -> str:
         configured = self.manager.spec.server_configuration
         return chosen_image(configured.image_pull_spec if configured else "", self.registration_image)
@@ -169,6 +175,11 @@ def work_gates(plan: Plan) -> list[str]:
     return gate_flags(plan.manager.spec.work_configuration.feature_gates, WORK_GATES)
 
 
+def placement_gates(plan: Plan) -> list[str]:
+    configured = plan.manager.spec.placement_configuration
+    return gate_flags(configured.feature_gates if configured else (), PLACEMENT_GATES)
+
+
 def registration_arguments(plan: Plan) -> list[str]:
     """The flags of the controllers that come from the registration configuration. Raises BadSpec."""
     configured = plan.registration
@@ -176,6 +187,8 @@ def registration_arguments(plan: Plan) -> list[str]:
     if _is_on(configured.feature_gates, AUTO_APPROVAL):
         arguments += [f"--cluster-auto-approval-users={user}" for user in configured.auto_approve_users]
     arguments += _driver_arguments(configured)
+    if configured.remove_denied_after:
+        arguments.append(f"--remove-denied-after={configured.remove_denied_after}")
     if plan.labels:
         arguments.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(plan.labels.items())))
     return arguments
@@ -191,6 +204,21 @@ def _driver_arguments(configured: HubRegistrationConfiguration) -> list[str]:
 def driver_secrets(plan: Plan) -> dict[str, str]:
     """What drivers have the controllers read as files: Secrets, and in which directories. Raises BadSpec."""
     return {name: path for _, process in _drivers(plan.registration) for name, path in process.secrets.items()}
+
+
+def driver_rules(plan: Plan) -> list[HubRules]:
+    """What drivers have the controllers allowed. Raises BadSpec."""
+    return [process.rules for _, process in _drivers(plan.registration)]
+
+
+def driver_tokens(plan: Plan) -> tuple[AccountToken, ...]:
+    """What drivers have the controllers prove to others who they are by. Raises BadSpec."""
+    return tuple(token for _, process in _drivers(plan.registration) for token in process.tokens)
+
+
+def driver_variables(plan: Plan) -> dict[str, str]:
+    """What drivers have the controllers find in their environment. Raises BadSpec."""
+    return {name: value for _, process in _drivers(plan.registration) for name, value in process.variables.items()}
 
 
 def account_annotations(plan: Plan) -> dict[str, str]:
@@ -221,6 +249,8 @@ def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
     listed["work"] = (spec.work_configuration.feature_gates, WORK_GATES, WORK_UNSUPPORTED_GATES)
     if spec.add_on_manager_configuration:
         listed["addon"] = (spec.add_on_manager_configuration.feature_gates, ADDON_GATES, ())
+    if spec.placement_configuration:
+        listed["placement"] = (spec.placement_configuration.feature_gates, PLACEMENT_GATES, PLACEMENT_UNSUPPORTED_GATES)
     if spec.server_configuration:
         listed["server"] = (spec.server_configuration.feature_gates, SERVER_GATES, ())
     found = {component: invalid(*gates) for component, gates in listed.items()}

@@ -53,6 +53,7 @@ from muster.runtime.client.builtin import (
     LEASES,
     NAMESPACES,
     ROLE_BINDINGS,
+    ROLES,
     SECRETS,
     SERVICE_ACCOUNTS,
     SERVICES,
@@ -179,11 +180,21 @@ class Removal:
 
     async def _permissions(self, hub: Ground) -> list[str]:
         left = await self._remove(hub, places(manifests.accounts_and_roles(self.plan)))
+        left += await self._remove(hub, await self._driver_roles(hub))
         try:
             await hub.client.get(CRDS, CLUSTERS)
         except NotFound:
             left += await _remains_of_clusters(hub)
         return left
+
+    async def _driver_roles(self, hub: Ground) -> list[Place]:
+        """In whichever namespaces: what drivers needed is known to those that were enabled then."""
+        ours = f"{CLUSTER_MANAGER_LABEL}={self.plan.name}"
+        return [
+            Place(resource, found["metadata"]["name"], found["metadata"]["namespace"])
+            for resource in (ROLE_BINDINGS, ROLES)
+            for found in (await hub.client.list(resource, label_selector=ours)).items
+        ]
 
     async def _rest(self, hub: Ground) -> list[str]:
         namespaces = [Place(NAMESPACES, self.plan.hub_namespace)] if self.plan.hosted else []

@@ -7,8 +7,8 @@ from typing import Final
 
 from muster.api import Condition, condition_of
 from muster.machinery.objects import Object
-from muster.operator.cluster_manager.components import GRPC_DEGRADED, REGISTRATION_DEGRADED, wanted
-from muster.operator.cluster_manager.exposure import balancers, is_load_balanced, service_name
+from muster.operator.cluster_manager.components import GRPC_DEGRADED, PLACEMENT_DEGRADED, REGISTRATION_DEGRADED, wanted
+from muster.operator.cluster_manager.exposure import PORT, balancers, is_load_balanced, routed, service_name
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.deployments import Rollout
 from muster.operator.reporting import APPLIED, condition
@@ -26,15 +26,23 @@ def applied() -> Condition:
     return condition(APPLIED, True, "ClusterManagerApplied", "Components of cluster manager are applied")
 
 
-def rolling(plan: Plan, rollouts: Mapping[str, Rollout | None], service: Object | None = None) -> list[Condition]:
-    """Of the Deployments by name; None is one that is not there. `service` is the gRPC server's."""
+def rolling(
+    plan: Plan, rollouts: Mapping[str, Rollout | None], service: Object | None = None, config_problem: str = ""
+) -> list[Condition]:
+    """Of the Deployments by name; None is one that is not there. `service` is the gRPC server's, `config_problem` what is wrong
+    with its configuration."""
     late = [name for name, found in rollouts.items() if found is None or not found.complete]
     if late:
         text = f"Deployments are rolling out: {', '.join(late)}"
         progressing = condition(PROGRESSING, True, "ClusterManagerDeploymentRolling", text)
     else:
         progressing = condition(PROGRESSING, False, "ClusterManagerUpToDate", "Components of cluster manager are up to date")
-    return [progressing, _registration(plan, rollouts), *_grpc_server(plan, rollouts, service)]
+    return [
+        progressing,
+        _registration(plan, rollouts),
+        _placement(plan, rollouts),
+        *_grpc_server(plan, rollouts, service, config_problem),
+    ]
 
 
 def _registration(plan: Plan, rollouts: Mapping[str, Rollout | None]) -> Condition:
@@ -42,18 +50,34 @@ def _registration(plan: Plan, rollouts: Mapping[str, Rollout | None]) -> Conditi
     return said or condition(REGISTRATION_DEGRADED, False, "RegistrationFunctional", "Registration is managing credentials")
 
 
-def _grpc_server(plan: Plan, rollouts: Mapping[str, Rollout | None], service: Object | None) -> list[Condition]:
+def _placement(plan: Plan, rollouts: Mapping[str, Rollout | None]) -> Condition:
+    said = _degraded(plan, rollouts, PLACEMENT_DEGRADED, "Placement", "placement")
+    return said or condition(PLACEMENT_DEGRADED, False, "PlacementFunctional", "Placement is scheduling placement decisions")
+
+
+def _grpc_server(
+    plan: Plan, rollouts: Mapping[str, Rollout | None], service: Object | None, config_problem: str
+) -> list[Condition]:
     """Nothing where there is none and never was."""
     if not plan.grpc_server:
         known = condition_of(plan.manager.status.conditions, GRPC_DEGRADED) is not None
         text = "No registration driver of this hub has agents come through the gRPC server"
         return [condition(GRPC_DEGRADED, False, "GrpcServerNotWanted", text)] if known else []
+    if config_problem:
+        # Pods that were there before go on with what they have read.
+        return [condition(GRPC_DEGRADED, True, "GrpcServerConfigInvalid", config_problem)]
+    where = f"Service {plan.namespace}/{service_name(plan)}"
     said = _degraded(plan, rollouts, GRPC_DEGRADED, "GrpcServer", "gRPC server")
     if said is None and is_load_balanced(plan) and not balancers(service):
-        where = f"Service {plan.namespace}/{service_name(plan)}"
         text = f"{where} has got no address from a load balancer yet: agents outside of the cluster cannot reach it"
         said = condition(GRPC_DEGRADED, True, "LoadBalancerPending", text)
-    return [said or condition(GRPC_DEGRADED, False, "GrpcServerFunctional", "The gRPC server serves agents")]
+    text = "The gRPC server serves agents"
+    if hosts := routed(plan):
+        text += (
+            f"; a Route of {', '.join(hosts)} that passes TLS through to port {PORT} of {where} is not made by this operator: "
+            "an administrator has to make it"
+        )
+    return [said or condition(GRPC_DEGRADED, False, "GrpcServerFunctional", text)]
 
 
 def _degraded(plan: Plan, rollouts: Mapping[str, Rollout | None], kind: str, stem: str, what: str) -> Condition | None:

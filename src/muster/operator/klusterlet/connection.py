@@ -3,7 +3,8 @@
 First the credential that the agent got is tried. Where that does not do, the bootstrap kubeconfig is tried too, so that the
 reason, "<bootstrap reason>,<hub reason>", says which of the two somebody has to look after. With several hubs, one bootstrap
 kubeconfig that works is enough. A credential that only the agent's own pod can produce (an exec plugin) is not tried: nothing that
-could be found out here would be about the agent, so the condition is Unknown and says where to look instead. How a way to a hub is
+could be found out here would be about the agent, so the condition is Unknown and says where to look instead; unless the bootstrap
+kubeconfig shows that something has to be done on the hub before that credential can be of use. How a way to a hub is
 written, and how a hub is asked whether it lets an agent work, is known to the Klusterlet's driver alone.
 """
 
@@ -33,14 +34,16 @@ WITHIN: Final = 20.0
 """Seconds that a hub has to answer."""
 
 HUB_REASONS: Final = ("HubKubeConfigError", "HubKubeConfigUnauthorized", "HubKubeConfigUnchecked")
+AWAITED: Final = "ManagedClusterIncomplete"
+"""Somebody has to do something on the hub, and the message says what."""
 BOOTSTRAP_REASONS: Final = ("BootstrapSecretError", "BootstrapSecretUnauthorized", "BootstrapSecretUnchecked")
 """Of a kubeconfig that does not work, one that may not do enough, and one that cannot be tried here."""
 
 Contents = Mapping[str, bytes]
 Open = Callable[[EndpointFormat, Contents, str, str], AbstractAsyncContextManager[KubeClient]]
 """A client for the way to a hub in a Secret, whose place is told for errors, and for a cluster. Raises EndpointError."""
-Ask = Callable[[KubeClient, str], Awaitable[tuple[str, ...]]]
-"""What a hub does not permit whoever asks for a cluster."""
+Look = Callable[[KubeClient, str], Awaitable["Finding"]]
+"""What a hub answers to whoever asks for a cluster."""
 
 
 class ForeignCredential(Exception):
@@ -90,9 +93,11 @@ class ConnectionCheck:
 
     async def run(self) -> Condition:
         hub = await self._hub()
-        if hub.works is not False:
-            return condition(HUB_CONNECTION, None if hub.works is None else False, hub.reason, hub.message)
+        if hub.works:
+            return condition(HUB_CONNECTION, False, hub.reason, hub.message)
         bootstrap = await self._bootstrap()
+        if hub.works is None and bootstrap.reason != AWAITED:
+            return condition(HUB_CONNECTION, None, hub.reason, hub.message)
         message = f"{bootstrap.message}\n{hub.message}"
         return condition(HUB_CONNECTION, True, f"{bootstrap.reason},{hub.reason}", message)
 
@@ -124,8 +129,12 @@ class ConnectionCheck:
         cluster = self._cluster()
         if not cluster:
             return Finding(False, "ClusterNameMissing", f"{where} has no {CLUSTER_NAME}, which the agent puts there")
-        works = Finding(True, "HubConnectionFunctional", f"{where} works")
-        return await self._try(contents, where, self._driver.missing_to_serve, works, HUB_REASONS)
+
+        async def look(hub: KubeClient, cluster: str) -> Finding:
+            missing = await self._driver.missing_to_serve(hub, cluster)
+            return _unpermitted(where, missing, HUB_REASONS) or Finding(True, "HubConnectionFunctional", f"{where} works")
+
+        return await self._try(contents, where, look, HUB_REASONS)
 
     async def _bootstrap(self) -> Finding:
         findings = [await self._bootstrap_by(secret) for secret in self.plan.bootstrap_secrets]
@@ -136,15 +145,22 @@ class ConnectionCheck:
         contents = self.read(secret)
         if contents is None:
             return Finding(False, "BootstrapSecretMissing", f"{where} is missing")
-        works = Finding(True, "BootstrapSecretFunctional", f"{where} works")
-        return await self._try(contents, where, self._driver.missing_to_register, works, BOOTSTRAP_REASONS)
 
-    async def _try(self, contents: Contents, where: str, ask: Ask, works: Finding, reasons: tuple[str, str, str]) -> Finding:
-        failed, unauthorized, unchecked = reasons
+        async def look(hub: KubeClient, cluster: str) -> Finding:
+            refused = _unpermitted(where, await self._driver.missing_to_register(hub, cluster), BOOTSTRAP_REASONS)
+            if refused is not None:
+                return refused
+            awaited = await self._driver.awaits(hub, cluster, self.plan.registration) if cluster else ""
+            return Finding(False, AWAITED, awaited) if awaited else Finding(True, "BootstrapSecretFunctional", f"{where} works")
+
+        return await self._try(contents, where, look, BOOTSTRAP_REASONS)
+
+    async def _try(self, contents: Contents, where: str, look: Look, reasons: tuple[str, str, str]) -> Finding:
+        failed, _, unchecked = reasons
         cluster = self._cluster()
         try:
             async with asyncio.timeout(WITHIN), self.open(self._endpoints, contents, where, cluster) as hub:
-                missing = await ask(hub, cluster)
+                return await look(hub, cluster)
         except ForeignCredential as error:
             text = f"{where} is of use to the agent alone; whether it works on {error}, the ManagedCluster's conditions tell"
             return Finding(None, unchecked, text)
@@ -154,9 +170,10 @@ class ConnectionCheck:
             return Finding(False, failed, f"{where}: {error.problem}")
         except (KubeError, OSError) as error:
             return Finding(False, failed, f"{where}: {error}")
-        if missing:
-            return Finding(False, unauthorized, f"{where}: the hub does not permit {', '.join(missing)}")
-        return works
+
+
+def _unpermitted(where: str, missing: tuple[str, ...], reasons: tuple[str, str, str]) -> Finding | None:
+    return Finding(False, reasons[1], f"{where}: the hub does not permit {', '.join(missing)}") if missing else None
 
 
 def contents_of(secret: Mapping[str, object]) -> Contents:

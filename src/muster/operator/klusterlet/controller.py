@@ -108,10 +108,10 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
         others = [other.metadata.name for other in self._objects.cache if agent_namespace_of(other) == namespace]
         return list(dict.fromkeys((klusterlet.metadata.name, *others)))
 
-    def _whose(self, secret: Snapshot) -> str:
-        if secret.namespace == self._options.namespace:
+    def _whose(self, found: Snapshot) -> str:
+        if found.namespace == self._options.namespace:
             return SHARED
-        owners = (one.metadata.name for one in self._objects.cache if agent_namespace_of(one) == secret.namespace)
+        owners = (one.metadata.name for one in self._objects.cache if agent_namespace_of(one) == found.namespace)
         return next(owners, "")
 
     def _plan(self, klusterlet: Klusterlet) -> Plan:

@@ -264,6 +264,9 @@ def agent_deployment(plan: Plan, component: Component) -> Document:
             ready_path="/healthz",
             secrets=tuple(secrets),
             scratch=_scratch(plan, component),
+            # Whoever goes to the hub proves who it is in the same way.
+            tokens=plan.by_driver.tokens,
+            environment=plan.by_driver.variables,
             labels={**plan.labels, KLUSTERLET_LABEL: plan.name},
             placement=spec.node_placement,
             resources=spec.resource_requirement,

@@ -159,6 +159,10 @@ def check(plan: Plan) -> None:
     name = plan.klusterlet.spec.cluster_name
     if name and not is_cluster_name(name):
         raise BadSpec("spec.clusterName", f"{name!r} cannot name a cluster")
+    if plan.multiple_hubs and not plan.driver.several_hubs:
+        remedy = "give each hub a Klusterlet of its own, with a namespace and an identity of its own"
+        words = f"{MULTIPLE_HUBS}: an agent that registers by {plan.driver.name} has an identity for one hub; {remedy}"
+        raise BadSpec(f"{_CONFIGURED}.featureGates", words)
     agent_arguments(plan)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import random as chance
 from pathlib import Path
 
+from muster.aws.surroundings import found
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.confinement import temporary_directory
@@ -178,7 +179,15 @@ class Agent:
         identity = settle(self._options, {**secret.pending.data, **secret.data}, self._random)
         options = self._options
         driver = self._driver.spoke(
-            SpokeContext(identity, self._clock, self._random, self._metrics, options.driver_options, options.hub_kubeconfig_dir)
+            SpokeContext(
+                identity,
+                self._clock,
+                self._random,
+                self._metrics,
+                options.driver_options,
+                options.hub_kubeconfig_dir,
+                surroundings=found(),
+            )
         )
         self.state.cluster = identity.cluster
         return AgentContext(

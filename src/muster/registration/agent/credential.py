@@ -19,7 +19,7 @@ from muster.machinery.logs import get_logger
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.memory.hub_secret import names_of
 from muster.registration.drivers.endpoints import HubAddress
-from muster.registration.drivers.seam import DriverError, Progress, Report, Watched
+from muster.registration.drivers.seam import DriverError, Progress, Report, Watched, is_derived
 from muster.runtime.cache import Informer, Snapshot
 from muster.runtime.client import Conflict, KubeClient, KubeError
 
@@ -30,6 +30,14 @@ STEP_SECONDS = 120.0
 
 Trouble = Callable[[Exception | None], None]
 """Is told why a step failed, and None when one went well."""
+
+
+async def store_derived(context: AgentContext, address: HubAddress) -> None:
+    """Where the credential is made of what the agent knows: write it as this agent would, if it is not stored so. Raises KubeError
+    and OSError."""
+    whole = {**names_of(context.identity), **context.driver.way_to(address)}
+    if any(context.secret.data.get(key) != value for key, value in whole.items()):
+        await context.secret.replace(address, whole)
 
 
 class CredentialKeeper:
@@ -112,10 +120,14 @@ class CredentialKeeper:
 
     def _whole(self, credential: Mapping[str, bytes]) -> dict[str, bytes]:
         """A driver's credential with all that makes it usable."""
-        # Somebody else's way to the same hub is as good as ours.
-        way = self._context.secret.way_to(self._address) or self._context.driver.way_to(self._address)
-        whole = {**names_of(self._context.identity), **way, **credential}
-        problem = self._context.driver.problem(whole)
+        # Somebody else's way to the same hub is as good as ours, unless the way is all that there is of the credential.
+        driver, names = self._context.driver, names_of(self._context.identity)
+        kept = {} if is_derived(driver) else self._context.secret.way_to(self._address)
+        own = driver.way_to(self._address)
+        whole = {**names, **(kept or own), **credential}
+        if kept and driver.problem(whole):
+            whole = {**names, **own, **credential}
+        problem = driver.problem(whole)
         if problem:
             raise DriverError(f"the driver has got a credential that it cannot use itself: {problem}")
         return whole

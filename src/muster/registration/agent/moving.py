@@ -39,7 +39,7 @@ async def moved(context: AgentContext, candidate: Candidate, bootstrap: KubeClie
     breaks = 0
     while True:
         try:
-            if not await _knows_us(context, way):
+            if not await knows_us(context, way):
                 return False
             await context.secret.pending.move(stored, candidate.address)
             await context.secret.store(way)
@@ -70,7 +70,7 @@ async def _answers(hub: KubeClient, cluster: str) -> bool:
     return True
 
 
-async def _knows_us(context: AgentContext, way: Mapping[str, bytes]) -> bool:
+async def knows_us(context: AgentContext, way: Mapping[str, bytes]) -> bool:
     """Ask with the stored credential, from a directory of its own: the one in use stays as it is until the answer is yes."""
     with temporary_directory("muster-agent-") as scratch:
         try:

@@ -1,6 +1,8 @@
 """Registering with a hub: with the bootstrap identity, from an introduction to a credential that works.
 
-A hub that has only moved is not registered with (`moving.py`). Registering ends when there is such a credential, or when going on
+A hub that has only moved is not registered with (`moving.py`). An agent whose credential is derived needs the bootstrap identity
+for nothing but its introduction: where a hub does not take that any more, but has accepted the cluster, the agent gets in by
+itself. Registering ends when there is such a credential, or when going on
 with this bootstrap kubeconfig would be wrong: it has changed or gone, or there are other hubs and this one has taken too long. What
 stands in the way is said once, in words that tell an administrator what to do, and tried again with growing pauses.
 """
@@ -14,18 +16,21 @@ from muster.machinery.clock import pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
 from muster.registration.agent.context import AgentContext
-from muster.registration.agent.credential import CredentialKeeper
+from muster.registration.agent.credential import CredentialKeeper, Trouble, store_derived
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.joining import introduce
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_secret import names_of
-from muster.registration.agent.moving import moved
+from muster.registration.agent.moving import knows_us, moved
 from muster.registration.drivers.endpoints import EndpointError
+from muster.registration.drivers.seam import is_derived
 from muster.runtime.client import Conflict, Forbidden, KubeClient, KubeError, Unauthorized
 
 log = get_logger("muster.registration.agent")
 
 INTRODUCTION_SECONDS = 3600.0
+OWN_SECONDS = 2.0
+"""After the bootstrap identity was refused, the first try with the agent's own comes so soon, later ones later."""
 
 
 async def register(context: AgentContext, candidate: Candidate, failover: Failover) -> None:
@@ -36,25 +41,47 @@ async def register(context: AgentContext, candidate: Candidate, failover: Failov
         context.state.say("registering", candidate.address.server, str(error))
         await _until_changed(context, candidate, failover)
         return
+    refused = asyncio.Event()
+    ways = [_join(context, hub, candidate, refused), _until_changed(context, candidate, failover)]
+    if is_derived(context.driver):
+        ways.append(_let_in(context, candidate, refused))
     try:
-        await race(_join(context, hub, candidate), _until_changed(context, candidate, failover))
+        await race(*ways)
     finally:
         await hub.close()
 
 
-async def _join(context: AgentContext, hub: KubeClient, candidate: Candidate) -> None:
+async def _let_in(context: AgentContext, candidate: Candidate, refused: asyncio.Event) -> None:
+    """Once the bootstrap identity is refused: until the hub knows the agent by its own identity, which is tried now and then."""
+    await refused.wait()
+    backoff = Backoff(OWN_SECONDS, 60.0, random=context.random)
+    while True:
+        try:
+            if await knows_us(context, context.driver.way_to(candidate.address)):
+                await store_derived(context, candidate.address)
+                await context.secret.pending.close(candidate.address, [one.address for one in context.bootstraps.candidates])
+                log.info("the hub knows this cluster though not the bootstrap kubeconfig", cluster=context.cluster)
+                return
+        except (KubeError, OSError, TimeoutError) as error:
+            log.debug("the hub does not know this cluster by itself yet", cluster=context.cluster, error=str(error))
+        await sleep(context.clock, backoff.next())
+
+
+async def _join(context: AgentContext, hub: KubeClient, candidate: Candidate, refused: asyncio.Event) -> None:
     def trouble(error: Exception | None) -> None:
+        if isinstance(error, Unauthorized):
+            refused.set()
         context.state.say("registering", candidate.address.server, _problem(error, candidate) if error else "")
 
     if await moved(context, candidate, hub):
         return
-    await _introduced(context, hub, candidate)
+    await _introduced(context, hub, trouble)
     keeper = CredentialKeeper(context, hub, candidate.address, trouble=trouble)
     await race(keeper.run(until_usable=True), _stay_introduced(context, hub))
     log.info("registered", cluster=context.cluster, hub=candidate.address.server)
 
 
-async def _introduced(context: AgentContext, hub: KubeClient, candidate: Candidate) -> None:
+async def _introduced(context: AgentContext, hub: KubeClient, trouble: Trouble) -> None:
     """Make room for what this registration has to remember, then tell the hub of the cluster."""
     backoff = Backoff(1.0, 60.0, random=context.random)
     while True:
@@ -65,7 +92,7 @@ async def _introduced(context: AgentContext, hub: KubeClient, candidate: Candida
         except Conflict:
             await sleep(context.clock, backoff.next() / 10)
         except (KubeError, OSError) as error:
-            context.state.say("registering", candidate.address.server, _problem(error, candidate))
+            trouble(error)
             await sleep(context.clock, backoff.next())
 
 

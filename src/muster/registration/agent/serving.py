@@ -5,7 +5,8 @@ whether to go on. There are few reasons to leave, and none of them is an outage 
 
 A credential is for the ManagedCluster under which it was given. If that is removed on the hub, the agent does not introduce its
 cluster again; but if somebody makes another of the same name there and accepts it, the agent finds itself shut out of an accepted
-cluster, and registers anew.
+cluster, and registers anew. A credential that is derived is none that somebody has given: registering anew would make the same
+again, so whatever a hub says to it, the agent stays and tries.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from muster.machinery.clock import pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
 from muster.registration.agent.context import AgentContext
-from muster.registration.agent.credential import CredentialKeeper
+from muster.registration.agent.credential import CredentialKeeper, store_derived
 from muster.registration.agent.failover import CHECK_SECONDS, denied
 from muster.registration.agent.joining import accepted, own_cluster
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.reports.lease import LeaseKeeper
 from muster.registration.agent.reports.status import StatusReporter
 from muster.registration.drivers.endpoints import EndpointError, HubAddress
+from muster.registration.drivers.seam import is_derived
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.cache import Informer
 from muster.runtime.client import Forbidden, KubeClient, KubeError
@@ -59,6 +61,8 @@ class Leave(Enum):
 async def serve(context: AgentContext, address: HubAddress) -> Leave:
     """Raises OSError when the way to the hub cannot be put where it belongs, EndpointError when it cannot be used."""
     await context.secret.mirrored()
+    if is_derived(context.driver):
+        await _rewritten(context, address)
     if context.secret.endpoint is None:
         return Leave.EXPIRED
     hub = context.connect(context.secret.endpoint)
@@ -68,6 +72,14 @@ async def serve(context: AgentContext, address: HubAddress) -> Leave:
         return await Service(context, hub, address).run()
     finally:
         await hub.close()
+
+
+async def _rewritten(context: AgentContext, address: HubAddress) -> None:
+    """What another agent, or this one in another version, has written for the same role is written as this one would."""
+    try:
+        await store_derived(context, address)
+    except KubeError as error:
+        log.warning("cannot write the way to the hub anew; going on with what is stored", error=str(error))
 
 
 class Service:
@@ -83,6 +95,7 @@ class Service:
         self._status = StatusReporter(context, hub, self._clusters, self._lease, self._events, address.server_hash)
         self._lease.on_answered(self._status.wake)
         self._keeper = CredentialKeeper(context, hub, address, trouble=_quiet, report=self._status.report)
+        self._is_derived = is_derived(context.driver)
 
     async def run(self) -> Leave:
         endless = (self._clusters, self._keeper, self._lease, self._status, self._events)
@@ -142,7 +155,7 @@ class Service:
     async def _is_shut_out(self) -> bool:
         """Whether our own ManagedCluster is accepted, as the bootstrap identity sees it, and we may not even look at it."""
         candidate = self._context.candidate(self._address)
-        if candidate is None or not self._in_doubt:
+        if candidate is None or self._is_derived or not self._in_doubt:
             return False
         try:
             async with asyncio.timeout(CHECK_SECONDS):
@@ -190,9 +203,8 @@ class Service:
                 return Leave.FAILED
             if now - lease.heard >= context.options.hub_connection_timeout:
                 return Leave.FAILED
-        if candidates and lease.refused_since is not None and now - lease.refused_since >= REFUSED_SECONDS:
-            return Leave.REFUSED
-        return None
+        is_refused = lease.refused_since is not None and now - lease.refused_since >= REFUSED_SECONDS
+        return Leave.REFUSED if candidates and is_refused and not self._is_derived else None
 
 
 def _quiet(error: Exception | None) -> None:

@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
     from muster.registration.drivers.endpoints import EndpointFormat
-    from muster.registration.drivers.profile import DriverOptions, Profile
+    from muster.registration.drivers.profile import DriverOptions, HubRules, Profile
     from muster.registration.drivers.seam import Driver
 
 log = get_logger("muster.registration.drivers")
 
 GROUP: Final = "muster.registration.drivers"
 BUILT_IN: Final[Mapping[str, str]] = {
+    AWS: "muster.registration.drivers.awsirsa.driver:DRIVER",
     CSR: "muster.registration.drivers.csr:DRIVER",
     GRPC: "muster.registration.drivers.grpc:DRIVER",
 }
-"""Where each of ours is, by every name it goes by."""
-DECLARED: Final[Mapping[str, str]] = {AWS: "muster.registration.drivers.awsirsa:PROFILE"}
-"""Profiles of drivers that are known of and not ours yet; another distribution may bring one."""
+"""Where each of ours is."""
+ALIASES: Final[Mapping[str, str]] = {"aws-irsa": AWS}
+"""Further names of ours; others' are known to themselves alone."""
 
 __all__ = [
     "DEFAULT",
@@ -47,6 +48,7 @@ __all__ = [
     "find",
     "options_of",
     "profile_of",
+    "profile_rules",
     "profiles",
 ]
 
@@ -58,8 +60,8 @@ def available() -> tuple[str, ...]:
 
 def find(name: str) -> Driver:
     """Raises UnknownDriver or BrokenDriver."""
-    if name in BUILT_IN:
-        return cast("Driver", _imported(BUILT_IN[name]))
+    if (place := BUILT_IN.get(ALIASES.get(name, name))) is not None:
+        return cast("Driver", _imported(place))
     others = _others()
     named = {point.value: point for point in others if point.name == name}
     if len(named) > 1:
@@ -74,14 +76,11 @@ def find(name: str) -> Driver:
 
 
 def profiles() -> tuple[Profile, ...]:
-    """Of every driver that is installed and can be loaded, and of those that are only known of; the default's comes last."""
+    """Of every driver that is installed and can be loaded; the default's comes last."""
     found: dict[str, Profile] = {}
     for driver in map(_load_quietly, _others()):
         if driver is not None and driver.name not in BUILT_IN:
             found.setdefault(driver.name, driver)
-    for name, place in DECLARED.items():
-        if name not in found:
-            found[name] = _imported(place)
     return (*found.values(), *(find(name) for name in BUILT_IN if name != DEFAULT), find(DEFAULT))
 
 
@@ -129,13 +128,19 @@ def options_of(driver: Profile, options: Mapping[str, DriverOptions]) -> DriverO
     return {option: values for own in called for option, values in own.items()}
 
 
+def profile_rules(name: str, options: Mapping[str, DriverOptions]) -> HubRules:
+    """What the hub's controllers need by this driver, told that. Raises DriverError."""
+    driver = find(name)
+    return driver.hub_rules(options_of(driver, options))
+
+
 def _imported(place: str) -> Any:
     module, _, attribute = place.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def _others() -> list[EntryPoint]:
-    return [point for point in _points() if point.name not in BUILT_IN]
+    return [point for point in _points() if point.name not in BUILT_IN and point.name not in ALIASES]
 
 
 def _points() -> EntryPoints:

@@ -45,7 +45,7 @@ class HubAddress:
     ca: bytes = field(default=b"", repr=False)
     proxy_url: str = ""
     tls_server_name: str = ""
-    details: bytes = b""
+    details: bytes = field(default=b"", repr=False)
     """What else the format says of the hub, in a notation of its own: ways that are made of this address keep it."""
 
     @property

@@ -14,6 +14,8 @@ from typing import Final
 
 CSR: Final = "csr"
 AWS: Final = "awsirsa"
+AWS_ALIAS: Final = "aws-irsa"
+"""As people say it."""
 GRPC: Final = "grpc"
 
 DEFAULT: Final = CSR
@@ -49,6 +51,18 @@ HUB_FLAGS: Final = (
     Flag(AWS, "hub-cluster-arn", "Of the hub on EKS (awsirsa)."),
     Flag(AWS, "auto-approved-arn-patterns", "Clusters accepted unasked: a pattern (awsirsa)."),
     Flag(AWS, "aws-resource-tags", "key=value, for what is made on AWS (awsirsa)."),
+    Flag(
+        AWS,
+        "aws-mapping",
+        "How EKS learns whom a cluster's role is here (awsirsa).  [default: auto]",
+        choices=("auto", "aws-auth", "access-entry"),
+    ),
+    Flag(
+        AWS,
+        "aws-identity",
+        "Whose AWS identity makes clusters' roles (awsirsa).  [default: auto]",
+        choices=("auto", "administrator", "hub"),
+    ),
     Flag(GRPC, "auto-approved-grpc-users", "As for csr (grpc).", commas=True),
     Flag(GRPC, "grpc-ca-file", "Certificate of the authority that signs agents' certificates (grpc)."),
     Flag(GRPC, "grpc-key-file", "Private key of that authority (grpc)."),
@@ -75,6 +89,18 @@ INIT_FLAGS: Final = (
     Flag(AWS, "hub-cluster-arn", "For awsirsa: of this hub.", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
     Flag(AWS, "aws-resource-tags", "For awsirsa: key=value,…", commas=True),
     Flag(
+        AWS,
+        "aws-mapping",
+        "For awsirsa: how EKS learns whom a cluster's role is on the hub.  [default: auto]",
+        choices=("auto", "aws-auth", "access-entry"),
+    ),
+    Flag(
+        AWS,
+        "aws-identity",
+        "For awsirsa: whose AWS identity makes clusters' roles.  [default: auto]",
+        choices=("auto", "administrator", "hub"),
+    ),
+    Flag(
         CSR,
         "auto-approved-csr-identities",
         "Users whose clusters get in.",
@@ -91,7 +117,7 @@ INIT_FLAGS: Final = (
         approves="list of users or identities for grpc to auto approve",
     ),
     Flag(GRPC, "grpc-server", "Address of the hub's gRPC server."),
-    Flag(GRPC, "grpc-endpoint-type", "How it is reached.  [default: hostname]", choices=("hostname", "loadBalancer")),
+    Flag(GRPC, "grpc-endpoint-type", "How it is reached.  [default: hostname]", choices=("hostname", "loadBalancer", "route")),
 )
 """Of `clusteradm init`."""
 

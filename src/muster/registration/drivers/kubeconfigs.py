@@ -11,6 +11,7 @@ import binascii
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,6 +143,17 @@ def hub_kubeconfig(address: HubAddress, user: Document) -> bytes:
     return yaml.dump(document).encode()
 
 
+@lru_cache(maxsize=64)
+def program_of(kubeconfig: bytes) -> tuple[str, ...] | None:
+    """The command and arguments of the program that signs for a kubeconfig of an agent's own; None when there is none."""
+    try:
+        program = yaml.load(kubeconfig)["users"][0]["user"]["exec"]
+        words = (program["command"], *program["args"])
+    except (yaml.YAMLError, LookupError, TypeError):
+        return None
+    return tuple(map(str, words))
+
+
 class KubeconfigDriver(Driver):
     """Base of drivers whose agents reach the hub by a kubeconfig."""
 
@@ -150,6 +162,9 @@ class KubeconfigDriver(Driver):
 
 class KubeconfigSpoke(ABC):
     """Base of their spoke sides."""
+
+    derived: bool = False
+    """See `seam.is_derived`."""
 
     def decorate(self, cluster: Document) -> Document:
         return cluster

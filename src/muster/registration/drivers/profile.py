@@ -3,16 +3,13 @@
 Nobody else knows a driver's name, its marks on objects, the rights it takes, its fields in CRs or its flags. All of it has a
 default that does for a driver without wishes: its clusters carry its name as an annotation, what is said to it travels as the CRs'
 `driverOptions` and reaches its processes as `--driver-option`, and its agents need no rights but those that all agents have.
-
-A profile may be known without its driver: ours for AWS is there, so that its marks are respected on clusters of upstream's agents,
-while nothing can be registered by it before there is a `seam.Driver` of that name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from muster.registration.names import DRIVER_ANNOTATION
 
@@ -24,6 +21,32 @@ if TYPE_CHECKING:
 
 DriverOptions = Mapping[str, Sequence[str]]
 """What the command line says to a driver, by option name without dashes; repeatable options have several values."""
+
+PROXY_URL: Final = "proxy-url"
+PROXY_CA: Final = "proxy-ca"
+"""By which `join` tells a driver whose agents have a server of their own (`MemberSetup.server`) of the proxy that leads there, and
+who vouches for the proxy, in PEM."""
+
+
+@dataclass(frozen=True)
+class HubRules:
+    """Rights that the hub's controllers need by a driver, beside those that they always have: RBAC's rules."""
+
+    own: tuple[Document, ...] = ()
+    """In the hub's own namespace."""
+    elsewhere: Mapping[str, tuple[Document, ...]] = field(default_factory=dict)
+    """By namespace."""
+
+
+@dataclass(frozen=True)
+class AccountToken:
+    """A token of the account that a process runs as, in a file that is replaced before it expires."""
+
+    volume: str
+    directory: str
+    file: str
+    audience: str
+    seconds: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +60,11 @@ class Process:
     """Of its namespace, which it reads as files: name to directory."""
     scratch: Mapping[str, str] = field(default_factory=dict)
     """Directories of its own that it writes to: volume to path."""
+    rules: HubRules = HubRules()
+    tokens: tuple[AccountToken, ...] = ()
+    """Of the account that it runs as, for others than its own cluster."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Of its environment."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +85,10 @@ class HubSetup:
     """Of the ClusterManager's `registrationDrivers`, beside `authType`."""
     spec: Document = field(default_factory=dict)
     """What else the ClusterManager's spec says."""
+    objects: tuple[Document, ...] = ()
+    """ConfigMaps that have to be there, and that are made where they are missing; what is there is left alone."""
+    remarks: tuple[str, ...] = ()
+    """What the administrator may not expect."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +120,8 @@ class Profile:
     kubernetes_signs: bool = False
     """Whether Kubernetes itself has to sign these certificates, which not every cluster does."""
 
+    several_hubs: bool = True
+    """Whether one agent may be given several hubs to choose from."""
     grpc_server: bool = False
     """Whether agents reach the hub through its gRPC server: operators deploy one then, and keep an authority for its clients."""
 
@@ -98,6 +132,11 @@ class Profile:
     def identity_of(self, cluster: ManagedCluster) -> str:
         """What a cluster of this driver is called where its identity comes from; empty when nothing tells."""
         return ""
+
+    def identity_marks(self, identity: str, configured: HubRegistrationDriver) -> Mapping[str, str]:
+        """The annotations of a cluster that is called so where its identity comes from, on a hub that is set up so; none where
+        clusters of this driver have no identity elsewhere. Raises Unfit."""
+        return {}
 
     def bootstrap_rights(self) -> tuple[AccessAttributes, ...]:
         """What whoever introduces a cluster needs on the hub, beyond making its ManagedCluster."""
@@ -111,6 +150,10 @@ class Profile:
         """For `muster hub`. Raises BadField, with a path below this entry of `registrationDrivers`."""
         return Process(self._carried(entry.driver_options))
 
+    def hub_rules(self, options: DriverOptions) -> HubRules:
+        """What `muster hub`, told this, needs beyond what every hub may."""
+        return HubRules()
+
     def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
         """For `muster agent`. Raises BadField, with a path below `registrationConfiguration`."""
         return Process(self._carried(configured.registration_driver.driver_options))
@@ -118,6 +161,14 @@ class Profile:
     def agent_files(self, options: DriverOptions) -> AgentFiles:
         """What `muster agent` was told by flags of this driver, where all drivers have flags for it too: the driver's win."""
         return AgentFiles()
+
+    def hub_defaults(self, called: str) -> DriverOptions:
+        """What follows for `init` from what the administrator's kubeconfig calls the hub, where nothing else is said."""
+        return {}
+
+    def member_defaults(self, called: str) -> DriverOptions:
+        """The same for `join`, and the managed cluster."""
+        return {}
 
     def hub_setup(self, options: DriverOptions) -> HubSetup:
         """Raises Unfit."""

@@ -7,8 +7,10 @@ goes on where it was, with the same key and the same request: no second identity
 
 A *hub driver* says which clusters are its own, votes on accepting them unasked, and makes and takes away what an accepted cluster
 needs beyond the RBAC that all drivers share. `grant` and `revoke` are called again and again: what is there already, or gone
-already, is success. They report step by step, and a problem is a result, not an exception, so that the condition on the
-ManagedCluster can say what is missing. For clusters that it does not own a driver does nothing and abstains.
+already, is success. They report step by step: done, under way, or failed. A problem is a result, not an exception, so that the
+condition on the ManagedCluster can say what is missing; and what takes its time is under way in the driver's own tasks (`run`), so
+that a slow provider of identities holds up nobody else's clusters. For clusters that it does not own a driver does nothing and
+abstains.
 
 How an agent reaches its hub is the driver's business too (`endpoints.py`): nobody else looks into what leads there, nor knows how
 to ask there whether an agent is let in. Drivers whose agents talk to the hub's own API server take the bases in `kubeconfigs.py`.
@@ -21,14 +23,16 @@ see `drivers/__init__.py`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
 from muster.api.cluster.v1 import ManagedCluster
+from muster.api.operator.v1 import HubRegistrationDriver, SpokeRegistrationConfiguration
 from muster.api.resource import Document
+from muster.aws.surroundings import Surroundings
 from muster.machinery.clock import Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR
@@ -37,7 +41,7 @@ from muster.registration.drivers.errors import DriverConfigError as DriverConfig
 from muster.registration.drivers.errors import DriverError as DriverError
 from muster.registration.drivers.profile import DriverOptions, Profile
 from muster.registration.drivers.rights import needed_to_register, needed_to_serve
-from muster.registration.names import AgentIdentity
+from muster.registration.names import HUB_NAMESPACE, AgentIdentity
 from muster.runtime.auth import missing_rights
 from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext
@@ -53,10 +57,15 @@ class Vote(Enum):
 
 @dataclass(frozen=True)
 class Step:
-    """One thing done for a cluster outside the shared RBAC, and why it failed if it did."""
+    """One thing done for a cluster outside the shared RBAC, and why it failed if it did.
+
+    A driver that takes its time works on it by itself and says what it waits for; it calls for a new look (`HubContext.reconsider`)
+    when something has come of it.
+    """
 
     name: str
     problem: str = ""
+    waiting: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,8 +77,14 @@ class Outcome:
         return tuple(f"{step.name}: {step.problem}" for step in self.steps if step.problem)
 
     @property
+    def pending(self) -> tuple[str, ...]:
+        """What is being worked on, and not done yet."""
+        return tuple(f"{step.name}: {step.waiting}" for step in self.steps if step.waiting)
+
+    @property
     def ok(self) -> bool:
-        return not self.problems
+        """Whether all of it is done."""
+        return not self.problems and not self.pending
 
 
 NOTHING_TO_DO = Outcome()
@@ -79,14 +94,17 @@ NOTHING_TO_DO = Outcome()
 class HubContext(ControllerContext):
     """What the hub hands to a driver, for controllers of its own.
 
-    `reconsider` asks for a new look at a cluster when the driver would vote otherwise, or name other agents of it; `claimed` tells
-    of a cluster whether another driver, enabled or not, has marked it as its own.
+    `reconsider` asks for a new look at a cluster when the driver would vote otherwise, name other agents of it, or has got further
+    with what it grants or revokes; `claimed` tells of a cluster whether another driver, enabled or not, has marked it as its own.
+    `namespace` is the hub's own, where a driver may keep what it has to remember; `surroundings` are the process's.
     """
 
     reconsider: Callable[[str], None]
     auto_approval: bool = False
     options: DriverOptions = field(default_factory=dict)
     claimed: Callable[[ManagedCluster], bool] = lambda cluster: False
+    namespace: str = HUB_NAMESPACE
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
 
 class HubDriver(Protocol):
@@ -109,6 +127,24 @@ class HubDriver(Protocol):
     async def run(self) -> None:
         """The driver's own controllers, until cancelled; one without any waits."""
         ...
+
+
+@dataclass(frozen=True)
+class Accepting:
+    """An administrator who is about to accept a cluster, and what is at hand."""
+
+    client: KubeClient
+    """Of the hub, with the administrator's rights."""
+    configured: HubRegistrationDriver | None
+    """What the ClusterManager says of this driver; None where there is no ClusterManager, or it says nothing."""
+    surroundings: Surroundings
+    say: Callable[[str], None]
+    namespace: str = HUB_NAMESPACE
+
+
+Undo = Callable[[], Awaitable[None]]
+AccountToken = Callable[[str], Awaitable[str]]
+"""A token of the account that agents run as, for an audience. Raises KubeError."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +192,8 @@ class SpokeContext:
     options: DriverOptions = field(default_factory=dict)
     directory: Path | None = None
     """Where the credential's entries are files for other processes too; None when they are for this one alone."""
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    """What decides who the agent's process is on AWS."""
 
 
 class SpokeDriver(Protocol):
@@ -186,6 +224,13 @@ class SpokeDriver(Protocol):
         ...
 
 
+def is_derived(driver: SpokeDriver) -> bool:
+    """Whether what a driver gives as credential is made of what the agent knows anyway, and proves nothing by itself: an identity
+    that the agent has elsewhere does. Then it does not end, a hub that refuses it does not make it worse, and another one would be
+    the same. A driver says so by an attribute `derived`; those that say nothing have credentials that somebody has to give."""
+    return bool(getattr(driver, "derived", False))
+
+
 class Driver(Profile, ABC):
     """A way of registering: both sides, and what its profile says to everybody else.
 
@@ -208,6 +253,31 @@ class Driver(Profile, ABC):
     async def missing_to_serve(self, hub: KubeClient, cluster: str) -> tuple[str, ...]:
         """The same, for an agent of the cluster that has registered."""
         return tuple(map(str, await missing_rights(hub, needed_to_serve(self, cluster))))
+
+    async def portable(
+        self,
+        stored: Mapping[str, bytes],
+        configured: SpokeRegistrationConfiguration,
+        account_token: AccountToken,
+        surroundings: Surroundings,
+    ) -> Mapping[str, bytes]:
+        """An agent's credential in a form that is of use outside of its pods too, for whoever may have tokens of the account that
+        it runs as; as it is, where it is that anyway. Raises Unfit."""
+        return stored
+
+    async def prepare_acceptance(self, cluster: ManagedCluster, accepting: Accepting) -> Undo | None:
+        """What an administrator's tool does for a cluster before it is accepted, with the administrator's own means; what takes
+        it back if the cluster is not accepted after all, or None where there is nothing. Raises Unfit, and KubeError."""
+        return None
+
+    def acceptance_plan(self, cluster: ManagedCluster, configured: HubRegistrationDriver | None) -> tuple[str, ...]:
+        """What `prepare_acceptance` would have made, in words for a dry run. Raises Unfit."""
+        return ()
+
+    async def awaits(self, hub: KubeClient, cluster: str, configured: SpokeRegistrationConfiguration) -> str:
+        """What somebody has to do on the hub before an agent that is configured so gets on there, as far as whoever may register
+        can see; empty when nothing is known of. Raises KubeError."""
+        return ""
 
     @abstractmethod
     def hub(self, context: HubContext) -> HubDriver:

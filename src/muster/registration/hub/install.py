@@ -10,6 +10,7 @@ Webhooks are called at a URL where API server and hub share a machine, else thro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +22,7 @@ from muster.api.crds import HUB, ConversionWebhook, definitions
 from muster.api.work.v1 import GROUP as WORK_GROUP
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
+from muster.registration.drivers.profile import HubRules
 from muster.registration.hub.clusters import rbac
 from muster.registration.hub.webhooks import (
     BINDING_VALIDATOR,
@@ -68,6 +70,7 @@ MANAGER: Final = "muster-hub-install"
 BASE_MANAGER: Final = "muster-hub-base"
 ACCOUNT: Final = "registration-controller-sa"
 ROLE: Final = "open-cluster-management:cluster-manager-registration:controller"
+DRIVER_ROLE: Final = f"{ROLE}:drivers"
 SERVICE: Final = "cluster-manager-registration-webhook"
 WEBHOOK_SECRET: Final = "registration-webhook-serving-cert"
 BOOTSTRAP_GROUP: Final = "system:bootstrappers:managedcluster"
@@ -186,16 +189,22 @@ async def install_namespaces(client: KubeClient, namespace: str = HUB_NAMESPACE)
 
 
 async def install(
-    client: KubeClient, *, namespace: str = HUB_NAMESPACE, webhooks: WebhookEndpoint | None = None, clock: Clock = SYSTEM
+    client: KubeClient,
+    *,
+    namespace: str = HUB_NAMESPACE,
+    webhooks: WebhookEndpoint | None = None,
+    drivers: Iterable[HubRules] = (),
+    clock: Clock = SYSTEM,
 ) -> None:
     """Everything, and wait until the definitions are served. Without an endpoint, webhooks that were configured are removed.
+    `drivers` are what the registration drivers need that the hub is to run with.
 
     Raises InstallError and what the client raises.
     """
     await install_namespaces(client, namespace)
     documents = definitions(HUB, conversion(webhooks) if webhooks else None)
     await apply_all(client, [(CRDS, document) for document in documents], MANAGER)
-    await apply_all(client, permissions(namespace), MANAGER)
+    await apply_all(client, [*permissions(namespace), *driver_permissions(namespace, drivers)], MANAGER)
     await await_definitions(client, [kind.name for kind in HUB], clock)
     await configure(client, HOOKS, webhooks, MANAGER)
 
@@ -228,6 +237,21 @@ def permissions(namespace: str) -> list[tuple[GVR, Document]]:
         (ROLES, {"metadata": named(ROLE, namespace), "rules": list(HUB_NAMESPACE_RULES)}),
         (ROLE_BINDINGS, binding(ROLE, "Role", ROLE, hub, namespace)),
     ]
+
+
+def driver_permissions(namespace: str, drivers: Iterable[HubRules]) -> list[tuple[GVR, Document]]:
+    """What the hub's account may by the drivers it runs with, in each namespace: a role of its own, so that it can go again."""
+    rules: dict[str, list[Document]] = {}
+    for driver in drivers:
+        for place, ours in {namespace: driver.own, **driver.elsewhere}.items():
+            rules.setdefault(place, []).extend(ours)
+    hub = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    made: list[tuple[GVR, Document]] = []
+    for place, together in rules.items():
+        if together:
+            made.append((ROLES, {"metadata": named(DRIVER_ROLE, place), "rules": together}))
+            made.append((ROLE_BINDINGS, binding(DRIVER_ROLE, "Role", DRIVER_ROLE, hub, place)))
+    return made
 
 
 def bootstrap_permissions() -> list[tuple[GVR, Document]]:

@@ -10,6 +10,7 @@ import random as chance
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from muster.aws.surroundings import Surroundings
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.registration import drivers
@@ -60,8 +61,10 @@ class Hub(Manager):
         clock: Clock = SYSTEM,
         random: Random = chance.random,
         metrics: Metrics | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         super().__init__()
+        self._surroundings = surroundings or Surroundings()
         workers = options.workers
         self._context = ControllerContext.of(client, REPORTER, workers=workers, metrics=metrics, clock=clock, random=random)
         made = {name: self._driver(name, options) for name in options.drivers}
@@ -87,11 +90,13 @@ class Hub(Manager):
             auto_approval=options.auto_approval,
             options=drivers.options_of(driver, options.driver_options),
             claimed=claimed_by_others(driver.name),
+            namespace=options.namespace,
+            surroundings=self._surroundings,
         )
         return driver.hub(context)
 
     def _reconsider(self, cluster: str) -> None:
-        """A driver may vote differently now."""
+        """A driver may vote differently now, or has got further with what it grants or revokes."""
         for controller in self._controllers.values():
             if isinstance(controller, AutoAcceptance | Acceptance):
                 controller.reconsider(cluster)

@@ -3,8 +3,11 @@
 `Credentials.headers()` and `Credentials.tls()` give what is valid now; the TLS context is another one whenever its material
 differs, so that it can be told when connections belong to yesterday. A file's change is seen by its identity, size and times,
 which costs one `stat` per request. While a writer is half way (certificate and key of different pairs, an empty token), the last
-good material stays in use. A plugin runs at most once at a time; its answer is kept until `expirationTimestamp`, or until the
-server says 401.
+good material stays in use.
+
+What a plugin issues is kept until `expirationTimestamp`, or until the server says 401. It runs at most once at a time, and ahead of
+the end in the background, so that no request waits for it while the old answer is good. One that fails is left alone for a while,
+longer each time; so is one whose fresh answer the server refuses too.
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import random as chance
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,13 +28,19 @@ import orjson
 
 from muster.http.tls import client_context, load_chain
 from muster.machinery import confinement
-from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.runtime.client.kubeconfig import ClientConfig, ExecPlugin, Material
 
 log = get_logger("muster.runtime.client.credentials")
 
 PLUGIN_SECONDS = 60.0
+AHEAD = 0.2
+"""The share of its life that what a plugin issued has left when the next one is asked for."""
+MOST_AHEAD = timedelta(minutes=5)
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Between two runs of a plugin of which nothing good comes."""
 _Stamp = tuple[int, int, int] | None
 
 
@@ -91,7 +101,7 @@ def stamp_of(path: Path) -> _Stamp:
 class Credentials:
     """The identity and trust of one `ClientConfig`, always current."""
 
-    def __init__(self, config: ClientConfig, clock: Clock = SYSTEM) -> None:
+    def __init__(self, config: ClientConfig, clock: Clock = SYSTEM, random: Random = chance.random) -> None:
         identity = config.identity
         self._config = config
         self._clock = clock
@@ -101,15 +111,9 @@ class Credentials:
             (Watched(identity.cert), Watched(identity.key)) if identity.cert is not None and identity.key is not None else None
         )
         self._token_file = Watched(identity.token_file) if identity.token_file is not None else None
-        self._issued: Issued | None = None
-        self._plugin_lock = asyncio.Lock()
+        self._plugin = Plugin(config, identity.exec_plugin, clock, random) if identity.exec_plugin is not None else None
         self._material: tuple[bytes | None, bytes | None, bytes | None] | None = None
         self._tls: ssl.SSLContext | None = None
-
-    @property
-    def renewable(self) -> bool:
-        """Whether a 401 may be cured by asking again."""
-        return self._config.identity.exec_plugin is not None
 
     async def headers(self) -> list[tuple[str, str]]:
         identity = self._config.identity
@@ -117,8 +121,8 @@ class Credentials:
         token = identity.token
         if self._token_file is not None:
             token = self._token_file.read().decode("ascii", errors="replace").strip()
-        if identity.exec_plugin is not None:
-            token = (await self._plugin(identity.exec_plugin)).token
+        if self._plugin is not None:
+            token = (await self._plugin.issued()).token
         if token:
             headers.append(("Authorization", f"Bearer {token}"))
         elif identity.username:
@@ -130,7 +134,7 @@ class Credentials:
         """The TLS context of now: the same one as long as its material is the same. None for plain http."""
         if not self._secure:
             return None
-        issued = await self._plugin(self._config.identity.exec_plugin) if self._config.identity.exec_plugin else Issued()
+        issued = Issued() if self._plugin is None else await self._plugin.issued()
         cert, key = issued.cert, issued.key
         if cert is None and self._pair is not None:
             cert, key = self._pair[0].read(), self._pair[1].read()
@@ -145,9 +149,13 @@ class Credentials:
             self._material = material
         return self._tls
 
-    def forget(self) -> None:
-        """The server refused: what a plugin gave is worth nothing any more."""
-        self._issued = None
+    def refused(self) -> bool:
+        """The server said 401: whether asking again may cure it, because something fresh is to be had."""
+        return self._plugin is not None and self._plugin.refused()
+
+    async def close(self) -> None:
+        if self._plugin is not None:
+            await self._plugin.close()
 
     def _context(self, ca: bytes | None, cert: bytes | None, key: bytes | None) -> ssl.SSLContext:
         context = client_context(ca)
@@ -162,12 +170,95 @@ class Credentials:
             load_chain(context, cert, key)
         return context
 
-    async def _plugin(self, plugin: ExecPlugin) -> Issued:
-        async with self._plugin_lock:
-            issued = self._issued
-            if issued is None or (issued.expires is not None and issued.expires <= self._clock.now()):
-                issued = self._issued = _issued(plugin, await _run(plugin, self._config))
-            return issued
+
+class Plugin:
+    """What one exec plugin issues, run when that is due."""
+
+    def __init__(self, config: ClientConfig, plugin: ExecPlugin, clock: Clock, random: Random) -> None:
+        self._config = config
+        self._program = plugin
+        self._clock = clock
+        self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, random=random)
+        self._running = asyncio.Lock()
+        self._held: Issued | None = None
+        self._ahead = timedelta()
+        self._is_refused = False
+        self._not_before = 0.0
+        self._failure = ""
+        self._renewal: asyncio.Task[None] | None = None
+
+    async def issued(self) -> Issued:
+        """Raises CredentialError."""
+        held = self._good
+        if held is None:
+            return await self._fresh()
+        if self._is_due(held) and self._may_run and (self._renewal is None or self._renewal.done()):
+            self._renewal = asyncio.create_task(self._renew())
+        return held
+
+    def refused(self) -> bool:
+        """What is held is worth nothing any more. False while another one was had, or could not be had, a moment ago."""
+        if not self._may_run:
+            return False
+        self._is_refused = True
+        self._not_before = self._clock.monotonic() + self._backoff.next()
+        return True
+
+    async def close(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            await asyncio.gather(self._renewal, return_exceptions=True)
+
+    @property
+    def _good(self) -> Issued | None:
+        held = self._held
+        if held is None or self._is_refused:
+            return None
+        return held if held.expires is None or held.expires > self._clock.now() else None
+
+    def _is_due(self, held: Issued) -> bool:
+        return held.expires is not None and held.expires - self._ahead <= self._clock.now()
+
+    @property
+    def _may_run(self) -> bool:
+        return self._clock.monotonic() >= self._not_before
+
+    async def _fresh(self) -> Issued:
+        async with self._running:
+            held = self._good
+            if held is not None:
+                return held
+            if self._failure and not self._may_run:
+                raise CredentialError(self._failure)
+            return await self._run()
+
+    async def _renew(self) -> None:
+        """In the background, while what is held is good."""
+        async with self._running:
+            held = self._good
+            if held is not None and not self._is_due(held):
+                return
+            try:
+                await self._run()
+            except CredentialError as error:
+                write = log.warning if self._backoff.failures == 1 else log.debug
+                write("cannot renew the credential yet", server=self._config.server, error=str(error))
+
+    async def _run(self) -> Issued:
+        refused = self._is_refused
+        try:
+            issued = _issued(self._program, await _run(self._program, self._config))
+        except CredentialError as error:
+            self._failure = str(error)
+            self._not_before = self._clock.monotonic() + self._backoff.next()
+            raise
+        self._held, self._failure, self._is_refused = issued, "", False
+        if not refused:
+            # After a refusal only time tells whether this one is any better.
+            self._backoff.reset()
+        if issued.expires is not None:
+            self._ahead = min(max(issued.expires - self._clock.now(), timedelta()) * AHEAD, MOST_AHEAD)
+        return issued
 
 
 async def _run(plugin: ExecPlugin, config: ClientConfig) -> bytes:
@@ -178,7 +269,7 @@ async def _run(plugin: ExecPlugin, config: ClientConfig) -> bytes:
     environ = {**confinement.environ(), **plugin.env, "KUBERNETES_EXEC_INFO": orjson.dumps(info).decode()}
     pod = confinement.current()
     if pod is not None:
-        return await _offered(pod, plugin)(plugin.args, environ)
+        return await _run_offered(pod, plugin, environ)
     try:
         process = await asyncio.create_subprocess_exec(
             plugin.command,
@@ -203,6 +294,17 @@ async def _run(plugin: ExecPlugin, config: ClientConfig) -> bytes:
         said = complaint.decode(errors="replace").strip()[-300:]
         raise CredentialError(f"exec plugin {plugin.command}: exit code {process.returncode}: {said}")
     return output
+
+
+async def _run_offered(pod: confinement.Confinement, plugin: ExecPlugin, environ: Mapping[str, str]) -> bytes:
+    program = _offered(pod, plugin)
+    try:
+        async with asyncio.timeout(PLUGIN_SECONDS):
+            return await program(plugin.args, environ)
+    except TimeoutError as error:
+        raise CredentialError(f"exec plugin {plugin.command}: no answer within {PLUGIN_SECONDS:.0f} s") from error
+    except confinement.ProgramFailed as error:
+        raise CredentialError(f"exec plugin {plugin.command}: {error}") from error
 
 
 def _offered(pod: confinement.Confinement, plugin: ExecPlugin) -> confinement.CredentialProgram:

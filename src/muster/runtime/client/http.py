@@ -60,7 +60,7 @@ class HttpClient(RestClient):
         self._random = random
         self._metrics = metrics or Metrics()
         self._answers: dict[tuple[str, int], Counter] = {}
-        self._transport = Transport(config, agent, clock, max_idle=at_once or MAX_IDLE)
+        self._transport = Transport(config, agent, clock, max_idle=at_once or MAX_IDLE, random=random)
         self._turns: AbstractAsyncContextManager[None] = asyncio.Semaphore(at_once) if at_once else nullcontext()
         self._impersonation: tuple[tuple[str, str], ...] = ()
 
@@ -89,10 +89,9 @@ class HttpClient(RestClient):
             try:
                 return await self._attempt(Asking(method, path, query, body, media), idempotent)
             except Unauthorized:
-                if refreshed or not self._transport.credentials.renewable:
+                if refreshed or not self._transport.credentials.refused():
                     raise
                 refreshed = True
-                self._transport.credentials.forget()
             except StatusError as error:
                 if error.retry_after is None or error.code not in (429, 503) or attempt >= THROTTLED_ATTEMPTS:
                     raise
@@ -123,7 +122,7 @@ class HttpClient(RestClient):
             if not 200 <= stream.status < 300:
                 error = status_error(stream.status, await stream.read(MAX_COMPLAINT), stream.retry_after)
                 if isinstance(error, Unauthorized):
-                    self._transport.credentials.forget()
+                    self._transport.credentials.refused()
                 raise error
             if opened is not None:
                 opened()

@@ -11,7 +11,7 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -79,6 +79,8 @@ class ClientConfig:
     identity: AuthInfo = field(default_factory=AuthInfo)
     extensions: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Of the cluster entry; `client.authentication.k8s.io/exec` is handed to a plugin that asks for cluster info."""
+    cluster: str = field(default="", compare=False)
+    """What the kubeconfig calls the cluster."""
 
 
 def load_kubeconfig(path: Path | str | None = None, context: str = "", environ: Mapping[str, str] | None = None) -> ClientConfig:
@@ -287,7 +289,8 @@ def _resolve(documents: Sequence[_Document], context: str) -> ClientConfig:
         raise entry.error("cluster", "not set")
     cluster = find("clusters", "cluster", entry.text("cluster"), entry.where)
     user = find("users", "user", entry.text("user"), entry.where) if entry.text("user") else None
-    return _config(cluster, entry.text("namespace"), _identity(user) if user else AuthInfo())
+    found = _config(cluster, entry.text("namespace"), _identity(user) if user else AuthInfo())
+    return replace(found, cluster=entry.text("cluster"))
 
 
 def _config(cluster: _Entry, namespace: str, identity: AuthInfo) -> ClientConfig:

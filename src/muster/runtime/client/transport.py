@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random as chance
 import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
@@ -22,7 +23,7 @@ from muster.http.pool import UpstreamKey
 from muster.http.tunnel import ProxiedPool
 from muster.http.upstream import FORBIDDEN_HEADER_CHARS, AnswerHead, UpstreamConnection
 from muster.machinery import confinement
-from muster.machinery.clock import Clock
+from muster.machinery.clock import Clock, Random
 from muster.runtime.client.credentials import CredentialError, Credentials
 from muster.runtime.client.errors import KubeError, NoCredential, Unreachable, Untrusted
 from muster.runtime.client.kubeconfig import ClientConfig
@@ -108,9 +109,16 @@ class Transport:
     """Shared by a client and those that act as somebody else through it."""
 
     def __init__(
-        self, config: ClientConfig, agent: str, clock: Clock, *, max_idle: int, environ: Mapping[str, str] | None = None
+        self,
+        config: ClientConfig,
+        agent: str,
+        clock: Clock,
+        *,
+        max_idle: int,
+        environ: Mapping[str, str] | None = None,
+        random: Random = chance.random,
     ) -> None:
-        self.credentials = Credentials(config, clock)
+        self.credentials = Credentials(config, clock, random)
         self.requests = 0
         """Attempts so far."""
         self._server = config.server
@@ -195,6 +203,7 @@ class Transport:
 
     async def close(self) -> None:
         self._closed = True
+        await self.credentials.close()
         self._pool.close()
         # The ends of TLS, of sockets and of connections are carried out in a turn each.
         for _ in range(3):

@@ -111,6 +111,11 @@ class WebhookServing(abc.ABC):
         return await asyncio.to_thread(clients_in_file, self._serving.client_ca, self._serving.client_names)
 
     @property
+    def host_port(self) -> tuple[str, int]:
+        """Where it is to listen."""
+        return self._serving.host, self._serving.port
+
+    @property
     def port(self) -> int:
         return self._serving.port if self._server is None else self._server.port
 

@@ -2,8 +2,9 @@
 
 It says where the hub is (`url`, host and port), whom to trust (`caData`, `caFile`), and as whom to come: a certificate with its key
 (`clientCertData`, `clientCertFile`, `clientKeyData`, `clientKeyFile`) or a bearer token (`token`, `tokenFile`). What is data wins
-over what is a file; data is base64 of PEM. `urls` is ours, a list of further addresses of the same hub; `url` stays what records
-are named by. Keys that nobody here knows are passed over, as upstream does.
+over what is a file; data is base64 of PEM. Three keys are ours: `urls`, a list of further addresses of the same hub (`url` stays
+what records are named by), and `proxyURL` with `proxyCAData`, the proxy that leads to all of them and who vouches for it. Keys that
+nobody here knows are passed over, as upstream does.
 
 Stricter than upstream in one respect: without an identity there is no connection, where upstream would speak without TLS then.
 Nothing is contacted here. Every complaint is a `ConfigError` that names the file and the key, and says what to do; secrets appear
@@ -18,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from muster.kube import yaml
 from muster.machinery import confinement
@@ -50,6 +52,19 @@ class KeepAlive:
 
 
 @dataclass(frozen=True)
+class ProxySettings:
+    """An http or https proxy that leads to the hub by CONNECT; without a URL the environment says which, if any."""
+
+    url: str = field(default="", repr=False)
+    """May have the password of a user in it."""
+    ca: bytes | None = field(default=None, repr=False)
+    """PEM; None: the system's authorities vouch for the proxy."""
+
+
+NO_PROXY: Final = ProxySettings()
+
+
+@dataclass(frozen=True)
 class TransportConfig:
     url: str
     """Letter by letter as it is written."""
@@ -63,6 +78,7 @@ class TransportConfig:
     keepalive: KeepAlive = KeepAlive()
     health_timeout: float | None = None
     """Seconds without a heartbeat after which a stream is dead; None where the file does not say."""
+    proxy: ProxySettings = NO_PROXY
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -124,6 +140,7 @@ class _Reader:
             self._file("tokenFile"),
             self._keepalive(),
             self._duration("serverHealthinessTimeout"),
+            self._proxy(),
         )
         if (config.cert is None) != (config.key is None):
             missing = "clientCertFile" if config.cert is None else "clientKeyFile"
@@ -177,12 +194,22 @@ class _Reader:
 
     def _material(self, name: str) -> Material | None:
         data = self._text(f"{name}Data")
-        if not data:
-            return self._file(f"{name}File")
+        return self._decoded(f"{name}Data", data) if data else self._file(f"{name}File")
+
+    def _decoded(self, key: str, data: str) -> bytes:
         try:
             return base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            raise self._error(f"{name}Data", "not valid base64; it is the base64 of PEM") from None
+            raise self._error(key, "not valid base64; it is the base64 of PEM") from None
+
+    def _proxy(self) -> ProxySettings:
+        url, ca = self._text("proxyURL"), self._text("proxyCAData")
+        if url and not _is_proxy(url):
+            # It may have a password in it, and is not repeated.
+            raise self._error("proxyURL", "expected the http or https URL of a proxy")
+        if ca and not url:
+            raise self._error("proxyCAData", "set without proxyURL; give both, or only the URL")
+        return ProxySettings(url, self._decoded("proxyCAData", ca) if ca else None)
 
     def _keepalive(self) -> KeepAlive:
         value = self.values.get("keepAliveConfig")
@@ -220,6 +247,14 @@ class _Reader:
         return nanoseconds / SECOND
 
 
+def _is_proxy(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def dump_config(config: TransportConfig) -> bytes:
     """In upstream's form; files are named as `config` names them, and what is bytes is written as data."""
     document: dict[str, Any] = {"url": config.url}
@@ -243,6 +278,10 @@ def dump_config(config: TransportConfig) -> bytes:
         }
     if config.health_timeout is not None:
         document["serverHealthinessTimeout"] = _go(config.health_timeout)
+    if config.proxy.url:
+        document["proxyURL"] = config.proxy.url
+    if config.proxy.ca is not None:
+        document["proxyCAData"] = base64.b64encode(config.proxy.ca).decode()
     return yaml.dump(document).encode()
 
 

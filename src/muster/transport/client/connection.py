@@ -93,6 +93,14 @@ class HubConnection:
             log.info("trying the hub's next address", server=self.server, address=self.address)
             self._leave()
 
+    def silent(self, channel: Channel) -> None:
+        """Nothing comes over this channel any more, and it does not know: what comes next goes over another one, to the next
+        address if there is one."""
+        if self.several:
+            self.failed(channel)
+        elif channel is self._current:
+            self._leave()
+
     def reached(self) -> None:
         """A server has answered: whoever waits for that need not any longer."""
         for news in self.waiting:

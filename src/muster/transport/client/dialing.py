@@ -1,4 +1,4 @@
-"""A client for a configuration: channels with the credential of now, through the proxy of the environment.
+"""A client for a configuration: channels with the credential of now, through the proxy that it names or the environment's.
 
 Certificates, authorities and tokens that are files are read again when they change. A token is asked for with each call; another
 certificate or authority makes the client move its streams (`HubConnection.renew`). While a writer is half way, certificate and key
@@ -13,15 +13,16 @@ from typing import Final
 
 from muster.http.http2.client import KeepAlive
 from muster.http.tls import HTTP_2, client_context, load_chain
-from muster.machinery import confinement
+from muster.http.tunnel import Proxy
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
-from muster.runtime.client import CredentialError, NoCredential, Watched, proxy_for
+from muster.runtime.client import CredentialError, NoCredential, Watched
 from muster.transport.client.client import TransportClient
 from muster.transport.client.config import TransportConfig, host_and_port
 from muster.transport.client.connection import HubConnection
 from muster.transport.client.metrics import ClientMetrics
+from muster.transport.client.proxies import find_proxy
 from muster.transport.rpc.channel import RpcChannel
 from muster.transport.rpc.interfaces import Channel
 from muster.transport.rpc.status import Code, RpcError
@@ -82,12 +83,18 @@ class _Dialer:
             port,
             tls=self._tls(),
             token=self._token if has_token else None,
-            proxy=proxy_for(f"https://{f'[{host}]' if ':' in host else host}:{port}", confinement.environ()),
+            proxy=self._proxy(host, port),
             keepalive=pings if keepalive.enable else None,
             max_receive=LARGEST_MESSAGE,
             user_agent=self._agent,
             clock=self._clock,
         )
+
+    def _proxy(self, host: str, port: int) -> Proxy | None:
+        try:
+            return find_proxy(host, port, self._config.proxy)
+        except ValueError as error:
+            raise NoCredential(self._config.url, str(error)) from None
 
     def material(self) -> TlsMaterial | None:
         """What connections are made with; None while it cannot be read."""

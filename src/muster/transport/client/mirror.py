@@ -1,7 +1,7 @@
 """What an agent knows of its hub's objects of one data type: by name and by uid, from the events of a stream and from resyncs.
 
 Events of a stream are believed in the order in which they come; duplicates change nothing, and what cannot be understood is left
-out before it gets here. Three things need more care.
+out before it gets here. Five things need more care.
 
 A *resync* is a question about everything, and its answers come on the same stream, between other events, in no particular order.
 Such an answer may be older than an event that came since the question was asked: then it does not count. Objects are removed only
@@ -11,6 +11,12 @@ when somebody says that they are gone, never because a resync did not speak of t
 Neither can be told from the other by one message. So a lower version makes a *doubt*: the object stays as it is, and another resync
 is asked for, which names no version of it, so that every server answers. If that says the same, `CONFIRM_SECONDS` later, it is
 followed.
+
+A *deletion without a document* is about the object that the hub calls so, and no other. Servers of OCM 1.2 do not find an object in
+a resync that is named by its uid, so after they have told of it they say that what has this uid is gone.
+
+An object that is *withheld*, because it is too large to be sent, is there all the same: what is known of it stays, and of one of
+which nothing is known it is known that the hub has it.
 
 A *deletion that has begun* is final for an object: no later message takes the deletion back, and of a uid that was `forgotten`,
 because this agent has seen to its end, only deletions count for a while. A work that is going must never be applied again.
@@ -40,7 +46,7 @@ class Arrival:
     """An object as an event tells of it."""
 
     uid: str
-    """Servers of OCM 1.2 may tell a name instead, where there is no document."""
+    """Whatever the hub calls it, where the event does not say how the object is."""
     key: ObjectKey | None
     """None where there is no document."""
     version: int | None
@@ -54,6 +60,14 @@ class Arrival:
     deleted, then this agent has not seen to its end yet, and it stays as one that is being deleted until it is `forgotten`."""
     answer: bool = False
     """Whether it answers a resync."""
+    hub_id: str = ""
+    """What the hub calls it, where that is not its uid: servers of OCM 1.2 call all but works by their names."""
+    held: bool = False
+    """Of what is gone: whether a finalizer still held it, by what the event says of it."""
+    status: str = ""
+    """What the hub has as the status that this agent reported, as JSON, where it was asked for."""
+    withheld: bool = False
+    """Whether the hub says only that it has the object, which is too large to be sent."""
 
 
 class Entry(NamedTuple):
@@ -75,6 +89,7 @@ class Known(NamedTuple):
     """What a resync names."""
 
     uid: str
+    """As the hub calls it."""
     version: int
     """0: whatever the hub has is wanted."""
     key: ObjectKey
@@ -101,6 +116,12 @@ class Mirror:
         """Doubts that the resync under way is about."""
         self._forgotten: OrderedDict[str, float] = OrderedDict()
         """By uid, until when nothing but deletions of it counts."""
+        self._hub_ids: dict[str, str] = {}
+        """By uid: what the hub calls it, where that is something else."""
+        self._statuses: dict[str, str] = {}
+        """By uid: what the hub has said to be the status, until somebody takes it."""
+        self._withheld: dict[str, Entry] = {}
+        """By uid: objects of which only that they are there is known; without their bytes."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -115,6 +136,15 @@ class Mirror:
         key = self._by_uid.get(uid)
         return None if key is None else self._entries[key]
 
+    def has(self, key: ObjectKey) -> bool:
+        """Whether the hub has it, though it may not be known how it is."""
+        return key in self._entries or any(entry.key == key for entry in self._withheld.values())
+
+    def take_status(self, uid: str) -> str:
+        """The status that the hub said it has of an object, as JSON; empty where it has said none, or it was taken before. It is
+        no part of the object, because what comes later of that comes without."""
+        return self._statuses.pop(uid, "")
+
     def on_change(self, handler: Handler) -> Callable[[], None]:
         """What it gives ends the telling."""
         self._handlers.append(handler)
@@ -128,9 +158,11 @@ class Mirror:
             self._touched = set()
         now = self._clock.monotonic()
         self._asked = {uid for uid, since in self._doubts.items() if now - since >= CONFIRM_SECONDS}
-        return [
-            Known(entry.uid, 0 if entry.uid in self._doubts else entry.version or 0, entry.key) for entry in self._entries.values()
+        known = [
+            Known(self._hub_ids.get(entry.uid, entry.uid), 0 if entry.uid in self._doubts else entry.version or 0, entry.key)
+            for entry in self._entries.values()
         ]
+        return known + [Known(entry.uid, 0, entry.key) for entry in self._withheld.values()]
 
     def end_resync(self) -> None:
         """All answers have come, as far as anybody knows. A doubt of which nothing more was said is none."""
@@ -154,22 +186,39 @@ class Mirror:
     # Events.
 
     def apply(self, arrival: Arrival) -> None:
-        known = self.by_uid(arrival.uid)
-        if known is None and arrival.document is None:
-            known = self._by_name(arrival.uid)
+        known = self._meant(arrival)
         uid = arrival.uid if known is None else known.uid
         if self._touched is not None:
             if arrival.answer and uid in self._touched:
+                self._note_status(uid, arrival)
                 return
             if not arrival.answer:
                 self._touched.add(uid)
-        if arrival.gone and (known is None or arrival.document is None or not (known.deleting or _is_held(known))):
+        if arrival.withheld:
+            self._withhold(uid, arrival, known)
+            return
+        if arrival.gone and uid in self._withheld:
+            self._tell(self._withheld.pop(uid), None)
+        if arrival.gone and not self._is_left_to_us(arrival, uid, known):
             if known is not None:
                 self._remove(known)
             return
         document = self._document(arrival, known)
         if document is not None and self._is_news(arrival, uid, known):
             self._put(self._entry(uid, arrival, document, known), known)
+        if arrival.document is not None and uid in self._by_uid:
+            self._note_hub_id(uid, arrival.hub_id)
+        self._note_status(uid, arrival)
+
+    def _is_left_to_us(self, arrival: Arrival, uid: str, known: Entry | None) -> bool:
+        """Whether this agent has to see to the end of what is gone. Servers of OCM 1.2 also say so of a work that is only being
+        deleted, in answer to a resync; an API server's last word of one that this agent has let go looks the same."""
+        if known is None:
+            return arrival.held and not self._is_forgotten(uid)
+        return arrival.document is not None and (known.deleting or _is_held(known))
+
+    def _is_forgotten(self, uid: str) -> bool:
+        return self._clock.monotonic() < self._forgotten.get(uid, 0.0)
 
     def forget(self, uid: str) -> None:
         """This agent has seen to the end of an object, which the hub will hear of or has heard of."""
@@ -192,8 +241,30 @@ class Mirror:
         self._put(recorded, entry)
         return recorded
 
-    def _by_name(self, name: str) -> Entry | None:
-        return next((entry for key, entry in self._entries.items() if key.name == name), None)
+    def _meant(self, arrival: Arrival) -> Entry | None:
+        """The object that has this uid; where no more is said than what the hub calls it, the one that it calls so."""
+        hub_id = arrival.hub_id or arrival.uid
+        if arrival.document is not None or hub_id != arrival.uid:
+            return self.by_uid(arrival.uid)
+        uid = next((uid for uid, known in self._hub_ids.items() if known == hub_id), hub_id)
+        return self.by_uid(uid) if self._hub_ids.get(uid, uid) == hub_id else None
+
+    def _note_hub_id(self, uid: str, hub_id: str) -> None:
+        if hub_id and hub_id != uid:
+            self._hub_ids[uid] = hub_id
+        else:
+            self._hub_ids.pop(uid, None)
+
+    def _withhold(self, uid: str, arrival: Arrival, known: Entry | None) -> None:
+        """What is known of an object stays: nobody can say more of it."""
+        if known is None and arrival.key is not None and not self._is_forgotten(uid) and uid not in self._withheld:
+            entry = self._withheld[uid] = Entry(arrival.key, uid, arrival.version, False, b"")
+            self._tell(None, entry)
+
+    def _note_status(self, uid: str, arrival: Arrival) -> None:
+        """Whatever else the event says is old: nobody but this agent changes the status."""
+        if arrival.status and uid in self._by_uid:
+            self._statuses[uid] = arrival.status
 
     def _document(self, arrival: Arrival, known: Entry | None) -> Object | None:
         """The object as it is then; None where nothing can be said of it."""
@@ -210,7 +281,7 @@ class Mirror:
         return document
 
     def _is_news(self, arrival: Arrival, uid: str, known: Entry | None) -> bool:
-        if not arrival.deleted and self._clock.monotonic() < self._forgotten.get(uid, 0.0):
+        if not arrival.deleted and self._is_forgotten(uid):
             return False
         if known is None:
             return True
@@ -255,12 +326,15 @@ class Mirror:
             self._remove(other)
         self._entries[entry.key] = entry
         self._by_uid[entry.uid] = entry.key
+        self._withheld.pop(entry.uid, None)
         self._tell(known, entry)
 
     def _remove(self, entry: Entry) -> None:
         del self._entries[entry.key]
         self._by_uid.pop(entry.uid, None)
         self._doubts.pop(entry.uid, None)
+        self._hub_ids.pop(entry.uid, None)
+        self._statuses.pop(entry.uid, None)
         self._tell(entry, None)
 
     def _tell(self, old: Entry | None, new: Entry | None) -> None:

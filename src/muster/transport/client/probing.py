@@ -13,18 +13,17 @@ from cryptography import x509
 
 from muster.http.http2.client import connect
 from muster.http.tls import HTTP_2, client_context
-from muster.http.tunnel import Proxy
-from muster.machinery import confinement
-from muster.runtime.client import proxy_for
-from muster.transport.client.config import host_and_port
+from muster.transport.client.config import NO_PROXY, ProxySettings, host_and_port
+from muster.transport.client.proxies import find_proxy
 
 PROBE_TIMEOUT: Final = 10.0
 
 
 async def presented_certificates(
-    address: str, ca: bytes | None = None, *, timeout: float = PROBE_TIMEOUT
+    address: str, ca: bytes | None = None, *, proxy: ProxySettings = NO_PROXY, timeout: float = PROBE_TIMEOUT
 ) -> list[x509.Certificate]:
-    """The server's own certificate first; with authorities (PEM), only if these vouch for it and for the address.
+    """The server's own certificate first; with authorities (PEM), only if these vouch for it and for the address. `proxy` is what
+    agents are told of one; else it is the environment's.
 
     Raises UpstreamError, and ValueError for an address that leads nowhere or authorities that are none."""
     host, port = host_and_port(address)
@@ -36,8 +35,7 @@ async def presented_certificates(
     if ca is None:
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
-    proxy = proxy_for(f"https://{f'[{host}]' if ':' in host else host}:{port}", confinement.environ())
-    connection = await connect((host, port, tls, None), timeout=timeout, proxy=Proxy(proxy) if proxy else None)
+    connection = await connect((host, port, tls, None), timeout=timeout, proxy=find_proxy(host, port, proxy))
     try:
         return [x509.load_der_x509_certificate(one) for one in connection.presented]
     finally:

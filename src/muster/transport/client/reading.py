@@ -17,7 +17,7 @@ from muster.transport.codecs.objects import decode_object
 from muster.transport.codecs.reading import Received, part
 from muster.transport.codecs.resync import KnownObject, encode_resync_request
 from muster.transport.codecs.works import decode_spec
-from muster.transport.contract.event import CloudEvent, InvalidEvent
+from muster.transport.contract.event import RESOURCE_ID, STATUS, CloudEvent, InvalidEvent
 from muster.transport.contract.rows import Row, Versioned
 from muster.transport.contract.types import Action, Subresource
 
@@ -39,6 +39,10 @@ def arrival_of(row: Row, event: CloudEvent) -> Arrival:
         deleted=format_time(received.deleted) if received.deleted is not None else "",
         gone=gone,
         answer=event_type.action is Action.RESYNC_RESPONSE,
+        hub_id=event.text(RESOURCE_ID),
+        held=received.held,
+        status=event.text(STATUS) if row.status_apart else "",
+        withheld=received.withheld,
     )
 
 
@@ -60,7 +64,11 @@ def _is_gone(received: Received, works: bool) -> bool:
     return not works and received.obj is not None and received.gone
 
 
-def resync_event(row: Row, cluster: str, source: str, known: Iterable[Known], resync_id: str, clock: Clock) -> CloudEvent:
+def resync_event(
+    row: Row, cluster: str, source: str, known: Iterable[Known], resync_id: str, clock: Clock, *, with_status: bool = False
+) -> CloudEvent:
     """The question for everything, by what is known already."""
     named = (KnownObject(resource_id=one.uid, version=one.version, name=one.key.name) for one in known)
-    return encode_resync_request(row.data_type, cluster, named, source=source, now=clock.now(), resync_id=resync_id)
+    return encode_resync_request(
+        row.data_type, cluster, named, source=source, now=clock.now(), resync_id=resync_id, with_status=with_status
+    )

@@ -19,7 +19,7 @@ from muster.machinery.clock import Clock, Random, pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
 from muster.runtime.client import Unreachable
-from muster.transport.client.connection import HubConnection
+from muster.transport.client.connection import PUBLISH_TIMEOUT, HubConnection
 from muster.transport.client.mirror import Mirror
 from muster.transport.client.reading import arrival_of, resync_event
 from muster.transport.codecs.resync import resync_end
@@ -32,6 +32,8 @@ log = get_logger("muster.transport.client")
 
 HEALTH_TIMEOUT: Final = 30.0
 """Seconds without a word after which a stream is dead, on hubs that send heartbeats."""
+LONGEST_SILENCE: Final = 600.0
+"""Of a server that sends none, after which it is asked whether it lives."""
 QUIET_SECONDS: Final = 2.0
 """Silence that ends a resync of servers that do not say when it has ended."""
 MARKER_TIMEOUT: Final = 30.0
@@ -39,6 +41,8 @@ MARKER_TIMEOUT: Final = 30.0
 REPEAT_SECONDS: Final = 0.5
 """After which such a server is asked once more. Upstream's accept a subscription a moment before they begin to serve it: what they
 answer in between is lost."""
+STATUS_TIMEOUT: Final = 30.0
+"""Of a question for everything with its status, for which a server asks the hub."""
 COLD_SECONDS: Final = 5.0
 """A server that cannot answer a resync yet is given so long where there is another."""
 YIELD_EVERY: Final = 64
@@ -56,12 +60,14 @@ class EventStream:
         cluster: str,
         source: str,
         *,
+        with_status: bool,
         health_timeout: float | None,
         clock: Clock,
         random: Random,
         on_open: Callable[[], None],
         on_current: Callable[[], None],
     ) -> None:
+        """`with_status`: the first resync is to bring the status that the hub has of each object."""
         self.opened = asyncio.Event()
         self.renewal = connection.renewal()
         """Set when this stream is to be followed by one with another credential."""
@@ -71,6 +77,7 @@ class EventStream:
         self._data_type = str(mirror.row.data_type)
         self._cluster = cluster
         self._source = source
+        self._with_status = with_status
         self._health_timeout = health_timeout
         self._clock = clock
         self._random = random
@@ -166,6 +173,7 @@ class EventStream:
                 break
             await self._ending(left)
         self._mirror.end_resync()
+        self._with_status = False
         self._connection.metrics.resynced(self._data_type, self._clock.monotonic() - began)
 
     async def _ending(self, seconds: float) -> None:
@@ -182,25 +190,39 @@ class EventStream:
             self._ended = False
             self._told = self._clock.monotonic()
             known = self._mirror.begin_resync(again=again)
-            event = resync_event(self._row, self._cluster, self._source, known, self._asked, self._clock)
+            event = resync_event(
+                self._row, self._cluster, self._source, known, self._asked, self._clock, with_status=self._with_status
+            )
             try:
-                await self._connection.publish_over(channel, event, self._row.resource)
+                timeout = STATUS_TIMEOUT if self._with_status else PUBLISH_TIMEOUT
+                await self._connection.publish_over(channel, event, self._row.resource, timeout=timeout)
             except Unreachable:
                 if self._connection.several and self._clock.monotonic() - since >= COLD_SECONDS:
                     self._connection.failed(channel)
                     raise
             else:
-                self._told = self._clock.monotonic()
+                self._told = self._heard = self._clock.monotonic()
                 return
             await sleep(self._clock, backoff.next())
 
     # Silence.
 
     async def _watch_silence(self, channel: Channel) -> None:
+        """A server that is known to send heartbeats is dead without them. Of another one silence says nothing: it is asked for a
+        resync, less and less often, and dead if it does not take the question."""
+        patience = HEALTH_TIMEOUT
         while True:
             timeout = self._health_timeout or (HEALTH_TIMEOUT if self._connection.heartbeats else None)
-            silent = self._clock.monotonic() - self._heard
-            if timeout is not None and silent >= timeout:
-                self._connection.failed(channel)
-                raise Unreachable(self._connection.server, f"nothing heard for {silent:.0f} s, no heartbeat either")
-            await sleep(self._clock, HEALTH_TIMEOUT / 3 if timeout is None else timeout - silent)
+            if timeout is None and self._silent_for >= patience:
+                self.ask()
+                await sleep(self._clock, PUBLISH_TIMEOUT)
+                timeout, patience = patience, min(2 * patience, LONGEST_SILENCE)
+            if timeout is not None and self._silent_for >= timeout:
+                self._connection.silent(channel)
+                problem = f"nothing heard for {self._silent_for:.0f} s, no heartbeat either"
+                raise Unreachable(self._connection.server, problem)
+            await sleep(self._clock, (timeout or patience) - self._silent_for)
+
+    @property
+    def _silent_for(self) -> float:
+        return self._clock.monotonic() - self._heard

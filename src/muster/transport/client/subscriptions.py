@@ -200,6 +200,8 @@ class Subscription:
             self.mirror,
             self._cluster,
             self._source,
+            # Whoever has been here before knows what it has reported.
+            with_status=self.row.status_apart and not self.synced,
             health_timeout=self._health_timeout,
             clock=self._clock,
             random=self._random,

@@ -64,9 +64,7 @@ def encode_object(
     except msgspec.DecodeError as error:
         raise InvalidEvent(f"the {row.resource.kind} cannot be read: {error}") from None
     metadata = head.metadata
-    cluster = row.belongs.cluster_of(
-        {"metadata": {"name": metadata.name, "namespace": metadata.namespace, "labels": metadata.labels}}
-    )
+    cluster = row.belongs.owner(metadata.name, metadata.namespace, metadata.labels)
     if not cluster:
         raise InvalidEvent(f"the {row.resource.kind} {metadata.name!r} is no cluster's; it is known by this: {row.belongs.value}")
     attributes: dict[str, Attribute] = {CLUSTER: cluster, ORIGINAL_SOURCE: "", TIME: now}

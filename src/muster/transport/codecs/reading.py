@@ -38,6 +38,10 @@ class Received(msgspec.Struct, frozen=True, kw_only=True):
     """Since when it is being deleted, or is gone."""
     obj: Object | None
     """None for a deletion of which no more is said."""
+    held: bool = False
+    """Of a work that is said to be deleted: whether a finalizer still holds it, by what the event says of it."""
+    withheld: bool = False
+    """Whether the object is not said to be as it is, but only to be there."""
 
     @property
     def gone(self) -> bool:

@@ -1,8 +1,10 @@
 """What an agent asks for after a while without a stream, and what the hub answers beside the objects themselves.
 
-A request names what the agent has, each with its version. Two things in it are ours, and nobody else looks at them: each object's
-name, by which the hub can say of an object that it never knew of that it is gone; and an id, for which the hub sends the same id
-back on the stream when everything has been sent. Go's servers answer without an end, so whoever asks them has to guess it.
+A request names what the agent has, each with its version. Three things in it are ours, and nobody else looks at them: each
+object's name, by which the hub can say of an object that it never knew of that it is gone; an id, for which the hub sends the same
+id back on the stream when everything has been sent; and the wish to have each object's status with it, which an agent has that does
+not know what it reported before it was started. Go's servers answer without an end, so whoever asks them has to guess it, and
+without a status, so whoever asks them reports everything anew.
 
 A deletion in an answer says more than Go's: the version and the name of what is gone. An agent of OCM 1.3 cannot read a work's
 deletion without a version, and takes it for another work without a name.
@@ -31,6 +33,7 @@ from muster.transport.contract.event import (
     RESOURCE_VERSION,
     RESYNC,
     TIME,
+    WITH_STATUS,
     Attribute,
     CloudEvent,
     InvalidEvent,
@@ -48,9 +51,11 @@ class KnownObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An object that the agent has."""
 
     resource_id: str = msgspec.field(name="resourceID", default="")
-    """Its uid. Agents of OCM 1.2 say the name instead, but for works."""
+    """Its uid, also from agents of OCM 1.2, whose events have names in its place. Empty where the agent has made the object and not
+    heard of it since."""
     version: Annotated[int, msgspec.Meta(ge=-_INT64, le=_INT64 - 1)] = msgspec.field(name="resourceVersion", default=0)
-    """As the row counts. Agents of OCM 1.2 say the generation of all objects."""
+    """As the row counts. Agents of OCM 1.2 say the generation of all objects. Of what has a status, or no generation at all, that
+    does not tell whether they have the latest, so they are sent everything but works again."""
     name: str = ""
     """Only our agents say it."""
 
@@ -66,17 +71,28 @@ class ResyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     known: list[KnownObject]
     resync_id: str
     """To be sent back when everything has been sent; empty where the agent does not ask for that."""
+    with_status: bool = False
+    """Whether answers are to have the objects' status, also of those that the agent has."""
 
 
 _read_body: Final = msgspec.json.Decoder(_Body).decode
 
 
 def encode_resync_request(
-    data_type: DataType, cluster: str, known: Iterable[KnownObject], *, source: str, now: datetime, resync_id: str = ""
+    data_type: DataType,
+    cluster: str,
+    known: Iterable[KnownObject],
+    *,
+    source: str,
+    now: datetime,
+    resync_id: str = "",
+    with_status: bool = False,
 ) -> CloudEvent:
     attributes: dict[str, Attribute] = {CLUSTER: cluster, ORIGINAL_SOURCE: "", TIME: now}
     if resync_id:
         attributes[RESYNC] = resync_id
+    if with_status:
+        attributes[WITH_STATUS] = True
     return CloudEvent(
         id=new_event_id(),
         source=source,
@@ -94,7 +110,12 @@ def decode_resync_request(event: CloudEvent) -> ResyncRequest:
         body = _read_body(event.data)
     except msgspec.DecodeError as error:
         raise InvalidEvent(f"the resync request cannot be read: {error}") from None
-    return ResyncRequest(cluster=event.cluster, known=body.known or [], resync_id=event.text(RESYNC))
+    return ResyncRequest(
+        cluster=event.cluster,
+        known=body.known or [],
+        resync_id=event.text(RESYNC),
+        with_status=event.attributes.get(WITH_STATUS) is True,
+    )
 
 
 def encode_resync_end(data_type: DataType, cluster: str, resync_id: str, *, now: datetime) -> CloudEvent:

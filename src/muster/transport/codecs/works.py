@@ -45,8 +45,10 @@ from muster.transport.contract.event import (
     RESOURCE_ID,
     RESOURCE_VERSION,
     SEQUENCE,
+    STATUS,
     STATUS_HASH,
     TIME,
+    WITHHELD,
     Attribute,
     CloudEvent,
     InvalidEvent,
@@ -119,7 +121,7 @@ def encode_spec(work: bytes | Object, action: Action, *, now: datetime, source: 
         TIME: now,
         RESOURCE_ID: metadata.uid,
         RESOURCE_VERSION: metadata.generation,
-        METADATA: _sent_metadata(bytes(read.metadata), metadata, deleted).decode(),
+        METADATA: _sent_metadata(bytes(read.metadata), metadata, deleted, gone).decode(),
         LOG_TRACING: _tracing(metadata.annotations),
     }
     if deleted is not None:
@@ -136,12 +138,15 @@ def encode_spec(work: bytes | Object, action: Action, *, now: datetime, source: 
 _TYPES: Final = {action: str(EventType(WORKS.data_type, Subresource.SPEC, action)) for action in Action}
 
 
-def _sent_metadata(raw: bytes, metadata: _Metadata, deleted: datetime | None) -> bytes:
-    """Without managed fields, which are often larger than all else and of no use to agents."""
-    if not bytes(metadata.managed_fields) and (deleted is None or metadata.deletion_timestamp):
+def _sent_metadata(raw: bytes, metadata: _Metadata, deleted: datetime | None, gone: bool) -> bytes:
+    """Without managed fields, which are often larger than all else and of no use to agents; of what is gone without finalizers,
+    which an API server's last word of an object still has."""
+    if not gone and not bytes(metadata.managed_fields) and (deleted is None or metadata.deletion_timestamp):
         return raw
     members = _read_members(raw)
     members.pop("managedFields", None)
+    if gone:
+        members.pop("finalizers", None)
     if deleted is not None and not metadata.deletion_timestamp:
         members["deletionTimestamp"] = msgspec.Raw(f'"{format_time(deleted)}"'.encode())
     return msgspec.json.encode(members)
@@ -166,6 +171,16 @@ def _bundle(spec: _Spec | None) -> bytes:
 def _tracing(annotations: dict[str, str] | None) -> str:
     found = {name: value for name, value in (annotations or {}).items() if name.startswith(TRACING)}
     return encode_json(found) if found else "{}"
+
+
+def with_status(event: CloudEvent, status: bytes) -> CloudEvent:
+    """A work's event that says the status, too, that the hub has; it is JSON."""
+    return msgspec.structs.replace(event, attributes={**event.attributes, STATUS: status.decode()})
+
+
+def withheld(event: CloudEvent) -> CloudEvent:
+    """A work's event without the spec: it says only that there is such a work."""
+    return msgspec.structs.replace(event, attributes={**event.attributes, WITHHELD: True}, data=None)
 
 
 class WorkStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,7 +237,8 @@ def _required(event: CloudEvent, name: str) -> str:
 
 
 def decode_spec(event: CloudEvent) -> Received:
-    """The work of an event, as a ManifestWork without status. Raises InvalidEvent, InvalidType."""
+    """The work of an event, as a ManifestWork without status, and where that is withheld without spec. Raises InvalidEvent,
+    InvalidType."""
     generation = read_version(WORKS, event)
     deleted = read_deletion(event)
     if generation is None and deleted is None:
@@ -231,14 +247,17 @@ def decode_spec(event: CloudEvent) -> Received:
     cluster, resource_id = _required(event, CLUSTER), _required(event, RESOURCE_ID)
     named, metadata = _received_metadata(event, event_type, cluster, resource_id, generation)
     obj: Object = {"apiVersion": WORKS.resource.api_version, "kind": WORKS.resource.kind, "metadata": metadata}
-    if deleted is None:
+    held = False
+    is_withheld = event.attributes.get(WITHHELD) is True
+    if deleted is None and not is_withheld:
         bundle = read_document(event)
         spec: Object = {"workload": {"manifests": _objects(bundle, "manifests")}}
         for field, (name, kind) in _BUNDLE.items():
             if value := part(bundle, name, kind, "the data"):
                 spec[field] = value
         obj["spec"] = spec
-    else:
+    elif deleted is not None:
+        held = bool(part(metadata, "finalizers", list, METADATA))
         metadata["finalizers"] = [WORK_FINALIZER]
         metadata["deletionTimestamp"] = format_time(deleted)
     return Received(
@@ -248,6 +267,8 @@ def decode_spec(event: CloudEvent) -> Received:
         version=generation,
         deleted=deleted,
         obj=obj if named or deleted is None else None,
+        held=held,
+        withheld=is_withheld and deleted is None,
     )
 
 

@@ -38,9 +38,15 @@ class Belongs(Enum):
     def cluster_of(self, obj: Object) -> str:
         """Empty where the object does not say."""
         metadata = obj.get("metadata") or {}
-        if self is Belongs.LABEL:
-            return str((metadata.get("labels") or {}).get(CLUSTER_LABEL) or "")
-        return str(metadata.get("namespace" if self is Belongs.NAMESPACE else "name") or "")
+        return str(self.owner(metadata.get("name"), metadata.get("namespace"), metadata.get("labels")))
+
+    def owner(self, name: str | None, namespace: str | None, labels: Mapping[str, str] | None) -> str:
+        """The cluster of an object with such metadata; empty where it does not say."""
+        if self is Belongs.NAMESPACE:
+            return namespace or ""
+        if self is Belongs.NAME:
+            return name or ""
+        return (labels or {}).get(CLUSTER_LABEL) or ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class Row:
     """Whether the rules are asked about the cluster's name too."""
     typed: bool = True
     """Whether objects say their kind and their version."""
+    status_apart: bool = False
+    """Whether agents report a status that objects are sent without: one that has just started has to ask for it."""
 
     def __str__(self) -> str:
         return str(self.data_type)
@@ -84,6 +92,7 @@ WORKS: Final = Row(
     Belongs.NAMESPACE,
     _accepting(_STATUS),
     versioned=Versioned.GENERATION,
+    status_apart=True,
 )
 CLUSTERS: Final = Row(
     DataType("cluster.open-cluster-management.io", "v1", "managedclusters"),

@@ -1,12 +1,17 @@
 """What events are about and what they ask for: `<group>.<version>.<resource>.<subresource>.<action>`.
 
 The first three parts are the data type, by which agents subscribe. Groups have dots of their own, so types are read from their end.
+
+There are few types and every event has one, so what a type is as text, and a text as type, is remembered.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+import msgspec
 
 
 class InvalidType(ValueError):
@@ -26,8 +31,7 @@ class Action(StrEnum):
     RESYNC_RESPONSE = "resync_response"
 
 
-@dataclass(frozen=True, slots=True)
-class DataType:
+class DataType(msgspec.Struct, frozen=True, cache_hash=True):
     group: str
     version: str
     resource: str
@@ -42,8 +46,7 @@ class DataType:
         return f"{self.group}.{self.version}.{self.resource}"
 
 
-@dataclass(frozen=True, slots=True)
-class EventType:
+class EventType(msgspec.Struct, frozen=True, cache_hash=True):
     data_type: DataType
     subresource: Subresource
     action: Action
@@ -51,15 +54,32 @@ class EventType:
     @classmethod
     def parse(cls, text: str) -> EventType:
         """Raises InvalidType."""
-        expected = "an event type is <group>.<version>.<resource>.<subresource>.<action>"
-        data_type, subresource, action = _from_the_end(text, 2, expected)
-        try:
-            return cls(DataType.parse(data_type), Subresource(subresource), Action(action))
-        except ValueError as error:
-            raise InvalidType(f"{text!r}: {error}; {expected}") from None
+        return _remembered(text) if len(text) <= _LONGEST_REMEMBERED else _read(text)
 
     def __str__(self) -> str:
-        return f"{self.data_type}.{self.subresource}.{self.action}"
+        return _text(self)
+
+
+_REMEMBERED: Final = 256
+_LONGEST_REMEMBERED: Final = 256
+"""Characters: a caller that makes up types must not fill the memory."""
+
+
+def _read(text: str) -> EventType:
+    expected = "an event type is <group>.<version>.<resource>.<subresource>.<action>"
+    data_type, subresource, action = _from_the_end(text, 2, expected)
+    try:
+        return EventType(DataType.parse(data_type), Subresource(subresource), Action(action))
+    except ValueError as error:
+        raise InvalidType(f"{text!r}: {error}; {expected}") from None
+
+
+_remembered: Final = lru_cache(maxsize=_REMEMBERED)(_read)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _text(event_type: EventType) -> str:
+    return f"{event_type.data_type}.{event_type.subresource}.{event_type.action}"
 
 
 HEARTBEAT = "io.open-cluster-management.cloudevents.heartbeat"

@@ -190,7 +190,7 @@ class _Call:
 class RpcChannel:
     """Calls to `host` and `port`. `server_name` is what the server's certificate must be for, where it is not the host.
 
-    `proxy` is the address of an http or https proxy that leads there by CONNECT. `token` is asked for each call.
+    `proxy` leads there by CONNECT. `token` is asked for each call.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class RpcChannel:
         tls: ssl.SSLContext | None,
         server_name: str = "",
         token: Token | None = None,
-        proxy: str = "",
+        proxy: Proxy | None = None,
         keepalive: KeepAlive | None = None,
         max_receive: int = MAX_MESSAGE,
         connect_timeout: float = CONNECT_TIMEOUT,
@@ -210,7 +210,7 @@ class RpcChannel:
     ) -> None:
         if tls is None and token is not None:
             raise ValueError("a token is sent over TLS only: give `tls`, or no token")
-        if tls is None and proxy:
+        if tls is None and proxy is not None:
             raise ValueError("a proxy leads to servers that speak TLS only: give `tls`, or no proxy")
         self.name = place(host, port)
         self._host = host
@@ -218,7 +218,7 @@ class RpcChannel:
         self._tls = tls
         self._server_name = server_name or None
         self._token = token
-        self._proxy = Proxy(proxy) if proxy else None
+        self._proxy = proxy
         self._keepalive = keepalive
         self._max_receive = max_receive
         self._connect_timeout = connect_timeout

@@ -4,13 +4,13 @@ Services tell of changes as they happen; nothing here waits for a reader (`subsc
 is handed to the wire at its end, for all streams that got something. Heartbeats go to all from one timer, a few hundred per turn.
 
 An object that cannot be sent harms itself alone. Larger than agents can receive, it would end the stream, and again after every
-resync: it is left out, logged and counted, and so is one of which no event can be made.
+resync: it is left out, logged and counted, its service is told, and so is one of which no event can be made left out.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 from uuid import uuid4
 
@@ -20,7 +20,8 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.logs import get_logger
 from muster.runtime.client import NotFound
-from muster.transport.contract.event import RESOURCE_ID, CloudEvent, InvalidEvent, heartbeat
+from muster.transport.codecs.works import with_status, withheld
+from muster.transport.contract.event import MAX_EVENT, RESOURCE_ID, CloudEvent, InvalidEvent, heartbeat
 from muster.transport.contract.rows import Row
 from muster.transport.contract.types import Action, DataType
 from muster.transport.contract.wire import encode_event
@@ -32,13 +33,12 @@ from muster.transport.services.interfaces import Change, Service
 
 log = get_logger("muster.transport.server")
 
-MAX_EVENT: Final = 4 * 1024 * 1024
-"""Bytes that agents receive at most: what Go's gRPC is limited to."""
 HEARTBEAT_INTERVAL: Final = 10.0
 BEATS_PER_TURN: Final = 500
 K = TypeVar("K")
 V = TypeVar("V")
 _NOBODY: Final[frozenset[Subscriber]] = frozenset()
+_NO_STATUSES: Final[Mapping[str, bytes]] = {}
 
 
 class Broker:
@@ -59,7 +59,8 @@ class Broker:
         self._heartbeat = heartbeat
         self._max_event = max_event
         self._clock = clock
-        self._listeners: dict[tuple[str, DataType], set[Subscriber]] = {}
+        self._listeners: dict[DataType, dict[str, set[Subscriber]]] = {data_type: {} for data_type in self.services}
+        """By data type and cluster."""
         self._by_connection: dict[Connection, set[Subscriber]] = {}
         self._by_user: dict[UserInfo, set[Subscriber]] = {}
         self._users: dict[Subject, set[UserInfo]] = {}
@@ -77,11 +78,16 @@ class Broker:
 
     def counts(self) -> dict[tuple[str, DataType], int]:
         """Streams by cluster and data type."""
-        return {key: len(subscribers) for key, subscribers in self._listeners.items()}
+        return {
+            (cluster, data_type): len(subscribers)
+            for data_type, clusters in self._listeners.items()
+            for cluster, subscribers in clusters.items()
+        }
 
     @property
     def synced(self) -> bool:
-        return all(service.synced for service in self.services.values())
+        """Whether everything is known of all kinds that the hub serves."""
+        return all(service.synced or not service.served for service in self.services.values())
 
     # Coming and going
 
@@ -94,9 +100,9 @@ class Broker:
             raise RpcError(Code.UNAVAILABLE, "the server is stopping; connect again")
         service = self.services[row.data_type]
         subscriber = Subscriber(
-            str(uuid4()), call, who, row, cluster, stream, make=self._maker(service, visible), dirty=self._mark, visible=visible
+            str(uuid4()), call, who, row, cluster, stream, make=self.maker(service, visible), dirty=self._mark, visible=visible
         )
-        self._listeners.setdefault((cluster, row.data_type), set()).add(subscriber)
+        self._listeners[row.data_type].setdefault(cluster, set()).add(subscriber)
         self._by_connection.setdefault(call.connection, set()).add(subscriber)
         self._by_user.setdefault(who.user, set()).add(subscriber)
         for subject in subjects_of(who.user):
@@ -106,7 +112,7 @@ class Broker:
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         user = subscriber.who.user
-        _remove(self._listeners, (subscriber.cluster, subscriber.row.data_type), subscriber)
+        _remove(self._listeners[subscriber.row.data_type], subscriber.cluster, subscriber)
         _remove(self._by_connection, subscriber.call.connection, subscriber)
         _remove(self._by_user, user, subscriber)
         if user not in self._by_user:
@@ -121,7 +127,7 @@ class Broker:
     def of_asker(self, connection: Connection, user: UserInfo, cluster: str, data_type: DataType) -> list[Subscriber]:
         """The streams on which answers to a call go out: those of its connection, else those of the same user, since an agent may
         be about to change its connection for another."""
-        listening = self._listeners.get((cluster, data_type), _NOBODY)
+        listening = self._listeners[data_type].get(cluster, _NOBODY)
         own = [one for one in listening if one.call.connection is connection]
         return own or [one for one in listening if one.who.user == user]
 
@@ -139,9 +145,10 @@ class Broker:
 
     def _told_by(self, service: Service) -> Callable[[Change], None]:
         data_type = service.row.data_type
+        listeners = self._listeners[data_type]
 
         def told(change: Change) -> None:
-            listening = self._listeners.get((change.cluster, data_type))
+            listening = listeners.get(change.cluster)
             if listening:
                 self._deliver(change, data_type, listening)
 
@@ -177,15 +184,33 @@ class Broker:
                 bytes=len(message),
                 limit=self._max_event,
             )
+            self.services[data_type].undeliverable(_id_of(event))
             return None
         return message
+
+    def _fitting(self, event: CloudEvent) -> bytes | None:
+        """None for what cannot travel, of which another event says the same or less."""
+        try:
+            message = encode_event(event)
+        except InvalidEvent:
+            return None
+        return message if len(message) <= self._max_event else None
 
     def _unfit(self, data_type: DataType, resource_id: str, error: Exception) -> None:
         self.unfit[data_type] += 1
         text = f"{type(error).__name__}: {error}"
         log.error("object cannot be sent", data_type=str(data_type), resource_id=resource_id, error=text)
 
-    def _maker(self, service: Service, visible: Visible | None) -> Make:
+    def maker(
+        self,
+        service: Service,
+        visible: Visible | None = None,
+        statuses: Mapping[str, bytes] = _NO_STATUSES,
+        *,
+        withhold: bool = False,
+    ) -> Make:
+        """`statuses`: by resource id what is to be told with an object, if there is room for it in a message. `withhold`: of one
+        that is too large it is told that it is there."""
         data_type = service.row.data_type
 
         def make(resource_id: str) -> bytes | None:
@@ -199,7 +224,10 @@ class Broker:
                 return None
             if visible is not None and not visible(event):
                 return None
-            return self.encoded(event, data_type)
+            status = statuses.get(resource_id)
+            message = self._fitting(with_status(event, status)) if status else None
+            message = message or self.encoded(event, data_type)
+            return message or (self._fitting(withheld(event)) if withhold else None)
 
         return make
 

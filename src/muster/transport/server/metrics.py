@@ -20,7 +20,7 @@ from muster.transport.contract.types import DataType
 from muster.transport.contract.wire import PUBLISH, SERVICE, SUBSCRIBE
 from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.broker import Broker
-from muster.transport.services.interfaces import Caller
+from muster.transport.services.interfaces import Caller, Service
 
 M = TypeVar("M")
 
@@ -78,6 +78,13 @@ class EventMetrics:
         self._series: dict[tuple[str, str, DataType], _EventSeries] = {}
         self._clusters: set[str] = set()
         metrics.gauges("grpc_server_ce_subscribers", "Streams by cluster and data type.", self._subscribers)
+        for data_type, service in broker.services.items():
+            metrics.gauge(
+                "grpc_server_ce_unserved",
+                "Whether the hub does not serve the kind of a data type.",
+                partial(_is_unserved, service),
+                data_type=str(data_type),
+            )
         for name, text, counts in (
             ("oversized", "Events not sent because agents cannot receive any so large.", broker.oversized),
             ("unfit", "Objects not sent because no event could be made of them.", broker.unfit),
@@ -177,6 +184,10 @@ def _by_code(make: Callable[[Code], M]) -> Callable[[Code], M]:
         return found
 
     return get
+
+
+def _is_unserved(service: Service) -> float:
+    return float(not service.served)
 
 
 def _short(method: str) -> str:

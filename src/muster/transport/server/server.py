@@ -4,9 +4,9 @@
 grpc-server` run the very same thing. Where objects are kept elsewhere, `services` gives others. Every replica serves: there is
 no leader.
 
-Ready means that every service knows everything and RBAC was taken in, or may not be read. Stopping is announced: clients are
-told to go elsewhere, then streams are ended with a code upon which agents connect again, and calls may end within
-`DRAIN_GRACE`.
+Ready means that every service knows everything, but for kinds that the hub does not serve, that RBAC was taken in or may not be
+read, and that the hub's API answers. Stopping is announced: clients are told to go elsewhere, then streams are ended with a code
+upon which agents connect again, and calls may end within `DRAIN_GRACE`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from muster.machinery.metrics import Metrics
 from muster.runtime.auth import Authenticator, Authorizer, RbacAuthorizer, TokenReviewer
 from muster.runtime.client import KubeClient
 from muster.runtime.controller import Manager, RunnableFunc
+from muster.transport.contract.event import MAX_EVENT
 from muster.transport.contract.types import DataType
 from muster.transport.rpc.server import RpcServer
 from muster.transport.server.authentication import CallerAuthentication
 from muster.transport.server.authorization import Authorization
-from muster.transport.server.broker import HEARTBEAT_INTERVAL, MAX_EVENT, Broker
+from muster.transport.server.broker import HEARTBEAT_INTERVAL, Broker
 from muster.transport.server.certificates import ServerTls
 from muster.transport.server.config import GrpcServerConfig
 from muster.transport.server.guard import StreamGuard
+from muster.transport.server.hub_check import HubCheck
 from muster.transport.server.metrics import CallMetrics
 from muster.transport.server.service import CloudEventService
 from muster.transport.services.interfaces import Service
@@ -55,6 +57,11 @@ class GrpcServerOptions:
     heartbeat: float | None = HEARTBEAT_INTERVAL
     """Seconds; None: none are sent."""
     rules: ClusterWriteRules = field(default_factory=ClusterWriteRules)
+
+    @property
+    def max_event(self) -> int:
+        """Bytes of the largest event that is sent."""
+        return min(MAX_EVENT, self.config.max_send_message_size)
 
 
 class GrpcServer(Manager):
@@ -81,13 +88,14 @@ class GrpcServer(Manager):
         self._rbac = RbacAuthorizer(client, clock=clock, random=random)
         authorization = Authorization(client, self._rbac, clock=clock)
         if services is None:
-            made = kube_services(client, authorization, rules=options.rules, clock=clock, random=random)
+            made = kube_services(
+                client, authorization, rules=options.rules, max_event=options.max_event, clock=clock, random=random
+            )
         else:
             made = dict(services(authorization))
-        self.broker = Broker(
-            made.values(), heartbeat=options.heartbeat, max_event=min(MAX_EVENT, config.max_send_message_size), clock=clock
-        )
+        self.broker = Broker(made.values(), heartbeat=options.heartbeat, max_event=options.max_event, clock=clock)
         authentication = CallerAuthentication(tokens or TokenReviewer(client, clock=clock), trusts=self._tls.trusts, clock=clock)
+        hub = HubCheck(client, clock=clock)
         self._guard = StreamGuard(self.broker, authentication, authorization, clock=clock)
         service = CloudEventService(self.broker, authorization, metrics, clock=clock)
         self._authentication = authentication
@@ -102,8 +110,10 @@ class GrpcServer(Manager):
         self.add("RBAC", self._rbac, needs_leader_election=False)
         self.add("heartbeats", self.broker, needs_leader_election=False)
         self.add("the guard of streams", self._guard, needs_leader_election=False)
+        self.add("the check of the hub", hub, needs_leader_election=False)
         self.add("TLS files", RunnableFunc(lambda: self._tls.run(self._replace_tls)), needs_leader_election=False)
         self.add_ready_check("objects", self._unsynced)
+        self.add_ready_check("hub", hub.problem)
         self.add_ready_check("rbac", lambda: None if self._knows_rbac else "RBAC is not taken in yet")
 
     async def start(self) -> None:
@@ -139,7 +149,8 @@ class GrpcServer(Manager):
         return self._rbac.followed or bool(self._rbac.outage)
 
     def _unsynced(self) -> str | None:
-        missing = [str(data_type) for data_type, service in self.broker.services.items() if not service.synced]
+        services = self.broker.services.items()
+        missing = [str(data_type) for data_type, service in services if service.served and not service.synced]
         return f"not all objects are known of {', '.join(missing)}" if missing else None
 
     async def stop(self, grace: float = DRAIN_GRACE) -> None:

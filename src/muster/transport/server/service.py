@@ -27,7 +27,7 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
-from muster.runtime.client import KubeError
+from muster.runtime.client import KubeError, NotFound
 from muster.transport.contract.errors import to_rpc
 from muster.transport.contract.event import METADATA, RESOURCE_ID, CloudEvent, InvalidEvent
 from muster.transport.contract.rows import SIGNING_REQUEST_ROW, Belongs, Row, Versioned
@@ -139,10 +139,15 @@ class CloudEventService:
                 measured.sent = subscriber.sent
 
     async def _until_synced(self, service: Service) -> None:
-        """Upstream's agents do not repeat a resync that was refused, so one that has just begun is waited for. Raises RpcError."""
+        """Upstream's agents do not repeat a resync that was refused, so one that has just begun is waited for. Raises RpcError, and
+        NotFound where the hub has no such kind."""
         for _ in range(SYNC_CHECKS):
             if service.synced:
                 return
+            if not service.served:
+                resource = service.row.resource
+                details = {"group": resource.group, "kind": resource.plural}
+                raise NotFound(404, "NotFound", f"the hub does not serve {resource}; try again when it does", details)
             await sleep(self._clock, SYNC_CHECK_INTERVAL)
         if not service.synced:
             raise RpcError(Code.UNAVAILABLE, "the server does not know all objects yet; try again")

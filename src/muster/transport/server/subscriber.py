@@ -2,9 +2,10 @@
 
 Of an object only the latest state waits, under its resource id. Messages wait as bytes, shared by all who are to receive them;
 when a reader is so far behind that its bytes are too many, what waits is only which objects to tell of, and their state is looked
-up when there is room (`Make`), as are the answers to a resync. So the slowest reader costs the bytes below and the ids of its own
-cluster's objects, and nobody waits for it. What cannot be looked up later (deletions, tokens) is never replaced or left out: when
-even these are too many, the queue is dropped and the stream ended with UNAVAILABLE, upon which agents subscribe anew and resync.
+up when there is room (`Make`), as are the answers to a resync. So the slowest reader costs the bytes below, the ids of its own
+cluster's objects and, where it asked for them, what it has reported of these; nobody waits for it. What cannot be looked up later
+(deletions, tokens) is never replaced or left out: when even these are too many, the queue is dropped and the stream ended with
+UNAVAILABLE, upon which agents subscribe anew and resync.
 
 `flush` hands over what waits to the wire as long as the reader is not behind. The broker calls it once per turn of the loop, and
 the call's own task (`serve`) when a reader has caught up. Looking up is limited per turn, so that a long resync leaves time for
@@ -44,6 +45,15 @@ class _Kept:
 
     def __init__(self, message: bytes) -> None:
         self.message = message
+
+
+class _Answer:
+    """What makes a message that tells of an object as it is then, and more than a change would: a change is no substitute."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Make) -> None:
+        self.make = make
 
 
 class Subscriber:
@@ -99,7 +109,7 @@ class Subscriber:
         self._make = make
         self._dirty = dirty
         self._is_dirty = False
-        self._queue: dict[str, bytes | _Kept | Make] = {}
+        self._queue: dict[str, bytes | _Kept | _Answer | Make] = {}
         self._first: deque[bytes] = deque()
         """Kept messages whose place in the queue somebody else has taken: sent before it."""
         self._bytes = 0
@@ -121,6 +131,8 @@ class Subscriber:
         if self.error is not None:
             return
         earlier = self._queue.get(resource_id)
+        if isinstance(earlier, _Answer) and not keep:
+            return
         if isinstance(earlier, _Kept):
             self._first.append(earlier.message)
             del self._queue[resource_id]
@@ -142,6 +154,16 @@ class Subscriber:
         if self.error is None:
             self._queue.setdefault(resource_id, make or self._make)
             self._want_flush()
+
+    def answer(self, resource_id: str, make: Make) -> None:
+        """Have an object told of by a message that says more than those of changes, of which any that waits is not needed then."""
+        earlier = self._queue.get(resource_id)
+        if self.error is not None or isinstance(earlier, _Kept):
+            return
+        if isinstance(earlier, bytes):
+            self._bytes -= len(earlier)
+        self._queue[resource_id] = _Answer(make)
+        self._want_flush()
 
     def beat(self, heartbeat: bytes) -> None:
         """Send a heartbeat: at once, or when a reader that is behind catches up."""
@@ -174,7 +196,8 @@ class Subscriber:
                     message = found
                 else:
                     made += 1
-                    if (current := found(resource_id)) is not None:
+                    make = found.make if isinstance(found, _Answer) else found
+                    if (current := make(resource_id)) is not None:
                         stream.send(current)
                         self.sent += 1
                     continue

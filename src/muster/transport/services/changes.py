@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from muster.machinery.clock import Clock
+from muster.machinery.objects import Object
 from muster.transport.codecs.objects import encode_object
 from muster.transport.codecs.works import encode_spec
 from muster.transport.contract.event import HUB_SOURCE, CloudEvent
-from muster.transport.contract.rows import WORKS, Row
+from muster.transport.contract.rows import ROWS, WORKS, Row
 from muster.transport.contract.types import Action, DataType, EventType, Subresource
 from muster.transport.services.objects import KeptObject
 
-Encode = Callable[[Row, bytes, Action, datetime, bool], CloudEvent]
+Encode = Callable[[Row, bytes | Object, Action, datetime, bool], CloudEvent]
 
 
-def _plain(row: Row, raw: bytes, action: Action, now: datetime, gone: bool) -> CloudEvent:
-    event_type = EventType(row.data_type, Subresource.SPEC, action)
-    return encode_object(row, raw, event_type, source=HUB_SOURCE, now=now, gone=gone)
+def _plain(row: Row, obj: bytes | Object, action: Action, now: datetime, gone: bool) -> CloudEvent:
+    return encode_object(row, obj, _TYPES[row.data_type][action], source=HUB_SOURCE, now=now, gone=gone)
 
 
-def _work(row: Row, raw: bytes, action: Action, now: datetime, gone: bool) -> CloudEvent:
-    return encode_spec(raw, action, now=now, gone=gone)
+_TYPES: Final[Mapping[DataType, Mapping[Action, EventType]]] = {
+    data_type: {action: EventType(data_type, Subresource.SPEC, action) for action in Action} for data_type in ROWS
+}
+
+
+def _work(row: Row, obj: bytes | Object, action: Action, now: datetime, gone: bool) -> CloudEvent:
+    return encode_spec(obj, action, now=now, gone=gone)
 
 
 _ENCODE: Final[Mapping[DataType, Encode]] = {WORKS.data_type: _work}
 """Of rows whose events are not the objects themselves."""
 
 
-def encode(row: Row, raw: bytes, action: Action, now: datetime, *, gone: bool = False) -> CloudEvent:
-    """The event that tells agents of an object. Raises InvalidEvent for what cannot be read."""
-    return _ENCODE.get(row.data_type, _plain)(row, raw, action, now, gone)
+def encode(row: Row, obj: bytes | Object, action: Action, now: datetime, *, gone: bool = False) -> CloudEvent:
+    """The event that tells agents of an object, which is JSON or a document. Raises InvalidEvent for what cannot be read."""
+    return _ENCODE.get(row.data_type, _plain)(row, obj, action, now, gone)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectChange:
+class ObjectChange(msgspec.Struct, frozen=True):
     """An object that came, changed or went; of one that went, as it was last."""
 
     row: Row

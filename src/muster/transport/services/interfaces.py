@@ -10,7 +10,7 @@ do it is encoded once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from muster.machinery.authentication import UserInfo
@@ -71,6 +71,10 @@ class Service(Protocol):
     def synced(self) -> bool:
         """Whether everything is known: until then nothing can be said of what is not there."""
 
+    @property
+    def served(self) -> bool:
+        """False while wherever objects are kept there is no such kind: then nothing will be known soon."""
+
     def get(self, resource_id: str) -> CloudEvent:
         """As an answer to a resync. Raises NotFound."""
 
@@ -84,6 +88,10 @@ class Service(Protocol):
         """As `versions`, but asked of whoever keeps the objects: what is known here may be older than what another server has told
         already. Raises KubeError."""
 
+    async def live_statuses(self, cluster: str, caller: Caller) -> Mapping[str, bytes]:
+        """By resource id what agents have reported of the cluster's objects, as JSON, asked of whoever keeps the objects: it is not
+        kept here. Of a row whose objects are sent with their status, nothing. Raises KubeError."""
+
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         """The deletion, as an answer to a resync, of an object of the cluster that was seen to go, with its name and version; None
         where nobody knows."""
@@ -92,6 +100,9 @@ class Service(Protocol):
         """Carry out what an agent asks for. What comes back is for whoever asked, and goes to no other stream: the answer to a
         TokenRequest. Raises KubeError, and InvalidEvent for what cannot be understood. The broker has authorized the caller for its
         cluster; the service sees to it that the objects it writes are that cluster's."""
+
+    def undeliverable(self, resource_id: str) -> None:
+        """An object is larger than whoever listens can receive, and was not sent. Must be quick."""
 
     def register_handler(self, handler: EventHandler) -> None:
         """Told of every change from now on."""

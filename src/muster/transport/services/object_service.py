@@ -7,9 +7,10 @@ told to wait (`synced`).
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import random as chance
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from muster.api.cluster.write_rules import ClusterWriteRules
@@ -19,13 +20,15 @@ from muster.runtime.auth import Authorizer
 from muster.runtime.cache import Cache, Snapshot
 from muster.runtime.client import KubeClient, NotFound, StatusError
 from muster.transport.codecs.resync import encode_tombstone
-from muster.transport.contract.event import CloudEvent, InvalidEvent
+from muster.transport.contract.event import MAX_EVENT, CloudEvent, InvalidEvent
 from muster.transport.contract.rows import Row
 from muster.transport.contract.types import Action
 from muster.transport.services.answers import Answers
 from muster.transport.services.changes import ObjectChange, encode
+from muster.transport.services.delivery import DeliveryConditions
 from muster.transport.services.interfaces import Caller, EventHandler, ObjectVersion
 from muster.transport.services.objects import KeptObject, KeptObjects, ObjectSource, selection_of
+from muster.transport.services.reported import read_statuses
 from muster.transport.services.tombstones import Tombstones
 from muster.transport.services.writes.payload import forbidden
 from muster.transport.services.writes.request import WriteRequest
@@ -48,9 +51,13 @@ class ObjectService:
         *,
         rules: ClusterWriteRules | None = None,
         tombstones: Tombstones | None = None,
+        own_client: KubeClient | None = None,
+        max_event: int = MAX_EVENT,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
+        """`own_client` is for what nobody has asked for: to say of works that they cannot be sent, which are those that take more
+        than `max_event` bytes."""
         self._row = row
         self._source = source
         self._client_of = client_of
@@ -62,6 +69,9 @@ class ObjectService:
         self._answers = Answers(clock=clock)
         self._tombstones = Tombstones(row, clock=clock) if tombstones is None else tombstones
         self._handlers: list[EventHandler] = []
+        self._delivery: DeliveryConditions | None = None
+        if own_client is not None and row.status_apart:
+            self._delivery = DeliveryConditions(row, self._objects, own_client, max_event, clock=clock, random=random)
         source.on_change(self._on_change)
 
     @property
@@ -71,6 +81,10 @@ class ObjectService:
     @property
     def synced(self) -> bool:
         return self._source.synced
+
+    @property
+    def served(self) -> bool:
+        return self._source.served
 
     def get(self, resource_id: str) -> CloudEvent:
         kept = self._objects.get(resource_id)
@@ -103,6 +117,12 @@ class ObjectService:
                     kept = KeptObject(row, reader.read(raw))
                     versions.append(ObjectVersion(kept.uid, kept.version(row), kept.deleting))
         return versions
+
+    async def live_statuses(self, cluster: str, caller: Caller) -> Mapping[str, bytes]:
+        if not self._row.status_apart:
+            return {}
+        pages = self._client_of(caller).pages(self._row.resource, **selection_of(self._row, cluster))
+        return await read_statuses((page.items async for page in pages), cluster)
 
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         gone = self._tombstones.get(cluster, resource_id)
@@ -138,8 +158,17 @@ class ObjectService:
     def register_handler(self, handler: EventHandler) -> None:
         self._handlers.append(handler)
 
+    def undeliverable(self, resource_id: str) -> None:
+        if self._delivery is not None:
+            self._delivery.undeliverable(resource_id)
+
     async def run(self) -> None:
-        await self._source.run()
+        if self._delivery is None:
+            await self._source.run()
+            return
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._source.run())
+            tasks.create_task(self._delivery.run())
 
     def _event(self, kept: KeptObject) -> CloudEvent:
         return encode(self._row, kept.raw, _RESYNC, self._clock.now())
@@ -148,6 +177,8 @@ class ObjectService:
         """An object that is another by its uid, or another cluster's now, went and came."""
         after = None if new is None else KeptObject(self._row, new)
         before = None if old is None else self._objects.get(old.uid)
+        if self._delivery is not None and after is not None:
+            self._delivery.changed(after)
         if before is not None and after is not None and (before.uid, before.cluster) == (after.uid, after.cluster):
             self._objects.put(after)
             if after.differs(before):

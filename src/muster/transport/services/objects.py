@@ -17,6 +17,7 @@ import msgspec
 from muster.api.agents import CLUSTER_LABEL
 from muster.runtime.cache import Snapshot
 from muster.transport.contract.rows import Belongs, Row, Versioned
+from muster.transport.services.reduction import DELIVERED
 
 SourceHandler = Callable[[Snapshot | None, Snapshot | None], None]
 """Told (old, new): no old one of what came, no new one of what went."""
@@ -29,6 +30,10 @@ class ObjectSource(Protocol):
     def synced(self) -> bool:
         """Whether the whole state was here once."""
 
+    @property
+    def served(self) -> bool:
+        """False while wherever they are kept there is no such kind."""
+
     def on_change(self, handler: SourceHandler) -> None:
         """Told of everything that is here already, then of every change. Must be quick."""
 
@@ -40,6 +45,10 @@ class NoObjects:
 
     @property
     def synced(self) -> bool:
+        return True
+
+    @property
+    def served(self) -> bool:
         return True
 
     def on_change(self, handler: SourceHandler) -> None:
@@ -60,7 +69,23 @@ class _Head(msgspec.Struct, gc=False):
     metadata: _Metadata
 
 
+class _Condition(msgspec.Struct, gc=False):
+    type: str = ""
+    observedGeneration: int = 0
+
+
+class _Status(msgspec.Struct, gc=False):
+    conditions: list[_Condition] | None = None
+
+
+class _Judged(msgspec.Struct, gc=False):
+    status: _Status | None = None
+
+
 _decode_head = msgspec.json.Decoder(_Head).decode
+_decode_conditions = msgspec.json.Decoder(_Judged).decode
+_UNDELIVERED: Final = b'"%s"' % DELIVERED.encode()
+"""Is in the bytes of whatever has that condition, and rarely in others'."""
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 _CLUSTER: Final[Mapping[Belongs, Callable[[Snapshot], str]]] = {
@@ -118,6 +143,17 @@ class KeptObject:
             return self.generation
         version = self.snapshot.resource_version
         return int(version) if version.isdecimal() else 0
+
+    @property
+    def undelivered(self) -> int | None:
+        """Of a work that says of itself that agents cannot be sent it: the generation that this was said of."""
+        if _UNDELIVERED not in self.raw:
+            return None
+        try:
+            conditions = (_decode_conditions(self.raw).status or _Status()).conditions or ()
+        except msgspec.DecodeError:
+            return None
+        return next((one.observedGeneration for one in conditions if one.type == DELIVERED), None)
 
     def differs(self, other: KeptObject) -> bool:
         """Whether agents are told of the step from one to the other. Of works they are not told what they have reported themselves:

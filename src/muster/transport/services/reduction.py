@@ -1,7 +1,7 @@
 """What of a row's objects is worth keeping: what agents are sent, and what their next write is judged by.
 
-Managed fields are of no use to agents, and are often larger than the rest; of a work's status, which agents send and never get,
-only the condition stays that says which report it is.
+Managed fields are of no use to agents, and are often larger than the rest; of a work's status, which agents send and rarely get
+(`reported.py`), only the conditions stay that this end writes.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from typing import Final
 
 import msgspec
 
+from muster.transport.codecs.sequence import REPORTED
 from muster.transport.contract.rows import Row, Versioned
 
-REPORTED: Final = "StatusReported"
-"""The condition of a work that says which report its status is (ours)."""
+DELIVERED: Final = "Delivered"
+"""The condition of a work that says, while it is so, that the work cannot be sent to its agent (ours)."""
+OWN_CONDITIONS: Final = frozenset((REPORTED, DELIVERED))
+"""Which agents may not report. The first they are given back with their status (`reported.py`), no other."""
 Reduction = Callable[[bytes], bytes]
 
 
@@ -41,17 +44,17 @@ def _reduced(raw: bytes) -> bytes:
 def _reduced_work(raw: bytes) -> bytes:
     members = _drop_managed_fields(_read_members(raw))
     if "status" in members:
-        members["status"] = msgspec.Raw(_encode({"conditions": _reported(members["status"])}))
+        members["status"] = msgspec.Raw(_encode({"conditions": _own(members["status"])}))
     return _encode(members)
 
 
-def _reported(status: msgspec.Raw) -> list[dict[str, object]]:
+def _own(status: msgspec.Raw) -> list[dict[str, object]]:
     try:
         conditions = _read_status(status).conditions or ()
     except msgspec.DecodeError:
         # Whatever a status is, the work is sent.
         return []
-    return [one for one in conditions if one.get("type") == REPORTED]
+    return [one for one in conditions if one.get("type") in OWN_CONDITIONS]
 
 
 def _drop_managed_fields(members: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:

@@ -1,8 +1,8 @@
 """Works as a hub sends them over gRPC: specs come, statuses go, and nothing else of a work can be written.
 
-Why this is no `KubeWorkSource` over the transport's client: the hub sends neither a work's status nor its resourceVersion, an agent
-cannot patch its metadata, and what the agent has said of a work is known to nobody but itself. So the status that was last told is
-kept here, and the two writes of metadata that an agent needs are said by a status, as OCM does it:
+Why this is no `KubeWorkSource` over the transport's client: the hub sends neither a work's status with its changes nor its
+resourceVersion, and an agent cannot patch its metadata. So the status that was last told is kept here, and the two writes of
+metadata that an agent needs are said by a status, as OCM does it:
 
 - `hold`: the hub puts the agent's finalizer on a work when it takes the work's first status, before it stores that. Its OK is the
   confirmation, and counts for the generation that was reported: whatever the hub sends of the work later says whether the
@@ -12,6 +12,10 @@ kept here, and the two writes of metadata that an agent needs are said by a stat
 
 A report carries the generation that it is about, and a number that grows with every report, so that an older one never takes the
 place of a newer. One that says nothing new is not sent.
+
+What was told before the agent was started is known to the hub alone, and a work that had reached its end is not to be applied again
+though nothing is left of it. So the first resync brings each work's status, with the number of that report, from which the numbers
+of this process go on; upstream's servers do not know of that, and to them all is reported anew.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from muster.runtime.controller import with_finalizer
 from muster.transport.client.client import TransportClient
 from muster.transport.client.mirror import Entry, Mirror
 from muster.transport.client.subscriptions import Subscription
-from muster.transport.codecs.sequence import Sequence
+from muster.transport.codecs.sequence import REPORTED, Sequence, reported_sequence
 from muster.transport.codecs.works import CLEANED_UP, encode_status
 from muster.transport.contract.rows import WORKS
 from muster.work.agent.source import hash_of
@@ -55,7 +59,7 @@ class GrpcWorkSource:
         self._clock = clock
         self._sequence = Sequence(clock)
         self._statuses: dict[str, ManifestWorkStatus] = {}
-        """By uid: what the hub was last told."""
+        """By uid: what the hub was last told, by this process or by one before it."""
         self._decoded: dict[str, tuple[Entry, ManifestWork]] = {}
         """By name: what was last read, and what it was read from."""
         self._recording = False
@@ -92,8 +96,26 @@ class GrpcWorkSource:
             self._decoded.pop(name, None)
             return None
         work = self._read(name, entry)
-        status = self._statuses.get(entry.uid)
+        status = self._told_status(entry)
         return work if work is None or status is None else msgspec.structs.replace(work, status=status)
+
+    def _told_status(self, entry: Entry) -> ManifestWorkStatus | None:
+        """None where nothing is known to have been told."""
+        sent = self._mirror.take_status(entry.uid)
+        if sent and entry.uid not in self._statuses:
+            try:
+                status = ManifestWork.decode(b'{"status":%s}' % sent.encode()).status
+                self._statuses[entry.uid] = self._without_sequence(status)
+            except MalformedObject as error:
+                log.warning("cannot read the status that the hub has; reporting anew", work=entry.key.name, error=str(error))
+        return self._statuses.get(entry.uid)
+
+    def _without_sequence(self, status: ManifestWorkStatus) -> ManifestWorkStatus:
+        """The status as it was reported. By what number that was, counts for those that follow."""
+        for noted in status.conditions:
+            if noted.type == REPORTED:
+                self._sequence.go_on_from(reported_sequence(noted.reason))
+        return msgspec.structs.replace(status, conditions=tuple(one for one in status.conditions if one.type != REPORTED))
 
     def _read(self, name: str, entry: Entry) -> ManifestWork | None:
         """One that cannot be read leaves its last good version, so that nothing is taken for gone."""
@@ -109,6 +131,9 @@ class GrpcWorkSource:
             work = known[1]
         self._decoded[name] = (entry, work)
         return work
+
+    def has(self, name: str) -> bool:
+        return self._mirror.has(ObjectKey(self._cluster, name))
 
     def names(self) -> list[str]:
         return [entry.key.name for entry in self._mirror]

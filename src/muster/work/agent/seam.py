@@ -219,6 +219,9 @@ class WorkSource(Protocol):
 
     def get(self, name: str) -> ManifestWork | None: ...
 
+    def has(self, name: str) -> bool:
+        """Whether the hub has it, though it may not be known how it is."""
+
     def names(self) -> list[str]: ...
 
     def on_change(self, handler: Callable[[str], None]) -> None:

@@ -58,6 +58,9 @@ class KubeWorkSource:
     def get(self, name: str) -> ManifestWork | None:
         return self._latest.get(ObjectKey(self._cluster, name))
 
+    def has(self, name: str) -> bool:
+        return self.get(name) is not None
+
     def names(self) -> list[str]:
         return [key.name for key in self._informer.cache.all_keys()]
 

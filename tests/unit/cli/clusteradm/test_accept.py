@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from muster.administration.errors import Refused
 from muster.administration.members.accept import Accepted, AcceptOptions, accept
+from muster.api.operator.v1 import AwsIrsaHubDriver, HubRegistrationDriver
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.registration.drivers.certificates.agents import agent_profile
 from muster.registration.drivers.certificates.requests import key_fingerprint, new_key, request_object
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AgentIdentity
+from muster.runtime.client import DelegatingClient, Send, Write
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SIGNING_REQUESTS
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, HUB, Fleet, Told
 
@@ -158,6 +161,30 @@ async def test_who_asked_over_grpc_is_who_the_server_says_and_nobody_else(fleet:
     assert "is no bootstrap identity" in await fleet.fails("accept", "-c", "cluster2")
     assert not await fleet.approved(forged)
     assert not await fleet.approved(stranger)
+
+
+SERVER = "system:serviceaccount:edge:grpc"
+
+
+async def test_a_hub_whose_server_has_another_account_says_so_in_its_cluster_manager(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1", metadata=MARKED)
+    csr = await ask_over_grpc(fleet, "cluster1", asked_by=UserInfo(SERVER, groups=("system:masters",)))
+    assert "nobody vouches for who made it" in await fleet.fails("accept", "-c", "cluster1")
+    drivers = ["--registration-drivers=csr,grpc", "--grpc-server=hub:8090", f"--driver-option=grpc.grpc-server-account={SERVER}"]
+    await fleet.ok("init", "--force", *drivers)
+    found = json.loads((await fleet.run("doctor", "cluster1", "-o", "json")).stdout)["cluster1"]
+    assert [one for one in found if f"CSR {csr} waits for approval" in one["text"]]
+    assert f"CSR {csr} approved" in await fleet.ok("accept", "-c", "cluster1")
+    await fleet.cluster("cluster2", metadata=MARKED)
+    usual = await ask_over_grpc(fleet, "cluster2")
+    assert "nobody vouches for who made it" in await fleet.fails("accept", "-c", "cluster2"), "it is no account of this hub's"
+    assert not await fleet.approved(usual)
+
+
+async def test_an_administrator_may_name_the_account_of_the_server(fleet: Fleet) -> None:
+    await fleet.cluster("cluster1", metadata=MARKED)
+    csr = await ask_over_grpc(fleet, "cluster1", asked_by=UserInfo(SERVER, groups=("system:masters",)))
+    assert f"CSR {csr} approved" in await fleet.ok("accept", "-c", "cluster1", "--grpc-server-account", SERVER)
 
 
 async def test_requests_over_grpc_and_others_compete_for_one_name(fleet: Fleet) -> None:
@@ -354,3 +381,35 @@ async def test_a_cluster_that_is_no_hub_is_refused(fleet: Fleet) -> None:
 async def test_wrong_usage_ends_with_2(fleet: Fleet) -> None:
     assert "--clusters" in await fleet.fails("accept", code=2)
     assert "'nowhere' does not exist" in await fleet.fails("accept", "-c", "a", context="nowhere")
+
+
+async def test_an_identity_is_put_on_a_cluster_that_others_write_to_meanwhile(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, managed = (f"arn:aws:eks:us-west-2:{account}:cluster/c" for account in ("111111111111", "222222222222"))
+    await fleet.cluster("cluster1")
+
+    async def drivers(client: Any) -> tuple[HubRegistrationDriver, ...]:
+        return (HubRegistrationDriver(auth_type="awsirsa", awsirsa=AwsIrsaHubDriver(hub_cluster_arn=hub)),)
+
+    monkeypatch.setattr("muster.administration.members.accept.configured_drivers", drivers)
+    await accept(_Busy(fleet), "cluster1", AcceptOptions(identity=managed))
+    found = await fleet.admin().get(MANAGED_CLUSTERS, "cluster1")
+    assert found["metadata"]["annotations"]["eks-managed-cluster-arn"] == managed
+    assert found["metadata"]["labels"]["by"] == "somebody"
+    assert found["spec"]["hubAcceptsClient"]
+
+
+class _Busy(DelegatingClient):
+    """Before its first write, a controller writes."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet.admin())
+        self._fleet = fleet
+        self._written = False
+
+    async def write(self, write: Write, send: Send, dry_run: bool) -> Any:
+        if not self._written:
+            self._written = True
+            await self._fleet.admin().patch(MANAGED_CLUSTERS, "cluster1", {"metadata": {"labels": {"by": "somebody"}}})
+        return await super().write(write, send, dry_run)

@@ -4,11 +4,47 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from muster.administration.hub.clean import Cleaned, CleanOptions, clean
+from muster.aws.arns import eks_cluster
+from muster.aws.naming import Pair
+from muster.operator.cluster_manager.controller import ClusterManagerOperator
 from muster.operator.names import CLUSTER_MANAGERS, OPERATOR_NAMESPACE
-from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
+from muster.operator.options import OperatorOptions
+from muster.registration.drivers.awsirsa.aws_auth_edit import put_in, take_out
+from muster.registration.drivers.awsirsa.aws_auth_map import mapped
+from muster.registration.drivers.awsirsa.records import Mapping, Phase, Record, beginning, document
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+from tests.support.operating import Observed, running
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, FRESH, Fleet, Told, condition
 
+EVERYTHING = (
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+    ROLES,
+    ROLE_BINDINGS,
+    NAMESPACES,
+    CRDS,
+    SECRETS,
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    SERVICES,
+    SERVICE_ACCOUNTS,
+)
 DEFINITION = "clustermanagers.operator.open-cluster-management.io"
 
 
@@ -20,7 +56,7 @@ async def names(fleet: Fleet) -> set[str]:
     """Of everything that could be left of a hub."""
     admin = fleet.admin(FRESH)
     found = set()
-    for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, NAMESPACES, CRDS, SECRETS, CONFIG_MAPS, DEPLOYMENTS):
+    for resource in EVERYTHING:
         found |= {f"{resource.plural}/{one['metadata']['name']}" for one in (await admin.list(resource)).items}
     return found
 
@@ -35,6 +71,28 @@ async def test_nothing_is_left_and_again_is_no_failure(fleet: Fleet) -> None:
     result = await fleet.run("clean", context=FRESH)
     assert result.exit_code == 0
     assert "hub has not been initialized" in result.stderr
+
+
+async def test_nothing_is_left_of_a_hub_whose_agents_come_over_grpc(fleet: Fleet) -> None:
+    before, seen = await names(fleet), Observed(fleet.admin(FRESH))
+    await fleet.ok("init", "--registration-drivers=csr,grpc", "--grpc-server=hub.example:443", context=FRESH)
+    await seen.set_available("cluster-manager", OPERATOR_NAMESPACE)
+    async with running(ClusterManagerOperator(fleet.admin(FRESH), OperatorOptions()).manager.run()):
+        await seen.until_condition(CLUSTER_MANAGERS, "cluster-manager", "Applied", "True")
+        await fleet.ok("get", "token", "--cluster-name", "cluster1", context=FRESH)
+        config = {"metadata": {"name": "grpc-server-config", "namespace": HUB_NAMESPACE}, "data": {"config.yaml": ""}}
+        await seen.admin.create(CONFIG_MAPS, config)
+        made = await names(fleet) - before
+        assert {
+            "deployments/cluster-manager-grpc-server",
+            "services/cluster-manager-grpc-server",
+            "secrets/signer-secret",
+            "secrets/grpc-server-serving-cert",
+            "serviceaccounts/grpc-server-sa",
+            "serviceaccounts/agent-registration-bootstrap-cluster1",
+        } <= made
+        assert "removed: ClusterManager cluster-manager" in await fleet.ok("clean", context=FRESH)
+    assert await names(fleet) == before
 
 
 async def test_while_clusters_are_alive_it_is_refused_with_1(fleet: Fleet) -> None:
@@ -128,3 +186,56 @@ async def test_it_ends_with_1_when_time_is_over(fleet: Fleet) -> None:
     assert "ClusterManager cluster-manager to be gone: not so after 1 s" in await fleet.fails(
         "clean", "--timeout", "1", context=FRESH
     )
+
+
+# Identities on AWS, which the hub takes away before it goes
+
+ARN = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
+
+
+async def on_record(fleet: Fleet, name: str, phase: Phase) -> Record:
+    pair = Pair(eks_cluster(ARN), eks_cluster(f"arn:aws:eks:us-west-2:222222222222:cluster/{name}"))
+    record = msgspec.structs.replace(beginning(pair, name, "uid", Mapping.AWS_AUTH), phase=phase)
+    admin = fleet.admin(FRESH)
+    await admin.apply(NAMESPACES, {"metadata": {"name": HUB_NAMESPACE}}, manager="test")
+    await admin.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **document(record, HUB_NAMESPACE)})
+    await put_in(admin, mapped(record))
+    return record
+
+
+async def aws_auth(fleet: Fleet) -> str:
+    found = await fleet.admin(FRESH).get(CONFIG_MAPS, "aws-auth", "kube-system")
+    return str((found.get("data") or {}).get("mapRoles") or "")
+
+
+async def test_what_the_hub_revokes_is_waited_for_and_what_it_left_is_named(fleet: Fleet) -> None:
+    await fleet.ok("init", "--registration-drivers=awsirsa", f"--hub-cluster-arn={ARN}", "--force", context=FRESH)
+    revoked, left = await on_record(fleet, "revoked", Phase.REVOKING), await on_record(fleet, "left", Phase.LEFT)
+    admin, told = fleet.admin(FRESH), Told()
+    await admin.patch(CLUSTER_MANAGERS, "cluster-manager", {"metadata": {"finalizers": ["example.io/hold"]}})
+    cleaning = asyncio.create_task(clean(admin, CleanOptions(timeout=30), told))
+    await fleet.until(lambda: told.heard("AWS identities of revoked are being removed"))
+    # As the hub does it, and then the operator.
+    await take_out(admin, revoked.role_arn)
+    await admin.delete(CONFIG_MAPS, revoked.role, HUB_NAMESPACE)
+    heard = len(told.lines)
+    await fleet.until(lambda: asyncio.sleep(0, any("AWS" not in line for line in told.lines[heard + 1 :])))
+    await admin.delete(NAMESPACES, HUB_NAMESPACE)
+    await admin.patch(CLUSTER_MANAGERS, "cluster-manager", {"metadata": {"finalizers": None}})
+    kept = (await cleaning).kept
+    account = "with an AWS identity of account 111111111111"
+    assert f"role {left.role_arn} of cluster left: run aws cleanup --hub-cluster-arn {ARN} {account}" in kept
+    assert not any(revoked.role in line for line in kept)
+    assert left.role not in await aws_auth(fleet), "what an administrator of the hub may take away is taken"
+
+
+async def test_records_of_a_hub_that_does_not_run_are_named_and_a_dry_run_leaves_all(fleet: Fleet) -> None:
+    await fleet.ok("init", "--registration-drivers=awsirsa", f"--hub-cluster-arn={ARN}", "--force", context=FRESH)
+    record = await on_record(fleet, "c0", Phase.GRANTED)
+    before = await fleet.revision(FRESH)
+    said = await fleet.ok("clean", "--dry-run", context=FRESH)
+    assert "AWS identities of c0 are being removed" in said
+    assert await fleet.revision(FRESH) == before
+    said = await fleet.ok("clean", context=FRESH)
+    assert f"left: role {record.role_arn} of cluster c0: run aws cleanup --hub-cluster-arn {ARN}" in said
+    assert record.role not in await aws_auth(fleet)

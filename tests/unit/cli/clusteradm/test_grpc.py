@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,92 +14,23 @@ import pytest
 import yaml
 
 from muster.administration.hub.authority import AUTHORITY_MAP
-from muster.kube.certificates import SERVER_AUTH, CertificateAuthority, fingerprint
+from muster.administration.hubs import HubAddress, cluster_info
+from muster.kube.certificates import SERVER_AUTH, CertificateAuthority
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM
-from muster.operator.names import KLUSTERLETS
+from muster.operator.names import CLUSTER_MANAGERS, KLUSTERLETS
 from muster.registration.hub.install import bound_permissions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, HUB_NAMESPACE
-from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, SECRETS
-from muster.transport.server.config import GrpcServerConfig
-from muster.transport.server.server import GrpcServer, GrpcServerOptions
+from muster.runtime.client.builtin import SECRETS, SERVICES
 from tests.support.processes import free_ports
+from tests.support.proxy import Proxy
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, PLAIN, Fleet
+from tests.unit.cli.clusteradm.grpc_hub import ACCOUNT, Hub, hub, pretender
+from tests.unit.cli.clusteradm.joining import Joining
 from tests.unit.cli.clusteradm.test_accept import MARKED, ask_over_grpc
 
-ACCOUNT = "system:serviceaccount:open-cluster-management:agent-registration-bootstrap"
-SERVER = UserInfo(f"system:serviceaccount:{HUB_NAMESPACE}:grpc-server-sa", groups=("system:masters",))
-
-
-@dataclass
-class Hub:
-    """With a gRPC server in this process."""
-
-    fleet: Fleet
-    authority: CertificateAuthority
-    port: int
-    directory: Path
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def digest(self) -> str:
-        return fingerprint(self.authority.certificate.public_key())
-
-    async def publish(self) -> None:
-        """As the hub's operator does."""
-        data = {"ca-bundle.crt": self.authority.pem.decode()}
-        body = {"metadata": {"name": AUTHORITY_MAP, "namespace": HUB_NAMESPACE}, "data": data}
-        await self.fleet.admin().create(CONFIG_MAPS, body, HUB_NAMESPACE)
-
-    async def token(self, *flags: str) -> dict[str, str]:
-        return dict(json.loads(await self.fleet.ok("get", "token", "-o", "json", *flags)))
-
-    def words(self, token: str, name: str = "cluster1") -> list[str]:
-        flags = ["--hub-token", token, "--cluster-name", name, "--registration-auth", "grpc", "--grpc-server", self.address]
-        return ["join", *flags]
-
-    def proved(self, token: str, name: str = "cluster1") -> list[str]:
-        return [*self.words(token, name), "--grpc-ca-hash", self.digest]
-
-    async def secret(self) -> dict[str, bytes]:
-        found = await self.fleet.admin(PLAIN).get(SECRETS, "bootstrap-hub-kubeconfig", AGENT_NAMESPACE)
-        return {key: base64.b64decode(value) for key, value in found["data"].items()}
-
-    async def config(self) -> dict[str, Any]:
-        return dict(yaml.safe_load((await self.secret())["config.yaml"]))
-
-    async def untouched(self) -> bool:
-        return await self.fleet.find(CRDS, "klusterlets.operator.open-cluster-management.io", "", PLAIN) is None
-
-    def pem(self, content: bytes) -> str:
-        path = self.directory / "authority.crt"
-        path.write_bytes(content)
-        return str(path)
-
-
-@pytest.fixture
-async def hub(fleet: Fleet, tmp_path: Path) -> AsyncIterator[Hub]:
-    """One authority for server and agents, as upstream's operator makes it: then the server presents it."""
-    authority = CertificateAuthority.create("signer", SYSTEM.now())
-    pair = authority.issue("server", SYSTEM.now(), timedelta(hours=1), usages=(SERVER_AUTH,), hosts=("127.0.0.1",))
-    files = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": authority.pem}
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    cert, key, client_ca = (str(tmp_path / name) for name in files)
-    config = GrpcServerConfig(cert, key, client_ca, server_bind_port=0)
-    server = GrpcServer(fleet.user(SERVER), GrpcServerOptions(config, "127.0.0.1"))
-    await server.start()
-    running = asyncio.create_task(server.run())
-    await server.synced()
-    await fleet.ok("init", "--force", "--registration-drivers=csr,grpc", f"--grpc-server=127.0.0.1:{server.port}")
-    yield Hub(fleet, authority, server.port, tmp_path)
-    await server.stop(grace=0.1)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+__all__ = ["hub"]
 
 
 # Tokens
@@ -200,6 +127,89 @@ async def test_who_asks_with_a_token_for_one_cluster_is_a_newcomer_for_that_alon
     assert not await hub.fleet.approved(other)
 
 
+async def expose(hub: Hub, kind: str, host: str = "") -> None:
+    exposure = {"type": kind, **({kind: {"host": host}} if host else {})}
+    server = {"endpointsExposure": [{"protocol": "grpc", "grpc": exposure}]}
+    await hub.fleet.admin().patch(CLUSTER_MANAGERS, "cluster-manager", {"spec": {"serverConfiguration": server}})
+
+
+async def balance(hub: Hub, *ingress: dict[str, str]) -> None:
+    """As the hub's operator makes the Service, and a cloud's controller gives it addresses."""
+    port = {"name": "https", "port": 443, "targetPort": 8090, "protocol": "TCP"}
+    metadata = {"name": "cluster-manager-grpc-server", "namespace": HUB_NAMESPACE}
+    await hub.fleet.admin().apply(
+        SERVICES, {"metadata": metadata, "spec": {"type": "LoadBalancer", "ports": [port]}}, manager="test"
+    )
+    status = {"status": {"loadBalancer": {"ingress": list(ingress)}}}
+    await hub.fleet.admin().patch(SERVICES, metadata["name"], status, HUB_NAMESPACE, subresource="status")
+
+
+@pytest.mark.parametrize(
+    ("ingress", "address"),
+    [
+        ({"ip": "192.0.2.7"}, "192.0.2.7:443"),
+        ({"hostname": "lb.example.com"}, "lb.example.com:443"),
+        ({"ip": "2001:db8::7"}, "[2001:db8::7]:443"),
+    ],
+)
+async def test_a_load_balancers_address_is_in_the_command(hub: Hub, ingress: dict[str, str], address: str) -> None:
+    await hub.publish()
+    await expose(hub, "loadBalancer")
+    await balance(hub, ingress)
+    (command,) = re.findall(r"clusteradm (join .*)", await hub.fleet.ok("get", "token", "--cluster-name", "cluster1"))
+    words = shlex.split(command)
+    assert words[words.index("--grpc-server") + 1] == address
+    assert words[words.index("--grpc-ca-hash") + 1] == hub.digest
+    assert (await hub.token())["grpc-server"] == address
+
+
+async def test_while_a_load_balancer_has_no_address_the_command_says_so(hub: Hub) -> None:
+    await hub.publish()
+    await expose(hub, "loadBalancer")
+    for there in (False, True):
+        if there:
+            await balance(hub)
+        said = await hub.fleet.ok("get", "token", "--cluster-name", "cluster1")
+        assert "--grpc-server <grpc_server>" in said
+        assert f"<grpc_server> is not known yet: Service {HUB_NAMESPACE}/cluster-manager-grpc-server has got no address" in said
+        assert "run get token again" in said
+    machine = await hub.fleet.run("get", "token", "-o", "json")
+    assert "grpc-server" not in json.loads(machine.stdout)
+    assert "has got no address" in machine.stderr
+
+
+async def test_who_makes_a_hub_behind_a_load_balancer_is_told_when_to_ask_again(fleet: Fleet) -> None:
+    words = ["init", "--force", "--registration-drivers=csr,grpc", "--grpc-endpoint-type=loadBalancer"]
+    said = await fleet.ok(*words)
+    assert "--registration-auth grpc --grpc-server <grpc_server>" in said
+    assert (
+        "run get token again once kubectl -n open-cluster-management-hub get service cluster-manager-grpc-server shows one" in said
+    )
+    machine = await fleet.run(*words, "-o", "json")
+    assert "grpc-server" not in json.loads(machine.stdout)
+    assert "<grpc_server> is not known yet" in machine.stderr
+
+
+async def test_a_name_of_the_administrators_for_the_load_balancer_goes_before_its_address(hub: Hub) -> None:
+    await expose(hub, "loadBalancer", "grpc.example.com")
+    await balance(hub, {"ip": "192.0.2.7"})
+    assert (await hub.token())["grpc-server"] == "grpc.example.com"
+
+
+async def test_a_routes_host_is_in_the_command_and_what_another_type_has_left_is_not(hub: Hub) -> None:
+    await expose(hub, "route", "grpc.apps.example.com")
+    exposure = {"type": "route", "route": {"host": "grpc.apps.example.com"}, "hostname": {"host": "old.example.com:8090"}}
+    server = {"endpointsExposure": [{"protocol": "grpc", "grpc": exposure}]}
+    await hub.fleet.admin().patch(CLUSTER_MANAGERS, "cluster-manager", {"spec": {"serverConfiguration": server}})
+    assert (await hub.token())["grpc-server"] == "grpc.apps.example.com"
+
+
+async def test_where_nobody_says_the_address_the_command_asks_for_it(hub: Hub) -> None:
+    change = {"spec": {"serverConfiguration": None}}
+    await hub.fleet.admin().patch(CLUSTER_MANAGERS, "cluster-manager", change)
+    assert "run init --grpc-server HOST:PORT" in await hub.fleet.ok("get", "token")
+
+
 # Joining
 
 
@@ -232,6 +242,26 @@ async def test_a_name_that_is_alive_on_the_hub_is_not_taken(hub: Hub) -> None:
     await hub.fleet.cluster("taken", metadata=MARKED, spec={"hubAcceptsClient": True}, status={"conditions": AVAILABLE})
     assert "taken has joined the hub and is alive" in await hub.fleet.fails(*hub.proved(token, "taken"), context=PLAIN)
     assert await hub.untouched()
+
+
+async def test_a_cluster_of_another_driver_moves_without_force(hub: Hub) -> None:
+    """What its agents hold leads to the very ManagedCluster whose name is asked for."""
+    told = await hub.token()
+    for resource, document in cluster_info(HubAddress(told["hub-apiserver"], hub.fleet.server.ca_pem)):
+        await hub.fleet.admin().apply(resource, document, manager="test")
+    joining = Joining(hub.fleet, told["hub-token"], told["hub-apiserver"], told["hub-ca-hash"])
+    await joining.ok()
+    await joining.enter()
+    over_grpc = hub.proved(told["hub-token"])
+    for _ in range(2):
+        await hub.fleet.ok(*over_grpc, context=PLAIN)
+    klusterlet = await joining.klusterlet()
+    assert klusterlet["spec"]["registrationConfiguration"]["registrationDriver"] == {"authType": "grpc"}
+    await joining.ok()
+    other = CertificateAuthority.create("another", SYSTEM.now()).issue("x", SYSTEM.now(), timedelta(hours=1))
+    stolen = {"tls.crt": base64.b64encode(other.certificate).decode(), "tls.key": base64.b64encode(other.key).decode()}
+    await hub.fleet.admin(PLAIN).patch(SECRETS, "hub-kubeconfig-secret", {"data": stolen}, AGENT_NAMESPACE)
+    assert "cluster1 has joined the hub and is alive" in await hub.fleet.fails(*over_grpc, context=PLAIN)
 
 
 async def test_the_authority_of_a_file_is_proof(hub: Hub) -> None:
@@ -277,7 +307,9 @@ async def test_without_proof_the_token_stays_here(hub: Hub) -> None:
 async def test_who_shows_the_authority_and_has_not_its_key_is_refused(hub: Hub) -> None:
     """The authority is public: somebody in between can present it behind a certificate of another."""
     token = (await hub.token())["hub-token"]
-    with pretender(hub) as (address, heard):
+    other = CertificateAuthority.create("signer", SYSTEM.now())
+    pair = other.issue("server", SYSTEM.now(), timedelta(hours=1), usages=(SERVER_AUTH,), hosts=("127.0.0.1",))
+    with pretender(hub, pair) as (address, heard):
         words = [address if one == hub.address else one for one in hub.proved(token)]
         complaint = await hub.fleet.fails(*words, context=PLAIN)
     assert "--grpc-server" in complaint
@@ -285,52 +317,13 @@ async def test_who_shows_the_authority_and_has_not_its_key_is_refused(hub: Hub) 
     assert await hub.untouched()
 
 
-@contextmanager
-def pretender(hub: Hub) -> Iterator[tuple[str, list[bytes]]]:
-    """A TLS server with a certificate of its own making, and the hub's authority behind it."""
-    import socket
-    import ssl
-    import threading
-
-    from muster.http.tls import HTTP_2, server_context
-
-    other = CertificateAuthority.create("signer", SYSTEM.now())
-    pair = other.issue("server", SYSTEM.now(), timedelta(hours=1), usages=(SERVER_AUTH,), hosts=("127.0.0.1",))
-    context = server_context(pair.certificate + hub.authority.pem, pair.key, alpn=HTTP_2)
-    heard: list[bytes] = []
-    listening = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                plain, _ = listening.accept()
-            except OSError:
-                return
-            try:
-                with context.wrap_socket(plain, server_side=True) as secured:
-                    secured.settimeout(5)
-                    secured.sendall(b"\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-                    while data := secured.recv(65536):
-                        heard.append(data)
-            except (OSError, ssl.SSLError):
-                continue
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        yield f"127.0.0.1:{listening.getsockname()[1]}", heard
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        thread.join(10)
-
-
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
         (["--grpc-ca-hash", "md5:abc"], "--grpc-ca-hash: 'md5:abc' is not sha256:"),
         (["--grpc-server", "https://hub/x"], "--grpc-server: 'https://hub/x' leads nowhere"),
-        (["--proxy-url", "http://proxy:3128"], "--proxy-url: agents that register by grpc do not read it"),
+        (["--proxy-url", "socks5://proxy:1080"], "--proxy-url: 'socks5://proxy:1080' is not an http or https URL"),
+        (["--proxy-url", "http://127.0.0.1:1"], "the proxy 127.0.0.1:1: connection refused"),
         (["--grpc-ca-file", "/nowhere"], "--grpc-ca-file /nowhere"),
         (["--hub-token", "rubbish"], "--hub-token: the hub does not accept this token"),
     ],
@@ -369,52 +362,85 @@ async def test_joining_again_changes_nothing(hub: Hub) -> None:
     assert await hub.fleet.revision(PLAIN) == before
 
 
-# Looking after it
+# Through a proxy
 
 
-async def doctor(hub: Hub) -> dict[str, str]:
-    found = json.loads((await hub.fleet.run("doctor", "cluster1", "-o", "json")).stdout)["cluster1"]
-    (one,) = (one for one in found if one["subject"] == "gRPC server")
-    return dict(one)
+async def test_the_proxy_is_gone_through_and_told_to_the_agents(hub: Hub) -> None:
+    token = (await hub.token())["hub-token"]
+    (nobody,) = free_ports(1)
+    address = f"127.0.0.1:{nobody}"
+    with Proxy({address: hub.address}) as proxy:
+        words = [address if one == hub.address else one for one in hub.proved(token)]
+        await hub.fleet.ok(*words, "--proxy-url", proxy.url, context=PLAIN)
+        assert set(proxy.asked) == {address}
+        assert len(proxy.asked) > 1, "for the certificates, and for the questions"
+    config = await hub.config()
+    assert (config["url"], config["proxyURL"]) == (address, proxy.url)
+    assert "proxyCAData" not in config
+    klusterlet = await hub.fleet.admin(PLAIN).get(KLUSTERLETS, "klusterlet")
+    assert proxy.url not in json.dumps(klusterlet), "it may have a password in it"
 
 
-async def deploy(hub: Hub) -> None:
-    container = {"name": "server", "image": "muster"}
-    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container]}}
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "x"}}, "template": template}
-    metadata = {"name": "cluster-manager-grpc-server", "namespace": HUB_NAMESPACE}
-    made = await hub.fleet.admin().apply(DEPLOYMENTS, {"metadata": metadata, "spec": spec}, manager="test")
-    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
-    status = {"observedGeneration": made["metadata"]["generation"], **counts}
-    await hub.fleet.admin().patch(DEPLOYMENTS, metadata["name"], {"status": status}, metadata["namespace"], subresource="status")
+async def test_a_proxys_authority_needs_a_proxy_and_a_certificate(hub: Hub) -> None:
+    words = hub.proved((await hub.token())["hub-token"])
+    file = hub.pem(hub.authority.pem)
+    assert "--proxy-ca-file: there is no proxy" in await hub.fleet.fails(*words, "--proxy-ca-file", file, context=PLAIN)
+    flags = ["--proxy-url", "https://127.0.0.1:1", "--proxy-ca-file", hub.pem(b"rubbish")]
+    assert "--proxy-ca-file: there is no certificate in it" in await hub.fleet.fails(*words, *flags, context=PLAIN)
+    assert await hub.untouched()
 
 
-async def test_the_doctor_looks_for_the_server_that_agents_come_through(hub: Hub) -> None:
-    assert "it is not there yet" in (await doctor(hub))["text"]
-    await deploy(hub)
-    assert AUTHORITY_MAP in (await doctor(hub))["text"], "nobody could tell who vouches for it"
-    await hub.publish()
-    found = await doctor(hub)
-    assert found["verdict"] == "problem"
-    assert "its certificate ends at" in found["text"], "in an hour, and nobody has renewed it"
+# Dry runs and files
 
 
-async def test_the_doctor_tells_a_server_that_nobody_can_trust_or_reach(hub: Hub) -> None:
-    await deploy(hub)
-    other = CertificateAuthority.create("another", SYSTEM.now())
-    hub.authority = other
-    await hub.publish()
-    assert "nobody can trust" in (await doctor(hub))["text"]
-    (port,) = free_ports(1)
-    await hub.fleet.ok("init", "--force", "--registration-drivers=csr,grpc", f"--grpc-server=127.0.0.1:{port}")
-    assert "it cannot be reached from here" in (await doctor(hub))["text"]
+async def test_a_dry_run_writes_what_it_would_apply_to_a_file(hub: Hub, tmp_path: Path) -> None:
+    token = (await hub.token())["hub-token"]
+    file = tmp_path / "all.yaml"
+    before = await hub.fleet.revision(PLAIN)
+    await hub.fleet.ok(*hub.proved(token), "--dry-run", "--output-file", str(file), context=PLAIN)
+    assert await hub.fleet.revision(PLAIN) == before
+    written = {one["kind"]: one for one in yaml.safe_load_all(file.read_text())}
+    assert set(written["Secret"]["data"]) == {"config.yaml"}
+    assert written["Klusterlet"]["spec"]["registrationConfiguration"]["registrationDriver"] == {"authType": "grpc"}
 
 
-async def test_the_doctor_says_nothing_of_a_server_that_nobody_wants(fleet: Fleet) -> None:
-    await fleet.ok("init", "--force")
-    found = json.loads((await fleet.run("doctor", "cluster1", "-o", "json")).stdout)["cluster1"]
-    assert [one for one in found if one["subject"] == "gRPC server"] == []
-    await fleet.cluster("cluster1", metadata=MARKED)
-    found = json.loads((await fleet.run("doctor", "cluster1", "-o", "json")).stdout)["cluster1"]
-    (one,) = (one for one in found if one["subject"] == "gRPC server")
-    assert "the ClusterManager has no such driver" in one["text"]
+# Leaving
+
+
+async def left(hub: Hub, cluster: str = "cluster1") -> list[bool]:
+    """Whether what lets this cluster alone in is there."""
+    wanted = [(resource, document["metadata"]) for resource, document in bound_permissions(cluster)]
+    return [await hub.fleet.find(one, meta["name"], meta.get("namespace", "")) is not None for one, meta in wanted]
+
+
+async def joined_by_bound_token(hub: Hub) -> None:
+    token = (await hub.token("--cluster-name", "cluster1"))["hub-token"]
+    await hub.token("--cluster-name", "cluster2")
+    await hub.fleet.ok(*hub.proved(token), context=PLAIN)
+    await hub.fleet.cluster("cluster1", metadata=MARKED)
+
+
+async def test_with_the_cluster_goes_what_its_tokens_were_good_for(hub: Hub) -> None:
+    await joined_by_bound_token(hub)
+    words = ["unjoin", "--cluster-name", "cluster1", "--hub-context", "hub"]
+    before = (await hub.fleet.revision(PLAIN), await hub.fleet.revision())
+    said = await hub.fleet.ok(*words, "--dry-run", context=PLAIN)
+    assert "would delete serviceaccounts open-cluster-management/agent-registration-bootstrap-cluster1" in said
+    assert "Tokens for cluster1 alone would be good for nothing any more" in said
+    assert (await hub.fleet.revision(PLAIN), await hub.fleet.revision()) == before
+    assert "Tokens for cluster1 alone are good for nothing any more" in await hub.fleet.ok(*words, context=PLAIN)
+    assert await left(hub) == [False] * 3
+    assert await left(hub, "cluster2") == [True] * 3
+
+
+async def test_who_may_not_take_tokens_back_says_who_can(hub: Hub) -> None:
+    await joined_by_bound_token(hub)
+    for flags in (["--dry-run"], []):
+        said = await hub.fleet.ok("unjoin", "--cluster-name", "cluster1", *flags, context=PLAIN)
+        assert "clusteradm delete token --cluster-name cluster1" in said
+    assert await left(hub) == [True] * 3
+
+
+async def test_tokens_that_are_good_for_every_cluster_are_nobodys_to_take_back(hub: Hub) -> None:
+    await hub.fleet.ok(*hub.proved((await hub.token())["hub-token"]), context=PLAIN)
+    assert "delete token" not in await hub.fleet.ok("unjoin", "--cluster-name", "cluster1", context=PLAIN)

@@ -134,7 +134,6 @@ async def test_a_bootstrap_token_is_kept_and_reused(fleet: Fleet) -> None:
     assert base64.b64decode(secret["data"]["auth-extra-groups"]) == b"system:bootstrappers:managedcluster"
 
 
-@pytest.mark.usefixtures("stub_drivers")
 async def test_drivers_and_identities_go_to_the_cluster_manager_and_the_join_command(fleet: Fleet) -> None:
     arn = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
     flags = ["--registration-auth=aws-irsa", "--eks-hub-cluster-arn", arn, "--feature-gates=ManagedClusterAutoApproval=true"]
@@ -146,12 +145,27 @@ async def test_drivers_and_identities_go_to_the_cluster_manager_and_the_join_com
     assert f"--registration-auth awsirsa --hub-cluster-arn {arn}" in said
 
 
+async def test_aws_auth_is_made_where_it_is_missing_and_wanted_and_left_alone_where_it_is_there(fleet: Fleet) -> None:
+    flags = ("init", "--registration-auth=aws-irsa", "--hub-cluster-arn=arn:aws:eks:us-west-2:111111111111:cluster/hub-0")
+    await fleet.ok(*flags, "--aws-mapping=access-entry", context=FRESH)
+    assert await fleet.find(CONFIG_MAPS, "aws-auth", "kube-system", FRESH) is None
+    await fleet.ok(*flags, context=FRESH)
+    made = await fleet.find(CONFIG_MAPS, "aws-auth", "kube-system", FRESH)
+    assert made
+    assert not made.get("data")
+    made["data"] = {"mapRoles": "- rolearn: theirs # kept\n"}
+    changed = await fleet.admin(FRESH).update(CONFIG_MAPS, made)
+    await fleet.ok(*flags, context=FRESH)
+    assert await fleet.find(CONFIG_MAPS, "aws-auth", "kube-system", FRESH) == changed
+
+
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
         (["--registration-drivers=magic"], "there is no registration driver 'magic'; there are: awsirsa, csr, grpc"),
         (["--registration-drivers=awsirsa"], "--hub-cluster-arn is required"),
-        (["--registration-drivers=grpc"], "grpc server should not be empty"),
+        (["--registration-drivers=grpc"], "grpc server should not be empty if the grpc endpoint type is hostname"),
+        (["--registration-drivers=grpc", "--grpc-endpoint-type=route"], "not be empty if the grpc endpoint type is route"),
         (["--feature-gates=Nonsense=true"], "Nonsense is no feature gate"),
         (["--feature-gates=ClusterProfile=true"], "ClusterProfile is not supported"),
         (["--auto-approved-csr-identities=u"], "if not initializing hub with csr registration"),
@@ -166,7 +180,6 @@ async def test_drivers_and_identities_go_to_the_cluster_manager_and_the_join_com
         (["--bundle-version-overrides=/nowhere"], "--bundle-version-overrides /nowhere"),
     ],
 )
-@pytest.mark.usefixtures("stub_drivers")
 async def test_wrong_options_are_refused_by_name_before_anything_is_written(fleet: Fleet, flags: list[str], complaint: str) -> None:
     before = await fleet.revision(FRESH)
     assert complaint in await fleet.fails("init", *flags, context=FRESH)
@@ -177,12 +190,12 @@ async def test_wrong_options_are_refused_by_name_before_anything_is_written(flee
     ("flags", "complaint"),
     [
         (
-            ["--registration-drivers=csr,awsirsa"],
-            "--registration-drivers: there is no registration driver 'awsirsa'",
+            ["--registration-drivers=csr,kerberos"],
+            "--registration-drivers: there is no registration driver 'kerberos'",
         ),
         (
-            ["--registration-drivers=aws-irsa", "--force"],
-            "there is no registration driver 'aws-irsa'; there are: csr, grpc",
+            ["--registration-drivers=pigeon", "--force"],
+            "there is no registration driver 'pigeon'; there are: awsirsa, csr, grpc",
         ),
         (["--driver-option=acme.a=b"], "--driver-option: 'acme' is none of the drivers asked for"),
         (["--driver-option=csr.auto-approved-csr-users=u"], "--driver-option: 'csr' is none of the drivers asked for"),
@@ -201,7 +214,7 @@ async def test_a_driver_of_a_values_file_has_to_be_there_too(fleet: Fleet, tmp_p
     values.write_text(yaml.safe_dump({"clusterManager": {"registrationConfiguration": {"registrationDrivers": drivers}}}))
     complaint = await fleet.fails("init", f"--cluster-manager-values-file={values}", context=FRESH)
     assert "--cluster-manager-values-file: " in complaint
-    assert "there is no registration driver 'carrier-pigeon'; there are: csr" in complaint
+    assert "there is no registration driver 'carrier-pigeon'; there are: awsirsa, csr" in complaint
 
 
 @pytest.mark.parametrize(
@@ -228,7 +241,6 @@ async def test_wrong_usage_ends_with_2(fleet: Fleet, flags: list[str], complaint
         f"arn:aws:eks:us-west-2:111111111111:cluster/{'h' * 32}",
     ],
 )
-@pytest.mark.usefixtures("stub_drivers")
 async def test_an_arn_that_is_none_is_refused_before_anything_is_written(fleet: Fleet, arn: str) -> None:
     before = await fleet.revision(FRESH)
     complaint = await fleet.fails("init", "--registration-drivers=awsirsa", f"--hub-cluster-arn={arn}", context=FRESH)
@@ -390,7 +402,6 @@ async def test_who_may_not_ask_for_certificates_is_told_so_and_nothing_fails(fle
     assert "no permission" in found.detail
 
 
-@pytest.mark.usefixtures("stub_drivers")
 async def test_clusters_that_register_otherwise_need_no_probe(fleet: Fleet) -> None:
     result = await fleet.run("init", "--registration-drivers=grpc", "--grpc-server=hub.example.io:8443", context=FRESH)
     assert result.exit_code == 0, result.output

@@ -22,6 +22,7 @@ from tests.support.https_server import Answer, HttpsServer, Received
 from tests.support.processes import free_ports
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, FRESH, HUB, PLAIN, Fleet
 from tests.unit.cli.clusteradm.joining import Joining
+from tests.unit.cli.clusteradm.test_init_aws import renamed
 
 TOKEN_REQUEST = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
 
@@ -303,7 +304,6 @@ def write(path: Path, content: bytes) -> str:
     return str(path)
 
 
-@pytest.mark.usefixtures("stub_drivers")
 async def test_other_drivers_are_wired(joining: Joining) -> None:
     hub, managed = (f"arn:aws:eks:us-west-2:{account}:cluster/c" for account in ("1" * 12, "2" * 12))
     await joining.ok("--registration-auth=aws-irsa", "--eks-hub-cluster-arn", hub, "--managed-cluster-arn", managed)
@@ -315,10 +315,10 @@ async def test_other_drivers_are_wired(joining: Joining) -> None:
     ("flags", "complaint"),
     [
         (
-            ["--registration-auth=awsirsa"],
+            ["--registration-auth=kerberos"],
             "--registration-auth: invalid registration-Auth type: there is no",
         ),
-        (["--registration-auth=aws-irsa", "--force"], "there is no registration driver 'aws-irsa'; there are: csr, grpc"),
+        (["--registration-auth=pigeon", "--force"], "there is no registration driver 'pigeon'; there are: awsirsa, csr, grpc"),
         (["--driver-option=acme.a=b"], "--driver-option: 'acme' is none of the drivers asked for"),
     ],
 )
@@ -384,7 +384,6 @@ async def test_a_cluster_of_cluster_api_is_found(joining: Joining) -> None:
         (["--addon-token-expiration-seconds=9"], "only with --addon-kubeclient-registration-auth=token"),
     ],
 )
-@pytest.mark.usefixtures("stub_drivers")
 async def test_wrong_options_are_named_and_nothing_is_written(joining: Joining, flags: list[str], complaint: str) -> None:
     before = await joining.fleet.revision(PLAIN)
     assert complaint in await joining.fails(*flags)
@@ -426,3 +425,11 @@ async def test_what_is_applied_is_also_written_to_a_file(joining: Joining, tmp_p
 async def test_the_hub_knows_nothing_of_a_cluster_whose_agent_does_not_run(joining: Joining) -> None:
     await joining.ok()
     assert await joining.fleet.find(MANAGED_CLUSTERS, "cluster1") is None
+
+
+async def test_the_managed_clusters_arn_is_that_of_its_context(joining: Joining) -> None:
+    hub, managed = (f"arn:aws:eks:us-west-2:{account}:cluster/c" for account in ("1" * 12, "2" * 12))
+    renamed(joining.fleet.kubeconfig, PLAIN, managed)
+    await joining.ok("--registration-auth=aws-irsa", "--eks-hub-cluster-arn", hub)
+    driver = (await joining.klusterlet())["spec"]["registrationConfiguration"]["registrationDriver"]
+    assert driver["awsIrsa"] == {"hubClusterArn": hub, "managedClusterArn": managed}

@@ -30,13 +30,15 @@ class View:
 
 def test_a_pod_dials_its_server_programs_of_pods_and_what_its_namespace_allows() -> None:
     places, view = Places(), View("127.0.0.1:7443,localhost:9")
-    network = PodNetwork("ns", view, SERVER, places)
+    network = PodNetwork("ns", view, SERVER, places, [("127.0.0.1", 5443)])
 
     def may(host: str, port: int, name: str = "") -> bool:
         return network.may_dial(name or host, ip_address(host), port)
 
     assert may("127.0.0.1", 6443)
     assert not may("127.0.0.1", 6444)
+    assert may("127.0.0.1", 5443)
+    assert not may("127.0.0.2", 5443)
     assert not may("127.0.0.2", 6443)
     assert may("127.0.0.1", 7443)
     assert may("127.0.0.1", 9, "localhost")

@@ -13,6 +13,7 @@ from muster.fleet.node import PodEnvironment, atomicdir
 from muster.fleet.node.environment import MissingReference, expand, mounted
 from muster.fleet.node.podspec import Mount, pod_of
 from muster.fleet.node.programs import command_line, find_program, is_ours
+from muster.fleet.node.settings import NodeSettings
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
@@ -110,6 +111,16 @@ async def test_variables_come_from_values_fields_secrets_and_config_maps(stage: 
         "red",
     ]
     assert "--as=v" in lines or "--as" in lines
+
+
+async def test_every_container_has_what_its_node_gives_unless_it_says_otherwise(tmp_path: Path) -> None:
+    settings = NodeSettings({"PLACE": "only-here", "OWN": "the node's"}, {"/etc/given/ca.crt": b"authority"})
+    async with open_stage(PROGRAMS, tmp_path / "node", settings=settings) as stage:
+        own = {"env": [{"name": "OWN", "value": "mine, $(PLACE)"}]}
+        await stage.pod("p", "show", "PLACE", "OWN", "/etc/given/ca.crt", container=own)
+        await stage.ready("p")
+        assert (await stage.log("p")).splitlines() == ["PLACE=only-here", "OWN=mine, only-here", "/etc/given/ca.crt=authority"]
+        assert "only-here" not in str(stage.read("p")), "no object of the API knows of it"
 
 
 async def test_a_container_waits_for_a_secret_it_needs_and_starts_when_it_comes(stage: Stage) -> None:

@@ -13,9 +13,10 @@ from pathlib import Path
 import muster
 
 ROOT = Path(muster.__file__).parent
-ROOMS = ("runtime", "registration", "transport", "work", "operator", "http")
+ROOMS = ("aws", "runtime", "registration", "transport", "work", "operator", "http")
 PARTS = (
     "agent",
+    "aws_token",
     "component",
     "grpc_persistence",
     "grpc_server",
@@ -32,10 +33,15 @@ FORBIDDEN = {
     *("environ", "getenv", "expanduser", "expandvars", "getcwd", "chdir", "gethostname"),
     *("open", "read_bytes", "read_text", "write_bytes", "write_text", "TemporaryDirectory", "mkdtemp", "NamedTemporaryFile"),
     *("create_connection", "open_connection", "sock_connect", "create_server", "start_server", "open_unix_connection"),
+    *("urlopen", "PoolManager", "ProxyManager"),
     *("open_private", "replace_private", "make_directories", "listening_sockets"),
     *("create_subprocess_exec", "create_subprocess_shell", "Popen", "execv", "posix_spawn", "add_signal_handler"),
 }
 KNOWN = {
+    "aws/surroundings.py": {"read_bytes": "of whoever gives no other; a pod's are `found`"},
+    "aws/transport.py": {
+        **dict.fromkeys(("PoolManager", "ProxyManager", "urlopen"), "to an address that was asked about before"),
+    },
     "runtime/client/credentials.py": {"create_subprocess_exec": "after a pod was sent to what its node offers"},
     "runtime/client/kubeconfig.py": {"expanduser": "in a process of its own only"},
     "registration/agent/memory/directory.py": {

@@ -13,6 +13,7 @@ from muster.machinery.golang.quantities import (
     Quantity,
     QuantityError,
     canonical,
+    parse_notation,
     parse_quantity,
 )
 
@@ -149,3 +150,25 @@ def test_the_spelling_that_is_answered_means_the_same_and_stays(amount: tuple[ob
     spelled = canonical(text)
     assert parse_quantity(spelled) == parse_quantity(text)
     assert canonical(spelled) == spelled
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4", 4.0),
+        ("3920m", 3.92),
+        ("-1.5Gi", -1610612736.0),
+        ("1e3", 1000.0),
+        ("1.1", 11 * 10.0**-1),
+        ("Ki", 0.0),
+        ("9e300", 9 * 1e300),
+    ],
+)
+def test_a_quantity_is_approximately_a_double(text: str, expected: float) -> None:
+    assert parse_notation(text).approximate == expected
+
+
+@pytest.mark.parametrize("text", ["9e999", "9" * 400])
+def test_what_no_double_holds_has_no_approximation(text: str) -> None:
+    with pytest.raises(OverflowError):
+        _ = parse_notation(text).approximate

@@ -44,6 +44,7 @@ from muster.runtime.client.builtin import (
 from muster.runtime.client.errors import AlreadyExists, NotFound, Unauthorized, Unreachable
 from muster.runtime.client.rest import JSON, Query
 from muster.runtime.install import rule
+from tests.support.agents import agent_running
 from tests.support.fake_clock import FakeClock, settle
 
 GROUP = "cluster.open-cluster-management.io"
@@ -310,14 +311,8 @@ class Fleet:
 
     @asynccontextmanager
     async def running(self, **options: Any) -> AsyncIterator[Agent]:
-        agent = self.agent(**options)
-        task = asyncio.create_task(agent.run())
-        try:
+        async with agent_running(self.agent(**options)) as agent:
             yield agent
-            assert not task.done(), task.result()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def give(self, kubeconfig: str, secret: str = "bootstrap-hub-kubeconfig") -> None:
         """Put a bootstrap kubeconfig into its Secret."""

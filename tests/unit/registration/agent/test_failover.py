@@ -49,7 +49,6 @@ def test_only_a_decision_against_the_cluster_is_a_denial(accepts: bool, conditio
     assert denied(ManagedCluster.decode({**cluster, "status": {"conditions": conditions}})) is expected
 
 
-@pytest.mark.usefixtures("stub_drivers")
 async def test_a_bootstrap_identity_without_the_rights_to_register_is_passed_over(fleet: Fleet) -> None:
     hub = Link(fleet.hub, UserInfo("bootstrap", groups=("system:authenticated",)))
     assert await objection(hub, "c1", "csr") == ""

@@ -32,6 +32,7 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
 from muster.transport.server.config import GrpcServerConfig
 from muster.transport.server.server import GrpcServer, GrpcServerOptions
+from tests.support.agents import agent_running
 from tests.unit.registration.drivers.conftest import BOOTSTRAP, until
 from tests.unit.registration.drivers.grpc_hub import SERVER, AuthorityFiles
 
@@ -105,14 +106,8 @@ class Site:
             bootstrap_kubeconfigs=(self.bootstrap,),
             hub_kubeconfig_dir=self.directory / "hub",
         )
-        agent = Agent(self.spoke, options)
-        task = asyncio.create_task(agent.run())
-        try:
+        async with agent_running(Agent(self.spoke, options)) as agent:
             yield agent
-            assert not task.done(), task.result()
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     @asynccontextmanager
     async def connected(self, file: Path, cluster: str = "") -> AsyncIterator[KubeClient]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from muster.api.agents import AWS_ARN_ANNOTATION as ARN_ANNOTATION
 from muster.api.cluster.v1 import ManagedCluster
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.kube import certificates
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.metrics import Metrics
-from muster.registration.drivers.awsirsa import ARN_ANNOTATION
 from muster.registration.drivers.certificates.agents import agent_profile
 from muster.registration.drivers.certificates.approval import Approver
 from muster.registration.drivers.certificates.requests import new_key, request_object

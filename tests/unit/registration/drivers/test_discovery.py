@@ -55,7 +55,7 @@ def test_a_name_that_nobody_has_is_an_error_that_lists_what_there_is(shelf: Shel
     shelf.add("acme", "acme", DRIVER.format(name="acme"), acme="acme:DRIVER")
     with pytest.raises(UnknownDriver) as error:
         find("kerberos")
-    assert str(error.value) == "there is no registration driver 'kerberos'; there are: acme, csr, grpc"
+    assert str(error.value) == "there is no registration driver 'kerberos'; there are: acme, awsirsa, csr, grpc"
     assert isinstance(error.value, DriverError)
 
 
@@ -84,7 +84,7 @@ def test_a_broken_one_names_its_distribution_and_stops_nobody_else(shelf: Shelf,
         find("broken")
     assert "'broken' of distribution broken-dist 1.0 cannot be used" in str(error.value)
     assert problem in error.value.problem
-    assert available() == ("acme", "broken", "csr", "grpc")
+    assert available() == ("acme", "awsirsa", "broken", "csr", "grpc")
     assert find("csr").name == "csr"
     assert find("acme").name == find("acme-alias").name == "acme"
     with pytest.raises(UnknownDriver):
@@ -94,7 +94,7 @@ def test_a_broken_one_names_its_distribution_and_stops_nobody_else(shelf: Shelf,
 def test_our_names_cannot_be_taken(shelf: Shelf) -> None:
     shelf.add("evil", "evil", DRIVER.format(name="evil"), csr="evil:DRIVER")
     assert type(find("csr")).__module__ == "muster.registration.drivers.csr"
-    assert available() == ("csr", "grpc")
+    assert available() == ("awsirsa", "csr", "grpc")
 
 
 def test_two_of_one_name_are_both_named(shelf: Shelf) -> None:
@@ -106,7 +106,7 @@ def test_two_of_one_name_are_both_named(shelf: Shelf) -> None:
 
 def test_asking_what_there_is_loads_nothing(shelf: Shelf) -> None:
     shelf.add("acme", "acme", "raise SystemExit", acme="acme:DRIVER")
-    assert available() == ("acme", "csr", "grpc")
+    assert available() == ("acme", "awsirsa", "csr", "grpc")
     assert find("csr").name == "csr"
 
 

@@ -19,6 +19,8 @@ from muster.registration.names import AgentIdentity
 
 CA = b"-----BEGIN CERTIFICATE-----\nof the hub\n-----END CERTIFICATE-----"
 
+PROXY = {"proxyURL": "https://user:passw0rd@proxy:3128", "proxyCAData": base64.b64encode(b"of the proxy").decode()}
+
 
 def bootstrap(**changes: Any) -> bytes:
     document = {"url": "hub.example:8090", "token": "secret-token", "caData": base64.b64encode(CA).decode(), **changes}
@@ -53,12 +55,21 @@ class TestWhichHub:
     def test_what_is_said_of_the_connection_counts(self) -> None:
         plain = read(bootstrap()).address
         assert plain.details == b""
-        for more in ({"urls": ["b:1"]}, {"serverHealthinessTimeout": "20s"}, {"keepAliveConfig": {"enable": True}}):
+        for more in ({"urls": ["b:1"]}, {"serverHealthinessTimeout": "20s"}, {"keepAliveConfig": {"enable": True}}, PROXY):
             found = read(bootstrap(**more)).address
             assert found != plain
             assert found.fingerprint != plain.fingerprint
         spelled = {"keepAliveConfig": {"enable": False, "time": "30s", "timeout": "10s"}}
         assert read(bootstrap(**spelled)).address == plain, "the defaults, spelled out as upstream's agents write them"
+
+    def test_what_was_known_before_there_were_proxies_is_as_it_was(self) -> None:
+        assert b"proxy" not in read(bootstrap(urls=["b:1"])).address.details
+
+    def test_the_agents_own_goes_through_the_same_proxy_and_shows_no_password(self) -> None:
+        given = read(bootstrap(**PROXY))
+        config = yaml.load(own(bootstrap(**PROXY)))
+        assert {key: config[key] for key in PROXY} == PROXY
+        assert "passw0rd" not in repr(given.address) + repr(given)
 
     def test_the_fingerprint_of_other_formats_is_as_it_was(self) -> None:
         address = HubAddress("hub", "https://hub:6443", b"ca")

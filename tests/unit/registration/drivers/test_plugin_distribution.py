@@ -85,9 +85,9 @@ def run(script: str, site: Path | None = None) -> str:
 
 
 def test_it_is_there_only_where_it_is_installed(told: dict[str, Any]) -> None:
-    assert told["available"] == ["csr", "grpc", "static-token"]
+    assert told["available"] == ["awsirsa", "csr", "grpc", "static-token"]
     script = "from muster.registration.drivers import available; print(*available())"
-    assert run(script).split() == ["csr", "grpc"]
+    assert run(script).split() == ["awsirsa", "csr", "grpc"]
 
 
 def test_it_is_found_by_name_and_alias_and_refuses_bad_options(told: dict[str, Any]) -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 import muster
+from muster.api.agents import AWS_ARN_ANNOTATION as ARN_ANNOTATION
+from muster.api.agents import AWS_ROLE_ANNOTATION as ROLE_ANNOTATION
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import HubRegistrationDriver, SpokeRegistrationConfiguration, SpokeRegistrationDriver
 from muster.registration.drivers import UnknownDriver, find, options_of, profile_of, profiles
-from muster.registration.drivers.awsirsa import ARN_ANNOTATION, ROLE_ANNOTATION
 from muster.registration.drivers.ownership import claimed_by_others, owner_of
 from muster.registration.drivers.seam import Driver
 from muster.registration.names import DRIVER_ANNOTATION
@@ -79,18 +80,14 @@ def test_installed_drivers_own_what_they_mark_and_one_that_fails_stops_nobody(sh
     assert not claimed(marked())
 
 
-def test_a_profile_is_known_of_drivers_that_are_not_there(shelf: Shelf) -> None:
+def test_ours_by_whichever_name(shelf: Shelf) -> None:
     for name in ("awsirsa", "aws-irsa"):
-        assert profile_of(name) is not None
-        with pytest.raises(UnknownDriver, match=f"'{name}'; there are: csr, grpc$"):
-            find(name)
+        assert find(name).name == "awsirsa"
+        assert isinstance(profile_of(name), Driver)
+    with pytest.raises(UnknownDriver, match=r"'unheard'; there are: awsirsa, csr, grpc$"):
+        find("unheard")
     assert profile_of("unheard") is None
     assert profiles()[-1].name == "csr", "whoever marks a cluster is asked before the default"
-
-
-def test_a_distribution_may_bring_what_is_only_known_of(stub_drivers: Path) -> None:
-    assert find("aws-irsa").name == "awsirsa"
-    assert isinstance(profile_of("awsirsa"), Driver)
 
 
 def test_ours_is_ours_under_whatever_name_another_is_brought(shelf: Shelf) -> None:

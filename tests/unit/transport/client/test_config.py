@@ -13,6 +13,7 @@ from muster.kube import yaml
 from muster.transport.client.config import (
     ConfigError,
     KeepAlive,
+    ProxySettings,
     TransportConfig,
     dump_config,
     host_and_port,
@@ -60,6 +61,12 @@ def test_durations_are_gos() -> None:
     assert config.health_timeout == 20.0
 
 
+def test_a_proxys_password_is_shown_to_nobody() -> None:
+    config = parsed(url="hub:1", caData=DATA, token="t", proxyURL="http://user:passw0rd@proxy:3128")
+    assert config.proxy.url == "http://user:passw0rd@proxy:3128"
+    assert "passw0rd" not in repr(config)
+
+
 GOOD: dict[str, Any] = {"url": "hub:8090", "caData": DATA, "token": "t"}
 
 
@@ -82,6 +89,10 @@ GOOD: dict[str, Any] = {"url": "hub:8090", "caData": DATA, "token": "t"}
         ({"keepAliveConfig": {"enable": "yes"}}, "keepAliveConfig.enable", "true or false"),
         ({"serverHealthinessTimeout": "-1s"}, "serverHealthinessTimeout", "greater than zero"),
         ({"serverHealthinessTimeout": 1.5}, "serverHealthinessTimeout", "a duration such as 30s"),
+        ({"proxyURL": "socks5://user:t0ken@proxy:1080"}, "proxyURL", "the http or https URL of a proxy"),
+        ({"proxyURL": "http://proxy:port"}, "proxyURL", "the http or https URL of a proxy"),
+        ({"proxyURL": "https://proxy", "proxyCAData": "!"}, "proxyCAData", "not valid base64"),
+        ({"proxyCAData": DATA}, "proxyCAData", "set without proxyURL"),
     ],
 )
 def test_a_complaint_names_file_key_and_remedy(changes: dict[str, Any], key: str, problem: str) -> None:
@@ -139,6 +150,7 @@ _configs = st.builds(
     token_file=st.none() | _paths,
     keepalive=st.builds(KeepAlive, st.booleans(), _seconds, _seconds, st.booleans()),
     health_timeout=st.none() | _seconds,
+    proxy=st.builds(ProxySettings) | st.builds(ProxySettings, st.just("https://proxy:3128"), st.none() | st.just(PEM)),
 )
 
 

@@ -8,8 +8,9 @@ import pytest
 from muster.kube.certificates import CertificateAuthority, KeyPair
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import KubeError, NoCredential, Unauthorized
-from muster.transport.client.config import TransportConfig
+from muster.transport.client.config import NO_PROXY, ProxySettings, TransportConfig
 from muster.transport.client.dialing import open_client
+from muster.transport.client.proxies import find_proxy
 
 NOW = datetime.now(UTC)
 
@@ -56,6 +57,32 @@ async def test_a_token_file_that_is_gone_is_no_token(authority: CertificateAutho
     with pytest.raises(Unauthorized, match="token: no such file"):
         await made.get(MANAGED_CLUSTERS, "c1")
     await made.close()
+
+
+def test_the_proxy_that_the_file_names_goes_before_the_environments(
+    authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://environment.example:3128")
+    monkeypatch.setenv("NO_PROXY", "direct.example")
+    named = ProxySettings("https://named.example:3129", authority.pem)
+    for host, settings, expected in (
+        ("hub.example", named, "named.example:3129"),
+        ("direct.example", named, "named.example:3129"),
+        ("hub.example", NO_PROXY, "environment.example:3128"),
+        ("direct.example", NO_PROXY, None),
+    ):
+        found = find_proxy(host, 8090, settings)
+        assert (found.name if found else None) == expected
+
+
+async def test_authorities_of_a_proxy_that_are_none_are_said_to_be_none(authority: CertificateAuthority) -> None:
+    pair = issue(authority)
+    proxy = ProxySettings("https://named.example:3129", b"rubbish")
+    chosen = TransportConfig("hub.example:8090", ca=authority.pem, cert=pair.certificate, key=pair.key, proxy=proxy)
+    client = open_client(chosen, "c1")
+    with pytest.raises(NoCredential, match="no certificate among the proxy's authorities"):
+        await client.get(MANAGED_CLUSTERS, "c1")
+    await client.close()
 
 
 async def test_a_proxy_that_cannot_be_spoken_to_is_said_to_be_one(

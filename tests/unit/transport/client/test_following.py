@@ -106,6 +106,29 @@ async def test_a_silent_stream_is_left_once_heartbeats_are_known_to_come(hub: Fa
         assert len(hub.streams(LEASE_ROW)) == 1
 
 
+async def test_a_server_that_falls_silent_before_its_first_heartbeat_is_asked_and_left(clock: FakeClock) -> None:
+    hub = FakeHub(ONE, TWO, clock=clock)
+    async with connected(hub) as client:
+        await client.list(LEASES)
+        hub.servers[ONE].deaf = True
+        await clock.advance(35)
+        assert len(hub.servers[ONE].streams) == 1, "it may have nothing to say"
+        await clock.advance(10)
+        assert len(hub.servers[TWO].streams) == 1
+
+
+async def test_a_silent_connection_to_the_only_server_is_followed_by_another(hub: FakeHub, clock: FakeClock) -> None:
+    """The old one would take calls for as long as the kernel believes in it."""
+    (server,) = hub.servers.values()
+    async with connected(hub) as client:
+        await client.list(LEASES)
+        hub.beat()
+        dialed = server.dialed
+        await clock.advance(31)
+        assert server.dialed == dialed + 1
+        assert client.subscription(LEASE_ROW).live
+
+
 async def test_heartbeats_keep_a_stream_and_a_configured_timeout_is_held_from_the_start(hub: FakeHub, clock: FakeClock) -> None:
     async with connected(hub, health_timeout=15.0) as client:
         await client.list(LEASES)

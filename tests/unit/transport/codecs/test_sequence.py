@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.transport.codecs.sequence import Sequence, parse_sequence
+from muster.transport.codecs.sequence import MOST_AHEAD, Sequence, parse_sequence, reason_of, reported_sequence
 from muster.transport.contract.event import InvalidEvent
 from tests.support.fake_clock import FakeClock
 
@@ -52,6 +52,30 @@ def test_a_later_start_has_larger_numbers() -> None:
     before = Sequence(clock).next()
     later = FakeClock(clock.now() + timedelta(milliseconds=1))
     assert Sequence(later).next() > before
+
+
+@given(st.integers(-(10**9), MOST_AHEAD // timedelta(milliseconds=1)), st.integers(0, 3))
+def test_numbers_go_on_from_those_of_whose_clock_was_ahead(ahead: int, before: int) -> None:
+    clock = FakeClock()
+    theirs = Sequence(FakeClock(clock.now() + timedelta(milliseconds=ahead))).next()
+    sequence = Sequence(clock)
+    own = [sequence.next() for _ in range(before)]
+    sequence.go_on_from(theirs)
+    own += [sequence.next(), sequence.next()]
+    assert own == sorted(set(own))
+    assert own[-2] > theirs
+
+
+@pytest.mark.parametrize("number", [-1, (1 << 63) - 1])
+def test_what_no_clock_says_is_not_gone_on_from(number: int) -> None:
+    sequence = Sequence(FakeClock())
+    sequence.go_on_from(number)
+    assert sequence.next() == Sequence(FakeClock()).next()
+
+
+@given(st.integers(0, (1 << 63) - 1))
+def test_numbers_are_noted_as_reasons(number: int) -> None:
+    assert reported_sequence(reason_of(number)) == number
 
 
 @given(st.integers(0, (1 << 63) - 1))

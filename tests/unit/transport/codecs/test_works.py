@@ -109,7 +109,7 @@ def test_a_work_that_is_being_deleted_is_sent_without_its_spec() -> None:
 
 
 def test_a_work_that_is_gone_is_one_that_is_being_deleted() -> None:
-    event = sent(work(), Action.DELETE, gone=True)
+    event = sent(work(finalizers=["f"]), Action.DELETE, gone=True)
     assert (event.attributes["deletiontimestamp"], event.data) == (NOW, None)
     assert orjson.loads(event.text("metadata")) == {**METADATA, "deletionTimestamp": "2026-11-16T12:00:00Z"}
 
@@ -176,6 +176,12 @@ def test_a_received_deletion_has_the_finalizer_that_the_agent_takes_away() -> No
     found = decode_spec(event)
     assert (found.deleted, found.gone) == (NOW, False)
     assert decode_spec(received(None, Action.DELETE, deletiontimestamp=NOW, metadata='{"name":"w1"}')).gone
+
+
+@pytest.mark.parametrize(("finalizers", "held"), [("[]", False), ("null", False), ('["f"]', True)])
+def test_a_deletion_says_whether_the_work_was_held(finalizers: str, held: bool) -> None:
+    metadata = f'{{"name":"w1","finalizers":{finalizers}}}'
+    assert decode_spec(received(None, Action.DELETE, deletiontimestamp=NOW, metadata=metadata)).held is held
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -273,7 +275,20 @@ def test_texts_of_all_sizes_come_back(size: int) -> None:
     assert decode_event(encode_event(found)) == found, "also from what was kept of the first time"
 
 
-def test_ids_are_random_uuids() -> None:
+@pytest.mark.parametrize("generation", [-1, 0, 1, 127, 128, 2**31 - 1, -(2**31)])
+def test_integers_and_booleans_are_not_taken_for_each_other(generation: int) -> None:
+    for value in (generation, bool(generation), generation):
+        read = decode_event(encode_event(CloudEvent(id="i", source="s", type="t", attributes={"resourceversion": value})))
+        assert (read.attributes["resourceversion"], type(read.attributes["resourceversion"])) == (value, type(value))
+
+
+def test_ids_of_two_processes_are_different() -> None:
+    program = "from muster.transport.contract.event import new_event_id; print(new_event_id()[:24], new_event_id()[:24])"
+    others = {subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout for _ in range(2)}
+    assert len({*others, f"{new_event_id()[:24]} {new_event_id()[:24]}\n"}) == 3
+
+
+def test_ids_are_uuids() -> None:
     ids = {new_event_id() for _ in range(1_000)}
     assert len(ids) == 1_000
     assert {(str(UUID(found)), UUID(found).version) for found in ids} == {(found, 4) for found in ids}

@@ -12,6 +12,7 @@ import pytest
 
 from muster.http.http2.client import KeepAlive
 from muster.http.tls import client_context, load_chain
+from muster.http.tunnel import Proxy as Tunnel
 from muster.transport.rpc.channel import RpcChannel
 from muster.transport.rpc.status import Code, RpcError
 from tests.support.proxy import Proxy
@@ -309,7 +310,7 @@ async def test_a_closed_channel_takes_no_calls(serve: Serve, open_channel: Open)
 async def test_a_proxy_leads_to_the_server(serve: Serve, open_channel: Open) -> None:
     site = await serve()
     with Proxy({"hub.example:8090": f"127.0.0.1:{site.server.port}"}) as proxy:
-        channel = open_channel(site, host="hub.example", port=8090, server_name="localhost", proxy=proxy.url)
+        channel = open_channel(site, host="hub.example", port=8090, server_name="localhost", proxy=Tunnel(proxy.url))
         assert await channel.unary(ECHO, b"hello", timeout=WAIT) == b"hello"
         assert site.calls[0][0].caller == "certificate"
         assert proxy.asked == ["hub.example:8090"]
@@ -318,7 +319,7 @@ async def test_a_proxy_leads_to_the_server(serve: Serve, open_channel: Open) -> 
 async def test_a_proxy_that_refuses_is_unavailable_and_named(serve: Serve, open_channel: Open) -> None:
     site = await serve()
     with Proxy() as proxy:
-        channel = open_channel(site, host="127.0.0.1", port=1, proxy=proxy.url)
+        channel = open_channel(site, host="127.0.0.1", port=1, proxy=Tunnel(proxy.url))
         error = await ended(channel.unary(ECHO, b"", timeout=WAIT))
         assert error.code is Code.UNAVAILABLE
         assert str(proxy.port) in error.message
@@ -326,7 +327,7 @@ async def test_a_proxy_that_refuses_is_unavailable_and_named(serve: Serve, open_
 
 def test_a_proxy_without_tls_is_refused() -> None:
     with pytest.raises(ValueError, match="TLS only"):
-        RpcChannel("localhost", 1, tls=None, proxy="http://proxy.example")
+        RpcChannel("localhost", 1, tls=None, proxy=Tunnel("http://proxy.example"))
 
 
 # grpcio's server

@@ -2,7 +2,7 @@
 
 import asyncio
 import builtins
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
@@ -101,11 +101,15 @@ class FakeService:
     def __init__(self, row: Row) -> None:
         self.row = row
         self.synced = True
+        self.served = True
+        self.too_large: list[str] = []
         self.objects: dict[str, dict[str, Any]] = {}
         self.tombstones: dict[str, CloudEvent] = {}
         self.handled: list[tuple[CloudEvent, Caller]] = []
         self.unseen: builtins.list[ObjectVersion] = []
         """What the hub has that has not come here yet, or has not come in this version."""
+        self.statuses: dict[str, bytes] = {}
+        """What agents have reported."""
         self.lists = 0
         self.encoded = 0
         self.answer: CloudEvent | None = None
@@ -161,6 +165,14 @@ class FakeService:
             raise self.failure
         return [*self.versions(cluster), *self.unseen]
 
+    async def live_statuses(self, cluster: str, caller: Caller) -> Mapping[str, bytes]:
+        self.lists += 1
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        return self.statuses
+
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
         found = self.tombstones.get(resource_id)
         return found if found is not None and found.cluster == cluster else None
@@ -172,6 +184,9 @@ class FakeService:
             raise self.failure
         self.handled.append((event, caller))
         return self.answer
+
+    def undeliverable(self, resource_id: str) -> None:
+        self.too_large.append(resource_id)
 
     def register_handler(self, handler: EventHandler) -> None:
         self._handlers.append(handler)

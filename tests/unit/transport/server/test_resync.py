@@ -8,7 +8,17 @@ import pytest
 
 from muster.runtime.client.errors import Unreachable
 from muster.transport.codecs.resync import resync_end
-from muster.transport.contract.event import DELETED, METADATA, RESOURCE_ID, RESOURCE_VERSION, RESYNC
+from muster.transport.contract.event import (
+    DELETED,
+    MAX_EVENT,
+    METADATA,
+    RESOURCE_ID,
+    RESOURCE_VERSION,
+    RESYNC,
+    STATUS,
+    WITH_STATUS,
+    WITHHELD,
+)
 from muster.transport.contract.rows import EVENT_ROW, LEASE_ROW, ROWS, TOKENS, WORKS, Row
 from muster.transport.contract.types import Action
 from muster.transport.services.interfaces import ObjectVersion
@@ -163,6 +173,19 @@ class TestServersThatAreBehind:
         await asker.resync(("late", 5), ("later", 5), ("restored", 5))
         assert await asker.heard() == ["restored"]
 
+    @EVERY_ROW
+    async def test_an_agent_that_doubts_its_version_is_answered_only_with_the_hubs(self, hub: TestHub, row: Row) -> None:
+        """It has 5, of which another server told, and has heard of 3 from here."""
+        await hub.accept("cluster1")
+        service = hub.services[row.data_type]
+        for uid in ("late", "restored"):
+            service.put(object_of(row, "cluster1", uid, version=3))
+        service.unseen = [ObjectVersion("late", 5)]
+        asker = await Agent(hub, row).listen()
+        await asker.resync(("late", 0, "late"), ("restored", 0, "restored"))
+        assert await asker.heard() == ["restored"]
+        assert service.lists == 1
+
     async def test_the_hub_is_not_asked_where_nothing_is_in_doubt(self, hub: TestHub) -> None:
         await hub.accept("cluster1")
         service = hub.services[WORKS.data_type]
@@ -186,9 +209,9 @@ class TestServersThatAreBehind:
 async def test_an_id_that_nobody_knows_is_left_alone_and_counted(hub: TestHub) -> None:
     await hub.accept("cluster1")
     asker = await Agent(hub, WORKS).listen()
-    await asker.resync(("u1", 3), ("u2", 3), ("", 1, "nameless"))
+    await asker.resync(("u1", 3), ("u2", 3), ("", 1, "not-heard-of-yet"))
     assert await asker.heard() == []
-    counted = 'grpc_server_ce_resync_unknown_total{data_type="io.open-cluster-management.works.v1alpha1.manifestbundles"} 3'
+    counted = 'grpc_server_ce_resync_unknown_total{data_type="io.open-cluster-management.works.v1alpha1.manifestbundles"} 2'
     assert counted.encode() in hub.metrics.render()
 
 
@@ -253,3 +276,123 @@ async def test_what_goes_between_a_request_and_its_answer_is_told_as_gone(hub: T
     await settle()
     (event,) = asker.listener.stream.events
     assert event.event_type.action is Action.DELETE
+
+
+class TestStatuses:
+    """An agent that has just started asks for what it reported before."""
+
+    @staticmethod
+    def statuses(asker: Agent) -> dict[str, str]:
+        return {event.text(RESOURCE_ID): event.text(STATUS) for event in asker.listener.stream.events}
+
+    async def test_every_work_that_has_a_status_comes_with_it_also_one_that_the_agent_has(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        for uid in ("had", "new", "unreported"):
+            service.put(object_of(WORKS, "cluster1", uid, version=2))
+        service.statuses = {"had": b'{"a":1}', "new": b'{"a":2}', "gone-since": b"{}"}
+        asker = await Agent(hub, WORKS).listen()
+        await asker.resync(("had", 2, "had"), **{WITH_STATUS: True})
+        await settle()
+        assert self.statuses(asker) == {"had": '{"a":1}', "new": '{"a":2}', "unreported": ""}
+        assert service.lists == 1
+
+    @pytest.mark.parametrize("wish", [{}, {WITH_STATUS: False}, {WITH_STATUS: "true"}])
+    async def test_nobody_else_gets_any(self, hub: TestHub, wish: dict[str, Any]) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        service.put(object_of(WORKS, "cluster1", "w1"))
+        service.statuses = {"w1": b"{}"}
+        asker = await Agent(hub, WORKS).listen()
+        await asker.resync(**wish)
+        await settle()
+        (event,) = asker.listener.stream.events
+        assert STATUS not in event.attributes
+        assert service.lists == 0
+
+    async def test_a_change_that_comes_while_the_answer_waits_does_not_cost_the_status(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        service.put(object_of(WORKS, "cluster1", "w1"))
+        service.statuses = {"w1": b'{"a":1}'}
+        asker = await Agent(hub, WORKS).listen()
+        await asker.resync(**{WITH_STATUS: True})
+        service.put(object_of(WORKS, "cluster1", "w1", version=2))
+        await settle()
+        (event,) = asker.listener.stream.events
+        assert (event.attributes[RESOURCE_VERSION], event.text(STATUS)) == (2, '{"a":1}')
+
+    async def test_a_status_for_which_there_is_no_room_is_left_out_and_the_work_is_not(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        service.put(object_of(WORKS, "cluster1", "w1"))
+        service.statuses = {"w1": b'{"a":"%s"}' % (b"x" * MAX_EVENT)}
+        asker = await Agent(hub, WORKS).listen()
+        await asker.resync(**{WITH_STATUS: True})
+        await settle()
+        assert self.statuses(asker) == {"w1": ""}
+        assert service.too_large == []
+
+    async def test_the_hub_is_asked_once_at_a_time_for_a_cluster(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        service.gate = asyncio.Event()
+        asker = await Agent(hub, WORKS).listen()
+        asking = [asyncio.create_task(asker.resync(**{WITH_STATUS: True})) for _ in range(5)]
+        await settle()
+        assert service.lists == 1
+        service.gate.set()
+        await asyncio.gather(*asking)
+        assert service.lists == 5
+
+    async def test_a_hub_that_cannot_be_asked_is_asked_again(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        service.failure = Unreachable("hub", "away")
+        asker = await Agent(hub, WORKS).listen()
+        assert await code_of(asker.resync(**{WITH_STATUS: True})) == "UNAVAILABLE"
+
+
+async def test_agents_of_ocm_1_2_name_uids_with_generations_and_hear_everything_but_works_again(hub: TestHub) -> None:
+    """What they have at a generation is not known: neither a lease nor a signed request has any."""
+    await hub.accept("cluster1")
+    service = hub.services[LEASE_ROW.data_type]
+    for uid in ("u1", "u2"):
+        service.put(object_of(LEASE_ROW, "cluster1", uid, version=700))
+    asker = await Agent(hub, LEASE_ROW).listen()
+    await asker.resync(("u1", 0), ("u2", 3), ("", 0))
+    assert sorted(await asker.heard()) == ["u1", "u2"]
+    assert service.lists == 0
+    assert b'grpc_server_ce_resync_unknown_total{data_type="coordination.k8s.io.v1.leases"} 0' in hub.metrics.render()
+
+
+class TestTooLarge:
+    """What cannot be sent must not be taken for gone: the agent would remove what it has brought."""
+
+    @staticmethod
+    def large(uid: str) -> Any:
+        return object_of(WORKS, "cluster1", uid, version=3, spec="x" * (MAX_EVENT + 1))
+
+    async def test_our_agents_are_told_that_it_is_there(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        service = hub.services[WORKS.data_type]
+        service.put(self.large("large"))
+        service.statuses = {"large": b"{}"}
+        asker = await Agent(hub, WORKS).listen()
+        wishes: tuple[dict[str, Any], ...] = ({RESYNC: "r1"}, {RESYNC: "r1", WITH_STATUS: True})
+        for wish in wishes:
+            await asker.resync(**wish)
+            await settle()
+            told, end = asker.listener.stream.events
+            asker.listener.stream.messages = []
+            assert (told.text(RESOURCE_ID), told.attributes[RESOURCE_VERSION], told.data) == ("large", 3, None)
+            assert told.attributes[WITHHELD] is True
+            assert resync_end(end) == "r1"
+        assert service.too_large == ["large"] * 2
+
+    async def test_nobody_else_could_read_that(self, hub: TestHub) -> None:
+        await hub.accept("cluster1")
+        hub.services[WORKS.data_type].put(self.large("large"))
+        asker = await Agent(hub, WORKS).listen()
+        await asker.resync()
+        assert await asker.heard() == []

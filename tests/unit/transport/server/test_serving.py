@@ -29,7 +29,7 @@ from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, 
 from muster.runtime.install import account_permissions, apply_all
 from muster.transport.codecs.resync import KnownObject, encode_resync_request, resync_end
 from muster.transport.contract.event import CLUSTER, RESOURCE_ID, RESOURCE_VERSION, CloudEvent, SubscriptionRequest
-from muster.transport.contract.rows import CLUSTERS, LEASE_ROW, SIGNING_REQUEST_ROW, WORKS, Row
+from muster.transport.contract.rows import ADDONS_ALPHA, ADDONS_BETA, CLUSTERS, LEASE_ROW, SIGNING_REQUEST_ROW, WORKS, Row
 from muster.transport.contract.types import Action, EventType, Subresource
 from muster.transport.contract.wire import (
     PUBLISH,
@@ -46,6 +46,7 @@ from muster.transport.server.server import GrpcServer, GrpcServerOptions
 from tests.support.in_process import serving
 from tests.unit.transport.server.fakes import code_of
 from tests.unit.transport.server.hub import AGENT_RULES, GROUP, Recording, rule
+from tests.unit.transport.services.test_unserved import serve_beta
 
 NEWCOMER = UserInfo("system:serviceaccount:hub:bootstrap", groups=("system:authenticated",))
 ACCOUNT = UserInfo(
@@ -201,10 +202,13 @@ async def resync(channel: RpcChannel, row: Row, *known: KnownObject, resync_id: 
 
 
 @asynccontextmanager
-async def served_hub(directory: Path, rules: tuple[Object, ...] = SERVER_RULES) -> AsyncIterator[Served]:
+async def served_hub(directory: Path, rules: tuple[Object, ...] = SERVER_RULES, *, beta: bool = True) -> AsyncIterator[Served]:
+    """`beta`: whether the hub serves addons in v1beta1."""
     async with serving("default", static_tokens={"boottoken": NEWCOMER}) as api:
         admin = InProcessClient(api.client(api.clusters["default"]))
         await install(admin)
+        if not beta:
+            await serve_beta(admin, False)
         await apply_all(admin, account_permissions(GRPC_SERVER_ACCOUNT, HUB_NAMESPACE, ROLE, rules), "test")
         made = Served(admin, Recording(api.client(api.clusters["default"], ACCOUNT)), directory)
         await made.server.start()
@@ -311,6 +315,24 @@ async def test_a_resync_has_an_end_and_tells_of_what_went_while_nobody_listened(
                 break
             works.events.clear()
         assert told <= {gone["metadata"]["uid"], "never-seen", kept["metadata"]["uid"]}
+
+
+async def test_a_hub_without_a_kind_is_served_all_the_same_and_that_kind_as_soon_as_it_is_there(tmp_path: Path) -> None:
+    async with served_hub(tmp_path, beta=False) as hub:
+        assert [name for name, check in hub.server.ready_checks.items() if check() is not None] == []
+        await hub.accept("cluster1")
+        channel = hub.channel(AGENT)
+        async with listening(channel, ADDONS_ALPHA) as stream:
+            assert stream.metadata["subscription-id"]
+        async with listening(channel, ADDONS_BETA) as stream:
+            assert await stream.end() == "FAILED_PRECONDITION"
+        await serve_beta(hub.admin, True)
+        async with asyncio.timeout(60):
+            while True:
+                async with listening(channel, ADDONS_BETA) as stream:
+                    if not stream.ended:
+                        break
+                await asyncio.sleep(0.05)
 
 
 async def test_a_lease_renewal_costs_one_request_and_comes_back(hub: Served) -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from muster.api.agents import CSR_USER
+from muster.runtime.client import NotFound
+from muster.transport.contract.errors import from_rpc
 from muster.transport.contract.event import RESOURCE_ID, CloudEvent
-from muster.transport.contract.rows import CLUSTERS, LEASE_ROW, SIGNING_REQUEST_ROW, TOKENS, WORKS
+from muster.transport.contract.rows import ADDONS_BETA, CLUSTERS, LEASE_ROW, SIGNING_REQUEST_ROW, TOKENS, WORKS
 from muster.transport.contract.types import HEARTBEAT, Action
+from muster.transport.rpc.status import RpcError
 from muster.transport.server.broker import BEATS_PER_TURN, Broker
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.transport.server.fakes import FakeCall, FakeService, FakeStream, agent, newcomer, object_of
@@ -55,7 +58,7 @@ async def test_who_has_gone_is_told_nothing_and_leaves_nothing(hub: TestHub) -> 
         await asyncio.gather(listener.task, return_exceptions=True)
     broker = hub.broker
     assert len(broker) == 0
-    assert [broker._listeners, broker._by_connection, broker._by_user, broker._users] == [{}] * 4
+    assert [broker.counts(), broker._by_connection, broker._by_user, broker._users] == [{}] * 4
 
 
 async def test_actions_say_what_happened(hub: TestHub) -> None:
@@ -80,10 +83,31 @@ async def test_an_event_that_no_agent_can_receive_is_left_out_and_the_stream_goe
     service.put(object_of(WORKS, "cluster1", "small"))
     await settle()
     assert listener.stream.told == ["small"]
+    assert service.too_large == ["large"]
     assert b'grpc_server_ce_oversized_total{data_type="io.open-cluster-management.works.v1alpha1.manifestbundles"} 1' in (
         hub.metrics.render()
     )
     assert not listener.task.done()
+
+
+async def test_a_kind_that_the_hub_does_not_serve_is_refused_by_a_status_that_says_so_until_it_is(hub: TestHub) -> None:
+    await hub.accept("cluster1")
+    service = hub.services[ADDONS_BETA.data_type]
+    service.synced = service.served = False
+    assert [hub.broker.synced] == [True], "the others are served"
+    gauge = b'grpc_server_ce_unserved{data_type="addon.open-cluster-management.io.v1beta1.managedclusteraddons"} %d'
+    assert gauge % 1 in hub.metrics.render()
+    refused = hub.subscribe(agent("cluster1"), ADDONS_BETA.data_type, "cluster1")
+    with pytest.raises(RpcError) as raised:
+        await refused.task
+    problem = from_rpc(raised.value, "hub", ADDONS_BETA.resource)
+    assert isinstance(problem, NotFound)
+    assert "does not serve" in str(problem)
+    service.served = True
+    assert [hub.broker.synced] == [False], "it is about to be known"
+    service.synced = True
+    await hub.subscribe(agent("cluster1"), ADDONS_BETA.data_type, "cluster1").started()
+    assert gauge % 0 in hub.metrics.render()
 
 
 async def test_a_newcomer_sees_its_own_requests_only(hub: TestHub) -> None:

@@ -50,6 +50,26 @@ async def test_of_an_object_only_the_latest_is_sent() -> None:
     assert reader.subscriber.waiting_bytes == 0
 
 
+async def test_an_answer_takes_the_place_of_a_change_and_no_change_takes_the_answers() -> None:
+    reader = Reader()
+    reader.subscriber.offer("a", b"1")
+    reader.subscriber.answer("a", lambda resource_id: b"answer")
+    reader.subscriber.offer("a", b"2")
+    reader.subscriber.flush()
+    assert reader.stream.messages == [b"answer"]
+    assert reader.subscriber.waiting_bytes == 0
+
+
+async def test_a_deletion_takes_the_place_of_an_answer_and_no_answer_that_of_a_deletion() -> None:
+    reader = Reader()
+    reader.subscriber.answer("a", lambda resource_id: b"answer")
+    reader.subscriber.offer("a", b"gone", keep=True)
+    reader.subscriber.answer("a", lambda resource_id: b"answer")
+    reader.subscriber.flush()
+    assert reader.stream.messages == [b"gone"]
+    assert reader.subscriber.waiting_bytes == 0
+
+
 async def test_a_deletion_is_never_replaced() -> None:
     reader = Reader()
     reader.subscriber.offer("a", b"gone", keep=True)

@@ -25,7 +25,7 @@ from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, 
 from muster.runtime.client.errors import KubeError, NotFound
 from muster.runtime.client.rest import JSON, Query
 from muster.transport.codecs.objects import encode_object
-from muster.transport.contract.event import CLUSTER, CloudEvent
+from muster.transport.contract.event import CLUSTER, MAX_EVENT, CloudEvent
 from muster.transport.contract.rows import CLUSTERS, LEASE_ROW, ROWS, SIGNING_REQUEST_ROW, WORKS, Row
 from muster.transport.contract.types import Action, EventType, Subresource
 from muster.transport.services.interfaces import Change, Service
@@ -132,14 +132,20 @@ class Hub:
 
     @asynccontextmanager
     async def serving(
-        self, *, rules: ClusterWriteRules | None = None, clock: Clock = SYSTEM, client: ServerClient | None = None
+        self,
+        *,
+        rules: ClusterWriteRules | None = None,
+        clock: Clock = SYSTEM,
+        client: ServerClient | None = None,
+        max_event: int = MAX_EVENT,
     ) -> AsyncIterator[dict[Any, Service]]:
         """Services that run, once they know everything."""
         authorizer = AccessReviewer(self.admin, allowed_for=0, refused_for=0)
-        services = kube_services(client or self.account, authorizer, rules=rules, clock=clock, random=lambda: 0.0)
+        account = client or self.account
+        services = kube_services(account, authorizer, rules=rules, max_event=max_event, clock=clock, random=lambda: 0.0)
         tasks = [asyncio.create_task(service.run()) for service in services.values()]
         try:
-            await until(lambda: all(service.synced for service in services.values()))
+            await until(lambda: all(service.synced or not service.served for service in services.values()))
             yield services
             for task in tasks:
                 assert not task.done(), task

@@ -17,12 +17,8 @@ from muster.runtime.webhook.certificates import ServingCertificate
 from muster.runtime.webhook.server import WebhookServer
 from muster.transport.contract.rows import ADDONS_ALPHA, ADDONS_BETA, CLUSTERS
 from muster.transport.contract.types import Action, Subresource
-from tests.unit.transport.services import test_writes as writes
 from tests.unit.transport.services.conftest import Hub, agent, data_of, newcomer, publish, service_of
-
-introduction = writes.TestIntroduction().introduction
-update = writes.TestOwnCluster().update
-send = writes.send
+from tests.unit.transport.services.writes.verbs import changed, introduction, send, update
 
 
 @pytest.fixture
@@ -91,7 +87,7 @@ async def test_an_addon_is_told_of_and_reported_in_both_versions(hub: Hub) -> No
             live = await hub.admin.get(row.resource, "a", "c1")
             condition = {"type": "Available", "status": "True", "reason": "R", "message": row.resource.version}
             status = {"conditions": [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
-            report = publish(row, writes.changed(live, status=status), Subresource.STATUS, Action.UPDATE)
+            report = publish(row, changed(live, status=status), Subresource.STATUS, Action.UPDATE)
             await send(services, row, report, agent("c1"))
             after = await hub.admin.get(ADDONS_ALPHA.resource, "a", "c1")
             assert after["status"]["conditions"][0]["message"] == row.resource.version

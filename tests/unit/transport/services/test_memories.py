@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from muster.machinery.objects import Object
 from muster.runtime.cache import Snapshot
 from muster.runtime.cache.store import Cache
+from muster.transport.codecs.sequence import REPORTED
 from muster.transport.contract.rows import CLUSTERS, SIGNING_REQUEST_ROW, WORKS, Row
 from muster.transport.services.answers import KEPT_SECONDS, Answers, is_older
 from muster.transport.services.objects import KeptObject, KeptObjects
-from muster.transport.services.reduction import REPORTED, reduction_of
+from muster.transport.services.reduction import reduction_of
 from muster.transport.services.tombstones import Tombstones
 from tests.support.fake_clock import FakeClock
 

@@ -1,6 +1,7 @@
 """What services tell of the hub's objects: events of a cluster, changes as they happen, and what is gone."""
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import msgspec
 import orjson
@@ -12,6 +13,7 @@ from muster.runtime.cache import Snapshot
 from muster.runtime.cache.store import Cache
 from muster.runtime.client.errors import NotFound, Unreachable
 from muster.transport.codecs.objects import decode_object
+from muster.transport.codecs.sequence import REPORTED
 from muster.transport.codecs.works import decode_spec
 from muster.transport.contract.event import DELETED, METADATA, RESOURCE_VERSION, InvalidEvent
 from muster.transport.contract.rows import (
@@ -29,6 +31,8 @@ from muster.transport.contract.types import Action
 from muster.transport.services.kube import kube_services
 from muster.transport.services.object_service import ObjectService
 from muster.transport.services.objects import SourceHandler
+from muster.transport.services.reduction import DELIVERED
+from muster.transport.services.reported import read_statuses
 from tests.support.fake_clock import FakeClock
 from tests.unit.transport.services.conftest import Hub, agent, data_of, listen, service_of, signing_request, until
 
@@ -117,7 +121,7 @@ class TestMalformedObjects:
         bad, good = await hub.create_work("c1", "bad"), await hub.create_work("c1", "good")
 
         class Source:
-            synced = True
+            synced = served = True
 
             def on_change(self, handler: SourceHandler) -> None:
                 reader: Cache[Snapshot] = Cache(WORKS.resource)
@@ -276,3 +280,50 @@ class TestTombstones:
             assert event is not None
             assert decode_object(CLUSTERS, event).gone
             assert msgspec.json.decode(event.data or b"")["metadata"]["name"] == "c1"
+
+
+class TestStatuses:
+    """What agents have reported is not kept here, and can be had."""
+
+    async def test_they_are_the_hubs_with_the_number_of_the_report_and_without_what_else_agents_do_not_write(
+        self, hub: Hub
+    ) -> None:
+        for cluster in ("c1", "c2"):
+            await hub.create_cluster(cluster)
+        works = {name: await hub.create_work("c1", name) for name in ("reported", "silent")}
+        foreign = await hub.create_work("c2", "foreign")
+        conditions = [
+            {"type": kind, "status": "True", "reason": "R", "message": "m", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            for kind in ("Applied", REPORTED, DELIVERED)
+        ]
+        for work in (works["reported"], foreign):
+            metadata = work["metadata"]
+            patch = {"status": {"conditions": conditions, "resourceStatus": {"manifests": []}}}
+            await hub.admin.patch(WORKS.resource, metadata["name"], patch, metadata["namespace"], subresource="status")
+        statuses = await service_of(hub.idle(), WORKS).live_statuses("c1", agent("c1"))
+        assert set(statuses) == {works["reported"]["metadata"]["uid"]}
+        (status,) = map(orjson.loads, statuses.values())
+        assert status == {"conditions": conditions[:2], "resourceStatus": {"manifests": []}}
+
+    async def test_of_other_kinds_which_are_sent_with_theirs_there_are_none(self, hub: Hub) -> None:
+        await hub.create_cluster("c1")
+        hub.account.taken()
+        assert await service_of(hub.idle(), CLUSTERS).live_statuses("c1", agent("c1")) == {}
+        assert hub.account.taken() == []
+
+    async def test_no_more_are_held_than_there_is_room_for(self) -> None:
+        async def pages() -> AsyncIterator[list[bytes]]:
+            for number in range(4):
+                yield [orjson.dumps({"metadata": {"uid": f"u{number}"}, "status": {"x": "y" * 100}})]
+
+        assert set(await read_statuses(pages(), "c1", most_bytes=250)) == {"u0", "u1"}
+
+    @pytest.mark.parametrize("status", [None, {}, [], "odd", {"conditions": "odd"}, {"conditions": [1]}])
+    async def test_one_that_cannot_be_read_harms_itself_alone(self, status: object) -> None:
+        async def pages() -> AsyncIterator[list[bytes]]:
+            yield [
+                orjson.dumps({"metadata": {"uid": "odd"}, "status": status}),
+                orjson.dumps({"metadata": {"uid": "good"}, "status": {"conditions": None}}),
+            ]
+
+        assert set(await read_statuses(pages(), "c1")) == {"good"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from muster.api.agents import WORK_FINALIZER
 from muster.machinery.objects import Object
 from muster.runtime.client.errors import Conflict, Forbidden, Invalid, Unreachable
-from muster.transport.codecs.sequence import Sequence
+from muster.transport.codecs.sequence import REPORTED, Sequence
 from muster.transport.contract.event import (
     CLUSTER,
     METADATA,
@@ -29,12 +29,12 @@ from muster.transport.contract.event import (
 from muster.transport.contract.rows import WORKS
 from muster.transport.contract.types import Action, EventType, Subresource
 from muster.transport.services.interfaces import Service
-from muster.transport.services.reduction import REPORTED
 from muster.transport.services.writes.works import ATTEMPTS, LATE_SECONDS, is_late, last_sequence
 from tests.unit.transport.services.conftest import Hub, ServerClient, agent, listen, service_of, until
 
 WORK = WORKS.resource
 TYPE = str(EventType(WORKS.data_type, Subresource.STATUS, Action.UPDATE))
+WRITES = frozenset(("PATCH", "PUT"))
 _numbers = Sequence()
 
 
@@ -92,7 +92,7 @@ class TestReports:
         async with hub.serving() as services:
             hub.account.taken()
             await send(services, event)
-            assert [path.rpartition("/")[2] for method, path in hub.account.taken() if method == "PATCH"] == ["w", "status"]
+            assert [path.rpartition("/")[2] for method, path in hub.account.taken() if method in WRITES] == ["w", "status"]
         after = await hub.admin.get(WORK, "w", "c1")
         assert after["metadata"]["finalizers"] == ["x.example/y", WORK_FINALIZER]
         assert after["status"]["conditions"][0]["type"] == "Applied"
@@ -107,7 +107,7 @@ class TestReports:
             hub.account.taken()
             for status in ("False", "True", "Unknown"):
                 await send(services, report(work, condition(status=status)))
-            assert [method for method, _ in hub.account.taken()] == ["PATCH"] * 3
+            assert [method for method, _ in hub.account.taken()] == ["PUT"] * 3
         assert await told_conditions(hub) == ["Applied=Unknown"]
 
     async def test_a_report_replaces_the_whole_status(self, hub: Hub) -> None:
@@ -199,7 +199,7 @@ class TestWhatIsOfAnotherTime:
         reached, going_on = asyncio.Event(), asyncio.Event()
 
         async def stop(method: str, path: str) -> None:
-            if method == "PATCH":
+            if method in WRITES:
                 reached.set()
                 await going_on.wait()
 
@@ -220,6 +220,17 @@ class TestWhatIsOfAnotherTime:
         async with hub.serving() as services:
             await send(services, report(work, condition(status="False"), sequence=now))
             await send(services, report(work, condition(status="True"), sequence=back))
+        assert await told_conditions(hub) == ["Applied=True"]
+
+    async def test_the_first_report_on_a_generation_is_heard_whatever_its_number(self, hub: Hub) -> None:
+        """As of an agent on another machine, whose clock is a little behind."""
+        await hub.create_cluster("c1")
+        work = await hub.create_work("c1", "w")
+        earlier, later = _numbers.next(), _numbers.next()
+        async with hub.serving() as services:
+            await send(services, report(work, condition(status="False"), sequence=later))
+            newer = await hub.admin.patch(WORK, "w", {"spec": {"workload": {"manifests": []}}}, "c1")
+            await send(services, report(newer, condition(status="True"), sequence=earlier))
         assert await told_conditions(hub) == ["Applied=True"]
 
     @pytest.mark.parametrize("named", [True, False])
@@ -255,7 +266,7 @@ class TestDeletion:
             assert after["metadata"]["finalizers"] == ["x.example/y"]
             hub.account.taken()
             await send(services, report(work, condition("Deleted")))
-            assert "PATCH" not in [method for method, _ in hub.account.taken()]
+            assert not WRITES.intersection(method for method, _ in hub.account.taken())
 
     async def test_the_last_finalizer_taken_away_lets_it_go_for_good(self, hub: Hub) -> None:
         await hub.create_cluster("c1")
@@ -268,6 +279,18 @@ class TestDeletion:
             await until(lambda: told.changes)
             assert told.steps == [(Action.DELETE, "c1", work["metadata"]["uid"])]
             await send(services, report(work, condition("Deleted")))
+
+    async def test_a_work_that_another_server_has_held_meanwhile_is_let_go_too(self, hub: Hub) -> None:
+        """The agent says so once: if a server that is behind took it for said already, the work would stay for good."""
+        await hub.create_cluster("c1")
+        work = await hub.create_work("c1", "w")
+        async with hub.serving() as services:
+            await until(lambda: service_of(services, WORKS).list("c1"))
+        # It hears of nothing from now on.
+        await hub.admin.patch(WORK, "w", {"metadata": {"finalizers": [WORK_FINALIZER]}}, "c1")
+        await hub.admin.delete(WORK, "w", "c1")
+        await send(services, report(work, condition("Deleted")))
+        assert await hub.get(WORKS, "w", "c1") is None
 
     async def test_a_work_that_is_being_deleted_is_not_held_anew(self, hub: Hub) -> None:
         await hub.create_cluster("c1")
@@ -308,12 +331,12 @@ class TestWhoseWorkItIs:
 
 class TestFaults:
     async def before(self, hub: Hub, count: int, act: Callable[[], Any]) -> None:
-        """Somebody does something just before each of the first so many patches."""
+        """Somebody does something just before each of the first so many writes."""
         left = count
 
         async def interfere(method: str, path: str) -> None:
             nonlocal left
-            if method == "PATCH" and left:
+            if method in WRITES and left:
                 left -= 1
                 await act()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from muster.api.work.v1 import ManifestWork, ManifestWorkStatus
 from muster.machinery.objects import Object
 from muster.runtime.client import Conflict, NotFound, Unreachable
 from muster.transport.client.client import TransportClient
+from muster.transport.codecs.sequence import REPORTED, Sequence, reason_of
 from muster.transport.codecs.works import decode_status
 from muster.transport.contract.event import METADATA, ORIGINAL_SOURCE
 from muster.transport.contract.rows import WORKS
@@ -321,3 +323,74 @@ async def test_nothing_is_known_before_the_first_resync_has_ended(hub: FakeHub, 
     await waiting
     assert agent.source.synced
     await agent.client.close()
+
+
+class TestRestart:
+    """Another process of the same agent begins with what the hub was told."""
+
+    @staticmethod
+    async def restarted(hub: FakeHub) -> Agent:
+        former = Agent(hub)
+        await former.start()
+        hub.put(WORKS, a_work())
+        await until(lambda: former.told, "the work")
+        await former.source.report(await former.source.hold(former.work()), APPLIED)
+        await former.client.close()
+        hub.published.clear()
+        return Agent(hub)
+
+    async def test_a_report_that_says_nothing_new_is_not_sent(self, hub: FakeHub) -> None:
+        agent = await self.restarted(hub)
+        await agent.start()
+        assert agent.work().status == APPLIED
+        await agent.source.report(agent.work(), APPLIED)
+        assert hub.published == []
+        await agent.client.close()
+
+    async def test_reports_are_numbered_higher_than_the_last_though_the_clock_is_behind(
+        self, hub: FakeHub, clock: FakeClock
+    ) -> None:
+        """The agent before it was on another machine."""
+        agent = await self.restarted(hub)
+        stored = hub.get(WORKS, "w1", "c1")
+        assert stored is not None
+        last = Sequence(FakeClock(clock.now() + timedelta(seconds=5))).next()
+        noted = {"type": REPORTED, "status": "True", "reason": reason_of(last)}
+        hub.restore(WORKS, {**stored, "status": {"conditions": [*stored["status"]["conditions"], noted]}})
+        await agent.start()
+        assert agent.work().status == APPLIED
+        await agent.source.report(agent.work(), ManifestWorkStatus())
+        assert decode_status(hub.published[-1]).sequence > last
+        await agent.client.close()
+
+    async def test_a_status_survives_changes_that_come_without(self, hub: FakeHub) -> None:
+        agent = await self.restarted(hub)
+        await agent.source.until_synced()
+        hub.put(WORKS, a_work("w1", CONFIG_MAP, CONFIG_MAP))
+        agent.source.on_change(agent.told.append)
+        await until(lambda: agent.work().metadata.generation == 2, "the new generation")
+        assert agent.work().status == APPLIED
+        await agent.client.close()
+
+    async def test_a_break_of_the_first_stream_does_not_cost_the_status(self, hub: FakeHub, clock: FakeClock) -> None:
+        agent = await self.restarted(hub)
+        hub.servers["hub.example:8090"].cold = True
+        task = asyncio.create_task(agent.start())
+        await clock.advance(1)
+        hub.cut("hub.example:8090")
+        hub.servers["hub.example:8090"].cold = False
+        await clock.advance(5)
+        await task
+        assert agent.work().status == APPLIED
+        await agent.client.close()
+
+    @pytest.mark.parametrize("status", [[], "odd"])
+    async def test_a_status_that_cannot_be_read_is_reported_anew(self, hub: FakeHub, status: Any) -> None:
+        agent = await self.restarted(hub)
+        stored = hub.get(WORKS, "w1", "c1")
+        assert stored is not None
+        hub.restore(WORKS, {**stored, "status": status or {"conditions": "odd"}})
+        await agent.start()
+        await agent.source.report(agent.work(), APPLIED)
+        assert len(hub.published) == 1
+        await agent.client.close()

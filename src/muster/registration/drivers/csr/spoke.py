@@ -13,7 +13,7 @@ from muster.registration.drivers.certificates.agents import agent_profile
 from muster.registration.drivers.certificates.machine import CertificateMachine
 from muster.registration.drivers.certificates.signing_requests import SigningRequests
 from muster.registration.drivers.csr.options import NAME, client_expiration
-from muster.registration.drivers.kubeconfigs import KubeconfigSpoke
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigSpoke, program_of
 from muster.registration.drivers.seam import Progress, SpokeContext
 from muster.registration.names import DRIVER_ANNOTATION
 from muster.runtime.client import KubeClient
@@ -36,9 +36,15 @@ class CsrSpoke(KubeconfigSpoke):
         return {"client-certificate": self._profile.certificate_entry, "client-key": self._profile.key_entry}
 
     def problem(self, stored: Mapping[str, bytes]) -> str:
-        return self._machine.problem(stored)
+        return self._machine.problem(_own(stored))
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
     ) -> Progress:
-        return await self._machine.advance(SigningRequests(hub, self._profile), stored, pending, seen)
+        return await self._machine.advance(SigningRequests(hub, self._profile), _own(stored), pending, seen)
+
+
+def _own(stored: Mapping[str, bytes]) -> Mapping[str, bytes]:
+    """What is stored, unless the kubeconfig there has a program sign: then another driver wrote it last, and a certificate of
+    earlier that lies beside is not what leads to the hub."""
+    return {} if program_of(stored.get(KUBECONFIGS.key, b"")) is not None else stored

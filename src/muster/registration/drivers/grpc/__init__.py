@@ -20,7 +20,7 @@ from muster.registration.drivers.certificates.options import expiration_argument
 from muster.registration.drivers.errors import Unfit
 from muster.registration.drivers.flags import GRPC
 from muster.registration.drivers.grpc.options import APPROVED_USERS, CA_FILE, HUB_CONFIG, KEY_FILE, bootstrap_configs, hub_config
-from muster.registration.drivers.profile import AgentFiles, HubSetup, MemberSetup, Process, carrying, last
+from muster.registration.drivers.profile import PROXY_CA, PROXY_URL, AgentFiles, HubSetup, MemberSetup, Process, carrying, last
 from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import GRPC_SIGNER_SECRET, REGISTER_GROUP
@@ -45,6 +45,7 @@ AUTHORITY: Final = "grpc-ca"
 AUTHORITY_HASH: Final = "grpc-ca-hash"
 ENDPOINT_TYPE: Final = "grpc-endpoint-type"
 HOSTNAME: Final = "hostname"
+LOAD_BALANCER: Final = "loadBalancer"
 IDENTITIES: Final = "auto-approved-grpc-identities"
 
 
@@ -107,8 +108,8 @@ class GrpcDriver(Driver):
 
     def hub_setup(self, options: DriverOptions) -> HubSetup:
         server, kind = last(options, SERVER), last(options, ENDPOINT_TYPE) or HOSTNAME
-        if kind == HOSTNAME and not server:
-            raise Unfit(f"--{SERVER}: grpc server should not be empty if the grpc endpoint type is {HOSTNAME}")
+        if kind != LOAD_BALANCER and not server:
+            raise Unfit(f"--{SERVER}: grpc server should not be empty if the grpc endpoint type is {kind}")
         exposure: Document = {"type": kind, **({kind: {"host": server}} if server else {})}
         identities = list(options.get(IDENTITIES, ()))
         own = {"grpc": {"autoApprovedIdentities": identities}} if identities else {}
@@ -121,9 +122,9 @@ class GrpcDriver(Driver):
             raise Unfit(f"--{SERVER}: {SERVER} is required when registration-auth type is {self.name}")
         told = last(options, AUTHORITY).encode(errors="surrogateescape")
         trusted = {"caData": base64.b64encode(ca).decode()} if ca else {}
-        config = yaml.dump({"url": server, "token": token, **trusted})
+        config = yaml.dump({"url": server, "token": token, **trusted, **_proxy(options)})
         return MemberSetup(
-            carrying(options, SERVER, AUTHORITY, AUTHORITY_HASH),
+            carrying(options, SERVER, AUTHORITY, AUTHORITY_HASH, PROXY_URL, PROXY_CA),
             {CONFIG: config},
             (server,),
             server=server,
@@ -132,14 +133,18 @@ class GrpcDriver(Driver):
         )
 
     def join_flags(self, hub: ClusterManagerSpec, authority: bytes = b"") -> tuple[str, ...]:
-        server = hub.server_configuration
-        for endpoint in server.endpoints_exposure if server else ():
-            exposure = endpoint.grpc
-            found = (exposure.hostname or exposure.load_balancer or exposure.route) if exposure else None
-            if found is not None and found.host:
-                hashes = ",".join(_hashes(authority))
-                return (f"--{SERVER}", found.host, *((f"--{AUTHORITY_HASH}", hashes) if hashes else ()))
-        return ()
+        exposures = hub.server_configuration.grpc_exposures if hub.server_configuration else ()
+        address = next((one.host for one in exposures if one.host), "")
+        if not address:
+            return ()
+        hashes = ",".join(_hashes(authority))
+        return (f"--{SERVER}", address, *((f"--{AUTHORITY_HASH}", hashes) if hashes else ()))
+
+
+def _proxy(options: DriverOptions) -> dict[str, str]:
+    """What agents are told of a proxy; upstream's pass over it."""
+    url, ca = last(options, PROXY_URL), last(options, PROXY_CA).encode(errors="surrogateescape")
+    return {**({"proxyURL": url} if url else {}), **({"proxyCAData": base64.b64encode(ca).decode()} if ca else {})}
 
 
 def _hashes(authority: bytes) -> list[str]:

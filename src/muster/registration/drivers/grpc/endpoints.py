@@ -1,7 +1,7 @@
 """Ways to a hub that are gRPC configurations: `config.yaml`, in upstream's form.
 
 The same file leads there before registration, with a token, and after, with the agent's certificate. A hub is known by its `url`,
-letter by letter, and by the authority that vouches for it; what else the file says of the connection (further addresses,
+letter by letter, and by the authority that vouches for it; what else the file says of the connection (further addresses, a proxy,
 keepalive, how soon a silent hub is given up) goes with it, so that an agent's own file says what the one it was given did, and
 says so anew when that changes. There is no name in the file: a hub that has another address or authority now is asked
 whether it still knows the agent, and registered with again if it does not.
@@ -29,7 +29,15 @@ from muster.registration.drivers.certificates.profile import CERTIFICATE, KEY
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, HubAddress
 from muster.registration.drivers.flags import GRPC
 from muster.runtime.client import KubeClient
-from muster.transport.client.config import ConfigError, KeepAlive, TransportConfig, dump_config, parse_config
+from muster.transport.client.config import (
+    NO_PROXY,
+    ConfigError,
+    KeepAlive,
+    ProxySettings,
+    TransportConfig,
+    dump_config,
+    parse_config,
+)
 from muster.transport.client.dialing import open_client
 
 CONFIG: Final = "config.yaml"
@@ -41,6 +49,7 @@ class Details(msgspec.Struct, frozen=True, omit_defaults=True):
     urls: tuple[str, ...] = ()
     keepalive: KeepAlive = KeepAlive()
     health_timeout: float | None = None
+    proxy: ProxySettings | None = None
 
 
 _NONE: Final = Details()
@@ -121,12 +130,13 @@ def hub_config(hub: HubAddress, directory: Path | None) -> bytes:
         place / KEY,
         keepalive=details.keepalive,
         health_timeout=details.health_timeout,
+        proxy=details.proxy or NO_PROXY,
     )
     return dump_config(config)
 
 
 def _details(config: TransportConfig) -> bytes:
-    details = Details(config.urls, config.keepalive, config.health_timeout)
+    details = Details(config.urls, config.keepalive, config.health_timeout, config.proxy if config.proxy.url else None)
     return b"" if details == _NONE else msgspec.json.encode(details)
 
 

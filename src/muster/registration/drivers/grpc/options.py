@@ -51,11 +51,16 @@ def hub_side(options: DriverOptions) -> HubSide:
     refuse_unknown(GRPC, options, _KNOWN, _OF_HUB)
     return HubSide(
         listed(options, APPROVED_USERS),
-        listed(options, SERVER_ACCOUNT) or frozenset((DEFAULT_ACCOUNT,)),
+        server_accounts(options),
         _file(options, CA_FILE, "the certificate of the authority that signs agents' certificates"),
         _file(options, KEY_FILE, f"the private key of the authority in --{CA_FILE}"),
         _duration(options),
     )
+
+
+def server_accounts(options: DriverOptions) -> frozenset[str]:
+    """As whom the hub's gRPC servers make requests."""
+    return listed(options, SERVER_ACCOUNT) or frozenset((DEFAULT_ACCOUNT,))
 
 
 def client_expiration(options: DriverOptions) -> int:

@@ -2,8 +2,9 @@
 
 Accepted: the finalizer first, so that nothing made is ever forgotten; namespace, role, bindings, then what the cluster's driver
 needs, and only when all of it is there the condition True. What fails is named in the condition, False with reason `Error`, and
-tried again later and later. Edited or deleted objects are put back. Drivers are asked again only when the ManagedCluster's
-labels, annotations or addresses changed.
+tried again later and later; what a driver is still working on is named there with reason `Pending`, and the driver calls when it
+is done. Edited or deleted objects are put back. Drivers are asked again only when the ManagedCluster's labels, annotations or
+addresses changed, or when one has called. A cluster of a driver that this hub has not enabled is let in by nobody.
 
 Denied: whoever was let in, even halfway, is put out at once, whatever the condition says and however many works are left: the
 role shrinks to reading the own ManagedCluster, the registration agent's binding goes, the driver revokes, and the condition says
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from muster.api import Condition, condition_of
@@ -30,6 +32,7 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.registration import names
+from muster.registration.drivers.ownership import owner_of
 from muster.registration.drivers.seam import HubDriver, Outcome, Step
 from muster.registration.hub.cluster_writer import Change, redated, with_finalizers
 from muster.registration.hub.clusters import rbac
@@ -47,6 +50,8 @@ log = get_logger("muster.registration.acceptance")
 COMMON: Final = ""
 """The key of the roles that all clusters share."""
 DENIED: Final = "HubClusterAdminDenied"
+PENDING: Final = "Pending"
+"""Ours: nothing has failed, and not everything is there yet."""
 PASSING: Final = (Conflict, Unreachable, TooManyRequests)
 """A lost race, a server that is away or busy: nothing to tell about a cluster, only to try again."""
 LISTED: Final = 5
@@ -60,6 +65,29 @@ class Incomplete(Exception):
         super().__init__("; ".join(problems))
         self.cluster = cluster
         self.problems = problems
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What is missing of a cluster's permissions: what has failed, and what is being worked on."""
+
+    problems: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+
+    def __add__(self, problems: tuple[str, ...]) -> Standing:
+        return Standing(self.problems + problems, self.pending)
+
+    def __or__(self, other: Standing) -> Standing:
+        return Standing(self.problems + other.problems, self.pending + other.pending)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self.problems + self.pending
+
+    def check(self, cluster: str) -> None:
+        """Raises Incomplete where something has to be tried again; what is being worked on will call."""
+        if self.problems:
+            raise Incomplete(cluster, self.problems)
 
 
 class _Driven(NamedTuple):
@@ -137,17 +165,16 @@ class Acceptance:
         # A binding needs its namespace, and its role too: who binds must show that he has all the role's rights himself.
         agents = self._agents.of(cluster)
         problems += await self._ensure(rbac.own_binding(name, labels, agents), *rbac.namespace_bindings(name, labels, agents))
-        problems += await self._drive(cluster, granted=True)
-        if await self._say(cluster, accepted_condition(problems)) and not problems:
+        standing = await self._drive(cluster, granted=True) + problems
+        if await self._say(cluster, accepted_condition(standing)) and not standing.missing:
             log.info("cluster accepted", cluster=name)
             self._tell(cluster, "ManagedClusterAccepted", f"managed cluster {name} is accepted by hub cluster admin")
         if self._permissions.namespace_terminating(name):
             # The agent is needed until its works are gone, and the namespace until then waits for its binding.
             await self._release(name)
-        elif not problems:
+        elif not standing.missing:
             self._remains.forget(name)
-        if problems:
-            raise Incomplete(name, problems)
+        standing.check(name)
 
     def _held(self, cluster: ManagedCluster) -> ManagedCluster:
         """As every cluster should be that is accepted."""
@@ -176,7 +203,7 @@ class Acceptance:
             self._agents.of(cluster)
             return
         denied = condition is not None and condition.reason == DENIED
-        problems = await self._shut_out(cluster, unseen=not denied)
+        standing = await self._shut_out(cluster, unseen=not denied)
         works: list[Object] = []
         try:
             if self._permissions.holds_works(name):
@@ -184,16 +211,15 @@ class Acceptance:
             else:
                 self._remains.forget(name)
         except KubeError as error:
-            problems += (f"ManifestWorks in namespace {name}: {error}",)
-        if await self._say(cluster, denied_condition(name, works, problems)) and not denied:
+            standing += (f"ManifestWorks in namespace {name}: {error}",)
+        if await self._say(cluster, denied_condition(name, works, standing.missing)) and not denied:
             log.info("cluster denied", cluster=name, works=len(works))
             self._tell(cluster, "ManagedClusterDenied", f"managed cluster {name} is denied by hub cluster admin")
-        if problems:
-            raise Incomplete(name, problems)
+        standing.check(name)
         if not works:
             await self._permissions.release(name)
 
-    async def _shut_out(self, cluster: ManagedCluster, *, unseen: bool) -> tuple[str, ...]:
+    async def _shut_out(self, cluster: ManagedCluster, *, unseen: bool) -> Standing:
         """Take away everything but reading the own ManagedCluster, and what the work agent needs to clean up."""
         name, labels = cluster.metadata.name, self._labels
         (registration, work, *_) = rbac.own_keys(name)
@@ -203,7 +229,7 @@ class Acceptance:
         )
         problems += await self._ensure(rbac.own_role(name, labels, accepted=False))
         problems += await self._ensure(rbac.own_binding(name, labels, self._agents.of(cluster)))
-        return problems + await self._drive(cluster, granted=False)
+        return await self._drive(cluster, granted=False) + problems
 
     # Deleted
 
@@ -216,11 +242,12 @@ class Acceptance:
             await self._shut_out(cluster, unseen=False)
         if names.COLLECTION_CLEANUP in cluster.metadata.finalizers or await self._works(name):
             return
-        problems = await self._drive(cluster, granted=False)
-        problems += await self._remove_all(name, self._permissions.release, unseen=True)
-        if problems:
-            await self._say(cluster, accepted_condition(problems))
-            raise Incomplete(name, problems)
+        standing = await self._drive(cluster, granted=False)
+        standing += await self._remove_all(name, self._permissions.release, unseen=True)
+        if standing.missing:
+            await self._say(cluster, accepted_condition(standing))
+            standing.check(name)
+            return
         await self._clusters.change(name, unless_changed(cluster, remove_finalizer))
         self._driven.pop(name, None)
         self._agents.forget(name)
@@ -232,16 +259,17 @@ class Acceptance:
             name, self._hub.options.namespace, is_new=False
         ):
             return
-        problems: tuple[str, ...] = ()
+        standing = Standing()
         if (last := self._departed.get(name)) is not None:
-            problems += await self._drive(last, granted=False)
+            standing |= await self._drive(last, granted=False)
         if self._permissions.of(name):
             log.info("removing permissions of a cluster that is gone", cluster=name)
-            problems += await self._remove_all(name, self._release, unseen=False)
+            standing += await self._remove_all(name, self._release, unseen=False)
         else:
             self._remains.forget(name)
-        if problems:
-            raise Incomplete(name, problems)
+        standing.check(name)
+        if standing.pending:
+            return
         self._driven.pop(name, None)
         self._departed.pop(name, None)
         self._agents.forget(name)
@@ -259,7 +287,7 @@ class Acceptance:
         """Nothing is made for a name that must not be accepted, so there is nothing to undo."""
         if cluster.metadata.deletion_timestamp:
             await self._clusters.change(cluster.metadata.name, unless_changed(cluster, remove_finalizer))
-        elif cluster.spec.hub_accepts_client and await self._say(cluster, accepted_condition((problem,))):
+        elif cluster.spec.hub_accepts_client and await self._say(cluster, accepted_condition(Standing((problem,)))):
             log.warning("cluster cannot be accepted", cluster=cluster.metadata.name, problem=problem)
 
     async def _share_roles(self) -> None:
@@ -282,20 +310,23 @@ class Acceptance:
         if not await self._works(name):
             await self._permissions.release(name)
 
-    async def _drive(self, cluster: ManagedCluster, *, granted: bool) -> tuple[str, ...]:
+    async def _drive(self, cluster: ManagedCluster, *, granted: bool) -> Standing:
         """Have the drivers that own the cluster grant or revoke, unless they did so for the same state already."""
         name, wanted = cluster.metadata.name, _Driven(granted, _state(cluster))
         if self._driven.get(name) == wanted:
-            return ()
+            return Standing()
         # Until it has gone well, something may have been granted.
         self._driven[name] = _Driven(True, 0)
-        problems: tuple[str, ...] = ()
-        for driver_name, driver in self._hub.drivers.items():
+        standing = Standing()
+        owners = {name: driver for name, driver in self._hub.drivers.items() if _owns(name, driver, cluster)}
+        for driver_name, driver in owners.items():
             outcome = await _drive_one(driver_name, driver, cluster, granted)
-            problems += tuple(f"{driver_name}: {problem}" for problem in outcome.problems)
-        if not problems:
+            standing |= Standing(_by(driver_name, outcome.problems), _by(driver_name, outcome.pending))
+        if granted and not owners:
+            standing += (_disabled(cluster, self._hub.options.drivers),)
+        if not standing.missing:
             self._driven[name] = wanted
-        return problems
+        return standing
 
     async def _say(self, cluster: ManagedCluster, condition: Condition) -> bool:
         """Whether that was news."""
@@ -335,10 +366,32 @@ def remove_finalizer(cluster: ManagedCluster) -> ManagedCluster:
     return with_finalizers(cluster, remove=names.RESOURCE_CLEANUP)
 
 
+def _owns(name: str, driver: HubDriver, cluster: ManagedCluster) -> bool:
+    try:
+        return driver.owns(cluster)
+    except Exception as error:
+        # Somebody else's code, asked about a cluster that may be nothing to it.
+        log.error("driver failed", driver=name, cluster=cluster.metadata.name, error=f"{type(error).__name__}: {error}")
+        return False
+
+
+def _by(driver: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{driver}: {text}" for text in texts)
+
+
+def _disabled(cluster: ManagedCluster, enabled: tuple[str, ...]) -> str:
+    """Nobody here can give the cluster's agents credentials, or take them away again."""
+    owner = owner_of(cluster)
+    said = cluster.metadata.annotations.get(names.DRIVER_ANNOTATION, "")
+    name = owner.name if owner is not None else said
+    return (
+        f"the cluster registers by driver {name!r}, which this hub has not enabled (it has: {', '.join(enabled)}): enable it "
+        "(clusteradm init --registration-drivers), or join by one that is"
+    )
+
+
 async def _drive_one(name: str, driver: HubDriver, cluster: ManagedCluster, granted: bool) -> Outcome:
     try:
-        if not driver.owns(cluster):
-            return Outcome()
         return await (driver.grant(cluster) if granted else driver.revoke(cluster))
     except PASSING:
         raise
@@ -361,9 +414,10 @@ async def _problems(steps: Iterable[tuple[str, Awaitable[None]]]) -> tuple[str, 
     return problems
 
 
-def accepted_condition(problems: tuple[str, ...]) -> Condition:
-    if problems:
-        return Condition(type=ACCEPTED, status="False", reason="Error", message=_listed(problems))
+def accepted_condition(standing: Standing) -> Condition:
+    if standing.missing:
+        reason = "Error" if standing.problems else PENDING
+        return Condition(type=ACCEPTED, status="False", reason=reason, message=_listed(standing.missing))
     return Condition(type=ACCEPTED, status="True", reason="HubClusterAdminAccepted", message="Accepted by hub cluster admin")
 
 

@@ -40,9 +40,13 @@ def encode_event(event: CloudEvent) -> bytes:
         for name, value in event.attributes.items():
             if value.__class__ is str:
                 encoded = value.encode()
-                size = len(encoded)
                 heads = _HEADS.get(name)
-                pieces += ((None if heads is None else heads.get(size)) or _text_head(name, size), encoded)
+                pieces += ((heads and heads.get(len(encoded))) or _text_head(name, len(encoded)), encoded)
+            elif value.__class__ is datetime:
+                written = _timestamp(value)
+                pieces += (_moment_head(name, len(written)), written)
+            elif value.__class__ is int:
+                pieces.append(_integer_entry(name, value))
             else:
                 pieces.append(_entry(name, _value(name, value)))
     except UnicodeEncodeError as error:
@@ -114,6 +118,17 @@ def _entry(name: str, value: bytes) -> bytes:
 
 _KEYS: Final = {name: _key(name) for name in (*TEXTS, TIME, DELETED)}
 _JSON: Final = _key_head(_written_key(CONTENT_TYPE.encode()), 18) + b"\x1a\x10application/json"
+
+
+@lru_cache(maxsize=256)
+def _moment_head(name: str, size: int) -> bytes:
+    return _entry_head(name, 2 + size) + b"\x3a" + _size(size)
+
+
+@lru_cache(maxsize=1024)
+def _integer_entry(name: str, value: int) -> bytes:
+    """Integers are generations, and most are small."""
+    return _entry(name, _value(name, value))
 
 
 def _value(name: str, value: Attribute) -> bytes:

@@ -26,5 +26,5 @@ SERVICE_RULES: Final[tuple[Object, ...]] = (
     rule("events.k8s.io", ["events"], ["create", "patch"]),
     rule("", ["serviceaccounts/token"], ["create"]),
     rule(WORK_GROUP, ["manifestworks"], [*READ, "patch"]),
-    rule(WORK_GROUP, ["manifestworks/status"], ["patch"]),
+    rule(WORK_GROUP, ["manifestworks/status"], ["update"]),
 )

@@ -8,6 +8,7 @@ from muster.api.cluster.write_rules import ClusterWriteRules
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.runtime.auth import Authorizer
 from muster.runtime.client import KubeClient
+from muster.transport.contract.event import MAX_EVENT
 from muster.transport.contract.rows import ROWS, Row
 from muster.transport.contract.types import DataType
 from muster.transport.services.interfaces import Service
@@ -21,14 +22,25 @@ def kube_services(
     authorizer: Authorizer,
     *,
     rules: ClusterWriteRules | None = None,
+    max_event: int = MAX_EVENT,
     clock: Clock = SYSTEM,
     random: Random = chance.random,
 ) -> dict[DataType, Service]:
-    """`authorizer` says what agents may, and `rules` are those of the hub's webhooks. Each service's `run` is to be a task of its
-    owner."""
+    """`authorizer` says what agents may, `rules` are those of the hub's webhooks, and `max_event` is how large an event may be that
+    agents are sent. Each service's `run` is to be a task of its owner."""
 
     def service(row: Row) -> Service:
         source: ObjectSource = InformedObjects(client, row, clock=clock, random=random) if row.sends else NoObjects()
-        return ObjectService(row, source, lambda caller: client, authorizer, rules=rules, clock=clock, random=random)
+        return ObjectService(
+            row,
+            source,
+            lambda caller: client,
+            authorizer,
+            rules=rules,
+            own_client=client,
+            max_event=max_event,
+            clock=clock,
+            random=random,
+        )
 
     return {data_type: service(row) for data_type, row in ROWS.items()}

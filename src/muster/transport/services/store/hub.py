@@ -26,6 +26,7 @@ from muster.machinery.privatefiles import make_directories
 from muster.runtime.auth import Authorizer
 from muster.runtime.client import KubeClient
 from muster.store import open_store
+from muster.transport.contract.event import MAX_EVENT
 from muster.transport.contract.types import DataType
 from muster.transport.services.interfaces import Service
 from muster.transport.services.store.clients import HubClients
@@ -72,9 +73,13 @@ class SqlHub:
     def url(self) -> str:
         return self.server.cluster_url(CLUSTER)
 
-    def services(self, authorizer: Authorizer, rules: ClusterWriteRules | None = None) -> dict[DataType, Service]:
+    def services(
+        self, authorizer: Authorizer, rules: ClusterWriteRules | None = None, *, max_event: int = MAX_EVENT
+    ) -> dict[DataType, Service]:
         """New ones; each service's `run` is to be a task of the caller. `authorizer` says what agents may."""
-        return store_services(self.server.store, CLUSTER, self._clients, authorizer, rules=rules, clock=self._clock)
+        return store_services(
+            self.server.store, CLUSTER, self._clients, authorizer, rules=rules, max_event=max_event, clock=self._clock
+        )
 
     def problem(self) -> str | None:
         """What keeps the hub from taking writes, for readiness; None if nothing does."""

@@ -10,6 +10,7 @@ from muster.api.cluster.write_rules import ClusterWriteRules
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.runtime.auth import Authorizer
 from muster.store.api import Store
+from muster.transport.contract.event import MAX_EVENT
 from muster.transport.contract.rows import ROWS, Row
 from muster.transport.contract.types import DataType
 from muster.transport.services.interfaces import Service
@@ -26,6 +27,7 @@ def store_services(
     authorizer: Authorizer,
     *,
     rules: ClusterWriteRules | None = None,
+    max_event: int = MAX_EVENT,
     clock: Clock = SYSTEM,
     random: Random = chance.random,
 ) -> dict[DataType, Service]:
@@ -33,6 +35,16 @@ def store_services(
 
     def service(row: Row) -> Service:
         source: ObjectSource = StoreSource(row, store, cluster) if row.sends else NoObjects()
-        return ObjectService(row, source, partial(clients.for_row, row), authorizer, rules=rules, clock=clock, random=random)
+        return ObjectService(
+            row,
+            source,
+            partial(clients.for_row, row),
+            authorizer,
+            rules=rules,
+            own_client=clients.administrator,
+            max_event=max_event,
+            clock=clock,
+            random=random,
+        )
 
     return {data_type: service(row) for data_type, row in ROWS.items()}

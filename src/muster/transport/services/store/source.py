@@ -50,6 +50,10 @@ class StoreSource:
     def synced(self) -> bool:
         return self._synced
 
+    @property
+    def served(self) -> bool:
+        return True
+
     def on_change(self, handler: SourceHandler) -> None:
         self._handlers.append(handler)
         for snapshot in self._known.values():

@@ -8,9 +8,13 @@ Reports of one work may come by several servers, one of them late: it was stoppe
 was heard. Which report is the newest is therefore kept with the status itself, as the reason of a condition of ours that has the
 sequence id of the report, and a report is written for the version of the work by which it was judged. So no server needs to know
 of another, and none writes over a newer status. A sequence id is a time, by the agent's clock: one that is far older than the last
-one was not on its way for so long, but is of an agent whose clock was set back. It counts.
+one was not on its way for so long, but is of an agent whose clock was set back. It counts; so does the first report on a generation
+on which there was none yet, whatever its number: agents go from one generation to the next.
 
 A work that is not known here may be known to another server already: the agent says its name, and the hub is asked.
+
+A report is the whole status, but that an agent cannot say what is not its own to say (`reduction.OWN_CONDITIONS`). That the work
+could not be sent to it is over with a report on the present generation.
 """
 
 from __future__ import annotations
@@ -23,12 +27,13 @@ from muster.machinery.objects import Object
 from muster.runtime.client import Conflict, NotFound
 from muster.runtime.controller import removal_patch
 from muster.transport.codecs.reading import parse_document, part
+from muster.transport.codecs.sequence import REPORTED, reason_of, reported_sequence
 from muster.transport.codecs.works import WorkStatus, decode_status
 from muster.transport.contract.event import METADATA
-from muster.transport.services.reduction import REPORTED
+from muster.transport.services.reduction import OWN_CONDITIONS
+from muster.transport.services.writes.payload import identity_of
 from muster.transport.services.writes.request import WriteRequest
 
-_SEQUENCE: Final = "Sequence:"
 ATTEMPTS: Final = 5
 """Of writing a report while others write to the work."""
 LATE_SECONDS: Final = 600
@@ -40,6 +45,9 @@ _LATE: Final = LATE_SECONDS * 1000 << _MILLISECOND_BITS
 async def report_status(request: WriteRequest) -> None:
     report = decode_status(request.event)
     work = _known(request, report) or await _asked_by_name(request, report)
+    if report.cleaned_up and work is not None and WORK_FINALIZER not in (work["metadata"].get("finalizers") or ()):
+        # Another server may have put it on a moment ago; the agent says this once, and nobody else would ever take it off.
+        work = await _live(request, work["metadata"]["name"], report.resource_id)
     for attempts_left in reversed(range(ATTEMPTS)):
         if work is None:
             return
@@ -85,14 +93,13 @@ async def _write(request: WriteRequest, report: WorkStatus, work: Object) -> Non
         if patch is not None:
             await _patch(request, work, patch)
         return
-    if is_late(report.sequence, last_sequence(work)):
+    if report.generation <= (_reported(work) or {}).get("observedGeneration", 0) and is_late(report.sequence, last_sequence(work)):
         return
     # Also for an older generation: the agent applies it once it hears that the work is held.
     held = await _hold(request, work)
     if held["metadata"].get("generation", 0) > report.generation:
         return
-    patch = {"metadata": _this_version(held), "status": _status(request, report, held)}
-    await _patch(request, held, patch, "status")
+    await _put_status(request, held, _status(request, report, held))
 
 
 async def _hold(request: WriteRequest, work: Object) -> Object:
@@ -103,28 +110,36 @@ async def _hold(request: WriteRequest, work: Object) -> Object:
 
 
 def _status(request: WriteRequest, report: WorkStatus, work: Object) -> Object:
-    """In a merge patch, whole: what was there is replaced."""
-    conditions: list[Any] = [one for one in report.status["conditions"] if one.get("type") != REPORTED]
+    conditions: list[Any] = [one for one in report.status["conditions"] if one.get("type") not in OWN_CONDITIONS]
     last = _reported(work)
     conditions.append(
         {
             "type": REPORTED,
             "status": "True",
-            "reason": f"{_SEQUENCE}{report.sequence}",
+            "reason": reason_of(report.sequence),
             "message": "The agent's report with this sequence id",
             "lastTransitionTime": (last or {}).get("lastTransitionTime") or format_time(request.clock.now()),
             "observedGeneration": report.generation,
         }
     )
-    return {"conditions": conditions, "resourceStatus": {"manifests": report.status["resourceStatus"].get("manifests")}}
+    return {"conditions": conditions, "resourceStatus": report.status["resourceStatus"]}
 
 
-async def _patch(request: WriteRequest, work: Object, patch: Object, subresource: str = "") -> Object:
-    name = work["metadata"]["name"]
-    answer = await request.client.patch(request.row.resource, name, patch, request.cluster, subresource=subresource)
-    reported = _reported(answer)
-    request.answers.record(answer, conditions=[] if reported is None else [reported])
+async def _put_status(request: WriteRequest, work: Object, status: Object) -> None:
+    """As an update: kube-apiserver takes a fifth less of CPU for it than for a patch that says the same."""
+    resource = request.row.resource
+    body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": identity_of(work), "status": status}
+    _record(request, await request.client.update(resource, body, subresource="status"))
+
+
+async def _patch(request: WriteRequest, work: Object, patch: Object) -> Object:
+    answer = await request.client.patch(request.row.resource, work["metadata"]["name"], patch, request.cluster)
+    _record(request, answer)
     return answer
+
+
+def _record(request: WriteRequest, answer: Object) -> None:
+    request.answers.record(answer, conditions=_own(answer))
 
 
 def _this_version(work: Object) -> Object:
@@ -139,10 +154,14 @@ def is_late(sequence: int, last: int) -> bool:
 
 def last_sequence(work: Object) -> int:
     """Of the report that is the work's status; where there is none, that of a report before all others."""
-    text = str((_reported(work) or {}).get("reason") or "").removeprefix(_SEQUENCE)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
+    return reported_sequence(str((_reported(work) or {}).get("reason") or ""))
 
 
 def _reported(work: Object) -> Object | None:
+    return next((one for one in _own(work) if one["type"] == REPORTED), None)
+
+
+def _own(work: Object) -> list[Any]:
+    """The conditions that agents do not write."""
     conditions = (work.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == REPORTED), None)
+    return [one for one in conditions if one.get("type") in OWN_CONDITIONS]

@@ -176,7 +176,7 @@ class Finalizing:
 
     async def _evict(self, record: AppliedManifestWork) -> float | None:
         work = self._records.work_of(record.metadata.name)
-        wanted = bool(work) and self._source.get(work) is not None
+        wanted = bool(work) and self._source.has(work)
         decision = decide(record, wanted, self._clock.now(), self._grace)
         match decision.step:
             case Step.BEGIN:

@@ -30,14 +30,14 @@ from muster.api.resource import Document
 from muster.api.work.v1alpha1 import MANIFEST_WORK_APPLIED, ManifestWorkReplicaSet, ManifestWorkReplicaSetStatus
 from muster.kube.names import label_value
 from muster.machinery.objects import Object, ObjectKey
+from muster.placement.decisions import groups_of
+from muster.placement.rollout import BadStrategy, plan
 from muster.runtime.client import AlreadyExists, KubeError, NotFound, patch_object
 from muster.runtime.controller import ControllerContext, add_finalizer, remove_finalizer, with_condition
 from muster.work.hub.options import REPLICA_SET_CONTROLLER
 from muster.work.hub.replica_sets import reporting
-from muster.work.hub.replica_sets.decisions import groups_of
 from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
 from muster.work.hub.replica_sets.reporting import Share
-from muster.work.hub.replica_sets.rollout import BadStrategy, plan
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import PLACEMENT_NAME_LABEL, REPLICA_SET_FINALIZER, REPLICA_SET_LABEL
 

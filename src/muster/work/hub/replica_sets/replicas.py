@@ -24,7 +24,7 @@ from muster.api.resource import ObjectMeta
 from muster.api.salvage import salvaged
 from muster.api.work.v1 import ManifestWorkSpec, ManifestWorkStatus
 from muster.machinery.golang.timestamps import parse_time
-from muster.work.hub.replica_sets.rollout import Progress, State
+from muster.placement.rollout import Progress, State
 from muster.work.names import APPLIED, AVAILABLE, DEGRADED, PLACEMENT_NAME_LABEL, PROGRESSING, REPLICA_SET_LABEL
 
 

@@ -14,8 +14,8 @@ from muster.api.work.v1alpha1 import (
     ManifestWorkReplicaSetSummary,
     PlacementSummary,
 )
+from muster.placement.rollout import Group, Rollout, State
 from muster.work.hub.replica_sets.replicas import Replica
-from muster.work.hub.replica_sets.rollout import Group, Rollout, State
 from muster.work.names import APPLIED, AVAILABLE, DEGRADED, PROGRESSING
 
 _LISTED: Final = 5

@@ -5,7 +5,7 @@ import pytest
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.registration.names import CLUSTER_UID
+from muster.registration.names import CLUSTER_UID, DRIVER_ANNOTATION
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, LEASES, ROLE_BINDINGS
 from muster.runtime.client.errors import Forbidden
 from tests.unit.registration.hub.conftest import Play
@@ -156,11 +156,13 @@ async def marked(play: Play) -> bool:
     return bool(annotations.get(CLUSTER_UID) == cluster["metadata"]["uid"])
 
 
-async def test_a_cluster_that_no_driver_owns_opens_to_no_certificate(play: Play) -> None:
+async def test_a_cluster_that_no_driver_owns_is_let_in_by_nobody(play: Play) -> None:
     """Who introduces a cluster writes its annotations, and by them chooses the driver."""
     play.driver.mine = lambda cluster: False
     async with play.running(Acceptance):
-        await accepted(play)
+        await play.create_cluster("c1", accepts=True, annotations={DRIVER_ANNOTATION: "elsewhere"})
+        condition = await play.until_condition("c1", "False", "Error")
+        assert "registers by driver 'elsewhere', which this hub has not enabled" in condition["message"]
         assert not await may(play, FORMER)
 
 

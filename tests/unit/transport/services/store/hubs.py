@@ -32,7 +32,7 @@ from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, 
 from muster.transport.codecs.objects import encode_object
 from muster.transport.codecs.sequence import Sequence
 from muster.transport.codecs.works import decode_spec, encode_spec, encode_status
-from muster.transport.contract.event import CloudEvent
+from muster.transport.contract.event import MAX_EVENT, CloudEvent
 from muster.transport.contract.rows import CLUSTERS, SIGNING_REQUEST_ROW, WORKS, Row
 from muster.transport.contract.types import Action, EventType, Subresource
 from muster.transport.services.interfaces import Change, Service
@@ -66,9 +66,9 @@ def newcomer(cluster: str, name: str = f"system:serviceaccount:{BOOTSTRAP_NAMESP
 
 
 class RunningHub:
-    def __init__(self, hub: SqlHub) -> None:
+    def __init__(self, hub: SqlHub, max_event: int = MAX_EVENT) -> None:
         self.hub = hub
-        self.services = hub.services(AccessReviewer(hub.client))
+        self.services = hub.services(AccessReviewer(hub.client), max_event=max_event)
         self.changes: list[tuple[Row, Action, str, str]] = []
         """Row, action, cluster and resource id of every change that was told."""
         for service in self.services.values():
@@ -180,13 +180,18 @@ def data_of(event: CloudEvent) -> Object:
 
 @asynccontextmanager
 async def running_hub(
-    database: str, directory: Path, install: Callable[[KubeClient], Awaitable[None]] = install_base, **options: Any
+    database: str,
+    directory: Path,
+    install: Callable[[KubeClient], Awaitable[None]] = install_base,
+    *,
+    max_event: int = MAX_EVENT,
+    **options: Any,
 ) -> AsyncIterator[RunningHub]:
     """A hub whose services run, as a server process has it."""
     async with AsyncExitStack() as stack:
         chosen = SqlHubOptions(database, directory / f"{next(_numbers)}.kubeconfig", **options)
         hub = await stack.enter_async_context(sql_hub(chosen, install))
-        running = RunningHub(hub)
+        running = RunningHub(hub, max_event)
         tasks = [asyncio.create_task(service.run()) for service in running.services.values()]
         try:
             await until(lambda: all(service.synced for service in running.services.values()), "the services are synced")

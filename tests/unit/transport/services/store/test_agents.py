@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from muster.api.agents import LEASE, WORK_FINALIZER
@@ -14,7 +17,17 @@ from muster.runtime.install import binding, rule
 from muster.transport.contract.event import DELETED, RESOURCE_ID, RESOURCE_VERSION, InvalidEvent
 from muster.transport.contract.rows import ADDONS_ALPHA, ADDONS_BETA, CLUSTERS, EVENT_ROW, LEASE_ROW, TOKENS, WORKS, Row
 from muster.transport.contract.types import Action
-from tests.unit.transport.services.store.hubs import CREATE, STATUS, UPDATE, RunningHub, agent_of, applied, data_of, sequence
+from tests.unit.transport.services.store.hubs import (
+    CREATE,
+    STATUS,
+    UPDATE,
+    RunningHub,
+    agent_of,
+    applied,
+    data_of,
+    running_hub,
+    sequence,
+)
 
 
 def renewed(lease: Object, time: str) -> Object:
@@ -224,3 +237,32 @@ async def test_another_clusters_work_cannot_be_reported(hub: RunningHub) -> None
     with pytest.raises(KubeError):
         await hub.report(work, applied("forged"), agent_of("c2"))
     assert "status" not in await hub.work("c1", "w")
+
+
+async def test_an_agent_that_starts_again_is_told_what_it_reported(hub: RunningHub) -> None:
+    agent = await hub.join("c1")
+    work = await hub.create_work("c1")
+    await hub.create_work("c1")
+    await hub.report(work, applied("told before"), agent)
+    statuses = await hub.service(WORKS).live_statuses("c1", agent)
+    assert set(statuses) == {work["metadata"]["uid"]}
+    (status,) = map(orjson.loads, statuses.values())
+    assert [(one["type"], one["message"]) for one in status["conditions"]][:1] == [("Applied", "told before")]
+    with pytest.raises(Forbidden):
+        await hub.service(WORKS).live_statuses("c1", agent_of("c2"))
+
+
+async def test_a_work_that_is_too_large_says_so(database: str, tmp_path: Path) -> None:
+    """No right of an agent's is needed for that."""
+    async with running_hub(database, tmp_path, max_event=100) as hub:
+        await hub.join("c1")
+        work = await hub.create_work("c1")
+        hub.service(WORKS).undeliverable(work["metadata"]["uid"])
+        async with asyncio.timeout(20):
+            while True:
+                stored = await hub.work("c1", work["metadata"]["name"])
+                if conditions := (stored.get("status") or {}).get("conditions"):
+                    break
+                await asyncio.sleep(0.005)
+    (condition,) = conditions
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Delivered", "False", "MessageTooLarge")

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from muster.api.work.v1 import ManifestWork
+from muster.placement.rollout import Progress, State
 from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
-from muster.work.hub.replica_sets.rollout import Progress, State
 from tests.unit.work.hub.conftest import spec, work
 
 

@@ -1,0 +1,50 @@
+"""What a look at a cluster gives: findings, each with what is to be done about it, and what the steps of a diagnosis share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from muster.api import is_true
+from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
+from muster.aws.surroundings import Surroundings
+from muster.machinery.clock import SYSTEM, Clock
+from muster.runtime.client import KubeClient
+
+if TYPE_CHECKING:
+    from muster.administration.aws.view import HubOnAws
+
+OK: Final = "ok"
+NOTE: Final = "note"
+PROBLEM: Final = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    verdict: str
+    subject: str
+    text: str
+    remedy: str = ""
+
+
+@dataclass
+class Patient:
+    """What the steps look at. `cluster` is there once it was found."""
+
+    name: str
+    hub: KubeClient
+    managed: KubeClient | None = None
+    clock: Clock = SYSTEM
+    cluster: ManagedCluster | None = field(default=None)
+    aws: HubOnAws | None = None
+    """Where the hub takes clusters that register by AWS."""
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    """Of whoever looks."""
+
+    @property
+    def available(self) -> bool:
+        return self.cluster is not None and is_true(self.cluster.status.conditions, AVAILABLE)
+
+
+Findings = AsyncIterator[Finding]

@@ -1,0 +1,78 @@
+"""What a hub tells of its gRPC server: where agents reach it, and which authority vouches for it.
+
+The ClusterManager says the address, but for a load balancer's that nobody could know beforehand: that is in the status of the
+server's Service once somebody has given it one. As long as no address is known, `pending` says what is missing and what to do.
+The authority is published by the hub's operator once it has acted on the ClusterManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from muster.administration.hub.authority import grpc_authority
+from muster.api.operator.v1 import LOAD_BALANCER, ClusterManager, ClusterManagerSpec, Endpoint, EndpointExposure, ServerEndpoint
+from muster.http.upstream import place
+from muster.operator.cluster_manager.exposure import LOAD_BALANCER_PORT, balancers
+from muster.operator.names import CLUSTER_MANAGER
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime.client import Forbidden, KubeClient, NotFound
+from muster.runtime.client.builtin import SERVICES
+
+SERVICE: Final = f"{CLUSTER_MANAGER}-grpc-server"
+
+
+@dataclass(frozen=True)
+class PublishedServer:
+    spec: ClusterManagerSpec
+    """The ClusterManager's, with the addresses that load balancers have got."""
+    authority: bytes = b""
+    """PEM; empty where it is not published, or may not be read."""
+    pending: str = ""
+    """Why agents cannot be told where to go, and what to do about it."""
+
+
+async def published_server(client: KubeClient, manager: ClusterManager) -> PublishedServer:
+    """Raises what the client raises, but for what is not there or may not be read."""
+    authority, found = b"", None
+    with suppress(NotFound, Forbidden):
+        authority = await grpc_authority(client)
+    with suppress(NotFound, Forbidden):
+        found = await client.get(SERVICES, SERVICE, HUB_NAMESPACE)
+    spec = with_balancers(manager.spec, balancers(found))
+    return PublishedServer(spec, authority, pending(spec))
+
+
+def with_balancers(spec: ClusterManagerSpec, addresses: Sequence[str]) -> ClusterManagerSpec:
+    """A load balancer without a host of the administrator's has the first address that it has got."""
+    server = spec.server_configuration
+    if server is None or not addresses:
+        return spec
+    host = place(addresses[0], LOAD_BALANCER_PORT)
+
+    def reached(exposure: EndpointExposure | None) -> EndpointExposure | None:
+        if exposure is None or exposure.type != LOAD_BALANCER or exposure.host:
+            return exposure
+        return replace(exposure, load_balancer=replace(exposure.load_balancer or Endpoint(), host=host))
+
+    def endpoint(one: ServerEndpoint) -> ServerEndpoint:
+        return replace(one, grpc=reached(one.grpc))
+
+    return replace(spec, server_configuration=replace(server, endpoints_exposure=tuple(map(endpoint, server.endpoints_exposure))))
+
+
+def pending(spec: ClusterManagerSpec) -> str:
+    """Why nobody knows where agents reach the server; empty where that is known."""
+    exposures = spec.server_configuration.grpc_exposures if spec.server_configuration else ()
+    if any(exposure.host for exposure in exposures):
+        return ""
+    if any(exposure.type == LOAD_BALANCER for exposure in exposures):
+        return (
+            f"Service {HUB_NAMESPACE}/{SERVICE} has got no address from a load balancer yet: "
+            f"run get token again once kubectl -n {HUB_NAMESPACE} get service {SERVICE} shows one"
+        )
+    return "the ClusterManager does not say by which address agents reach its gRPC server: run init --grpc-server HOST:PORT"

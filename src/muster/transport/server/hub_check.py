@@ -1,0 +1,56 @@
+"""Whether the hub's API answers, for readiness.
+
+What a server knows of the hub stays in its caches when the API server goes away, and a connection on which nothing comes may be
+silent or dead. So it is asked at intervals: a server whose hub does not answer keeps its agents, which would get no further
+elsewhere, but takes no new ones.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.machinery.clock import SYSTEM, Clock, sleep, within
+from muster.machinery.logs import get_logger
+from muster.runtime.client import KubeClient, KubeError, StatusError
+
+log = get_logger("muster.transport.server")
+
+CHECK_INTERVAL: Final = 3.0
+RETRY_INTERVAL: Final = 1.0
+"""While the hub does not answer."""
+ANSWERED_WITHIN: Final = 5.0
+
+
+class HubCheck:
+    """`run` is to be a task of its owner."""
+
+    def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM) -> None:
+        self._client = client
+        self._clock = clock
+        self._problem: str | None = None
+
+    def problem(self) -> str | None:
+        """Why the hub's API cannot be used, as far as is known; None when it can."""
+        return self._problem
+
+    async def run(self) -> None:
+        while True:
+            problem = await self._ask()
+            if problem and not self._problem:
+                log.warning("hub does not answer", server=self._client.server, error=problem)
+            elif self._problem and not problem:
+                log.info("hub answers again", server=self._client.server)
+            self._problem = problem
+            await sleep(self._clock, RETRY_INTERVAL if problem else CHECK_INTERVAL)
+
+    async def _ask(self) -> str | None:
+        try:
+            await within(self._clock, ANSWERED_WITHIN, self._client.server_version())
+        except TimeoutError:
+            return f"the hub's API server has not answered within {ANSWERED_WITHIN:g} s"
+        except StatusError as error:
+            # Whoever refuses is there.
+            return f"the hub's API server fails: {error}" if error.code >= 500 else None
+        except KubeError as error:
+            return f"the hub's API server is away: {error}"
+        return None

@@ -1,0 +1,129 @@
+"""The condition `Delivered` of works that cannot be sent to their agent: people look for what is wrong at the work itself.
+
+It is there, and False, while a work that an agent listens for is larger than a message may be. Whether that is so is judged by the
+work as the hub has it now, and written for that version: a change in between makes another judgement. It is taken away when another
+generation fits, whoever has written it, and when somebody has reported on this one, who must have got it. So one that was started
+anew goes on where the last one ended, and servers whose limits differ do not undo what the other has said.
+
+The condition is this end's alone: an agent cannot report it (`writes/works.py`). A work that fits costs nothing here: only those
+are looked at that a listener could not be sent, and those that have the condition.
+"""
+
+from __future__ import annotations
+
+import random as chance
+from typing import Any, Final
+
+from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.machinery.golang.timestamps import format_time
+from muster.machinery.metrics import Metrics
+from muster.machinery.objects import Object
+from muster.runtime.client import KubeClient, NotFound
+from muster.runtime.controller import Controller
+from muster.transport.contract.event import InvalidEvent
+from muster.transport.contract.rows import Row
+from muster.transport.contract.types import Action
+from muster.transport.contract.wire import encode_event
+from muster.transport.services.changes import encode
+from muster.transport.services.objects import KeptObject, KeptObjects
+from muster.transport.services.reduction import DELIVERED
+from muster.transport.services.writes.payload import identity_of
+
+TOO_LARGE: Final = "MessageTooLarge"
+APPLIED: Final = "Applied"
+"""The condition by which an agent says which generation it has."""
+
+
+class DeliveryConditions:
+    """`client` writes in this end's own name; `max_event` is how many bytes the largest event has that is sent."""
+
+    def __init__(
+        self,
+        row: Row,
+        objects: KeptObjects,
+        client: KubeClient,
+        max_event: int,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+        random: Random = chance.random,
+    ) -> None:
+        self._row = row
+        self._objects = objects
+        self._client = client
+        self._max_event = max_event
+        self._said: set[str] = set()
+        """Uids of works that have the condition from here."""
+        self._clock = clock
+        self._works: Controller[str] = Controller(
+            "delivery-conditions", self._reconcile, workers=1, metrics=metrics, clock=clock, random=random
+        )
+
+    def undeliverable(self, resource_id: str) -> None:
+        """Somebody listens for it, and cannot be sent it."""
+        kept = self._objects.get(resource_id)
+        if kept is not None and kept.undelivered != kept.generation:
+            self._works.enqueue(resource_id)
+
+    def changed(self, kept: KeptObject) -> None:
+        """It is this now."""
+        if kept.undelivered is not None:
+            self._works.enqueue(kept.uid)
+
+    async def run(self) -> None:
+        await self._works.run()
+
+    async def _reconcile(self, uid: str) -> None:
+        """By uid. Raises KubeError; of these Conflict where the work has changed in between."""
+        kept = self._objects.get(uid)
+        if kept is None:
+            self._said.discard(uid)
+            return
+        name, namespace = kept.snapshot.name, kept.snapshot.namespace
+        try:
+            work = await self._client.get(self._row.resource, name, namespace)
+            metadata = work["metadata"]
+            if metadata["uid"] != uid:
+                return
+            conditions = (work.get("status") or {}).get("conditions") or []
+            wanted = self._wanted(work, conditions)
+            if wanted != conditions:
+                resource, status = self._row.resource, {**(work.get("status") or {}), "conditions": wanted}
+                kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+                await self._client.update(resource, {**kind, "metadata": identity_of(work), "status": status}, subresource="status")
+                if any(one.get("type") == DELIVERED for one in wanted):
+                    self._said.add(uid)
+                else:
+                    self._said.discard(uid)
+        except NotFound:
+            # It went in between.
+            return
+
+    def _wanted(self, work: Object, conditions: list[Any]) -> list[Any]:
+        """The work's conditions as they ought to be."""
+        generation = work["metadata"].get("generation", 0)
+        others = [one for one in conditions if one.get("type") != DELIVERED]
+        there: Object = next((one for one in conditions if one.get("type") == DELIVERED), {})
+        if any(one.get("type") == APPLIED and one.get("observedGeneration") == generation for one in others):
+            return others
+        size = self._size(work)
+        if size <= self._max_event:
+            said_by_another = there.get("observedGeneration") == generation and work["metadata"]["uid"] not in self._said
+            return conditions if said_by_another else others
+        message = f"The work takes {size} bytes as a message; agents receive at most {self._max_event}: split it into several works"
+        condition = {
+            "type": DELIVERED,
+            "status": "False",
+            "reason": TOO_LARGE,
+            "message": message,
+            "lastTransitionTime": there.get("lastTransitionTime") or format_time(self._clock.now()),
+            "observedGeneration": generation,
+        }
+        return conditions if condition == there else [*others, condition]
+
+    def _size(self, work: Object) -> int:
+        """Of the message that would tell of the work; 0 where none can be made of it, which is another complaint."""
+        try:
+            return len(encode_event(encode(self._row, work, Action.UPDATE, self._clock.now())))
+        except InvalidEvent:
+            return 0
