@@ -73,7 +73,7 @@ class WireAgent:
             while True:
                 async with self.subscribed(row) as events:
                     for event in reversed(await self.resynced(row, events)):
-                        if event.attributes[RESOURCE_ID] == uid and int(event.attributes[RESOURCE_VERSION]) >= version:
+                        if event.attributes[RESOURCE_ID] == uid and int(str(event.attributes[RESOURCE_VERSION])) >= version:
                             return event
                 await asyncio.sleep(0.05)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.api.addons import ADDON_LABEL as ADDON_LABEL
 from muster.api.agents import AGENT_ANNOTATIONS as AGENT_ANNOTATIONS
 from muster.api.agents import ALL_CLUSTERS_GROUP as ALL_CLUSTERS_GROUP
 from muster.api.agents import CLUSTER_LABEL as CLUSTER_LABEL
@@ -23,7 +24,6 @@ from muster.api.agents import external_group as external_group
 from muster.api.agents import is_cluster_name as is_cluster_name
 from muster.api.agents import parse_common_name as parse_common_name
 
-ADDON_LABEL: Final = "open-cluster-management.io/addon-name"
 CLUSTER_UID: Final = "cluster.open-cluster-management.io/muster-cluster-uid"
 """On a cluster's ClusterRoleBinding: the uid of the ManagedCluster that the users it names were given credentials under."""
 OURS: Final = f"{CLUSTER_LABEL},!{ADDON_LABEL}"
