@@ -76,7 +76,7 @@ class KubeClient:
 
 @dataclass(frozen=True)
 class CustomSigner:
-    """A certificate of a signer of the addon's own; `signing_ca` is the Secret the hub signs with, None if another program signs."""
+    """A certificate of a signer of the addon's own; `signing_ca` is the Secret the hub signs with, None if others sign."""
 
     signer: str
     user: str = ""
