@@ -10,7 +10,7 @@ import pytest
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import load_kubeconfig
 from tests.support.choosing import BINDINGS, CLUSTERS, NS, PLACEMENTS, SETS, Chooser
-from tests.support.placement_hub import PlacementHub
+from tests.support.hub_components import PlacementHub
 from tests.support.planes import ControlPlane, lent
 from tests.support.processes import complaints
 

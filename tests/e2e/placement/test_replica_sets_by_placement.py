@@ -10,7 +10,7 @@ from muster.machinery.objects import Object
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 from tests.e2e.placement.conftest import Corner
 from tests.support.choosing import labelled
-from tests.support.placement_hub import PlacementHub
+from tests.support.hub_components import PlacementHub
 from tests.support.processes import complaints
 from tests.support.work_hub import WorkHub
 

@@ -25,7 +25,7 @@ from tests.interop.placement.verdicts import PlayedWorld, of_choice
 from tests.support import peers
 from tests.support.choosing import BINDINGS, CLUSTERS, DECISIONS, PLACEMENTS, SATISFIED, SCORES, SETS, Chooser, condition
 from tests.support.eventually import eventually
-from tests.support.placement_hub import PlacementHub
+from tests.support.hub_components import PlacementHub
 from tests.support.planes import ControlPlane, lent
 from tests.support.processes import Server, free_ports
 from tests.support.random_placements import NAMESPACES, Life

@@ -1,4 +1,5 @@
-"""The placement controller as the process people run: `muster placement`, with its own service account's rights."""
+"""Controllers of a hub as the processes people run, `muster placement` and `muster addon-manager`, each with the rights of its own
+service account."""
 
 from __future__ import annotations
 
@@ -10,30 +11,31 @@ from tests.support.planes import Cluster, write_kubeconfig
 from tests.support.processes import Server, free_ports
 from tests.support.registration import MUSTER, http_status
 
-ACCOUNT = "placement-controller-sa"
 
+class HubComponent(Administrator):
+    program: str
+    account: str
 
-class PlacementHub(Administrator):
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         super().__init__(cluster)
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         (self.health_port,) = free_ports(1)
-        self.kubeconfig = directory / "placement.kubeconfig"
+        self.kubeconfig = directory / f"{self.program}.kubeconfig"
         self.process: Server | None = None
 
     def install(self) -> None:
         """As administrator; and a kubeconfig of the controller's own account."""
-        command: list[str | Path] = [MUSTER, "placement", "--kubeconfig", self.cluster.kubeconfig, "--install-only"]
+        command: list[str | Path] = [MUSTER, self.program, "--kubeconfig", self.cluster.kubeconfig, "--install-only"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
-        token = service_account_token(self.admin, HUB_NAMESPACE, ACCOUNT)
+        token = service_account_token(self.admin, HUB_NAMESPACE, self.account)
         write_kubeconfig(self.kubeconfig, self.cluster.url, self.cluster.ca, {"token": token})
 
     def start(self, *flags: str) -> None:
-        own: list[str | Path] = [MUSTER, "placement", "--kubeconfig", self.kubeconfig, "--no-install", "--no-leader-elect"]
+        own: list[str | Path] = [MUSTER, self.program, "--kubeconfig", self.kubeconfig, "--no-install", "--no-leader-elect"]
         command = [*own, f"--health-port={self.health_port}", *flags]
-        self.process = Server(f"muster placement on {self.cluster.name}", command, self._directory / "placement.log")
+        self.process = Server(f"muster {self.program} on {self.cluster.name}", command, self._directory / f"{self.program}.log")
         self.servers[:] = [self.process]
         self.process.start()
         self.process.wait_until(lambda: http_status(self.health_port, "/readyz") == 200, 30)
@@ -41,3 +43,13 @@ class PlacementHub(Administrator):
     def stop(self) -> None:
         assert self.process is not None, "started"
         self.process.stop(kill=False, timeout=10)
+
+
+class PlacementHub(HubComponent):
+    program = "placement"
+    account = "placement-controller-sa"
+
+
+class AddonHub(HubComponent):
+    program = "addon-manager"
+    account = "addon-manager-controller-sa"
