@@ -14,7 +14,7 @@ from tests.support.registration import MUSTER, http_status
 
 class HubComponent(Administrator):
     program: str
-    account: str
+    service_account: str
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
         super().__init__(cluster)
@@ -29,7 +29,7 @@ class HubComponent(Administrator):
         command: list[str | Path] = [MUSTER, self.program, "--kubeconfig", self.cluster.kubeconfig, "--install-only"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
-        token = service_account_token(self.admin, HUB_NAMESPACE, self.account)
+        token = service_account_token(self.admin, HUB_NAMESPACE, self.service_account)
         write_kubeconfig(self.kubeconfig, self.cluster.url, self.cluster.ca, {"token": token})
 
     def start(self, *flags: str) -> None:
@@ -47,9 +47,9 @@ class HubComponent(Administrator):
 
 class PlacementHub(HubComponent):
     program = "placement"
-    account = "placement-controller-sa"
+    service_account = "placement-controller-sa"
 
 
 class AddonHub(HubComponent):
     program = "addon-manager"
-    account = "addon-manager-controller-sa"
+    service_account = "addon-manager-controller-sa"
