@@ -15,8 +15,7 @@ from muster.addon.requests.open_requests import RECHECK, OpenRequests
 from muster.addon.requests.options import RequestOptions
 from muster.addon.requests.registrations import RegistrationsOf
 from muster.addon.requests.request import AddonRequest, NotAnAddonsRequest, check_requester, read_request, registration_for
-from muster.addon.requests.rules import AGGREGATION_LABEL
-from muster.api.addons import ADDON_LABEL
+from muster.api.addons import ADDON_LABEL, AGGREGATION_LABEL
 from muster.api.agents import CLUSTER_LABEL
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey

@@ -15,7 +15,8 @@ import pytest
 from muster.addon.agent_addon import Agent, ConfigObject, Installation, StaticAddons
 from muster.addon.framework import Framework
 from muster.addon.framework.role_bindings import RoleBinding
-from muster.addon.framework.rules import RULES, aggregation
+from muster.addon.framework.rules import RULES
+from muster.addon.install import aggregated_binding, aggregated_role
 from muster.addon.plans import Plan, Planned, PlannedConfig, Plans
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigGroupResource, ConfigSpecHash, ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
@@ -289,9 +290,8 @@ async def hub() -> AsyncIterator[AddonSite]:
     kinds = [kind for kind in HUB if kind.resource.plural in _KINDS]
     await apply_all(site.admin, [(CRDS, document) for document in definitions(kinds)], "test")
     await site.namespace(NS)
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NS}
     await apply_all(site.admin, account_permissions(ACCOUNT, NS, "addon-manager", RULES), "test")
-    await apply_all(site.admin, aggregation("cluster-manager", subject), "test")
+    await apply_all(site.admin, [aggregated_role(), aggregated_binding(NS, "cluster-manager")], "test")
     await await_definitions(site.admin, [kind.name for kind in kinds], SYSTEM)
     await site.cluster()
     yield site

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from muster.addon.agent_addon import ConfigObject
+from muster.addon.install import aggregated_binding, aggregated_role
 from muster.addon.requests.controllers import request_controllers
 from muster.addon.requests.registrations import RegistrationsOf, RenderedRegistrations
-from muster.addon.requests.rules import RULES, aggregated_permissions
+from muster.addon.requests.rules import RULES
 from muster.addon.templates.registry import TemplateAddons
 from muster.api.addon.v1alpha1 import GROUP, AddOnTemplate, ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
@@ -78,7 +79,7 @@ class AddonHub:
         await apply_all(self.admin, [(CRDS, document) for document in definitions(KINDS)], "test")
         await self.namespace(HUB_NAMESPACE)
         await apply_all(self.admin, account_permissions(ACCOUNT, HUB_NAMESPACE, "manager", RULES), "test")
-        await apply_all(self.admin, aggregated_permissions(ACCOUNT, HUB_NAMESPACE), "test")
+        await apply_all(self.admin, [aggregated_role(), aggregated_binding(HUB_NAMESPACE, "cluster-manager")], "test")
         await await_definitions(self.admin, [kind.name for kind in KINDS], SYSTEM)
 
     @asynccontextmanager
