@@ -19,6 +19,7 @@ from muster.api.crds import HUB, definitions
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
+from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import Object
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.builtin import CRDS
@@ -210,7 +211,7 @@ async def hub() -> AsyncIterator[Site]:
     await server.start()
     site = Site(server)
     await apply_all(site.admin, [(CRDS, document) for document in definitions(HUB)], "test")
-    await await_definitions(site.admin, [kind.name for kind in HUB], FakeClock())
+    await await_definitions(site.admin, [kind.name for kind in HUB], SYSTEM)
     for namespace in (HUB_NAMESPACE, NS, "config"):
         await ensure_namespace(site.admin, namespace)
     await apply_all(site.admin, account_permissions(ACCOUNT, HUB_NAMESPACE, ACCOUNT, RULES), "test")

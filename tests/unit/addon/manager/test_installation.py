@@ -104,7 +104,7 @@ async def test_by_hand_nothing_is_made_or_removed_and_every_addon_is_owned(site:
     await site.enable("c1")
     addon = await site.offer()
     await site.until(lambda: _owned_by(site, "c1", addon["metadata"]["uid"]), "the owner")
-    assert (await site.installed())["c1"]["metadata"]["annotations"] == {}
+    assert not (await site.installed())["c1"]["metadata"].get("annotations")
 
 
 async def _owned_by(site: Site, cluster: str, uid: str) -> bool:
@@ -119,10 +119,15 @@ async def test_a_recreated_addon_takes_over_what_the_one_before_it_owned_a12(bar
         await bare.enable("c1")
         await bare.until(lambda: _owned_by(bare, "c1", first["metadata"]["uid"]), "the first owner")
         await bare.admin.delete(ADDONS, ADDON, propagation="Orphan")
+        await bare.until(lambda: _is_gone(bare), "the first to be gone")
         second = await bare.offer()
         if "c1" not in await bare.installed():
             await bare.enable("c1")
         await bare.until(lambda: _owned_by(bare, "c1", second["metadata"]["uid"]), "the second owner")
+
+
+async def _is_gone(site: Site) -> bool:
+    return await site.find(ADDONS, ADDON) is None
 
 
 async def test_what_another_manager_looks_after_is_left_alone_but_for_its_owner(site: Site) -> None:
