@@ -23,10 +23,10 @@ from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import Object
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.builtin import CRDS
-from muster.runtime.client.errors import AlreadyExists
+from muster.runtime.client.errors import AlreadyExists, NotFound
 from muster.runtime.client.typed import served
 from muster.runtime.controller import ControllerContext, Manager
-from muster.runtime.install import account_permissions, apply_all, await_definitions, ensure_namespace
+from muster.runtime.install import READ, account_permissions, apply_all, await_definitions, ensure_namespace, rule
 from tests.support.addon_world import addon_document
 from tests.support.choosing import CLUSTERS, DECISIONS, GROUP, NS, PLACEMENTS, Chooser
 from tests.support.fake_clock import FakeClock
@@ -139,6 +139,18 @@ class Site(Chooser):
         metadata = {"name": name, "namespace": cluster, "annotations": annotations}
         await self.admin.create(MANAGED, {**_typed(MANAGED), "metadata": metadata, "spec": {"configs": configs or []}})
 
+    async def let_read(self, group: str, resource: str) -> None:
+        """An administrator's leave for one more kind of configuration."""
+        rules = [rule(group, [resource], READ)]
+        await apply_all(self.admin, account_permissions(ACCOUNT, HUB_NAMESPACE, f"{ACCOUNT}:{resource}", rules), "test")
+
+    async def make(self, resource: Any, document: Object) -> Object | None:
+        """None while its kind is not served."""
+        try:
+            return await self.admin.create(resource, {**_typed(resource), **document})
+        except NotFound:
+            return None
+
     # What came of it
 
     async def installed(self, name: str = ADDON) -> dict[str, Object]:
@@ -199,6 +211,11 @@ class Site(Chooser):
             said = {"reason": "Completed" if complete else "Progressing", "message": "", "lastTransitionTime": since}
             status = {"configReferences": references, "conditions": [{"type": "Progressing", "status": "False", **said}]}
             await self.admin.patch(MANAGED, name, {"status": status}, cluster, subresource="status")
+
+    async def fail(self, cluster: str, name: str = ADDON) -> None:
+        said = {"reason": "Failed", "message": "", "lastTransitionTime": self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
+        status = {"conditions": [{"type": "Progressing", "status": "True", **said}]}
+        await self.admin.patch(MANAGED, name, {"status": status}, cluster, subresource="status")
 
 
 def _typed(resource: Any) -> Object:
