@@ -34,6 +34,8 @@ from tests.unit.placement.conftest import Life, Mortal
 
 ADDONS, MANAGED = served(ClusterManagementAddOn), served(ManagedClusterAddOn)
 CONFIGS, TEMPLATES = served(AddOnDeploymentConfig), served(AddOnTemplate)
+NEEDED = (ADDONS, MANAGED, CONFIGS, TEMPLATES, CLUSTERS, PLACEMENTS, DECISIONS)
+KINDS = tuple(kind for kind in HUB if kind.resource.plural in {one.plural for one in NEEDED})
 ACCOUNT = "addon-manager-controller-sa"
 ADDON = "hello"
 
@@ -227,8 +229,8 @@ async def hub() -> AsyncIterator[Site]:
     server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
     await server.start()
     site = Site(server)
-    await apply_all(site.admin, [(CRDS, document) for document in definitions(HUB)], "test")
-    await await_definitions(site.admin, [kind.name for kind in HUB], SYSTEM)
+    await apply_all(site.admin, [(CRDS, document) for document in definitions(KINDS)], "test")
+    await await_definitions(site.admin, [kind.name for kind in KINDS], SYSTEM)
     for namespace in (HUB_NAMESPACE, NS, "config"):
         await ensure_namespace(site.admin, namespace)
     await apply_all(site.admin, account_permissions(ACCOUNT, HUB_NAMESPACE, ACCOUNT, RULES), "test")
