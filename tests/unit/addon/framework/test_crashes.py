@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -93,7 +94,7 @@ async def test_dying_at_any_write_of_a_removal(bare: AddonSite, early: bool) -> 
         bare.plan(uid, clusters=(cluster,))
         await bare.enable(uid, cluster, annotations={HOSTING_CLUSTER_ANNOTATION: HOST})
         async with bare.running():
-            await bare.until(lambda cluster=cluster: bare.said("Progressing", cluster), "the addon to be there")
+            await bare.until(partial(bare.said, "Progressing", cluster), "the addon to be there")
         await bare.admin.delete(MCAS, ADDON, cluster)
 
         async def is_gone(cluster: str = cluster) -> bool:

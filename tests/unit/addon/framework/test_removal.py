@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from muster.addon.agent_addon import AddonError, Agent, Installation
 from muster.api.addons import (
     HOSTING_CLEANUP_FINALIZER,
@@ -21,7 +23,7 @@ def ships(site: AddonSite, *manifests: Object) -> None:
     site.addon.make = lambda installation: Agent(manifests=manifests)
 
 
-async def installed(site: AddonSite, **metadata: object) -> None:
+async def installed(site: AddonSite, **metadata: Any) -> None:
     uid = await site.offer()
     await site.enable(uid, **metadata)
     site.plan(uid)
