@@ -11,6 +11,7 @@ hosts it, its plan, a configuration that it refers to, and its addon when that i
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Final
 
@@ -44,9 +45,9 @@ from muster.machinery.objects import ObjectKey
 from muster.runtime.controller import ControllerContext
 
 NAME: Final = "managed-cluster-addons"
-_BY_ADDON: Final = "addon-name"
-_BY_CONFIG: Final = "addon-config"
-_BY_HOSTING: Final = "addon-hosting-cluster"
+_BY_ADDON: Final = "framework-addon"
+_BY_CONFIG: Final = "framework-config"
+_BY_HOSTING: Final = "framework-hosting-cluster"
 
 
 class NotDone(Exception):
@@ -124,6 +125,8 @@ class ManagedClusterAddOns:
     # A pass
 
     async def reconcile(self, key: ObjectKey) -> float | None:
+        # A pass that changes nothing is all computing: others get their turn between two of them.
+        await asyncio.sleep(0)
         found = self._writer.find(key)
         if found is None:
             # One that cannot be read is not gone.

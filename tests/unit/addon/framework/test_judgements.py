@@ -116,6 +116,19 @@ def test_an_unsupported_configuration_is_said_before_anything_else() -> None:
     assert (progressing.reason, progressing.message[:32]) == ("ConfigurationUnsupported", "Configuration with gvr g/r is no")
 
 
+def test_a_manifest_that_waits_for_another_of_its_work_has_not_failed() -> None:
+    def reported(reason: str) -> Object:
+        said = {**condition("Applied", "False"), "reason": reason}
+        return {"resourceMeta": {"ordinal": 0}, "conditions": [said]}
+
+    for reason, said in (("AppliedManifestWithheld", "Progressing"), ("AppliedManifestFailed", "Failed")):
+        found = draft(**APPLIED)
+        set_progress(found, None, [work(conditions=[condition("Applied", "False")], reported=[reported(reason)])], hosted=False)
+        progressing = found.condition("Progressing")
+        assert progressing is not None
+        assert progressing.reason == said
+
+
 def test_what_was_applied_is_not_taken_back() -> None:
     found = draft(**APPLIED)
     set_progress(found, None, [work(conditions=READY)], hosted=False)

@@ -273,3 +273,39 @@ async def test_what_the_works_could_not_apply_is_a_failure(site: AddonSite) -> N
     assert await site.says("ManifestApplied", "False", "AddonManifestAppliedFailed") == "failed to apply the manifests of addon"
     await site.report()
     await site.says("Progressing", "False", "Completed")
+
+
+async def test_the_namespace_that_an_addon_ships_for_itself_is_labelled(site: AddonSite) -> None:
+    def make(installation: Installation) -> Agent:
+        own, other = ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("hello-ns", "other"))
+        return Agent(manifests=(own, other), namespace="hello-ns")
+
+    site.addon.make = make
+    uid = await site.offer()
+    await site.enable(uid)
+    site.plan(uid)
+    work = await site.until(lambda: site.get(WORKS, DEPLOY, CLUSTER), "the work")
+    labels = [manifest["metadata"].get("labels") for manifest in work["spec"]["workload"]["manifests"]]
+    assert labels == [{f"{GROUP}/namespace": "true"}, None]
+
+
+async def test_an_edit_that_nobody_planned_yet_is_written_nowhere(site: AddonSite) -> None:
+    uid = await site.offer()
+    await site.enable(uid)
+    site.plan(uid, site.configs.put("settings", size="1"))
+    await site.report()
+    await site.says("Progressing", "False", "Completed")
+    await site.settled()
+    before = (await site.find())["metadata"]["resourceVersion"]
+    site.configs.put("settings", generation=2, size="2")
+    await site.settled()
+    assert (await site.find())["metadata"]["resourceVersion"] == before
+
+
+async def test_an_addon_without_manifests_is_complete(site: AddonSite) -> None:
+    site.addon.make = lambda installation: Agent(registrations=(KubeClient(),))
+    uid = await site.offer()
+    await site.enable(uid)
+    site.plan(uid)
+    await site.says("Progressing", "False", "Completed")
+    assert await site.works() == {}
