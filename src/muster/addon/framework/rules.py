@@ -22,6 +22,7 @@ AGGREGATION_LABEL: Final = "open-cluster-management.io/aggregate-to-addon-manage
 
 RULES: Final[tuple[Document, ...]] = (
     rule(CLUSTER_GROUP, ["managedclusters"], READ),
+    rule(ADDON_GROUP, ["clustermanagementaddons"], READ),
     rule(ADDON_GROUP, ["managedclusteraddons"], [*READ, "patch"]),
     rule(ADDON_GROUP, ["managedclusteraddons/status"], ["patch"]),
     # Where the server asks whoever names an owner that blocks deletion for this right.

@@ -14,7 +14,7 @@ from muster.addon.agent_addon import (
     KubeClient,
 )
 from muster.api.addon.conversion import KUBE_CLIENT_SIGNER
-from tests.unit.addon.framework.conftest import ADC, ADDON, CLUSTER, GROUP, MCAS, WORKS, AddonSite, config_map, deployment
+from tests.unit.addon.framework.conftest import ADC, ADDON, CLUSTER, CMAS, GROUP, MCAS, WORKS, AddonSite, config_map, deployment
 
 DEPLOY = f"addon-{ADDON}-deploy-0"
 USER = f"system:open-cluster-management:cluster:{CLUSTER}:addon:{ADDON}:agent:{ADDON}-agent"
@@ -309,3 +309,16 @@ async def test_an_addon_without_manifests_is_complete(site: AddonSite) -> None:
     site.plan(uid)
     await site.says("Progressing", "False", "Completed")
     assert await site.works() == {}
+
+
+async def test_an_addon_that_comes_to_be_served_is_looked_at_again(site: AddonSite) -> None:
+    site.registry.serves = False
+    uid = await site.offer()
+    await site.enable(uid)
+    site.plan(uid)
+    await site.settled()
+    assert await site.status() == {}
+    site.registry.serves = True
+    offered = {"spec": {"supportedConfigs": [{"group": GROUP, "resource": "addontemplates"}]}}
+    await site.admin.patch(CMAS, ADDON, offered)
+    await site.says("RegistrationApplied", "True", "NilRegistration")
