@@ -13,6 +13,7 @@ from muster.api.addons import DELETION_ORPHAN, HOSTED_MANIFEST_LOCATION, NAMESPA
 from muster.machinery.objects import Object
 
 HOOK_KINDS: Final = frozenset((("batch", "Job"), ("", "Pod")))
+LOCATIONS: Final = ("managed", "hosting", "none")
 _IRREGULAR: Final[Mapping[str, str]] = {
     "Endpoints": "endpoints",
     "SecurityContextConstraints": "securitycontextconstraints",
@@ -48,6 +49,14 @@ class Sorted:
     hosting: tuple[Object, ...] = ()
     managed_hooks: tuple[Object, ...] = ()
     hosting_hooks: tuple[Object, ...] = ()
+
+
+def location_problem(manifests: Iterable[Object]) -> str:
+    """What is wrong with where manifests of a hosted addon are to go; empty if nothing is."""
+    for manifest in manifests:
+        if (location := _mark(manifest, HOSTED_MANIFEST_LOCATION) or "managed") not in LOCATIONS:
+            return f"{manifest_key(manifest)}: not supported manifest location: {location}"
+    return ""
 
 
 def sort_manifests(manifests: Iterable[Object], *, hosted: bool) -> Sorted:

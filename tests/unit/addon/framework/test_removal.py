@@ -224,6 +224,16 @@ async def test_a_hosting_cluster_that_is_none_of_the_hub_is_named(site: AddonSit
     await site.until(lambda: site.get(WORKS, HOSTED, HOST), "the hosted work")
 
 
+async def test_a_location_that_there_is_not_is_named(site: AddonSite) -> None:
+    await site.cluster(HOST)
+    ships(site, config_map("lost", hosted_manifest_location="moon"))
+    uid = await site.offer()
+    await site.enable(uid, annotations=HOSTING)
+    site.plan(uid)
+    message = await site.says("ManifestApplied", "False", "ManifestWorkApplyFailed")
+    assert message.endswith("ConfigMap hello-ns/lost: not supported manifest location: moon")
+
+
 async def test_an_addon_comes_home_when_nobody_hosts_it_any_more(site: AddonSite) -> None:
     await site.cluster(HOST)
     ships(site, *LOCATED)
