@@ -17,6 +17,7 @@ from muster.runtime.install import RBAC_GROUP, READ, rule
 
 RULES: Final[tuple[Document, ...]] = (
     rule(CLUSTER_GROUP, ["managedclusters"], READ),
+    rule(ADDON_GROUP, ["clustermanagementaddons"], READ),
     rule(ADDON_GROUP, ["managedclusteraddons"], [*READ, "patch"]),
     rule(ADDON_GROUP, ["managedclusteraddons/status"], ["patch"]),
     # Where the server asks whoever names an owner that blocks deletion for this right.

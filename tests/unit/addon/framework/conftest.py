@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.addon.agent_addon import Agent, ConfigObject, Installation, StaticAddons
+from muster.addon.agent_addon import Agent, ConfigObject, Installation
 from muster.addon.framework import Framework
 from muster.addon.framework.role_bindings import RoleBinding
 from muster.addon.framework.rules import RULES
@@ -81,6 +81,17 @@ class StubAddon:
 
 
 @dataclass
+class StubRegistry:
+    """Has the addon, unless a test says otherwise."""
+
+    addon: StubAddon
+    serves: bool = True
+
+    def find(self, addon: str) -> StubAddon | None:
+        return self.addon if self.serves and addon == self.addon.name else None
+
+
+@dataclass
 class FakeConfigs:
     """Configurations by group, resource, namespace and name."""
 
@@ -110,6 +121,7 @@ class AddonSite:
         self.clock = FakeClock()
         self.metrics = Metrics()
         self.addon = StubAddon()
+        self.registry = StubRegistry(self.addon)
         self.plans: Plans | None = Plans()
         self.configs = FakeConfigs()
         self.framework: Framework | None = None
@@ -135,7 +147,7 @@ class AddonSite:
         self.configs.listeners.clear()
         if self.plans is not None:
             self.plans._listeners.clear()
-        self.framework = Framework(context, StaticAddons.of(self.addon), self.plans, self.configs)
+        self.framework = Framework(context, self.registry, self.plans, self.configs)
         manager = Manager()
         manager.add_context(context)
         manager.add_controllers(self.framework.controllers)
