@@ -19,9 +19,9 @@ from muster.kube.certificates import CertificateAuthority, SigningKey, key_pem
 from muster.registration.drivers.certificates.requests import issued_certificate
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.builtin import SECRETS, SIGNING_REQUESTS
+from tests.support.addon_hub import AddonHub
 from tests.support.addon_requests import ADDON, content, request_of, subject_of
 from tests.support.template_addons import template_of
-from tests.unit.addon.requests.conftest import AddonHub
 from tests.unit.addon.requests.test_approval import SIGNER, may_sign, until_approved
 from tests.unit.registration.drivers.test_grpc_signing import rsa_authority
 
