@@ -68,7 +68,7 @@ class RandomTemplate:
         if self.random.random() < 0.2:
             return None
         signer = {"signerName": "example.com/signer.one", "signingCA": {"name": "ca"}}
-        entries = [{"type": "KubeClient"}, {"type": "CustomSigner", "customSigner": signer}]
+        entries: list[Document] = [{"type": "KubeClient"}, {"type": "CustomSigner", "customSigner": signer}]
         return self.random.sample(entries, self.random.randint(0, 2))
 
     def _text(self) -> str:
