@@ -50,8 +50,8 @@ ROTATED = condition("ClusterCertificateRotated")
 APPLIED = condition("ManifestApplied")
 AVAILABLE = condition("Available")
 UP_TO_WORKS = (CONFIGURED, REGISTERED, ROTATED, APPLIED)
-BY_CERTIFICATE = {"registrations": [{"signerName": KUBE, "subject": {}}]}
-BY_TOKEN = {**BY_CERTIFICATE, "kubeClientDriver": "token"}
+BY_CERTIFICATE: dict[str, Any] = {"registrations": [{"signerName": KUBE, "subject": {}}]}
+BY_TOKEN: dict[str, Any] = {**BY_CERTIFICATE, "kubeClientDriver": "token"}
 REFERENCE = {"group": "addon.open-cluster-management.io", "resource": "addontemplates", "name": "hello-1"}
 
 
