@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from muster.addon.agent_addon import ConfigObject
-from muster.addon.requests.controllers import request_controllers
+from muster.addon.install import aggregated_binding, aggregated_role
+from muster.addon.requests.controllers import request_controllers, token_controllers
 from muster.addon.requests.registrations import RegistrationsOf, RenderedRegistrations
-from muster.addon.requests.rules import RULES, aggregated_permissions
+from muster.addon.requests.rules import RULES
 from muster.addon.templates.registry import TemplateAddons
 from muster.api.addon.v1alpha1 import GROUP, AddOnTemplate, ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
@@ -79,7 +80,7 @@ class AddonHub:
         await apply_all(self.admin, [(CRDS, document) for document in definitions(KINDS)], "test")
         await self.namespace(HUB_NAMESPACE)
         await apply_all(self.admin, account_permissions(ACCOUNT, HUB_NAMESPACE, "manager", RULES), "test")
-        await apply_all(self.admin, aggregated_permissions(ACCOUNT, HUB_NAMESPACE), "test")
+        await apply_all(self.admin, [aggregated_role(), aggregated_binding(HUB_NAMESPACE, "cluster-manager")], "test")
         await await_definitions(self.admin, [kind.name for kind in KINDS], SYSTEM)
 
     @asynccontextmanager
@@ -92,6 +93,7 @@ class AddonHub:
         self.registrations = RenderedRegistrations(context.informers, self.registry, self.configs)
         manager.add_context(context)
         manager.add_controllers(request_controllers(context, self.registrations))
+        manager.add_controllers(token_controllers(context))
         task = asyncio.create_task(manager.run())
         try:
             await manager.synced()

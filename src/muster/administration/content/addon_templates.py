@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from muster.addon.install import AGGREGATION_LABEL
 from muster.administration.content.addons import CLUSTER_ADDONS
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
 from muster.api import Document
 from muster.api.addon.v1alpha1 import AddOnTemplate
-from muster.api.addons import LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
+from muster.api.addons import AGGREGATION_LABEL, LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
 from muster.kube.names import dns1123_subdomain, label_value
 from muster.machinery.objects import GVR, ObjectKey
 from muster.runtime.client import AlreadyExists, Forbidden, KubeClient, NotFound, served
