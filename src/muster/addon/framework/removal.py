@@ -2,13 +2,15 @@
 
 While hooks run, works follow the addon as before: an addon may have to change what it deployed to be removable. A hook that cannot
 run any more is passed over, with an event: its cluster is gone or given up (`lifecycle.given_up`), or nothing is left to render it
-from. An addon that cannot be rendered for another reason is waited for, unless its cluster is being deleted.
+from. That is believed only after a while: just after a start, configurations are not known yet. An addon that cannot be rendered
+for another reason is waited for, unless its cluster is being deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -27,10 +29,13 @@ from muster.api.addons import HOSTING_PRE_DELETE_FINALIZER, PRE_DELETE
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.work.v1 import ManifestWork
 from muster.machinery.logs import get_logger
-from muster.machinery.objects import Object
+from muster.machinery.objects import Object, ObjectKey
 from muster.runtime.controller import ControllerContext
 
 log = get_logger("muster.addon.framework.removal")
+
+MISSING_FOR: Final = 60.0
+"""Seconds after which a configuration that a hook is rendered from, and that nobody has seen, is taken to be gone."""
 
 
 class NotRemoved(Exception):
@@ -51,13 +56,17 @@ class Removal:
         self, context: ControllerContext, works: OwnedObjects[ManifestWork], writer: AddonWriter, deployment: Deployment
     ) -> None:
         self._events = context.events
+        self._clock = context.clock
+        self._missing: dict[ObjectKey, float] = {}
+        """Since when the configurations of an addon with hooks are missed."""
         self._works = works
         self._writer = writer
         self._deployment = deployment
 
-    async def remove(self, scene: Scene, draft: StatusDraft, rendering: Rendering) -> None:
+    async def remove(self, scene: Scene, draft: StatusDraft, rendering: Rendering) -> float | None:
+        """Gives the seconds after which to look again, where only time will tell."""
         if lifecycle.without_unneeded(scene.addon.metadata.finalizers) == scene.addon.metadata.finalizers:
-            return
+            return None
         agent = rendering.agent
         manifests = sort_manifests(agent.manifests, hosted=scene.is_hosted) if agent is not None else Sorted()
         pending = [problem for hook in _hooks(scene, manifests) if (problem := await self._run(scene, draft, rendering, hook))]
@@ -71,7 +80,10 @@ class Removal:
         if any(problems):
             raise NotRemoved("; ".join(filter(None, problems)))
         if not pending:
+            self._missing.pop(scene.key, None)
             await self._let_go(scene, draft)
+        missed = self._missing.get(scene.key)
+        return None if missed is None else max(0.0, missed + MISSING_FOR - self._clock.monotonic())
 
     async def _let_go(self, scene: Scene, draft: StatusDraft) -> None:
         finalizers = scene.addon.metadata.finalizers
@@ -90,9 +102,10 @@ class Removal:
         present = next((one for one in self._works.of(scene.key) if hook.site.is_hook(one)), None)
         if rendering.agent is None and present is None:
             leaving = hook.cluster is not None and hook.cluster.metadata.deletion_timestamp
-            if rendering.problem and not leaving:
-                return f"hook manifestWork {name} is not completed. {rendering.problem}"
-            return self._pass_over(scene, name, rendering.problem or "the configurations that it is rendered from are gone")
+            problem = rendering.problem or "the configurations that it is rendered from are missing"
+            wait = self._is_missed_lately(scene.key) if not rendering.problem else not leaving
+            return f"hook manifestWork {name} is not completed. {problem}" if wait else self._pass_over(scene, name, problem)
+        self._missing.pop(scene.key, None)
         if rendering.agent is not None and hook.manifests:
             addon = msgspec.structs.replace(scene.addon, status=draft.status)
             problem = await write_works(self._works, scene.key, [hook_work(hook.site, addon, hook.manifests)], ())
@@ -102,6 +115,10 @@ class Removal:
         elif rendering.agent is not None:
             return ""
         return "" if present is not None and is_hook_complete(present) else f"hook manifestWork {name} is not completed."
+
+    def _is_missed_lately(self, addon: ObjectKey) -> bool:
+        now = self._clock.monotonic()
+        return now < self._missing.setdefault(addon, now) + MISSING_FOR
 
     def _pass_over(self, scene: Scene, name: str, reason: str) -> str:
         log.warning("pre-delete hook passed over", addon=str(scene.key), work=name, reason=reason)

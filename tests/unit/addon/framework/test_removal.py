@@ -166,6 +166,34 @@ async def test_an_addon_that_cannot_be_rendered_is_waited_for_unless_its_cluster
     await gone(site)
 
 
+async def test_a_hook_whose_configurations_are_not_known_yet_is_not_passed_over_at_once(bare: AddonSite) -> None:
+    """Just after a start nothing is known of them; only when they stay away are they taken to be gone."""
+    ships(bare, config_map(), hook())
+    bare.addon.needs_configuration = True
+    config = bare.configs.put("settings", size="1")
+    async with bare.running():
+        uid = await bare.offer()
+        await bare.enable(uid)
+        bare.plan(uid, config)
+        await held_by(bare, PRE_DELETE)
+        await bare.says("Progressing", "False", "WaitingForManifestApplied")
+    bare.configs.objects.clear()
+    await bare.admin.delete(MCAS, ADDON, CLUSTER)
+    async with bare.running():
+        message = await bare.says("HookManifestCompleted", "False", "HookManifestIsNotCompleted")
+        assert message.endswith("the configurations that it is rendered from are missing")
+        await bare.clock.advance(30)
+        await bare.settled()
+        assert await bare.find() is not None
+        bare.configs.put("settings", size="1")
+        await bare.until(lambda: bare.get(WORKS, PRE, CLUSTER), "the hook")
+    await bare.admin.delete(WORKS, PRE, CLUSTER)
+    bare.configs.objects.clear()
+    async with bare.running():
+        await bare.clock.advance(61)
+        await gone(bare)
+
+
 async def test_what_is_to_stay_is_orphaned_by_its_right_name(site: AddonSite) -> None:
     policy = {**config_map("kept", deletion_orphan=""), "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
     endpoints = {**config_map("ep", deletion_orphan=""), "kind": "Endpoints"}
