@@ -152,8 +152,8 @@ class ManagedClusterAddOns:
         scene = Scene(agent_addon, found, named(key.namespace), named(hosting) if hosting else None)
         draft = StatusDraft(found, self._context.clock.now())
         if found.metadata.deletion_timestamp:
-            await self._removal.remove(scene, draft, self._rendered(scene, draft))
-        elif scene.cluster is not None and not scene.cluster.metadata.deletion_timestamp and self._configure(scene, draft):
+            return await self._removal.remove(scene, draft, self._rendered(scene, draft))
+        if scene.cluster is not None and not scene.cluster.metadata.deletion_timestamp and self._configure(scene, draft):
             await self._install(scene, draft)
         return None
 

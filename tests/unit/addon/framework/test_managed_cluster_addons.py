@@ -39,6 +39,8 @@ async def test_from_nothing_to_available_takes_few_writes_to_the_addon(bare: Add
         await bare.says("Configured", "True", "ConfigurationsConfigured")
         await bare.says("RegistrationApplied", "True", "SetPermissionApplied")
         await bare.says("Progressing", "False", "WaitingForManifestApplied")
+        await bare.settled()
+        assert bare.addon.rendered == 1
         await bare.admin.patch(MCAS, ADDON, {"status": {"kubeClientDriver": "csr"}}, CLUSTER, subresource="status")
         await bare.says("Available", "Unknown", "WorkNotApplied")
         await bare.report()
