@@ -126,6 +126,25 @@ async def test_a_recreated_addon_takes_over_what_the_one_before_it_owned_a12(bar
         await bare.until(lambda: _owned_by(bare, "c1", second["metadata"]["uid"]), "the second owner")
 
 
+async def test_with_an_addon_go_all_its_managed_cluster_addons_ocm_1156(site: Site) -> None:
+    await site.managed_cluster("c1", "c2")
+    await site.offer(by_placement("p"))
+    await site.decide("p", "c1", "c2")
+    await site.until_installed("c1", "c2")
+    await site.admin.delete(ADDONS, ADDON)
+    await site.until(lambda: _none(site), "the garbage collector to take them")
+
+
+async def test_a_cluster_without_its_namespace_keeps_no_other_waiting(site: Site) -> None:
+    await site.managed_cluster("c1")
+    await site.admin.create(CLUSTERS, {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "metadata": {"name": "c2"}})
+    await site.offer(by_placement("p"))
+    await site.decide("p", "c1", "c2")
+    await site.until_installed("c1")
+    await site.namespace("c2")
+    await site.until_installed("c1", "c2")
+
+
 async def _is_gone(site: Site) -> bool:
     return await site.find(ADDONS, ADDON) is None
 
