@@ -29,7 +29,7 @@ OPERATED = ("open-cluster-management", "open-cluster-management-hub")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """One that runs; tests leave it so."""
     made = Fleet(tmp_path_factory.mktemp("fleet") / "data")
-    made("up", "--detach", "--port", "0")
+    made("up", "--detach", "--port", str(free_ports(1)[0]))
     yield made
     made.end()
 

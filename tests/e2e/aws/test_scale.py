@@ -132,10 +132,10 @@ async def test_all_are_accepted_and_leave_at_the_pace_that_aws_takes(site: Site)
     async with site.running():
         await asyncio.gather(*(site.come(name) for name in names()))
         took = await timed(site, all_in, "accepted")
-        assert took < 2 * 2 * CLUSTERS / RATE + 5, "two calls for each, and one for all"
+        assert took < 2 * 2 * CLUSTERS / RATE + 15, "two calls for each, and one for all"
         await asyncio.gather(*(site.admin.delete(MANAGED_CLUSTERS, name) for name in names()))
         took = await timed(site, all_out, "gone")
-        assert took < 2 * 2 * CLUSTERS / RATE + 5, "two calls for each"
+        assert took < 2 * 2 * CLUSTERS / RATE + 15, "two calls for each"
 
 
 async def test_while_aws_hangs_a_cluster_with_a_certificate_is_accepted_as_fast_as_ever(site: Site) -> None:
@@ -152,7 +152,7 @@ async def test_while_aws_hangs_a_cluster_with_a_certificate_is_accepted_as_fast_
         await site.seen.until_condition(MANAGED_CLUSTERS, names()[-1], ACCEPTED, "False", "Pending")
         during = [await accepts(f"during-{number}") for number in range(3)]
         print(f"\naccepted by certificate: {sorted(before)[1]:.3f} s, while AWS hangs {sorted(during)[1]:.3f} s")
-        assert sorted(during)[1] < 5 * sorted(before)[1] + 1
+        assert sorted(during)[1] < 5 * sorted(before)[1] + 5
         assert not await site.accepted() & set(names())
         # Else whoever waits for an answer holds the hub up for its grace period.
         await site.aws.stop(grace=0.0)
