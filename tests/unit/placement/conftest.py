@@ -126,7 +126,7 @@ class Site(Chooser):
     @property
     def passes(self) -> int:
         """How often the controller has chosen so far."""
-        return self.metrics.histogram("scheduling_scheduling_duration_seconds", "How long in seconds a choice takes").count
+        return self.manager.placements.measurements.choices if self.manager is not None else 0
 
 
 @asynccontextmanager
