@@ -184,7 +184,7 @@ class Placements:
         except NotWritten as error:
             self._left.pop(key, None)
             await self._report_failure(placement, choice, error)
-            raise error.cause from error
+            raise error.failure from error
         scored = bool(writes) and placement.spec.sort_by == BY_SCORE
         status = status_of(placement, wanted, (choice.satisfied, choice.misconfigured), now, scored=scored)
         self._left[key] = _Left(wanted, status, self._name_foreign(key, placement))

@@ -35,6 +35,11 @@ class NotWritten(Exception):
         """Whether nothing is wrong but the moment: somebody else wrote, or the server is away."""
         return isinstance(self.cause, AlreadyExists | Conflict | NotFound | Unreachable)
 
+    @property
+    def failure(self) -> KubeError:
+        """What the pass fails with. A decision that went, with its placement perhaps, or that came in between is a lost race."""
+        return Conflict(409, "Conflict", str(self)) if isinstance(self.cause, AlreadyExists | NotFound) else self.cause
+
 
 class DecisionWriter:
     def __init__(self, client: KubeClient, events: EventRecorder, index: DecisionIndex) -> None:
