@@ -9,8 +9,8 @@ from muster.apiserver.server import ApiServer
 from muster.cli import placement
 from muster.cli.muster import main
 from muster.fleet.in_process import InProcessClient
-from muster.placement.debug_server import DebugOptions
-from muster.placement.options import PlacementOptions
+from muster.placement.hub.debug_server import DebugOptions
+from muster.placement.hub.options import PlacementOptions
 from muster.runtime.client.builtin import LEASES
 from tests.support.choosing import SATISFIED, Chooser
 from tests.support.commands import serving

@@ -27,7 +27,7 @@ from tests.support.choosing import (
     labelled,
     scored,
 )
-from tests.unit.placement.conftest import Site
+from tests.unit.placement.hub.conftest import Site
 
 
 async def test_a_placement_chooses_and_says_so_in_one_decision_and_one_status(site: Site) -> None:
@@ -389,7 +389,7 @@ async def test_a_poisoned_object_of_every_kind_harms_itself_alone(site: Site, mo
             raise RuntimeError("a defect")
         return original(placement, world, stopwatch)
 
-    monkeypatch.setattr("muster.placement.controller.schedule", poisoned)
+    monkeypatch.setattr("muster.placement.hub.controller.schedule", poisoned)
     for name in ("c1", "c2"):
         await site.namespace(name)
     hostile = {"clusterClaims": [{"name": "a" * 253, "value": "\u2028"}], "allocatable": {"cpu": "-9e99"}, "capacity": {"cpu": "1"}}

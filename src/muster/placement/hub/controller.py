@@ -30,18 +30,18 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.placement.candidates import candidate_of
 from muster.placement.choice import Choice
-from muster.placement.decision_writer import DecisionWriter, NotWritten, scores_note
-from muster.placement.inventory import Inventory
-from muster.placement.measurements import Measurements
+from muster.placement.hub.decision_writer import DecisionWriter, NotWritten, scores_note
+from muster.placement.hub.inventory import Inventory
+from muster.placement.hub.measurements import Measurements
+from muster.placement.hub.outcome import BY_SCORE, is_unnameable, kept_decisions, status_of, waits_until, wanted_decisions
+from muster.placement.hub.writing import Decision, Write, free_names, is_as_wanted, plan_writes
 from muster.placement.names import DISABLED
-from muster.placement.outcome import BY_SCORE, is_unnameable, kept_decisions, status_of, waits_until, wanted_decisions
 from muster.placement.scheduling import schedule
-from muster.placement.writing import Decision, Write, free_names, is_as_wanted, plan_writes
 from muster.runtime.cache import Informer, MutationCache
 from muster.runtime.client import patch_object
 from muster.runtime.controller import ControllerContext
 
-log = get_logger("muster.placement.controller")
+log = get_logger("muster.placement.hub.controller")
 
 R = TypeVar("R", bound=TypedObject)
 NAME: Final = "placements"

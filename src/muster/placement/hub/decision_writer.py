@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.machinery.objects import Object, ObjectKey
-from muster.placement.decision_index import DecisionIndex, WrittenDecision
-from muster.placement.writing import Change, Create, Decision, Delete, Write
+from muster.placement.hub.decision_index import DecisionIndex, WrittenDecision
+from muster.placement.hub.writing import Change, Create, Decision, Delete, Write
 from muster.runtime.client import AlreadyExists, Conflict, KubeClient, KubeError, NotFound, Unreachable, served
 from muster.runtime.controller import EventRecorder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.support.choosing import built_in, expressed, scored
-from tests.unit.placement.conftest import Site
+from tests.unit.placement.hub.conftest import Site
 
 
 def series(site: Site, name: str) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.placement.decision_writer import NotWritten
+from muster.placement.hub.decision_writer import NotWritten
 from muster.runtime.client import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, Unreachable
 
 
