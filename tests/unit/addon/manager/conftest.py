@@ -30,7 +30,7 @@ from muster.runtime.install import READ, account_permissions, apply_all, await_d
 from tests.support.addon_world import addon_document
 from tests.support.choosing import CLUSTERS, DECISIONS, GROUP, NS, PLACEMENTS, Chooser
 from tests.support.fake_clock import FakeClock
-from tests.unit.placement.conftest import Life, Mortal
+from tests.unit.placement.hub.conftest import Life, Mortal
 
 ADDONS, MANAGED = served(ClusterManagementAddOn), served(ManagedClusterAddOn)
 CONFIGS, TEMPLATES = served(AddOnDeploymentConfig), served(AddOnTemplate)
