@@ -173,6 +173,12 @@ class Site:
         found = self.admin.get(f"{WORKS}/namespaces/{cluster or self.cluster}/manifestworks?{selector}").expect(200)
         return sorted(found["items"], key=lambda work: str(work["metadata"]["name"]))
 
+    def let_works_go(self, addon: str, cluster: str = "") -> None:
+        """As an administrator does whose cluster's work agent will not come back."""
+        for work in self.works(addon, cluster):
+            path = f"{WORKS}/namespaces/{cluster or self.cluster}/manifestworks/{work['metadata']['name']}"
+            self.admin.patch(path, {"metadata": {"finalizers": None}})
+
     def on_cluster(self, path: str) -> Document | None:
         """An object of the managed cluster."""
         reply = self.spoke.admin.get(path)
@@ -223,13 +229,14 @@ class Site:
 
 
 def work_agent(agent: Agent) -> Server:
-    """Applies the addons' works, with the rights that it gives itself as administrator."""
+    """Applies the addons' works, with the rights that it gives itself as administrator. Two of one hub may be on one cluster
+    here, so each knows its records by its own name."""
     admin = agent.spoke.cluster.kubeconfig
     (health,) = free_ports(1)
     command: list[str | Path] = [MUSTER, "work-agent", f"--spoke-kubeconfig={admin}", f"--kubeconfig={admin}", "--install"]
     command += [f"--cluster-name={agent.name}", f"--namespace={agent.namespace}", f"--health-port={health}"]
-    command += [f"--hub-kubeconfig={agent.files / 'kubeconfig'}"]
-    return Server(f"muster work-agent {agent.name}", command, agent.spoke.directory / "work-agent.log")
+    command += [f"--hub-kubeconfig={agent.files / 'kubeconfig'}", f"--agent-id={agent.name}"]
+    return Server(f"muster work-agent {agent.name}", command, agent.spoke.directory / f"{agent.name}-work-agent.log")
 
 
 @pytest.fixture(scope="session")

@@ -46,9 +46,7 @@ def test_an_addon_that_went_while_the_agent_was_away_leaves_no_credential(site: 
     site.agent.kill()
     site.disable(addon)
     # Its works hold it no longer than their agent is away: they are let go by the hub's administrator here.
-    for work in site.works(addon):
-        path = f"/apis/work.open-cluster-management.io/v1/namespaces/{site.cluster}/manifestworks/{work['metadata']['name']}"
-        site.admin.patch(path, {"metadata": {"finalizers": None}})
+    site.let_works_go(addon)
     site.hub.wait(lambda: site.find(addon) is None, "the addon to be gone", 60)
     assert site.secret(f"{addon}-hub-kubeconfig")
     site.agent.start()
