@@ -26,7 +26,7 @@ from tests.support.administrator import AVAILABLE, RBAC, Document, managed_clust
 from tests.support.client import Client
 from tests.support.hub_components import AddonHub, PlacementHub
 from tests.support.pki import Authority
-from tests.support.planes import ControlPlane, lent
+from tests.support.planes import Cluster, ControlPlane, lent
 from tests.support.processes import Server, complaints, free_ports, tail
 from tests.support.registration import MUSTER, Agent, Hub, Spoke
 
@@ -228,10 +228,10 @@ class Site:
         return Client(cluster["cluster"]["server"], ca=ca, certificate=(folder / "tls.crt", folder / "tls.key"))
 
 
-def work_agent(agent: Agent) -> Server:
-    """Applies the addons' works, with the rights that it gives itself as administrator. Two of one hub may be on one cluster
-    here, so each knows its records by its own name."""
-    admin = agent.spoke.cluster.kubeconfig
+def work_agent(agent: Agent, managed: Cluster | None = None) -> Server:
+    """Applies the addons' works, with the rights that it gives itself as administrator, on `managed` if the agent runs elsewhere.
+    Two of one hub may be on one cluster here, so each knows its records by its own name."""
+    admin = (managed or agent.spoke.cluster).kubeconfig
     (health,) = free_ports(1)
     command: list[str | Path] = [MUSTER, "work-agent", f"--spoke-kubeconfig={admin}", f"--kubeconfig={admin}", "--install"]
     command += [f"--cluster-name={agent.name}", f"--namespace={agent.namespace}", f"--health-port={health}"]
