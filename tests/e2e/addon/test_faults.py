@@ -128,5 +128,3 @@ def test_a_hub_that_is_back_from_an_older_state_comes_to_the_same_end(site: Site
     assert may_read(site, secret)
     assert len(requests(site, addon)) == 1
     site.disable(addon)
-    site.hub.wait(lambda: site.find(addon) is None, "the addon to be gone", 60)
-    site.hub.wait(lambda: site.on_cluster(place) is None, "its ConfigMap to be gone", 60)
