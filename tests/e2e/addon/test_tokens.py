@@ -96,7 +96,7 @@ def test_a_token_gives_the_rights_of_the_template_and_no_others(tokens: Site) ->
     site.hub.wait(lambda: uid(site, addon) == "", "its account to be gone", 60)
     for kind in ("roles", "rolebindings"):
         place = f"{RBAC}/namespaces/{site.cluster}/{kind}/{addon}-token-role"
-        site.hub.wait(lambda place=place: site.hub.read(place) is None, f"{place} to be gone", 60)
+        site.hub.wait(lambda place=place: site.hub.read(place) is None, f"{place} to be gone", 60)  # type: ignore[misc]
     assert agent.get(f"/api/v1/namespaces/{site.cluster}/configmaps").status in (401, 403)
 
 

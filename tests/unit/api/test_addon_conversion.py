@@ -108,6 +108,45 @@ def test_an_annotation_that_somebody_spoiled_is_dropped() -> None:
     assert convert(document, ALPHA) == addon("ClusterManagementAddOn", spec={})
 
 
+FIELDS = [
+    "supportedConfigs",
+    "defaultConfigs",
+    "defaultConfig",
+    "addOnConfiguration",
+    "installNamespace",
+    "defaultconfigReferences",
+    "registrations",
+    "configReferences",
+    "desiredConfig",
+    "subject",
+    "organizationUnit",
+    "signerName",
+    "type",
+    "kubeClient",
+    "customSigner",
+    "kubeClientDriver",
+    "name",
+]
+SPOILED = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["", "x", KUBE_CLIENT_SIGNER, "kubeClient"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("kind", ["ClusterManagementAddOn", "ManagedClusterAddOn", "AddOnDeploymentConfig"])
+@pytest.mark.parametrize(("old", "new"), [("v1alpha1", "v1beta1"), ("v1beta1", "v1alpha1")])
+@given(spec=SPOILED, status=SPOILED)
+@settings(max_examples=60, deadline=None)
+def test_whatever_was_stored_once_spoils_no_list_that_it_is_in(kind: str, old: str, new: str, spec: Any, status: Any) -> None:
+    """A definition may have allowed it in an earlier version."""
+    kept = {INSTALL_NAMESPACE_ANNOTATION: "ns", CONFIGURATION_ANNOTATION: "{"}
+    document = {"kind": kind, "metadata": {"name": "a", "annotations": kept}, "spec": spec, "status": status}
+    found = convert({**document, "apiVersion": f"{v1alpha1.GROUP}/{old}"}, f"{v1alpha1.GROUP}/{new}")
+    assert found["metadata"]["name"] == "a"
+    assert all(isinstance(value, str) for value in found["metadata"].get("annotations", {}).values())
+
+
 def test_other_kinds_and_versions_are_refused() -> None:
     with pytest.raises(ConversionError, match="ConfigMap of v1 cannot be converted"):
         convert({"apiVersion": "v1", "kind": "ConfigMap"}, BETA)

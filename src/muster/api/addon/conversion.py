@@ -2,9 +2,9 @@
 
 Documents go in and out, so fields that neither type knows are carried along. What v1beta1 has no field for travels in annotations
 and in a reserved name, as upstream does it, so that an object read and written as v1beta1 comes back whole. Objects whose parts
-are missing are converted as far as they go: a conversion that fails would make the object unreadable for everybody. Dropped on
-the way to v1beta1 are only values that controllers write anew: the deprecated `status.addOnConfiguration`, and a client driver
-in a status without a client.
+are missing, or are nothing like what they should be, are converted as far as they go: a conversion that fails would make not only
+that object unreadable for everybody, but every list that it is in. Dropped on the way to v1beta1 are only values that controllers
+write anew: the deprecated `status.addOnConfiguration`, and a client driver in a status without a client.
 """
 
 from __future__ import annotations
@@ -63,13 +63,21 @@ def _part(document: Document, name: str) -> Document:
 
 
 def _items(part: Document, name: str) -> list[Document]:
-    return [item for item in part.get(name) or () if isinstance(item, dict)]
+    items = part.get(name)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _move(document: Document, old: str, new: str, change: Callable[[Document], Document] | None = None) -> None:
     if old in document:
         items = document.pop(old)
-        document[new] = items if change is None else [change(item) for item in items or ()]
+        if change is None or not isinstance(items, list | None):
+            document[new] = items
+        else:
+            document[new] = [change(item) if isinstance(item, dict) else item for item in items or ()]
+
+
+def _set_spec(document: Document, name: str, value: object) -> None:
+    document["spec"] = {**_part(document, "spec"), name: value}
 
 
 def _annotate(document: Document, annotation: str, value: str) -> None:
@@ -99,7 +107,7 @@ def _offered_to_alpha(document: Document) -> None:
     if kept := _take_annotation(document, CONFIGURATION_ANNOTATION):
         configuration = _read(kept)
         if configuration is not None:
-            document.setdefault("spec", {})["addOnConfiguration"] = configuration
+            _set_spec(document, "addOnConfiguration", configuration)
     _move(_part(document, "status"), "defaultConfigReferences", "defaultconfigReferences")
 
 
@@ -114,7 +122,7 @@ def _read(text: str) -> Document | None:
 
 def _to_default_config(config: Document) -> Document:
     rest = {field: value for field, value in config.items() if field != "defaultConfig"}
-    return {**rest, **(config.get("defaultConfig") or {"name": NO_DEFAULT_CONFIG})}
+    return {**rest, **(_part(config, "defaultConfig") or {"name": NO_DEFAULT_CONFIG})}
 
 
 def _to_supported_config(config: Document) -> Document:
@@ -126,7 +134,8 @@ def _to_supported_config(config: Document) -> Document:
 
 
 def _installed_to_beta(document: Document) -> None:
-    if namespace := _part(document, "spec").pop("installNamespace", None):
+    namespace = _part(document, "spec").pop("installNamespace", None)
+    if namespace and isinstance(namespace, str):
         _annotate(document, INSTALL_NAMESPACE_ANNOTATION, namespace)
     status = _part(document, "status")
     status.pop("addOnConfiguration", None)
@@ -139,7 +148,7 @@ def _installed_to_beta(document: Document) -> None:
 
 def _installed_to_alpha(document: Document) -> None:
     if namespace := _take_annotation(document, INSTALL_NAMESPACE_ANNOTATION):
-        document.setdefault("spec", {})["installNamespace"] = namespace
+        _set_spec(document, "installNamespace", namespace)
     status = _part(document, "status")
     clients = [_part(item, "kubeClient") for item in _items(status, "registrations") if item.get("type") == "kubeClient"]
     if clients and (driver := clients[0].get("driver")):
