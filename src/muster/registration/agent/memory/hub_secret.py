@@ -17,8 +17,8 @@ from muster.registration.agent.memory.directory import mirror
 from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecret
 from muster.registration.agent.memory.pending import PendingSecret
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 from muster.registration.names import PENDING_SUFFIX, AgentIdentity
-from muster.runtime.cache import Snapshot
 from muster.runtime.client import KubeClient
 
 log = get_logger("muster.registration.agent")
@@ -50,6 +50,11 @@ class HubSecret(KeptSecret):
         return None if self.endpoint is None else self.endpoint.address
 
     @property
+    def leads_to_api(self) -> bool:
+        """Whether ways to hubs are to their API servers."""
+        return self._format.key == KUBECONFIGS.key
+
+    @property
     def has_way(self) -> bool:
         """Whether there is a way to some hub in it, of use or not."""
         return self._format.key in self.data
@@ -65,10 +70,6 @@ class HubSecret(KeptSecret):
     def is_of_another(self, identity: AgentIdentity) -> bool:
         """Whether the names in it are not these."""
         return any(self.data.get(key, value) != value for key, value in names_of(identity).items())
-
-    def seen(self, old: Snapshot | None, new: Snapshot | None) -> None:
-        """What a watch of this Secret tells."""
-        self._take(None if new is None else new.data)
 
     def _changed(self, before: Data) -> None:
         if self.data.get(self._format.key) != before.get(self._format.key):
