@@ -52,6 +52,8 @@ func (played) GetAgentAddonOptions() agent.AgentAddonOptions {
 		AddonName:           addonName,
 		SupportedConfigGVRs: []schema.GroupVersionResource{settings, maps},
 		HealthProber:        &agent.HealthProber{Type: agent.HealthProberTypeNone},
+		// As for addons of templates: nothing is deployed before its configurations are there.
+		ConfigCheckEnabled: true,
 	}
 }
 
@@ -87,7 +89,7 @@ func newWorld(ctx context.Context) (*world, error) {
 	agents := map[string]agent.AgentAddon{addonName: played{}}
 	served, managed := utils.FilterByAddonName(agents), utils.ManagedByAddonManager
 	return &world{
-		addons: addonClient.Tracker(), works: workClient.Tracker(), clock: fakeClock(), times: map[string]metav1.Condition{},
+		addons: addonClient.Tracker(), works: workClient.Tracker(), clock: fakeClock(),
 		controllers: []named{
 			{"install-progression", cmainstallprogression.NewCMAInstallProgressionController(addonClient, enabledOnes, offered, managed), false},
 			{"cma-config", cmaconfig.NewCMAConfigController(addonClient, offered, configs, kinds, served), false},

@@ -47,8 +47,6 @@ type world struct {
 	clock         *clocktesting.FakeClock
 	controllers   []named
 	agents        map[string]string
-	// times are those of the conditions' last transitions, by object and type.
-	times map[string]metav1.Condition
 }
 
 var (
@@ -181,9 +179,14 @@ func (w *world) refresh() error {
 	}
 	var cached [3][]interface{}
 	for _, one := range agreed {
-		for i := range one.Status.InstallProgressions {
-			progression := &one.Status.InstallProgressions[i]
-			w.stamp(one.Name+"/"+progression.Namespace+"/"+progression.Name, progression.Conditions)
+		known := map[addonv1alpha1.PlacementRef][]metav1.Condition{}
+		if before, exists, _ := w.stores["ClusterManagementAddOn"].GetByKey(one.Name); exists {
+			for _, progression := range before.(*addonv1alpha1.ClusterManagementAddOn).Status.InstallProgressions {
+				known[progression.PlacementRef] = progression.Conditions
+			}
+		}
+		for _, progression := range one.Status.InstallProgressions {
+			w.stamp(progression.Conditions, known[progression.PlacementRef])
 		}
 		if err := w.addons.Update(offers, one, ""); err != nil {
 			return err
@@ -192,7 +195,11 @@ func (w *world) refresh() error {
 	}
 	present := map[string]bool{}
 	for _, one := range there {
-		w.stamp(one.Namespace+"/"+one.Name, one.Status.Conditions)
+		var known []metav1.Condition
+		if before, exists, _ := w.stores["ManagedClusterAddOn"].GetByKey(one.Namespace + "/" + one.Name); exists {
+			known = before.(*addonv1alpha1.ManagedClusterAddOn).Status.Conditions
+		}
+		w.stamp(one.Status.Conditions, known)
 		if err := w.addons.Update(enabled, one, one.Namespace); err != nil {
 			return err
 		}
@@ -220,15 +227,14 @@ func (w *world) refresh() error {
 }
 
 // stamp gives conditions the moment at which their status changed by this world's clock; the library that sets them looks at the real one.
-func (w *world) stamp(object string, conditions []metav1.Condition) {
+func (w *world) stamp(conditions, known []metav1.Condition) {
 	for i := range conditions {
-		key := object + "/" + conditions[i].Type
-		if known, exists := w.times[key]; exists && known.Status == conditions[i].Status {
-			conditions[i].LastTransitionTime = known.LastTransitionTime
+		before := meta.FindStatusCondition(known, conditions[i].Type)
+		if before != nil && before.Status == conditions[i].Status {
+			conditions[i].LastTransitionTime = before.LastTransitionTime
 		} else {
 			conditions[i].LastTransitionTime = metav1.NewTime(w.clock.Now())
 		}
-		w.times[key] = conditions[i]
 	}
 }
 
