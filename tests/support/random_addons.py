@@ -1,5 +1,5 @@
-"""Random lives of an addon: placements with decisions, configurations, strategies, clusters with wishes of their own, and how their work
-agents fare, step by step; a seed gives always the same.
+"""Random lives of an addon: placements with decisions, configurations, strategies, clusters with wishes of their own, and how their
+work agents fare, step by step; a seed gives always the same.
 
 A step is what changes, in the words of `peers/addons`. Most of what is asked for makes sense; a share does not, in one way each.
 """

@@ -12,8 +12,9 @@ from cryptography.x509.oid import NameOID
 
 from muster.api.addons import dns_name
 from muster.kube.certificates import generate_key
-from tests.e2e.addon.conftest import ADDONS, INSTALL_NAMESPACE, Site, config_map
+from tests.e2e.addon.conftest import Site
 from tests.e2e.addon.test_template_addons import KUBE_CLIENT, allow
+from tests.support.addon_site import ADDONS, INSTALL_NAMESPACE, config_map
 from tests.support.administrator import CSRS, HUB_NAMESPACE, Document
 from tests.support.pki import Authority
 

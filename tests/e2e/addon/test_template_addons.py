@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import orjson
 
-from tests.e2e.addon.conftest import CONFIGS, INSTALL_NAMESPACE, TEMPLATES, Site, config_map, deployment
+from tests.e2e.addon.conftest import Site
+from tests.support.addon_site import CONFIGS, INSTALL_NAMESPACE, TEMPLATES, config_map, deployment
 from tests.support.administrator import CSRS, RBAC, Document
 
 KUBE_CLIENT = {"type": "KubeClient", "kubeClient": {"hubPermissions": []}}

@@ -1,7 +1,7 @@
 """Where our addon manager differs from upstream's, on purpose: the one table of it.
 
-A row explains one fact of a step (`Seen.differences`), from what is in the step; each has its place in docs/addons.md. Clusters of one
-placement wait for each other, so what holds up one of them may be seen at all.
+A row explains one fact of a step (`Seen.differences`), from what is in the step; each has its place in docs/addons.md. Clusters of
+one placement wait for each other, so what holds up one of them may be seen at all.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Our addon manager and framework, played without a server: their decisions, one after the other, until nothing changes any more.
 
-What a step starts from are the objects as upstream left them after the step before: so a difference stays where it is, and what ours
-does is what it would do if it took over from upstream there and then.
+What a step starts from are the objects as upstream left them after the step before: so a difference stays where it is, and what
+ours does is what it would do if it took over from upstream there and then.
 """
 
 from __future__ import annotations
@@ -188,9 +188,8 @@ class PlayedManager:
             config_references=observed(draft.status.config_references, self.configs, own),
             supported_configs=tuple(self.addon.config_kinds),
         )
-        rendering = render(
-            self.addon, one, ManagedCluster.decode({"metadata": {"name": cluster}}), draft, resolve(draft.status.config_references, self.configs)
-        )
+        managed = ManagedCluster.decode({"metadata": {"name": cluster}})
+        rendering = render(self.addon, one, managed, draft, resolve(draft.status.config_references, self.configs))
         present = self.works.get(cluster, ())
         if (agent := rendering.deployable) is not None:
             as_drafted = msgspec.structs.replace(one, status=draft.status)

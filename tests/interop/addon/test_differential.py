@@ -1,7 +1,7 @@
 """Random lives of addons, played to upstream's addon manager and to ours.
 
-References with their hashes, conditions and progressions, what works carry and whose turn it is must be equal, save for the differences
-of the one table. `python -m tests.interop.addon.test_differential FIRST COUNT` plays any number and counts.
+References with their hashes, conditions and progressions, what works carry and whose turn it is must be equal, save for the
+differences of the one table. `python -m tests.interop.addon.test_differential FIRST COUNT` plays any number and counts.
 """
 
 from __future__ import annotations
