@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.choosing import CLUSTERS, GROUP, Chooser, expressed, labelled, scored
-from tests.support.processes import tail
 
 from bench.audit import by_party
+from bench.awaiting import until
 from bench.placers import Ours, Placer, Upstream, party
 from bench.report import Row
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
@@ -122,19 +122,7 @@ class Load(Chooser):
 
     async def until_so(self, done: Callable[[], bool], what: str) -> float:
         """When it was so: monotonic time."""
-        deadline = time.monotonic() + WITHIN
-        while not done():
-            self.news.clear()
-            try:
-                async with asyncio.timeout(0.5):
-                    await self.news.wait()
-            except TimeoutError:
-                pass
-            if not self.placer.server.running:
-                raise RuntimeError(f"{self.placer.name} ended: {tail(self.placer.server.log)}")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.placer.name}: waited {WITHIN:.0f} s for {what}")
-        return time.monotonic()
+        return await until(self.placer, self.news, done, what, WITHIN)
 
 
 @asynccontextmanager

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from muster.registration.agent.install import ADDON_ROLE
 from tests.support.addon_site import AUTO, AddonSite, work_agent
-from tests.support.administrator import AVAILABLE
+from tests.support.administrator import AVAILABLE, RBAC
 from tests.support.hub_components import AddonHub, PlacementHub
 from tests.support.planes import ControlPlane, lent
 from tests.support.processes import complaints, tail
@@ -22,6 +23,15 @@ from tests.support.registration import Agent, Hub, Spoke
 @dataclass
 class Site(AddonSite):
     agent: Agent
+
+    def let_agent_in(self, namespace: str) -> None:
+        """As the Klusterlet operator does in every namespace with the label for addons."""
+        found = self.wait_on_cluster(f"/api/v1/namespaces/{namespace}")
+        assert found["metadata"]["labels"]["addon.open-cluster-management.io/namespace"] == "true"
+        account = {"kind": "ServiceAccount", "name": "klusterlet-registration-sa", "namespace": self.agent.namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ADDON_ROLE}
+        body = {"metadata": {"name": "addon-management"}, "roleRef": role, "subjects": [account]}
+        self.spoke.admin.post(f"{RBAC}/namespaces/{namespace}/rolebindings", body).expect(201)
 
 
 @pytest.fixture(scope="session")

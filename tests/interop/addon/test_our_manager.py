@@ -10,7 +10,7 @@ import pytest
 from tests.interop.addon.conftest import OurHub
 from tests.interop.addon.programs import helloworld
 from tests.interop.addon.scenes import installed_by_a_placement, labelled, replica_set_follows, with_role
-from tests.support.addon_site import ADDON_GROUP, CONFIGS, INSTALL_NAMESPACE, AddonSite, config_map
+from tests.support.addon_site import ADDON_GROUP, INSTALL_NAMESPACE, AddonSite, config_map
 from tests.support.administrator import CSRS, RBAC
 from tests.support.network_namespace import unavailable
 
@@ -63,8 +63,7 @@ def test_upstreams_example_is_installed_by_our_manager_on_our_and_upstreams_clus
     config = site.config("example", customizedVariables=[{"name": "Image", "value": "quay.io/example/helloworld:v1"}])
     kind = {"apiVersion": f"{ADDON_GROUP}/v1beta1", "kind": "ClusterManagementAddOn"}
     strategy = {"type": "Placements", "placements": [{**site.place(EXAMPLE, {"part": EXAMPLE}), "configs": [config]}]}
-    offer = {**kind, "metadata": {"name": EXAMPLE}, "spec": {"defaultConfigs": [{**CONFIGS, "name": ""}], "installStrategy": strategy}}
-    offer["spec"]["defaultConfigs"] = []  # type: ignore[index]
+    offer = {**kind, "metadata": {"name": EXAMPLE}, "spec": {"installStrategy": strategy}}
     with helloworld(site.hub, tmp_path / "manager", "controller", f"--kubeconfig={admin}"):
         site.admin.post(f"/apis/{ADDON_GROUP}/v1beta1/clustermanagementaddons", offer).expect(201)
         for one in (ours.go, ours.python):
