@@ -1,5 +1,5 @@
-"""Upstream's code behind a program that reads worlds as lines of JSON and answers in lines: those of `peers/` that know themselves how
-they are built."""
+"""Upstream's code behind a program that reads worlds as lines of JSON and answers in lines; one of `peers/` that knows how it is
+built."""
 
 from __future__ import annotations
 

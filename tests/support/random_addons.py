@@ -40,6 +40,8 @@ class AddonLife:
         self._now = START
         self._clusters = [f"c{index}" for index in range(self._rng.randint(1, 7))]
         self._placements = [f"p{index}" for index in range(self._rng.choice((0, 1, 1, 1, 2, 3)))]
+        self._apart = self._rng.random() < 0.6
+        """Whether no two placements choose the same cluster."""
         self._there: set[str] = set()
         self._generation: dict[tuple[str, str], int] = {}
         self._own: set[str] = set()
@@ -58,7 +60,7 @@ class AddonLife:
         for name in self._placements:
             if first or rng.random() < 0.3:
                 changed += self._placement(name, gone)
-            elif name in self._there and rng.random() < 0.04:
+            elif name in self._there and rng.random() < 0.02:
                 gone.append({"kind": "Placement", "namespace": "default", "name": name})
                 self._there.discard(name)
         if first or rng.random() < 0.35:
@@ -91,7 +93,8 @@ class AddonLife:
         strategy = {"groupStrategy": {"clustersPerDecisionGroup": per_group}}
         metadata = {"name": name, "namespace": "default"}
         yield {**_kind(PLACING, "v1beta1", "Placement"), "metadata": metadata, "spec": {"decisionStrategy": strategy}}
-        chosen = [cluster for cluster in self._clusters if rng.random() < 0.7]
+        turn, turns = (self._placements.index(name), len(self._placements)) if self._apart else (0, 1)
+        chosen = [cluster for cluster in self._clusters[turn::turns] if rng.random() < 0.7]
         rng.shuffle(chosen)
         cuts = sorted(rng.sample(range(len(chosen) + 1), min(rng.choice((0, 0, 1, 2)), len(chosen) + 1)))
         parts = [sorted(chosen[start:end]) for start, end in zip([0, *cuts], [*cuts, len(chosen)], strict=True)]
@@ -101,9 +104,9 @@ class AddonLife:
                 f"{PLACING}/decision-group-index": str(index),
                 f"{PLACING}/decision-group-name": "canary" if index == 0 and len(parts) > 1 else "",
             }
-            metadata = {"name": f"{name}-decision-{index + 1}", "namespace": "default", "labels": labels}
-            decisions = [{"clusterName": cluster, "reason": ""} for cluster in part]
-            yield {**_kind(PLACING, "v1beta1", "PlacementDecision"), "metadata": metadata, "status": {"decisions": decisions}}
+            decision = {"metadata": {"name": f"{name}-decision-{index + 1}", "namespace": "default", "labels": labels}}
+            status = {"decisions": [{"clusterName": cluster, "reason": ""} for cluster in part]}
+            yield {**_kind(PLACING, "v1beta1", "PlacementDecision"), **decision, "status": status}
         for index in range(len(parts), self._decided.get(name, 0)):
             gone.append({"kind": "PlacementDecision", "namespace": "default", "name": f"{name}-decision-{index + 1}"})
         self._decided[name] = len(parts)
@@ -112,7 +115,7 @@ class AddonLife:
         rng = self._rng
         supported = []
         for kind in (SETTINGS, MAPS):
-            if rng.random() < 0.8:
+            if rng.random() < 0.9:
                 default = {"defaultConfig": {"name": self._name(), "namespace": "default"}} if rng.random() < 0.6 else {}
                 supported.append({**kind, **default})
         placements = [
@@ -122,7 +125,7 @@ class AddonLife:
         ]
         rng.shuffle(placements)
         strategy: Object = {"type": "Placements", "placements": placements} if placements else {"type": "Manual"}
-        lifecycle = rng.choice(("", "", "", "", "addon-manager", "self" if rng.random() < 0.3 else ""))
+        lifecycle = rng.choice(("", "", "", "", "addon-manager", "self" if rng.random() < 0.15 else ""))
         annotations = {f"{GROUP}/lifecycle": lifecycle} if lifecycle else {}
         metadata = {"name": NAME, "annotations": annotations}
         spec = {"supportedConfigs": supported, "installStrategy": strategy}
@@ -167,7 +170,7 @@ class AddonLife:
         for cluster in self._clusters:
             if self._rng.random() < (0.12 if self._placements else 0.5):
                 metadata = {"name": NAME, "namespace": cluster}
-                spec = {"configs": self._references(0.5, strange=0.1)}
+                spec = {"configs": self._references(0.4, strange=0.05)}
                 yield {**_kind(GROUP, "v1alpha1", "ManagedClusterAddOn"), "metadata": metadata, "spec": spec}
 
 

@@ -100,8 +100,8 @@ def _held_up(seen: Seen, place: str) -> bool:
 
 def _despite_failures(seen: Seen, place: str) -> bool:
     ours, theirs = (_given(facts, _mates(seen, place)) for facts in (seen.ours, seen.theirs))
-    failed = any(sum(seen.theirs[f"{one['name']} progress"][-2:]) for one in _placements(seen, place))
-    return _in_groups(seen, place) and ours < theirs and failed
+    progress = [seen.theirs.get(f"{one['name']} progress", (0,))[3:] for one in _placements(seen, place)]
+    return _in_groups(seen, place) and ours < theirs and any(sum(one[1:]) for one in progress)
 
 
 def _hidden(seen: Seen, place: str) -> bool:
@@ -120,13 +120,19 @@ def _unsaid(seen: Seen, place: str) -> bool:
     return seen.theirs.get(f"{_subject(place)} Configured", ("",))[0] == "False" and not place.endswith(" Configured")
 
 
+def _own_at_once(seen: Seen, place: str) -> bool:
+    cluster = _subject(place)
+    given = [cluster in _given(facts, {cluster}) for facts in (seen.ours, seen.theirs)]
+    return cluster in seen.with_own and given == [False, True]
+
+
 def _self_managed(seen: Seen, place: str) -> bool:
     return seen.offer["metadata"]["annotations"].get(LIFECYCLE_ANNOTATION) == "self"
 
 
 TABLE: Final = (
-    Difference("a Placement that is deleted uninstalls its addons, and holds up those of others", _lost_placement),
-    Difference("of an addon that manages itself nobody says how far it is", _self_managed),
+    Difference("a Placement that is deleted uninstalls the addon everywhere", _lost_placement),
+    Difference("an addon that manages itself waits for `Configured`, which nobody says", _self_managed),
     Difference("nothing new is said of the works of a cluster that waits for its turn", _unsaid),
     Difference("a cluster with configurations of its own, or that a later placement chose, is never counted as done", _counted),
     Difference("clusters that a later placement chose take places in the rollout of the earlier one", _shared),
@@ -134,6 +140,7 @@ TABLE: Final = (
     Difference("new clusters of a group wait for those under way in any group", _held_up),
     Difference("too many failures in a group stop the next group, not the group", _despite_failures),
     Difference("a changed configuration is not noticed while one before it is not applied", _hidden),
+    Difference("a configuration that a ManagedClusterAddOn names is changed though it is not its turn", _own_at_once),
     Difference("a configuration that is not there is passed over", _missing_config),
     Difference("a configuration of any kind that a ManagedClusterAddOn names is read", _unread),
     Difference("a work that cannot be applied is still progressing", _failed),

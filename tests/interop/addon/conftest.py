@@ -1,7 +1,7 @@
 """Two hubs for addons, each with a registration controller of ours.
 
-`theirs`: upstream's addon manager and replica sets on our placements, with our agents. `ours`: our addon manager and replica sets on
-upstream's placements, with upstream's agents on cluster `gopher` and ours on `python`.
+`theirs`: upstream's addon manager and replica sets on our placements, with our agents. `ours`: our addon manager and replica sets
+on upstream's placements, with upstream's agents on cluster `gopher` and ours on `python`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def theirs(ground: ControlPlane) -> Iterator[AddonSite]:
     placement.install()
     placement.start()
     hub.servers += placement.servers
-    with upstreams_managers(hub, ground.directory / "upstream"), our_agents(hub, ground.extra("python"), ground.directory / "python", "python") as site:
+    with (
+        upstreams_managers(hub, ground.directory / "upstream"),
+        our_agents(hub, ground.extra("python"), ground.directory / "python", "python") as site,
+    ):
         yield site
     placement.stop()
     hub.stop()

@@ -162,8 +162,8 @@ class PlayedManager:
             del self.addons[cluster]
             self.works.pop(cluster, None)
         for cluster, one in self.addons.items():
-            metadata = msgspec.structs.replace(one.metadata, owner_references=with_owner(one.metadata.owner_references, offer))
-            self.addons[cluster] = msgspec.structs.replace(one, metadata=metadata)
+            owned = msgspec.structs.replace(one.metadata, owner_references=with_owner(one.metadata.owner_references, offer))
+            self.addons[cluster] = msgspec.structs.replace(one, metadata=owned)
 
     def _plan(self, offer: ClusterManagementAddOn, now: datetime) -> AddonPlan:
         installed = {cluster: InstalledAddon.of(one) for cluster, one in self.addons.items()}
@@ -198,7 +198,8 @@ class PlayedManager:
         present = tuple(_reported(work, state) for work in present)
         self.works[cluster] = present
         set_applied(draft, MANIFEST_APPLIED, Deployed(present))
-        set_progress(draft, unsupported(one, self.addon.config_kinds), present, hosted=False)
+        if planned is not None:
+            set_progress(draft, unsupported(one, self.addon.config_kinds), present, hosted=False)
         self.addons[cluster] = msgspec.structs.replace(one, status=draft.status)
 
 

@@ -77,8 +77,8 @@ def grant(admin: Client, name: str, account: Document, role: str = "cluster-admi
 
 @contextlib.contextmanager
 def helloworld(hub: Hub, directory: Path, part: str, *flags: str) -> Iterator[None]:
-    """A part of upstream's example addon, `controller` or `agent`. Each listens on a port that it does not let anybody choose, and for
-    all the world: so it has a network of its own."""
+    """A part of upstream's example addon, `controller` or `agent`. Each listens on a port that nobody can choose, and for all the
+    world: so it has a network of its own."""
     directory.mkdir(parents=True, exist_ok=True)
     port = urlsplit(hub.cluster.url).port
     (unused,) = free_ports(1)

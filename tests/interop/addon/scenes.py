@@ -56,8 +56,8 @@ def installed_by_a_placement(site: AddonSite, addon: str, registration: list[Doc
 
 def applied_hash(site: AddonSite, addon: str) -> str:
     """Of the AddOnDeploymentConfig that was applied last."""
-    references = site.status(addon).get("configReferences") or ()
-    found = next((one for one in references if one["resource"] == CONFIGS["resource"]), {})
+    references: list[Document] = site.status(addon).get("configReferences") or []
+    found: Document = next((one for one in references if one["resource"] == CONFIGS["resource"]), {})
     return str((found.get("lastAppliedConfig") or {}).get("specHash", ""))
 
 

@@ -24,7 +24,7 @@ CHUNK = 100
 
 
 def compare(seeds: Iterable[int]) -> tuple[Counter[str], Counter[str], list[str]]:
-    """How many steps were equal, explained or not; how many facts differ, by the explanation; and what is not explained."""
+    """How many steps were equal, explained or not; how many facts were, or by what they are explained; and what is not."""
     lives = [AddonLife(seed) for seed in seeds]
     steps: Counter[str] = Counter()
     facts: Counter[str] = Counter()
@@ -34,6 +34,7 @@ def compare(seeds: Iterable[int]) -> tuple[Counter[str], Counter[str], list[str]
             assert not seen.answer.get("unsettled"), f"seed {life.seed}, step {number}: upstream goes on for ever"
             reasons = {place: explanation(seen, place) for place in seen.differences()}
             facts.update(str(reason) for reason in reasons.values())
+            facts["equal"] += len(seen.theirs.keys() | seen.ours.keys()) - len(reasons)
             open_ones = [place for place, reason in reasons.items() if reason is None]
             steps["unexplained" if open_ones else "explained" if reasons else "equal"] += 1
             if open_ones:
@@ -53,9 +54,9 @@ def _oracle() -> None:
 
 
 def test_random_addons_are_configured_and_rolled_out_alike() -> None:
-    steps, facts, unexplained = compare(range(300))
+    _, facts, unexplained = compare(range(300))
     assert not unexplained, "\n".join(unexplained[:5])
-    assert steps["equal"] > 0.65 * steps.total()
+    assert facts["equal"] > 0.9 * facts.total()
     # Lives that never meet a difference would prove nothing of it.
     assert {one.name for one in TABLE} <= facts.keys()
 

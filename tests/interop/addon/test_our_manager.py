@@ -1,5 +1,5 @@
-"""Our addon manager and controller of replica sets on a hub of ours: they follow upstream's placements and serve upstream's agents, and
-beside them an addon with a manager of upstream's own."""
+"""Our addon manager and controller of replica sets: they follow upstream's placements and serve upstream's agents, beside an addon
+with a manager of upstream's own."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ def test_an_addon_that_upstreams_agent_is_given_by_hand_leaves_nothing_behind(ou
     site.wait_secret(f"{addon}-hub-kubeconfig")
     site.wait(addon, "Progressing", "False", "Completed")
     site.disable(addon)
-    site.hub.wait(lambda: site.find(addon) is None, "the addon to be gone", 60)
-    site.hub.wait(lambda: not site.secret(f"{addon}-hub-kubeconfig"), "its credential to be gone", 60)
+    _is_gone(site, addon)
     maps = f"/api/v1/namespaces/{INSTALL_NAMESPACE}/configmaps"
     site.hub.wait(lambda: site.on_cluster(f"{maps}/{addon}") is None, "its ConfigMap to be gone", 60)
     assert site.on_cluster(f"{maps}/{addon}-kept"), "what is orphaned stays"
@@ -79,8 +78,12 @@ def test_upstreams_example_is_installed_by_our_manager_on_our_and_upstreams_clus
         for one in (ours.go, ours.python):
             labelled(one, None)
         for one in (ours.go, ours.python):
-            one.hub.wait(lambda one=one: one.find(EXAMPLE) is None, "the example to be gone", 60)  # type: ignore[misc]
-            one.hub.wait(lambda one=one: not one.secret(f"{EXAMPLE}-hub-kubeconfig"), "its credential to be gone", 60)  # type: ignore[misc]
+            _is_gone(one, EXAMPLE)
+
+
+def _is_gone(site: AddonSite, addon: str) -> None:
+    site.hub.wait(lambda: site.find(addon) is None, "the addon to be gone", 60)
+    site.hub.wait(lambda: not site.secret(f"{addon}-hub-kubeconfig"), "its credential to be gone", 60)
 
 
 def _of_example(site: AddonSite) -> str:

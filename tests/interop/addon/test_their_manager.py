@@ -1,4 +1,4 @@
-"""Upstream's addon manager and controller of replica sets on a hub of ours: they follow our placements, and our agents serve them."""
+"""Upstream's addon manager and controller of replica sets: they follow our placements, and our agents serve them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upstream's clusteradm and kubectl with addons and placements on a hub of ours: what they make is served, what they show is there."""
+"""Upstream's clusteradm and kubectl with addons and placements of ours: what they make is served, what they show is there."""
 
 from __future__ import annotations
 

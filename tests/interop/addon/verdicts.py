@@ -82,7 +82,8 @@ def _config(config: Object | None) -> tuple[str, ...]:
 
 
 def _condition(status: Object, kind: str) -> tuple[str, str, str]:
-    found = next((one for one in status.get("conditions") or () if one["type"] == kind), {})
+    conditions: list[Object] = status.get("conditions") or []
+    found: Object = next((one for one in conditions if one["type"] == kind), {})
     return found.get("status", ""), found.get("reason", ""), found.get("message", "")
 
 
