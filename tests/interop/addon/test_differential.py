@@ -21,6 +21,8 @@ from tests.support.random_addons import AddonLife
 
 ORACLE = Oracle("addons")
 CHUNK = 100
+SEEDS = (*range(300), 872)
+"""The last meets a difference that is rare."""
 
 
 def compare(seeds: Iterable[int]) -> tuple[Counter[str], Counter[str], list[str]]:
@@ -54,7 +56,7 @@ def _oracle() -> None:
 
 
 def test_random_addons_are_configured_and_rolled_out_alike() -> None:
-    _, facts, unexplained = compare(range(300))
+    _, facts, unexplained = compare(SEEDS)
     assert not unexplained, "\n".join(unexplained[:5])
     assert facts["equal"] > 0.9 * facts.total()
     # Lives that never meet a difference would prove nothing of it.

@@ -91,7 +91,7 @@ def _of_example(site: AddonSite) -> str:
 
 
 def _agent_works(site: AddonSite, directory: Path) -> None:
-    """Upstream's example agent copies ConfigMaps of its cluster's namespace on the hub, with the credential that our agent keeps."""
+    """Upstream's example agent copies ConfigMaps from the hub, with the credential that our agent keeps."""
     files = directory / "credential"
     files.mkdir()
     for name, content in site.wait_secret(f"{EXAMPLE}-hub-kubeconfig").items():
