@@ -40,7 +40,7 @@ from tests.support.random_addons import NAME
 Answer = dict[str, Any]
 ROUNDS: Final = 60
 CONFIG_KINDS: Final = {"AddOnDeploymentConfig": (GROUP, "addondeploymentconfigs"), "ConfigMap": ("", "configmaps")}
-_REPORTS: Final[Mapping[str, dict[str, str]]] = {
+REPORTS: Final[Mapping[str, dict[str, str]]] = {
     "silent": {},
     "failing": {APPLIED: "False"},
     "applied": {APPLIED: "True", AVAILABLE: "False"},
@@ -204,5 +204,5 @@ class PlayedManager:
 
 
 def _reported(work: ManifestWork, state: str) -> ManifestWork:
-    conditions = [{"type": kind, "status": status, "reason": "Played"} for kind, status in _REPORTS[state].items()]
+    conditions = [{"type": kind, "status": status, "reason": "Played"} for kind, status in REPORTS[state].items()]
     return ManifestWork.decode({**known_fields(work), "status": {"conditions": conditions}})
