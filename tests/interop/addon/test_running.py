@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -38,10 +39,11 @@ from muster.runtime.controller import ControllerContext, Manager
 from muster.runtime.install import apply_all, await_definitions
 from tests.interop.addon.played import REPORTS, PlayedAddon, PlayedManager
 from tests.interop.addon.verdicts import Facts, facts, of_ours
+from tests.support.eventually import eventually
 from tests.support.in_process import serving
-from tests.support.random_addons import AddonLife, Step
+from tests.support.random_addons import NAME, AddonLife, Step
 
-LIVES = 6
+LIVES = 20
 KINDS = (
     ClusterManagementAddOn,
     ManagedClusterAddOn,
@@ -126,6 +128,8 @@ class Stage:
         manager.add_context(context)
         task = asyncio.create_task(manager.run())
         try:
+            # A pass that waits for configurations is not interrupted.
+            await eventually(partial(_planned, plans), "the first plan", 30, 0.01)
             yield
             assert not task.done(), task
         finally:
@@ -141,6 +145,10 @@ async def staged() -> AsyncIterator[Stage]:
         await apply_all(client, [(CRDS, document) for document in definitions(HUB)], "test")
         await await_definitions(client, [kind.name for kind in HUB], SYSTEM)
         yield Stage(client)
+
+
+async def _planned(plans: Plans) -> bool:
+    return plans.of(NAME) is not None
 
 
 async def _agrees(stage: Stage, wanted: Facts, what: str) -> None:
@@ -187,6 +195,7 @@ async def _changed(stage: Stage, played: PlayedManager, step: dict[str, Any]) ->
     for document in step["set"]:
         played.set(document)
         await stage.set(document)
+    await stage.report()
 
 
 def main() -> None:
