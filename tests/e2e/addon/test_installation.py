@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.e2e.addon.conftest import Site
-from tests.support.addon_site import ADDONS, CLUSTERS, CONFIGS, WORKS, config_map
+from tests.e2e.addon.conftest import ADDONS, CLUSTERS, CONFIGS, WORKS, Site, config_map
 from tests.support.administrator import Document
 
 CMAS = f"{ADDONS}/clustermanagementaddons"

@@ -13,14 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.addon.conftest import work_agent
+from tests.interop.addon.addon_site import AddonSite
 from tests.interop.addon.programs import REPLICA_SETS, upstreams_agents, upstreams_managers, upstreams_placement
-from tests.support.addon_site import AUTO, AddonSite, work_agent
-from tests.support.administrator import AVAILABLE
+from tests.support.administrator import AVAILABLE, TRUSTED
 from tests.support.hub_components import AddonHub, PlacementHub
 from tests.support.planes import Cluster, ControlPlane, lent
 from tests.support.processes import complaints
 from tests.support.registration import Agent, Hub, Spoke
 from tests.support.work_hub import WorkHub
+
+AUTO = ("--feature-gates=ManagedClusterAutoApproval=true", f"--auto-approved-csr-users={TRUSTED}")
 
 
 @dataclass

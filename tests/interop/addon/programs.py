@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.interop import ocm
+from tests.interop.addon.addon_site import AddonSite
 from tests.support import peers
-from tests.support.addon_site import AddonSite
 from tests.support.administrator import AVAILABLE, HUB_NAMESPACE, RBAC, Document
 from tests.support.client import Client
 from tests.support.network_namespace import NetworkNamespace

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.addon_site import CLUSTERS, CONFIGS, WORKS, AddonSite, deployment
+from tests.e2e.addon.conftest import CLUSTERS, CONFIGS, WORKS, deployment
+from tests.interop.addon.addon_site import AddonSite
 from tests.support.administrator import MANAGED_CLUSTERS, Document
 
 SHORT_LIVED = ("--addon-kubeclient-registration-auth=token", "--addon-token-expiration-seconds=3600")

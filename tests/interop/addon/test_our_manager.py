@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.e2e.addon.conftest import ADDON_GROUP, INSTALL_NAMESPACE, config_map
+from tests.interop.addon.addon_site import AddonSite
 from tests.interop.addon.conftest import OurHub
 from tests.interop.addon.programs import helloworld
 from tests.interop.addon.scenes import installed_by_a_placement, labelled, replica_set_follows, with_role
-from tests.support.addon_site import ADDON_GROUP, INSTALL_NAMESPACE, AddonSite, config_map
 from tests.support.administrator import CSRS, RBAC
 from tests.support.network_namespace import unavailable
 

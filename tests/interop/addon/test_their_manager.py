@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.addon.conftest import config_map
+from tests.interop.addon.addon_site import AddonSite
 from tests.interop.addon.conftest import our_agents
 from tests.interop.addon.programs import MANAGER_ACCOUNT, grant
 from tests.interop.addon.scenes import SHORT_LIVED, installed_by_a_placement, labelled, replica_set_follows, with_role
-from tests.support.addon_site import AddonSite, config_map
 from tests.support.administrator import HUB_NAMESPACE, RBAC
 
 

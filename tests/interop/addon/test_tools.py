@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.interop.addon.conftest import our_agents, started
+from tests.e2e.addon.conftest import CLUSTERS, config_map, deployment
+from tests.interop.addon.addon_site import AddonSite
+from tests.interop.addon.conftest import AUTO, our_agents, started
 from tests.interop.addon.scenes import labelled
 from tests.support import peers
-from tests.support.addon_site import AUTO, CLUSTERS, AddonSite, config_map, deployment
 from tests.support.administrator import RBAC
 from tests.support.hub_components import AddonHub, PlacementHub
 from tests.support.kubectl import kubectl
