@@ -108,10 +108,10 @@ def _hidden(seen: Seen, place: str) -> bool:
     """A cluster that had not applied all of what it was given before."""
     before = of_answer(seen.before) if seen.before is not None else {}
     for cluster in _mates(seen, place):
-        there = f"{cluster} references"
+        there, turn = f"{cluster} references", f"{cluster} Configured"
         under_way = any(one[2] != one[3] for one in before.get(there) or ())
-        ours, theirs = ([one[2] for one in facts.get(there) or ()] for facts in (seen.ours, seen.theirs))
-        if under_way and (ours != theirs or place == f"{cluster} Configured"):
+        ours, theirs = (([one[2] for one in facts.get(there) or ()], facts.get(turn)) for facts in (seen.ours, seen.theirs))
+        if under_way and ours != theirs:
             return True
     return False
 
