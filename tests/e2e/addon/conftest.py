@@ -216,7 +216,9 @@ class Site:
         (user,) = config["users"]
         folder = Path(tempfile.mkdtemp())
         ca = folder / "ca.crt"
-        ca.write_bytes(base64.b64decode(cluster["cluster"]["certificate-authority-data"]))
+        given = cluster["cluster"].get("certificate-authority-data")
+        # An agent passes on what its bootstrap kubeconfig has.
+        ca.write_bytes(base64.b64decode(given) if given else Path(cluster["cluster"]["certificate-authority"]).read_bytes())
         for name in ("tls.crt", "tls.key"):
             if name in secret:
                 path = folder / name

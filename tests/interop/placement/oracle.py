@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import orjson
+from tests.interop.oracle_program import Oracle
 
-PEER = Path(__file__).parents[3] / "peers" / "placement"
 Answer = dict[str, Any]
+_ORACLE = Oracle("placement")
 
 
 def binary() -> Path:
-    found = subprocess.run(["make", "-s", "-C", str(PEER), "print-bin"], capture_output=True, text=True, check=True)
-    return Path(found.stdout.strip())
+    return _ORACLE.binary()
 
 
-def play(worlds: Iterable[list[dict[str, Any]]], timeout: float = 600) -> list[list[dict[str, Answer]]]:
+def play(worlds: Iterable[list[dict[str, Any]]]) -> list[list[dict[str, Answer]]]:
     """What upstream decides in each world: by step and placement."""
-    lines = b"\n".join(orjson.dumps(steps) for steps in worlds)
-    done = subprocess.run([str(binary())], input=lines, capture_output=True, check=True, timeout=timeout)
-    return [orjson.loads(line) for line in done.stdout.splitlines()]
+    return _ORACLE.play(worlds)

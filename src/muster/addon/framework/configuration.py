@@ -36,14 +36,10 @@ def configure(draft: StatusDraft, planned: Planned) -> None:
 
 def planned_references(planned: Planned, present: References) -> References:
     """The references of a plan, with what is known of them from before."""
+    known = {(old.group, old.resource, *_referent(old)): old for old in reversed(present)}
     wanted: list[ConfigReference] = []
-    seen: dict[tuple[str, str], int] = {}
     for one in planned.configs:
-        kind = (one.group, one.resource)
-        place = seen[kind] = seen.get(kind, -1) + 1
-        alike = [old for old in present if (old.group, old.resource) == kind]
-        same = next((old for old in alike if _referent(old) == (one.config.namespace, one.config.name)), None)
-        before = same or (alike[place] if place < len(alike) else None)
+        same = known.get((one.group, one.resource, one.config.namespace, one.config.name))
         wanted.append(
             ConfigReference(
                 group=one.group,
@@ -52,7 +48,7 @@ def planned_references(planned: Planned, present: References) -> References:
                 namespace=one.config.namespace,
                 last_observed_generation=same.last_observed_generation if same else 0,
                 desired_config=one.config,
-                last_applied_config=before.last_applied_config if before else None,
+                last_applied_config=same.last_applied_config if same else None,
             )
         )
     return tuple(wanted)
