@@ -180,7 +180,7 @@ class Placements:
         spare = free_names(placement.metadata.name, lambda name: name in present or name in wanted or is_taken(name))
         writes = plan_writes(present, wanted, spare)
         try:
-            with self.inventory.decisions.expecting(key, frozenset(name for one in wanted.values() for name in one.names)):
+            with self.inventory.decisions.expecting(key, frozenset(name for one in wanted.values() for name, _ in one.clusters)):
                 await self._write(placement, writes, choice)
         except NotWritten as error:
             self._left.pop(key, None)
