@@ -89,6 +89,14 @@ def test_the_short_benchmark_measures_both_placement_controllers() -> None:
 
 
 @pytest.mark.timeout(240)
+def test_the_short_benchmark_measures_both_addon_managers() -> None:
+    managers = ("all Configured and with a work after", "a configuration rolled out, 3 at a time", "CPU at rest")
+    agents = ("requests of an agent to its own cluster", "requests of an agent to the hub")
+    expected = {f"8 clusters, limits lifted: {what}" for what in managers}
+    assert expected | {f"5 addons with leases: {what}" for what in agents} <= rows_of("addons")
+
+
+@pytest.mark.timeout(240)
 def test_the_short_benchmark_measures_both_grpc_servers() -> None:
     expected = {
         "Publish of lease renewals",

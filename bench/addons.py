@@ -1,0 +1,190 @@
+"""Addons, ours and upstream's: one made of a template on 1,000 clusters, a change of its configuration, and what rest does.
+
+    python -m bench addons [--short]
+    python -m bench.addons muster|upstream [--unlimited] [--clusters N] [--at-once N] [--idle SECONDS]
+
+Clusters, decisions, template and ClusterManagementAddOn are there before the manager starts. Time runs from its start until every
+ManagedClusterAddOn is Configured and every cluster has a work. Then all works are reported as applied; the strategy becomes
+Progressive, and the AddOnDeploymentConfig is edited: time runs until every ManagedClusterAddOn says that the new one is applied,
+while works are reported as soon as they change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bench import addon_agents
+from bench.addon_load import Load, loaded
+from bench.hub_controllers import ADDONS, HubController, Ours, Upstream
+from bench.report import Row
+
+TITLE = "Addons"
+TEXT = """
+`muster addon-manager` and upstream's addon manager (OCM v1.2.1), each on a kube-apiserver 1.35 + etcd of its own that starts empty,
+with the same flags and definitions; the managers share the machine's cores with it. Clusters are objects without agents, decisions
+are written by the benchmark. The addon is a template of three manifests with a credential and one role on the hub, installed by
+its strategy; works are reported as applied by the benchmark. As they come: upstream holds itself to 50 requests per second, ours
+has no limit; limits lifted: upstream with 10,000. Writes are counted in the audit log, Events are left out. A rollout is 50
+clusters at a time, and each has to be reported before the next one's turn.
+
+With leases: one managed cluster with that many addons that report by a lease, which other programs renew every minute; what is
+counted is the registration agent's requests, to its own cluster and to the hub.
+"""
+ADDON_WRITES = ("managedclusteraddons", "managedclusteraddons/status")
+
+
+@dataclass(frozen=True)
+class Case:
+    clusters: int
+    at_once: int = 50
+    unlimited: bool = True
+    idle: float = 0.0
+    settle: float = 3.0
+    """Seconds without a write after which a manager has done what it was going to do."""
+
+    def words(self) -> str:
+        return f"{self.clusters:,} clusters, {'limits lifted' if self.unlimited else 'as they come'}"
+
+
+@dataclass
+class Measured:
+    installed: float = 0.0
+    cpu: float = 0.0
+    writes: Counter[str] = field(default_factory=Counter)
+    """From nothing until every work was reported, and what follows from that is said."""
+    rolled_out: float = 0.0
+    rollout_writes: Counter[str] = field(default_factory=Counter)
+    most_at_once: int = 0
+    memory: float = 0.0
+    idle_requests: int = 0
+    idle_cpu: float = 0.0
+
+
+async def _measure(manager: HubController, case: Case) -> Measured:
+    found = Measured()
+    try:
+        await asyncio.to_thread(manager.prepare)
+        async with loaded(manager) as load:
+            await load.make(case.clusters)
+            mark, began = manager.audit.mark(), time.monotonic()
+            manager.start()
+            found.installed = await load.until_so(lambda: _installed(load, case), "all to be configured, with a work each") - began
+            found.cpu = manager.cpu()
+            async with load.reported():
+                await load.until_so(lambda: load.have_settings(case.clusters), "all to be applied")
+                await manager.settled(case.settle)
+                found.writes = _writes(manager, mark)
+                await _roll_out(load, case, found)
+            found.memory = manager.memory()
+            if case.idle:
+                mark, cpu = manager.audit.mark(), manager.cpu()
+                await asyncio.sleep(case.idle)
+                found.idle_requests = manager.requests(mark).total()
+                found.idle_cpu = (manager.cpu() - cpu) / case.idle
+            return found
+    finally:
+        await asyncio.to_thread(manager.discard)
+
+
+def _installed(load: Load, case: Case) -> bool:
+    return len(load.configured) == len(load.deployed) == case.clusters
+
+
+async def _roll_out(load: Load, case: Case, found: Measured) -> None:
+    manager = load.controller
+    await load.roll_out_by(case.at_once)
+    await manager.settled(case.settle)
+    before = next(iter(load.settings.values()))[0]
+    mark, began = manager.audit.mark(), time.monotonic()
+    await load.configure("good evening", before)
+    found.rolled_out = await load.until_so(lambda: load.have_settings(case.clusters, besides=before), "the rollout") - began
+    await manager.settled(case.settle)
+    found.rollout_writes = _writes(manager, mark)
+    found.most_at_once = load.most_at_once
+
+
+def _writes(manager: HubController, mark: int) -> Counter[str]:
+    """By kind; status is one of its own."""
+    kinds: Counter[str] = Counter()
+    for request, number in manager.requests(mark).items():
+        verb, _, resource = request.partition(" ")
+        if verb in ("create", "update", "patch", "delete") and not resource.startswith("events"):
+            kinds[resource] += number
+    return kinds
+
+
+def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        for number, case in enumerate(_cases(short)):
+            found = []
+            for kind in (Ours, Upstream):
+                say(f"{kind.name}: {case.words()} …")
+                measured = asyncio.run(_measure(kind(ADDONS, Path(name) / f"{kind.__name__}-{number}", case.unlimited), case))
+                say(f"  {measured}")
+                found.append(measured)
+            rows += _rows(case, *found)
+    return rows + addon_agents.run(short, say)
+
+
+def _cases(short: bool) -> list[Case]:
+    if short:
+        return [Case(8, at_once=3, idle=1.0, settle=0.5)]
+    whole = Case(1000)
+    return [replace(whole, unlimited=False), replace(whole, idle=300.0)]
+
+
+def _rows(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
+    words, target = case.words(), 1.0 if case.unlimited else 3.0
+
+    def row(title: str, unit: str, mine: float, others: float, target: float | None = None, limit: float | None = None) -> Row:
+        return Row(f"{words}: {title}", unit, mine, others, "less", target, limit)
+
+    def per_cluster(writes: Counter[str], kinds: tuple[str, ...] = ()) -> float:
+        return sum(number for kind, number in writes.items() if kind in kinds or not kinds) / case.clusters
+
+    rows = [
+        row("all Configured and with a work after", "s", ours.installed, theirs.installed, target),
+        row(
+            "writes to a ManagedClusterAddOn until its work is applied",
+            "",
+            per_cluster(ours.writes, ADDON_WRITES),
+            per_cluster(theirs.writes, ADDON_WRITES),
+            None,
+            8.0,
+        ),
+        row("all writes per cluster until then", "", per_cluster(ours.writes), per_cluster(theirs.writes)),
+        row(f"a configuration rolled out, {case.at_once} at a time", "s", ours.rolled_out, theirs.rolled_out, target),
+        row("writes of a rollout per cluster", "", per_cluster(ours.rollout_writes), per_cluster(theirs.rollout_writes)),
+        row("most clusters at once", "", ours.most_at_once, theirs.most_at_once, None, case.at_once),
+        row("memory", "MiB", ours.memory, theirs.memory, 1),
+    ]
+    if case.idle:
+        rows.append(row("requests at rest", "/min", ours.idle_requests * 60 / case.idle, theirs.idle_requests * 60 / case.idle))
+        rows.append(row("CPU at rest", "% of a core", ours.idle_cpu * 100, theirs.idle_cpu * 100))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.addons", description="One manager, one case.")
+    parser.add_argument("manager", choices=[Ours.name, Upstream.name])
+    parser.add_argument("--clusters", type=int, default=1000)
+    parser.add_argument("--at-once", type=int, default=50)
+    parser.add_argument("--idle", type=float, default=0.0)
+    parser.add_argument("--unlimited", action="store_true")
+    given = parser.parse_args()
+    case = Case(given.clusters, given.at_once, given.unlimited, given.idle)
+    kind = Ours if given.manager == Ours.name else Upstream
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        print(asyncio.run(_measure(kind(ADDONS, Path(name) / "manager", case.unlimited), case)))
+
+
+if __name__ == "__main__":
+    main()
