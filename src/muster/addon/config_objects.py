@@ -1,20 +1,206 @@
 """Configurations that addons refer to, of any kind, as the hub serves them.
 
-`ConfigObjects` is what planning and rendering read from; the dynamic implementation watches just the kinds that some addon refers
-to. An object that is missing, or of a kind that the hub does not serve, is None: whoever needs it waits, and is told by a listener.
+`ConfigObjects` is what planning and rendering read from; `WatchedConfigObjects` watches just what some addon refers to. An object
+that is missing, or of a kind that the hub does not serve, is None: whoever needs it waits, and is told by a listener.
+
+A reference names a group and a resource, not a version: discovery says which is served, and a definition that comes or goes later
+is heard of. Whoever refers to objects says so by `refer`, as a whole each time, and knows afterwards that what `get` answers is
+what the hub has; what nobody refers to any more is no longer watched. `get` alone works too, for those who can wait for a
+listener: what is asked for once is watched from then on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+import asyncio
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, NoReturn, Protocol
+
+import orjson
 
 from muster.addon.agent_addon import ConfigObject
+from muster.addon.spec_hash import spec_hash
+from muster.api.addon.v1alpha1 import GROUP
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, sleep
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import ObjectRef
+from muster.machinery.tasks import run_all
+from muster.runtime.cache import DynamicCache, DynamicRESTMapper, ObservedObject, Presence
+from muster.runtime.client import KubeClient, KubeError
+
+log = get_logger("muster.addon.config_objects")
+
+SETTLE_TIMEOUT: Final = 10.0
+"""Seconds for which the hub is waited for to tell of objects that were not watched yet."""
+_PREFERRED_VERSIONS: Final = {"": "v1", GROUP: "v1alpha1"}
+"""Which version is asked for first; of other groups the one that the hub prefers."""
+_GROUP: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)?", re.ASCII)
+_RESOURCE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
+_NOWHERE: Final = frozenset(("", ".", ".."))
+_ASKERS: Final = ""
+"""The user of what was asked for without being referred to."""
+
+
+class ConfigKey(NamedTuple):
+    """Which configuration; `namespace` is empty for kinds without."""
+
+    group: str
+    resource: str
+    namespace: str
+    name: str
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it could name anything; people write these, and they become part of a path."""
+        well_formed = _GROUP.fullmatch(self.group) is not None and _RESOURCE.fullmatch(self.resource) is not None
+        return well_formed and self.name not in _NOWHERE and (not self.namespace or self.namespace not in _NOWHERE)
+
+
+Listener = Callable[[str, str, str, str], None]
 
 
 class ConfigObjects(Protocol):
     def get(self, group: str, resource: str, namespace: str, name: str) -> ConfigObject | None: ...
 
-    def on_change(self, listener: Callable[[str, str, str, str], None]) -> None:
+    def on_change(self, listener: Listener) -> None:
         """Called with group, resource, namespace and name of what changed, came or went."""
         ...
+
+
+class WatchedConfigObjects:
+    """`run` is to be a task of its owner; until it runs, nothing is known."""
+
+    def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
+        self._mapper = DynamicRESTMapper(client, clock=clock)
+        self._cache = DynamicCache(client, clock=clock)
+        self._references: dict[str, frozenset[ConfigKey]] = {}
+        """By user."""
+        self._users: dict[ConfigKey, set[str]] = {}
+        self._resolved: dict[ConfigKey, ObjectRef | None] = {}
+        """Where objects are served; None where they are not."""
+        self._followers: dict[str, ConfigKey] = {}
+        self._objects: dict[ConfigKey, tuple[ObservedObject, ConfigObject | None]] = {}
+        self._listeners: list[Listener] = []
+        self._asked: set[ConfigKey] = set()
+        self._asking = asyncio.Event()
+        self._cache.on_change(lambda follower: self._tell(self._followers.get(follower)))
+        self._mapper.on_change(self._kinds_changed)
+
+    async def run(self) -> NoReturn:
+        await run_all({"kinds": self._mapper.run, "objects": self._cache.run, "questions": self._answer})
+
+    def on_change(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    # Who needs what
+
+    async def refer(self, user: str, keys: Iterable[ConfigKey], timeout: float = SETTLE_TIMEOUT) -> bool:
+        """From now on `user` needs these and no others. Waits until the hub has told of them; False when it does not.
+
+        Raises KubeError when the hub cannot be asked for its kinds.
+        """
+        wanted = frozenset(keys)
+        before = self._references.get(user, frozenset())
+        self._references[user] = wanted
+        if not wanted:
+            del self._references[user]
+        for key in wanted - before:
+            self._users.setdefault(key, set()).add(user)
+        for key in before - wanted:
+            self._users[key].discard(user)
+            if not self._users[key]:
+                del self._users[key]
+                self._unfollow(key)
+        for key in sorted(wanted - self._resolved.keys()):
+            await self._resolve(key)
+        refs = [ref for key in wanted if (ref := self._resolved.get(key)) is not None]
+        began = self._clock.monotonic()
+        await self._cache.settle(refs, timeout)
+        return self._clock.monotonic() - began < timeout
+
+    def users_of(self, key: ConfigKey) -> list[str]:
+        return sorted(self._users.get(key, ()))
+
+    async def _resolve(self, key: ConfigKey) -> None:
+        resource = None
+        if key.is_sound:
+            resource = await self._mapper.resource_for(key.group, _PREFERRED_VERSIONS.get(key.group, ""), key.resource)
+        if key not in self._users or key in self._resolved:
+            # Nobody needs it any more, or another user was faster.
+            return
+        if resource is None or resource.namespaced != bool(key.namespace):
+            self._resolved[key] = None
+            return
+        ref = self._resolved[key] = ObjectRef(resource, key.namespace, key.name)
+        self._followers[str(ref)] = key
+        self._cache.follow(str(ref), frozenset((ref,)))
+
+    def _unfollow(self, key: ConfigKey) -> None:
+        ref = self._resolved.pop(key, None)
+        self._objects.pop(key, None)
+        if ref is not None:
+            self._cache.follow(str(ref), frozenset())
+            del self._followers[str(ref)]
+
+    def _kinds_changed(self, group: str) -> None:
+        """What is served elsewhere now, or was not served, is looked for anew by those who need it: they are told."""
+        for key, ref in list(self._resolved.items()):
+            if key.group == group and (ref is None or not self._mapper.has(ref.resource)):
+                self._unfollow(key)
+                self._tell(key)
+                if key in self._asked:
+                    self._asking.set()
+
+    def _tell(self, key: ConfigKey | None) -> None:
+        if key is not None:
+            for listener in self._listeners:
+                listener(*key)
+
+    # Reading
+
+    def get(self, group: str, resource: str, namespace: str, name: str) -> ConfigObject | None:
+        key = ConfigKey(group, resource, namespace, name)
+        if key not in self._users:
+            self._asked.add(key)
+            self._asking.set()
+            return None
+        ref = self._resolved.get(key)
+        if ref is None:
+            return None
+        seen = self._cache.get(ref)
+        if seen.presence is not Presence.PRESENT:
+            self._objects.pop(key, None)
+            return None
+        known = self._objects.get(key)
+        if known is None or (known[0].uid, known[0].version) != (seen.uid, seen.version):
+            known = self._objects[key] = (seen, _read(key, seen))
+        return known[1]
+
+    async def _answer(self) -> NoReturn:
+        """Follow what is asked for by those who do not refer to it."""
+        backoff = Backoff(0.1, 30.0)
+        while True:
+            await self._asking.wait()
+            self._asking.clear()
+            try:
+                await self.refer(_ASKERS, self._asked)
+            except KubeError as error:
+                log.warning("the hub cannot be asked for its kinds", error=str(error))
+                await sleep(self._clock, backoff.next())
+                self._asking.set()
+                continue
+            backoff.reset()
+            for key in self._asked:
+                self._tell(key)
+
+
+def _read(key: ConfigKey, seen: ObservedObject) -> ConfigObject | None:
+    document = orjson.loads(seen.raw)
+    try:
+        return ConfigObject(key.group, key.resource, document, spec_hash(document))
+    except TypeError as error:
+        # Nested more deeply than it could be written again.
+        log.error("configuration cannot be read", config=str(key), error=str(error))
+        return None

@@ -1,15 +1,34 @@
-"""Which clusters a placement chose, by the groups that its decisions are labelled with.
+"""Which clusters placements chose, by the groups that their decisions are labelled with.
 
-A cluster that several placements of a set chose belongs to the first of them, and one that several groups of a placement name to
-the first group: every cluster gets one work.
+A cluster that several groups of a placement name belongs to the first of them, and one that several placements chose to one of
+these: the first for replica sets, the last for addons, as upstream has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 
 from muster.api.cluster.v1beta1 import DECISION_GROUP_INDEX_LABEL, DECISION_GROUP_NAME_LABEL, PlacementDecision
 from muster.placement.rollout import Group
+
+
+class Precedence(Enum):
+    """Whose a cluster is that several placements chose."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+def divided_groups(placements: Sequence[Iterable[PlacementDecision]], precedence: Precedence) -> list[list[Group]]:
+    """Of the decisions of each placement its groups, so that every cluster is in one group at most."""
+    order = range(len(placements)) if precedence is Precedence.FIRST else reversed(range(len(placements)))
+    divided: dict[int, list[Group]] = {}
+    taken: frozenset[str] = frozenset()
+    for index in order:
+        divided[index] = groups_of(placements[index], taken)
+        taken = taken.union(*(group.clusters for group in divided[index]))
+    return [divided[index] for index in range(len(placements))]
 
 
 def groups_of(decisions: Iterable[PlacementDecision], taken: frozenset[str]) -> list[Group]:

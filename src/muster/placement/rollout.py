@@ -142,6 +142,13 @@ def plan(groups: Sequence[Group], strategy: RolloutStrategy, known: Mapping[str,
     raise BadStrategy(f"rolloutStrategy.type: {strategy.type!r} is none of All, Progressive, ProgressivePerGroup")
 
 
+def is_done(strategy: RolloutStrategy, progress: Progress, now: datetime) -> bool:
+    """Whether a cluster has succeeded for the minimum time. Raises BadStrategy."""
+    config = {"Progressive": strategy.progressive, "ProgressivePerGroup": strategy.progressive_per_group}.get(strategy.type)
+    terms = _terms(config, now) if config is not None else _Terms(timedelta(0), None, now)
+    return terms.standing(progress)[0] is _Standing.DONE
+
+
 def _all(groups: Sequence[Group], config: All, known: Mapping[str, Progress], now: datetime) -> Rollout:
     everybody = _members(groups)
     count = _Count(_Terms(timedelta(0), _deadline(config), now), known, everybody)

@@ -17,6 +17,9 @@ from typing import Any, Final
 import orjson
 
 _LARGEST: Final = 1e21
+_SMALLEST: Final = 1e-6
+_ORJSON_SMALLEST: Final = 1e-5
+"""Below this orjson writes an exponent."""
 _INT64: Final = 2.0**63
 _WHOLE: Final = re.compile(rb"\.0[,\]}]")
 _EXPONENT: Final = re.compile(rb"e\+?[0-9]+[,\]}]")
@@ -97,12 +100,14 @@ def _with_whole_numbers(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST:
         # Beyond 64 bits orjson writes no integers.
         return orjson.Fragment(str(int(Decimal(repr(value)))).encode())
+    if isinstance(value, float) and _SMALLEST <= abs(value) < _ORJSON_SMALLEST:
+        return orjson.Fragment(f"{Decimal(repr(value)):f}".encode())
     return value
 
 
 def encode_json(value: Any) -> str:
     """Compact JSON with sorted keys, and `<`, `>`, `&` escaped inside strings (nothing else in JSON can contain them)."""
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-    if ".0" in text or "e+" in text:
+    if ".0" in text or "e+" in text or "e-6" in text:
         text = orjson.dumps(_with_whole_numbers(value), option=orjson.OPT_SORT_KEYS).decode()
     return text.translate(HTML_ESCAPES) if _needs_escapes(text) else text

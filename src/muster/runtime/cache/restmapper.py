@@ -170,6 +170,9 @@ class DynamicRESTMapper(RESTMapper):
 
     async def _fulfilled(self, group: str) -> bool:
         """Ask the group's versions anew, and see whether they are as promised."""
+        for resource in self._promises[group]:
+            # A version that came with its definition was never asked for.
+            self._listing(resource.api_version)
         try:
             await self.refresh(group)
         except KubeError:

@@ -98,7 +98,7 @@ def _without(obj: Object, field: str) -> Object:
     return {key: value for key, value in obj.items() if key != field}
 
 
-async def patch_object(client: KubeClient, before: R, after: R, *, status: bool = False) -> Object | None:
+async def patch_object(client: KubeClient, before: R, after: R, *, status: bool = False, manager: str = "") -> Object | None:
     """Write what differs between two versions of a typed object, in the status or in all else, valid for the version read.
 
     Gives the answer; None when nothing differs or the object is gone. Raises Conflict when somebody wrote in between.
@@ -111,7 +111,9 @@ async def patch_object(client: KubeClient, before: R, after: R, *, status: bool 
     patch["metadata"] = {**patch.get("metadata", {}), "uid": metadata.uid, "resourceVersion": metadata.resource_version}
     subresource = "status" if status else ""
     try:
-        return await client.patch(served(type(before)), metadata.name, patch, metadata.namespace, subresource=subresource)
+        return await client.patch(
+            served(type(before)), metadata.name, patch, metadata.namespace, subresource=subresource, manager=manager
+        )
     except NotFound:
         return None
 

@@ -56,6 +56,8 @@ class RESTMapper:
         self._client = client
         self._clock = clock
         self._listings: dict[str, _Listing] = {}
+        self._groups: set[str] = set()
+        """In which somebody looked for a resource in any version."""
         self._tidied = clock.monotonic()
 
     def known(self, api_version: str, kind: str) -> GVR | None:
@@ -86,6 +88,7 @@ class RESTMapper:
         """
         if found := await self._listed(f"{group}/{version}" if group else version, plural):
             return found
+        self._groups.add(group)
         for other in await self._versions(group) if group else ():
             if found := await self._listed(other, plural):
                 return found
@@ -150,8 +153,8 @@ class RESTMapper:
                     await self._ask(api_version, listing)
 
     def is_asked_for(self, api_version: str) -> bool:
-        """Whether anybody has ever needed something of this group version."""
-        return api_version in self._listings
+        """Whether anybody has ever needed something of this group version, or of its group in whichever version."""
+        return api_version in self._listings or api_version.rpartition("/")[0] in self._groups
 
     def has(self, resource: GVR) -> bool:
         """Whether the server was last seen to serve it; without a kind, whether it serves anything of its group version."""

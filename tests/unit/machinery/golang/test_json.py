@@ -24,6 +24,7 @@ def test_what_is_written_means_the_same(value: dict[str, object]) -> None:
 def test_whole_floats_have_no_fraction_and_no_exponent() -> None:
     assert dumps({"a": 1e3, "b": [1e20, 1.5, 1e21]}) == b'{"a":1000,"b":[100000000000000000000,1.5,1e+21]}'
     assert encode_json([1e3, 1e20, -0.0]) == "[1000,100000000000000000000,0]"
+    assert encode_json([1e21, 1e-6, -9.5e-6, 1e-7]) == "[1e+21,0.000001,-0.0000095,1e-7]"
 
 
 def test_what_is_written_in_steps_is_the_same() -> None:

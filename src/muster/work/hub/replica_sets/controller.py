@@ -13,10 +13,9 @@ Which placement a work is labelled with follows the first that chose its cluster
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -27,13 +26,19 @@ import msgspec
 from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDecision
 from muster.api.meta import Condition
 from muster.api.resource import Document
-from muster.api.work.v1alpha1 import MANIFEST_WORK_APPLIED, ManifestWorkReplicaSet, ManifestWorkReplicaSetStatus
+from muster.api.work.v1alpha1 import (
+    MANIFEST_WORK_APPLIED,
+    LocalPlacementReference,
+    ManifestWorkReplicaSet,
+    ManifestWorkReplicaSetStatus,
+)
 from muster.kube.names import label_value
 from muster.machinery.objects import Object, ObjectKey
-from muster.placement.decisions import groups_of
+from muster.placement.decisions import Precedence, divided_groups
 from muster.placement.rollout import BadStrategy, plan
 from muster.runtime.client import AlreadyExists, KubeError, NotFound, patch_object
 from muster.runtime.controller import ControllerContext, add_finalizer, remove_finalizer, with_condition
+from muster.runtime.controller.fan_out import Write, failures_text, write_each
 from muster.work.hub.options import REPLICA_SET_CONTROLLER
 from muster.work.hub.replica_sets import reporting
 from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
@@ -41,17 +46,12 @@ from muster.work.hub.replica_sets.reporting import Share
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import PLACEMENT_NAME_LABEL, REPLICA_SET_FINALIZER, REPLICA_SET_LABEL
 
-AT_ONCE: Final = 16
-"""Writes under way for one set."""
 LOOK_AGAIN: Final = 1.0
 """Seconds until works that only the server knows of are looked for again."""
 _LONGEST: Final = 182
 """Of a name, so that what is added to it does not make it too long for the agent's record of it."""
 _BY_OWNER: Final = "owner"
 _BY_PLACEMENT: Final = "placement"
-
-
-Write = Callable[[], Awaitable[None]]
 
 
 class WorksNotWritten(Exception):
@@ -163,7 +163,7 @@ class ReplicaSets:
     async def _delete_all(self, works: Iterable[Replica]) -> None:
         failed = await self._each((work.cluster, partial(self._delete, work)) for work in works if not work.deleting)
         if failed:
-            raise WorksNotWritten(reporting.listed([f"{cluster}: {why}" for cluster, why in sorted(failed.items())]))
+            raise WorksNotWritten(failures_text(failed))
 
     async def _say_unnameable(self, found: ManifestWorkReplicaSet, problem: str) -> None:
         message = f"{owner_label(_key(found))} must be a label's value: {problem}"
@@ -182,7 +182,7 @@ class ReplicaSets:
         begun = frozenset(cluster for share in shares for cluster in share.rollout.begin) - failed.keys() - leaving
         await self._report(found, shares, begun, failed)
         if failed:
-            raise WorksNotWritten(reporting.listed([f"{cluster}: {why}" for cluster, why in sorted(failed.items())]))
+            raise WorksNotWritten(failures_text(failed))
         times = [share.rollout.again for share in shares if share.rollout.again is not None]
         return max(0.0, (min(times) - self._context.clock.now()).total_seconds()) + 0.1 if times else None
 
@@ -191,17 +191,18 @@ class ReplicaSets:
         assert found.spec is not None, "read"
         ruled = is_ruled(found.spec.manifest_work_template)
         shares: list[Share] = []
-        taken: frozenset[str] = frozenset()
+        refs: dict[ObjectKey, LocalPlacementReference] = {}
         for ref in found.spec.placement_refs:
-            if any(share.name == ref.name for share in shares):
-                continue
-            key = ObjectKey(found.metadata.namespace, ref.name)
-            if key not in self._placements.cache:
+            refs.setdefault(ObjectKey(found.metadata.namespace, ref.name), ref)
+        present = [key for key in refs if key in self._placements.cache]
+        decisions = [self._decisions.cache.by_index(_BY_PLACEMENT, str(key)) for key in present]
+        divided = dict(zip(present, divided_groups(decisions, Precedence.FIRST), strict=True))
+        for key, ref in refs.items():
+            if key not in divided:
                 shares.append(Share(ref.name, missing=True))
                 continue
-            groups = groups_of(self._decisions.cache.by_index(_BY_PLACEMENT, str(key)), taken)
+            groups = divided[key]
             chosen = frozenset(cluster for group in groups for cluster in group.clusters)
-            taken |= chosen
             here = {cluster: works[cluster] for cluster in sorted(chosen) if cluster in works and not works[cluster].deleting}
             updated = {cluster: work for cluster, work in here.items() if work.digest == wanted.digest}
             known = {cluster: work.progress(ruled) for cluster, work in updated.items()}
@@ -266,22 +267,8 @@ class ReplicaSets:
             return
 
     async def _each(self, writes: Iterable[tuple[str, Write]]) -> dict[str, str]:
-        """Do all of it, some at a time. Gives what failed, by cluster, and why."""
-        failed: dict[str, str] = {}
-        places = asyncio.Semaphore(AT_ONCE)
-
-        async def one(cluster: str, write: Write) -> None:
-            async with places:
-                try:
-                    await write()
-                except (KubeError, TakenName, ValueError) as error:
-                    # The last for a decision that names no cluster: it leads nowhere.
-                    failed[cluster] = str(error)
-
-        async with asyncio.TaskGroup() as tasks:
-            for cluster, write in writes:
-                tasks.create_task(one(cluster, write))
-        return failed
+        """A decision that names no cluster leads nowhere: that is the ValueError."""
+        return await write_each(writes, (KubeError, TakenName, ValueError))
 
     async def _report(
         self, found: ManifestWorkReplicaSet, shares: Sequence[Share], begun: frozenset[str], failed: dict[str, str]

@@ -1,0 +1,113 @@
+"""What the addon manager's controllers look at, kept by watches and found by index: never by looking through everything.
+
+Placements lead to the addons that refer to them, decisions to their placement, clusters to the decisions that name them. Of each
+ManagedClusterAddOn only what planning looks at is kept decoded (`InstalledAddon`), so that a pass over an addon on a thousand
+clusters decodes nothing; listeners are told when that changes, and not when an agent reports anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from muster.addon.manager.installed import InstalledAddon
+from muster.addon.manager.planning import PlacementState, placement_key
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDecision
+from muster.api.resource import TypedObject
+from muster.machinery.objects import ObjectKey
+from muster.placement.names import DISABLED
+from muster.runtime.controller import Controller, ControllerContext
+
+_BY_PLACEMENT: Final = "addon manager: placement"
+_BY_CLUSTER: Final = "addon manager: cluster"
+InstalledListener = Callable[[str, InstalledAddon | None, InstalledAddon | None], None]
+"""Called with the addon's name, what it was on a cluster, and what it is."""
+
+
+class Inventory:
+    def __init__(self, context: ControllerContext) -> None:
+        informers = context.informers
+        self.addons = informers.of(ClusterManagementAddOn)
+        self.managed_addons = informers.of(ManagedClusterAddOn)
+        self.clusters = informers.of(ManagedCluster)
+        self.placements = informers.of(Placement)
+        self.decisions = informers.of(PlacementDecision)
+        self._installed: dict[str, dict[str, InstalledAddon]] = {}
+        """By addon and cluster."""
+        self._listeners: list[InstalledListener] = []
+        self.addons.cache.add_index(_BY_PLACEMENT, lambda addon: [str(key) for key in _placements_of(addon)])
+        self.decisions.cache.add_index(_BY_PLACEMENT, lambda decision: [str(placement_of(decision))])
+        self.decisions.cache.add_index(_BY_CLUSTER, _clusters_of)
+        self.managed_addons.on_change(self._installed_changed)
+
+    def synced_by(self, controller: Controller[ObjectKey] | Controller[str]) -> None:
+        """A controller that looks at all of this begins when it is complete."""
+        for informer in (self.addons, self.managed_addons, self.clusters, self.placements, self.decisions):
+            controller.depend(informer)
+
+    # Looking
+
+    def installed(self, addon: str) -> Mapping[str, InstalledAddon]:
+        return self._installed.get(addon, {})
+
+    def placements_of(self, addon: ClusterManagementAddOn) -> dict[ObjectKey, PlacementState]:
+        """Those of its placements that are there; one that is being deleted is not."""
+        found = {}
+        for key in _placements_of(addon):
+            placement = self.placements.cache.get(key)
+            if placement is not None and not placement.metadata.deletion_timestamp:
+                found[key] = self._state(key, placement)
+        return found
+
+    def _state(self, key: ObjectKey, placement: Placement) -> PlacementState:
+        decisions = self.decisions.cache.by_index(_BY_PLACEMENT, str(key))
+        state = PlacementState(decisions, placement.spec.decision_strategy.group_strategy.clusters_per_decision_group)
+        said, scheduled = placement.status.number_of_selected_clusters, placement.metadata.annotations.get(DISABLED) != "true"
+        return PlacementState(decisions, state.clusters_per_group, not scheduled or len(state.chosen) >= said)
+
+    # Who is concerned
+
+    def addons_with(self, placement: ObjectKey) -> list[str]:
+        return [addon.metadata.name for addon in self.addons.cache.by_index(_BY_PLACEMENT, str(placement))]
+
+    def addons_for(self, cluster: str) -> list[str]:
+        """Addons with a placement that chose the cluster."""
+        placements = {placement_of(decision) for decision in self.decisions.cache.by_index(_BY_CLUSTER, cluster)}
+        return sorted({addon for placement in placements for addon in self.addons_with(placement)})
+
+    def on_installed_change(self, listener: InstalledListener) -> None:
+        self._listeners.append(listener)
+
+    def _installed_changed(self, old: ManagedClusterAddOn | None, new: ManagedClusterAddOn | None) -> None:
+        one = new or old
+        assert one is not None, "something changed"
+        name, cluster = one.metadata.name, one.metadata.namespace
+        of_addon = self._installed.setdefault(name, {})
+        before, after = of_addon.get(cluster), InstalledAddon.of(new) if new is not None else None
+        if after is not None:
+            of_addon[cluster] = after
+        else:
+            of_addon.pop(cluster, None)
+            if not of_addon:
+                del self._installed[name]
+        if before != after:
+            for listener in self._listeners:
+                listener(name, before, after)
+
+
+def key_of(obj: TypedObject) -> ObjectKey:
+    return ObjectKey(obj.metadata.namespace, obj.metadata.name)
+
+
+def placement_of(decision: PlacementDecision) -> ObjectKey:
+    return ObjectKey(decision.metadata.namespace, decision.metadata.labels.get(PLACEMENT_LABEL, ""))
+
+
+def _placements_of(addon: ClusterManagementAddOn) -> Iterable[ObjectKey]:
+    return [placement_key(strategy) for strategy in addon.spec.install_strategy.placements]
+
+
+def _clusters_of(decision: PlacementDecision) -> Iterable[str]:
+    return {one.cluster_name for one in decision.status.decisions}
