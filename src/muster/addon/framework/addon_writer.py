@@ -1,0 +1,67 @@
+"""Writes ManagedClusterAddOns: finalizers in one patch, the status in one patch, each valid for the version that was read."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import msgspec
+
+from muster.addon.framework import lifecycle
+from muster.addon.framework.owned import is_echo
+from muster.addon.framework.scene import Scene
+from muster.addon.framework.status_draft import StatusDraft
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.machinery.objects import ObjectKey
+from muster.runtime.cache import Informer, MutationCache
+from muster.runtime.client import patch_object
+from muster.runtime.controller import ControllerContext
+
+
+class AddonWriter:
+    """Each write gives the scene with the addon as it is then."""
+
+    def __init__(self, context: ControllerContext, informer: Informer[ManagedClusterAddOn]) -> None:
+        self._client = context.client
+        self._informer = informer
+        self._latest: MutationCache[ManagedClusterAddOn] = MutationCache(informer, clock=context.clock)
+        self._written: dict[ObjectKey, str] = {}
+        """The version that this process wrote and no watch has told of yet."""
+
+    def find(self, key: ObjectKey) -> ManagedClusterAddOn | None:
+        return self._latest.get(key)
+
+    def is_echo(self, key: ObjectKey, seen: ManagedClusterAddOn | None) -> bool:
+        """Whether a watch tells of nothing but this process's own writes."""
+        written = self._written.get(key)
+        version = "" if seen is None else seen.metadata.resource_version
+        if seen is None or written is None or not is_echo(version, written):
+            self._written.pop(key, None)
+            return False
+        if version == written:
+            del self._written[key]
+        return True
+
+    async def hold(self, scene: Scene, needed: Iterable[str]) -> Scene:
+        return await self._set_finalizers(scene, lifecycle.with_finalizers(scene.addon.metadata.finalizers, needed))
+
+    async def release(self, scene: Scene, needed: Iterable[str] = ()) -> Scene:
+        return await self._set_finalizers(scene, lifecycle.without_unneeded(scene.addon.metadata.finalizers, needed))
+
+    async def report(self, scene: Scene, draft: StatusDraft) -> Scene:
+        return await self._write(scene, msgspec.structs.replace(scene.addon, status=draft.status), status=True)
+
+    async def _set_finalizers(self, scene: Scene, finalizers: tuple[str, ...]) -> Scene:
+        metadata = msgspec.structs.replace(scene.addon.metadata, finalizers=finalizers)
+        return await self._write(scene, msgspec.structs.replace(scene.addon, metadata=metadata), status=False)
+
+    async def _write(self, scene: Scene, wanted: ManagedClusterAddOn, *, status: bool) -> Scene:
+        answer = await patch_object(self._client, scene.addon, wanted, status=status)
+        if answer is None:
+            return scene
+        self._latest.record_write(answer)
+        addon = ManagedClusterAddOn.decode(answer)
+        cached = self._informer.cache.snapshot(scene.key)
+        if cached is None or cached.resource_version != addon.metadata.resource_version:
+            self._written[scene.key] = addon.metadata.resource_version
+        return dataclasses.replace(scene, addon=addon)

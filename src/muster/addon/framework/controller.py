@@ -1,0 +1,226 @@
+"""Keeps what belongs to one addon on one cluster: one controller for all addons, one status, written once a pass.
+
+A pass is: see what is planned → what is configured → render the agent, once → hold by finalizers → bind roles → write works → say
+all of it: Configured, registrations, RegistrationApplied, ManifestApplied, HostingClusterValidity, Progressing, Available. What
+should be is decided by pure functions of the other modules; here it is read, done and written. A step that fails is said in its
+condition and tried again; the others are done all the same.
+
+What wakes a ManagedClusterAddOn is itself, its works and bindings unless this process wrote them, its cluster and the one that
+hosts it, its plan, a configuration that it refers to, and its addon when that is another (`addon_changed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from muster.addon.agent_addon import AddonRegistry, Agent
+from muster.addon.config_objects import ConfigObjects
+from muster.addon.framework import role_bindings, works
+from muster.addon.framework.addon_writer import AddonWriter
+from muster.addon.framework.configuration import config_key, configure, observed, resolve, unsupported
+from muster.addon.framework.deployment import Deployment
+from muster.addon.framework.effects import write_bindings, write_works
+from muster.addon.framework.health import set_health
+from muster.addon.framework.lifecycle import needed_finalizers
+from muster.addon.framework.manifests import Sorted, sort_manifests
+from muster.addon.framework.owned import OwnedObjects
+from muster.addon.framework.progress import set_progress
+from muster.addon.framework.registration import register
+from muster.addon.framework.removal import Removal
+from muster.addon.framework.rendering import Rendering, render
+from muster.addon.framework.resources import ServedResources
+from muster.addon.framework.role_bindings import MANAGED_BY_LABEL, RoleBinding, wanted_bindings
+from muster.addon.framework.scene import Scene, hosting_cluster
+from muster.addon.framework.status_draft import StatusDraft
+from muster.addon.framework.works import Site
+from muster.addon.plans import Planned, Plans
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.api.addons import ADDON_LABEL
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.resource import TypedObject
+from muster.api.work.v1 import ManifestWork
+from muster.machinery.objects import ObjectKey
+from muster.runtime.controller import ControllerContext
+
+NAME: Final = "managed-cluster-addons"
+_BY_ADDON: Final = "addon-name"
+_BY_CONFIG: Final = "addon-config"
+_BY_HOSTING: Final = "addon-hosting-cluster"
+
+
+class NotDone(Exception):
+    """Something of an addon could not be written; its conditions say what and why."""
+
+
+class ManagedClusterAddOns:
+    def __init__(
+        self,
+        context: ControllerContext,
+        registry: AddonRegistry,
+        plans: Plans | None,
+        configs: ConfigObjects,
+        process: str,
+    ) -> None:
+        self._context = context
+        self._registry = registry
+        self._plans = plans
+        self._configs = configs
+        self._process = process
+        self._controller = context.controller(NAME, self.reconcile)
+        informers = context.informers
+        self._addons = informers.of(ManagedClusterAddOn)
+        self._writer = AddonWriter(context, self._addons)
+        self._clusters = informers.of(ManagedCluster)
+        work_informer = informers.of(ManifestWork, label_selector=ADDON_LABEL)
+        binding_informer = informers.of(RoleBinding, label_selector=f"{MANAGED_BY_LABEL}={process}")
+        for informer in (self._addons, self._clusters, work_informer, binding_informer):
+            self._controller.depend(informer)
+        wake, client, clock = self._controller.enqueue, context.client, context.clock
+        self._works = OwnedObjects(client, ManifestWork, work_informer, works.owner_of, wake, clock)
+        self._bindings = OwnedObjects(client, RoleBinding, binding_informer, role_bindings.owner_of, wake, clock)
+        self._deployment = Deployment(self._works, ServedResources(client, clock))
+        self._removal = Removal(context, self._works, self._writer, self._deployment)
+        self._listen()
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    # What wakes an addon
+
+    def _listen(self) -> None:
+        cache = self._addons.cache
+        cache.add_index(_BY_ADDON, lambda one: [one.metadata.name])
+        cache.add_index(_BY_CONFIG, _config_keys)
+        cache.add_index(_BY_HOSTING, lambda one: [name] if (name := hosting_cluster(one)) else [])
+        self._addons.on_change(self._addon_seen)
+        self._clusters.on_change(self._cluster_changed)
+        self._configs.on_change(lambda *place: self._wake_all(cache.by_index(_BY_CONFIG, config_key(*place))))
+        if self._plans is not None:
+            self._plans.on_change(lambda addon, cluster: self._controller.enqueue(ObjectKey(cluster, addon)))
+
+    def addon_changed(self, name: str) -> None:
+        """The registry has another addon of this name than before, or none."""
+        self._wake_all(self._addons.cache.by_index(_BY_ADDON, name))
+
+    def _addon_seen(self, old: ManagedClusterAddOn | None, new: ManagedClusterAddOn | None) -> None:
+        side = new if new is not None else old
+        assert side is not None, "something changed"
+        if not self._writer.is_echo(_key(side), new):
+            self._controller.enqueue(_key(side))
+
+    def _cluster_changed(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
+        if old is not None and new is not None and _seen_of(old) == _seen_of(new):
+            return
+        side = new if new is not None else old
+        assert side is not None, "something changed"
+        self._wake_all(self._addons.cache.in_namespace(side.metadata.name))
+        self._wake_all(self._addons.cache.by_index(_BY_HOSTING, side.metadata.name))
+
+    def _wake_all(self, addons: Iterable[ManagedClusterAddOn]) -> None:
+        for one in addons:
+            self._controller.enqueue(_key(one))
+
+    # A pass
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        found = self._writer.find(key)
+        if found is None:
+            # One that cannot be read is not gone.
+            if key not in self._addons.malformed:
+                await self._clear(key)
+            return None
+        agent_addon = self._registry.find(key.name)
+        if agent_addon is None:
+            return None
+        named = self._clusters.cache.named
+        hosting = hosting_cluster(found)
+        scene = Scene(agent_addon, found, named(key.namespace), named(hosting) if hosting else None)
+        draft = StatusDraft(found, self._context.clock.now())
+        if found.metadata.deletion_timestamp:
+            await self._removal.remove(scene, draft, self._rendered(scene, draft))
+        elif scene.cluster is not None and not scene.cluster.metadata.deletion_timestamp and self._configure(scene, draft):
+            await self._install(scene, draft)
+        return None
+
+    def _configure(self, scene: Scene, draft: StatusDraft) -> bool:
+        """False while nobody has planned for it, or its owner is not there."""
+        owner = scene.owner()
+        own = scene.addon.spec.configs
+        if self._plans is not None:
+            planned = self._planned(scene.key, owner)
+            if planned is None:
+                return False
+            configure(draft, planned)
+            own = ()
+        draft.put(
+            config_references=observed(draft.status.config_references, self._configs, own),
+            supported_configs=tuple(scene.agent_addon.config_kinds),
+        )
+        return owner is not None
+
+    def _planned(self, key: ObjectKey, owner: str | None) -> Planned | None:
+        plan = self._plans.of(key.name) if self._plans is not None else None
+        return plan.clusters.get(key.namespace) if plan is not None and plan.uid == owner else None
+
+    def _rendered(self, scene: Scene, draft: StatusDraft) -> Rendering:
+        if scene.cluster is None:
+            return Rendering()
+        resolved = resolve(draft.status.config_references, self._configs)
+        return render(scene.agent_addon, scene.addon, scene.cluster, draft, resolved)
+
+    async def _install(self, scene: Scene, draft: StatusDraft) -> None:
+        rendering = self._rendered(scene, draft)
+        agent = rendering.deployable
+        manifests = sort_manifests(agent.manifests, hosted=scene.is_hosted) if agent is not None else Sorted()
+        needed = needed_finalizers(manifests, hosting=scene.can_be_hosted)
+        scene = await self._writer.hold(scene, needed)
+        problems = [await self._bind(scene, draft, agent)] if agent is not None else []
+        problems += await self._deployment.deploy(scene, draft, rendering, manifests)
+        deployed = self._deployment.works_of(scene)
+        nothing = agent is not None and not manifests.managed and not manifests.hosting
+        wrong = unsupported(scene.addon, scene.agent_addon.config_kinds)
+        set_progress(draft, wrong, deployed, hosted=scene.is_hosted, nothing_to_deploy=nothing)
+        if rendering.agent is not None and scene.cluster is not None:
+            set_health(draft, rendering.agent.health, scene.key.name, scene.cluster, deployed)
+        scene = await self._writer.report(scene, draft)
+        if agent is not None and not any(problems):
+            await self._writer.release(scene, needed)
+        if any(problems):
+            raise NotDone("; ".join(filter(None, problems)))
+
+    # Steps
+
+    async def _bind(self, scene: Scene, draft: StatusDraft, agent: Agent) -> str:
+        wanted = wanted_bindings(scene.addon, agent, draft.status.kube_client_driver, self._process)
+        surplus = [one for one in self._bindings.of(scene.key) if _key(one) not in wanted]
+        refused = await write_bindings(self._bindings, scene.key, wanted, surplus)
+        register(draft, scene.addon, agent, refused)
+        return refused
+
+    async def _clear(self, key: ObjectKey) -> None:
+        """What no owner reference takes away with a ManagedClusterAddOn that is gone."""
+        problem = await write_bindings(self._bindings, key, {}, self._bindings.of(key))
+        if self._registry.find(key.name) is not None:
+            left = [one for one in self._works.of(key) if Site(key.name, key.namespace, one.metadata.namespace).has(one)]
+            problem = problem or await write_works(self._works, key, (), left)
+        if problem:
+            raise NotDone(problem)
+
+
+def _key(obj: TypedObject) -> ObjectKey:
+    return ObjectKey(obj.metadata.namespace, obj.metadata.name)
+
+
+def _seen_of(cluster: ManagedCluster) -> tuple[object, ...]:
+    """What of a cluster its addons may look at."""
+    metadata = cluster.metadata
+    return metadata.uid, metadata.labels, metadata.annotations, bool(metadata.deletion_timestamp), cluster.spec, cluster.status
+
+
+def _config_keys(addon: ManagedClusterAddOn) -> list[str]:
+    named = [(one.group, one.resource, one.namespace, one.name) for one in addon.spec.configs]
+    for one in addon.status.config_references:
+        if (desired := one.desired_config) is not None:
+            named.append((one.group, one.resource, desired.namespace, desired.name))
+    return [config_key(*place) for place in dict.fromkeys(named)]

@@ -1,0 +1,78 @@
+"""Brings an addon's manifests into works at its sites, and says how they fare.
+
+Each site has its own works and its own condition. Works of the own cluster that hold nothing any more go, and so do hosted ones in
+the namespace of a cluster that does not host the addon (any more).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from muster.addon.framework.effects import write_works
+from muster.addon.framework.manifests import Sorted
+from muster.addon.framework.owned import OwnedObjects
+from muster.addon.framework.progress import Deployed, set_applied
+from muster.addon.framework.rendering import Rendering
+from muster.addon.framework.resources import ServedResources
+from muster.addon.framework.scene import Scene, hosting_cluster
+from muster.addon.framework.status_draft import (
+    HOSTING_CLUSTER_VALIDITY,
+    HOSTING_MANIFEST_APPLIED,
+    MANIFEST_APPLIED,
+    StatusDraft,
+)
+from muster.addon.framework.works import deploy_works, work_rules
+from muster.api.work.v1 import ManifestWork
+
+
+class Deployment:
+    def __init__(self, works: OwnedObjects[ManifestWork], resources: ServedResources) -> None:
+        self._works = works
+        self._resources = resources
+
+    def works_of(self, scene: Scene) -> list[ManifestWork]:
+        """Those that are deployed, at all sites."""
+        present = self._works.of(scene.key)
+        return [*scene.works_of(scene.site, present), *scene.works_of(scene.hosting_site, present)]
+
+    async def deploy(self, scene: Scene, draft: StatusDraft, rendering: Rendering, manifests: Sorted) -> list[str]:
+        """Gives what could not be written."""
+        set_hosting(draft, scene)
+        sites = [(scene.site, manifests.managed, MANIFEST_APPLIED)]
+        if (hosting := scene.hosting_site) is not None:
+            sites.append((hosting, manifests.hosting, HOSTING_MANIFEST_APPLIED))
+        agent = rendering.deployable
+        if agent is None:
+            error = f"failed to get manifest from agent interface: {rendering.problem}" if rendering.problem else ""
+            for site, _, condition in sites:
+                set_applied(draft, condition, Deployed(scene.works_of(site, self._works.of(scene.key)), error))
+            return []
+        addon = msgspec.structs.replace(scene.addon, status=draft.status)
+        everything = [*manifests.managed, *manifests.hosting]
+        rules = work_rules(agent, everything, await self._resources.plurals(everything))
+        problems = []
+        for site, some, condition in sites:
+            present = scene.works_of(site, self._works.of(scene.key))
+            wanted = deploy_works(site, addon, some, rules, present)
+            names = {one.key.name for one in wanted}
+            surplus = [one for one in present if one.metadata.name not in names]
+            problem = await write_works(self._works, scene.key, wanted, surplus)
+            now = scene.works_of(site, self._works.of(scene.key))
+            error = f"failed to apply manifestWork: {problem}" if problem else ""
+            set_applied(draft, condition, Deployed(now, error, nothing_to_deploy=not some), agent.warnings)
+            problems.append(problem)
+        misplaced = [one for one in self._works.of(scene.key) if scene.is_misplaced(one)]
+        return [*problems, await write_works(self._works, scene.key, (), misplaced)]
+
+
+def set_hosting(draft: StatusDraft, scene: Scene) -> None:
+    """Whether there is a cluster to host the addon, where it asks for one."""
+    if not scene.is_hosted:
+        draft.drop(HOSTING_CLUSTER_VALIDITY)
+    else:
+        valid = scene.hosting is not None
+        article = "a" if valid else "not a"
+        message = f"hosting cluster {hosting_cluster(scene.addon)} is {article} managed cluster of the hub"
+        draft.set(HOSTING_CLUSTER_VALIDITY, valid, "HostingClusterValid" if valid else "HostingClusterInvalid", message)
+    if not scene.can_be_hosted:
+        draft.drop(HOSTING_MANIFEST_APPLIED)

@@ -1,0 +1,48 @@
+"""Which credentials an addon's agent gets, as whom, and where it runs: what of its status the registration agent goes by.
+
+Subjects follow from names alone. The status, which agents write, is read for one thing only: the driver by which the agent of this
+cluster wants its kube client, and that chooses between two identities that are both its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.addon.agent_addon import Agent, CustomSigner, Registration
+from muster.addon.framework.status_draft import REGISTRATION_APPLIED, StatusDraft
+from muster.api.addon.conversion import KUBE_CLIENT_SIGNER
+from muster.api.addon.v1alpha1 import (
+    DEFAULT_NAMESPACE,
+    ManagedClusterAddOn,
+    RegistrationConfig,
+    Subject,
+)
+from muster.api.addons import token_user
+
+TOKEN_DRIVER: Final = "token"
+_APPLIED: Final = "Registration of the addon agent is configured"
+
+
+def register(draft: StatusDraft, addon: ManagedClusterAddOn, agent: Agent, refused: str) -> None:
+    """`refused` is why its permissions could not be given, if so."""
+    cluster, name = addon.metadata.namespace, addon.metadata.name
+    driver = draft.status.kube_client_driver
+    draft.put(
+        registrations=tuple(registration_config(one, cluster, name, driver) for one in agent.registrations),
+        namespace=agent.namespace or addon.spec.install_namespace or DEFAULT_NAMESPACE,
+    )
+    if refused:
+        draft.set(REGISTRATION_APPLIED, False, "SetPermissionFailed", f"Failed to set permission for hub agent: {refused}")
+    else:
+        draft.set(REGISTRATION_APPLIED, True, "SetPermissionApplied" if agent.registrations else "NilRegistration", _APPLIED)
+
+
+def registration_config(registration: Registration, cluster: str, addon: str, driver: str) -> RegistrationConfig:
+    if isinstance(registration, CustomSigner):
+        units = registration.organization_units
+        subject = Subject(user=registration.user, groups=registration.groups, organization_unit=units)
+        return RegistrationConfig(signer_name=registration.signer, subject=subject)
+    if driver == TOKEN_DRIVER:
+        return RegistrationConfig(signer_name=KUBE_CLIENT_SIGNER, subject=Subject(user=token_user(cluster, addon)))
+    identity = registration.identity(cluster, addon)
+    return RegistrationConfig(signer_name=KUBE_CLIENT_SIGNER, subject=Subject(user=identity.user, groups=identity.groups))

@@ -1,0 +1,49 @@
+"""An addon's agent on one cluster, rendered once for everything that a pass needs of it.
+
+Nothing is rendered before its configurations are there. One that was rendered with other configurations than are wanted (somebody
+edited one, and it is not this cluster's turn) serves to know how its health is told, and is not deployed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from muster.addon.agent_addon import AddonError, Agent, AgentAddon, Installation
+from muster.addon.framework.configuration import Resolved
+from muster.addon.framework.status_draft import CONFIGURED, StatusDraft
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.meta import is_true
+
+
+@dataclass(frozen=True)
+class Rendering:
+    agent: Agent | None = None
+    """None while its configurations are not there, or where it could not be rendered."""
+    problem: str = ""
+    """Why it could not."""
+    current: bool = False
+    """With the configurations that are wanted."""
+
+    @property
+    def deployable(self) -> Agent | None:
+        return self.agent if self.current else None
+
+
+def render(
+    addon: AgentAddon, installed: ManagedClusterAddOn, cluster: ManagedCluster, draft: StatusDraft, resolved: Resolved
+) -> Rendering:
+    if resolved.missing or (addon.needs_configuration and not resolved.configs):
+        return Rendering()
+    never = not draft.status.config_references and not is_true(draft.status.conditions, CONFIGURED)
+    if never and draft.condition(CONFIGURED) is not None:
+        # Planned, and not this cluster's turn: without its first configuration it is not begun.
+        return Rendering()
+    as_wanted = msgspec.structs.replace(installed, status=draft.status)
+    try:
+        agent = addon.agent(Installation(cluster, as_wanted, resolved.configs))
+    except AddonError as error:
+        return Rendering(problem=str(error), current=resolved.current)
+    return Rendering(agent, current=resolved.current)

@@ -1,0 +1,66 @@
+"""One ManagedClusterAddOn and what there is around it, as a pass finds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from muster.addon.agent_addon import AgentAddon
+from muster.addon.framework.works import Site
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
+from muster.api.addons import HOSTING_CLUSTER_ANNOTATION
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.work.v1 import ManifestWork
+from muster.machinery.objects import ObjectKey
+
+
+def hosting_cluster(addon: ManagedClusterAddOn) -> str:
+    """Which cluster is to host it; empty for its own."""
+    return addon.metadata.annotations.get(HOSTING_CLUSTER_ANNOTATION, "")
+
+
+@dataclass(frozen=True)
+class Scene:
+    agent_addon: AgentAddon
+    addon: ManagedClusterAddOn
+    cluster: ManagedCluster | None
+    hosting: ManagedCluster | None
+    """The cluster that is to host the addon, where it is one of the hub's."""
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.addon.metadata.namespace, self.addon.metadata.name)
+
+    @property
+    def is_hosted(self) -> bool:
+        return self.agent_addon.hosted and bool(hosting_cluster(self.addon))
+
+    @property
+    def can_be_hosted(self) -> bool:
+        return self.is_hosted and self.hosting is not None and not self.hosting.metadata.deletion_timestamp
+
+    @property
+    def site(self) -> Site:
+        return Site(self.key.name, self.key.namespace)
+
+    @property
+    def hosting_site(self) -> Site | None:
+        """Where its hosted part is, if it can be."""
+        return Site(self.key.name, self.key.namespace, hosting_cluster(self.addon)) if self.can_be_hosted else None
+
+    def owner(self) -> str | None:
+        """The uid of the ClusterManagementAddOn that owns it; None without."""
+        kind = ClusterManagementAddOn.resource
+        owners = self.addon.metadata.owner_references
+        return next((one.uid for one in owners if (one.kind, one.name) == (kind.kind, self.key.name)), None)
+
+    def works_of(self, site: Site | None, works: list[ManifestWork]) -> tuple[ManifestWork, ...]:
+        """Its deploy works at a site, in their order."""
+        if site is None:
+            return ()
+        numbered = [(number, work) for work in works if (number := site.number(work)) is not None]
+        return tuple(work for _, work in sorted(numbered, key=lambda one: one[0]))
+
+    def is_misplaced(self, work: ManifestWork) -> bool:
+        """Whether a hosted work of the addon is in the namespace of a cluster that does not host it."""
+        there = Site(self.key.name, self.key.namespace, work.metadata.namespace)
+        return there.has(work) and there != self.hosting_site

@@ -1,0 +1,221 @@
+"""The works that bring an addon's agent to its cluster, and to the cluster that hosts it: what they should be, and whose they are.
+
+Works are told by name: `addon-<a>-deploy-<n>` on the addon's own cluster, `addon-<a>-deploy-hosting-<c>-<n>` on the hosting one,
+and the hooks' accordingly. On the own cluster the ManagedClusterAddOn owns them; across namespaces a label says whose they are.
+Every work carries all rules of the addon, so a manifest that moves takes nothing with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from muster.addon.agent_addon import Agent, HealthMode
+from muster.addon.framework.configuration import config_hashes
+from muster.addon.framework.manifests import ManifestKey, manifest_key, plural_of, stays
+from muster.addon.framework.role_bindings import owner_reference
+from muster.addon.framework.split import split
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.api.addons import ADDON_LABEL, ADDON_NAMESPACE_LABEL, CONFIG_HASH_ANNOTATION
+from muster.api.resource import OwnerReference, known_fields
+from muster.api.work.v1 import (
+    DeleteOption,
+    FeedbackRule,
+    ManifestConfig,
+    ManifestWork,
+    OrphaningRule,
+    ResourceIdentifier,
+    SelectivelyOrphan,
+)
+from muster.machinery.objects import Object, ObjectKey
+
+WORKLOADS: Final[Mapping[tuple[str, str], str]] = {("apps", "Deployment"): "deployments", ("apps", "DaemonSet"): "daemonsets"}
+HOOKS: Final[Mapping[tuple[str, str], str]] = {("batch", "Job"): "jobs", ("", "Pod"): "pods"}
+_WELL_KNOWN: Final = FeedbackRule(type="WellKnownStatus")
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where works of an addon are: on its own cluster, or on one that hosts it."""
+
+    addon: str
+    cluster: str
+    hosting: str = ""
+    """The hosting cluster."""
+
+    @property
+    def namespace(self) -> str:
+        return self.hosting or self.cluster
+
+    @property
+    def deploy_prefix(self) -> str:
+        return f"addon-{self.addon}-deploy-" + (f"hosting-{self.cluster}-" if self.hosting else "")
+
+    @property
+    def hook_name(self) -> str:
+        return f"addon-{self.addon}-pre-delete" + (f"-hosting-{self.cluster}" if self.hosting else "")
+
+    def number(self, work: ManifestWork) -> int | None:
+        """Of a deploy work of this site; None of any other."""
+        metadata = work.metadata
+        if metadata.namespace != self.namespace or not metadata.name.startswith(self.deploy_prefix):
+            return None
+        rest = metadata.name.removeprefix(self.deploy_prefix)
+        return int(rest) if re.fullmatch("0|[1-9][0-9]{0,5}", rest, re.ASCII) else None
+
+    def is_hook(self, work: ManifestWork) -> bool:
+        return (work.metadata.namespace, work.metadata.name) == (self.namespace, self.hook_name)
+
+    def has(self, work: ManifestWork) -> bool:
+        return self.number(work) is not None or self.is_hook(work)
+
+
+@dataclass(frozen=True)
+class WorkRules:
+    """What all works of an addon carry."""
+
+    configs: tuple[ManifestConfig, ...] = ()
+    deletion: DeleteOption | None = None
+
+
+@dataclass(frozen=True)
+class WantedWork:
+    """A work as it should be, but for what others may add."""
+
+    key: ObjectKey
+    labels: Mapping[str, str]
+    hashes: str
+    """Of its configurations; empty if it has none."""
+    owner: OwnerReference | None
+    manifests: tuple[Object, ...]
+    rules: WorkRules
+
+    def document(self) -> Object:
+        kind = {"apiVersion": ManifestWork.resource.api_version, "kind": ManifestWork.resource.kind}
+        return self._laid_over({**kind, "metadata": {"namespace": self.key.namespace, "name": self.key.name}})
+
+    def changed(self, work: ManifestWork) -> Object | None:
+        """What is there with what should be; None where it is so. Foreign labels, annotations and fields stay."""
+        metadata = work.metadata
+        as_wanted = (
+            self.labels.items() <= metadata.labels.items()
+            and metadata.annotations.get(CONFIG_HASH_ANNOTATION, "") == self.hashes
+            and (self.owner is None or self.owner in metadata.owner_references)
+            # Read, not as bytes: servers fill in defaults.
+            and (work.spec.manifest_configs, work.spec.delete_option) == (self.rules.configs, self.rules.deletion)
+            and manifests_of(work) == list(self.manifests)
+        )
+        return None if as_wanted else self._laid_over(work.document())
+
+    def _laid_over(self, current: Object) -> Object:
+        metadata = dict(current["metadata"])
+        metadata["labels"] = {**(metadata.get("labels") or {}), **self.labels}
+        annotations = {**(metadata.get("annotations") or {}), CONFIG_HASH_ANNOTATION: self.hashes}
+        metadata["annotations"] = {name: value for name, value in annotations.items() if value or name != CONFIG_HASH_ANNOTATION}
+        if self.owner is not None:
+            others = [one for one in metadata.get("ownerReferences") or () if one.get("kind") != self.owner.kind]
+            metadata["ownerReferences"] = [*others, known_fields(self.owner)]
+        spec = {name: value for name, value in (current.get("spec") or {}).items() if name not in _OURS}
+        spec["workload"] = {"manifests": list(self.manifests)}
+        if self.rules.deletion is not None:
+            spec["deleteOption"] = known_fields(self.rules.deletion)
+        if self.rules.configs:
+            spec["manifestConfigs"] = [known_fields(one) for one in self.rules.configs]
+        return {**current, "metadata": metadata, "spec": spec}
+
+
+_OURS: Final = frozenset(("workload", "deleteOption", "manifestConfigs"))
+
+
+def work_rules(agent: Agent, manifests: Sequence[Object], served: Mapping[tuple[str, str], str]) -> WorkRules:
+    configs = list(agent.manifest_configs)
+    if agent.health.mode is HealthMode.WORKLOADS:
+        configs = with_feedback(configs, manifests, WORKLOADS)
+    orphans = tuple(_orphan(manifest_key(one), manifests, served) for one in manifests if stays(one))
+    rules = SelectivelyOrphan(orphaning_rules=orphans)
+    deletion = DeleteOption(propagation_policy="SelectivelyOrphan", selectively_orphans=rules) if orphans else None
+    return WorkRules(tuple(configs), deletion)
+
+
+def with_feedback(
+    configs: Sequence[ManifestConfig], manifests: Sequence[Object], kinds: Mapping[tuple[str, str], str]
+) -> list[ManifestConfig]:
+    """The rules, and that manifests of these kinds report how they are."""
+    found = list(configs)
+    for manifest in manifests:
+        key = manifest_key(manifest)
+        if (resource := kinds.get((key.group, key.kind))) is None:
+            continue
+        which = ResourceIdentifier(group=key.group, resource=resource, namespace=key.namespace, name=key.name)
+        place = next((index for index, one in enumerate(found) if one.resource_identifier == which), None)
+        if place is None:
+            found.append(ManifestConfig(resource_identifier=which, feedback_rules=(_WELL_KNOWN,)))
+        elif _WELL_KNOWN not in (rules := found[place].feedback_rules):
+            found[place] = msgspec.structs.replace(found[place], feedback_rules=(*rules, _WELL_KNOWN))
+    return found
+
+
+def _orphan(key: ManifestKey, manifests: Sequence[Object], served: Mapping[tuple[str, str], str]) -> OrphaningRule:
+    return OrphaningRule(group=key.group, resource=plural_of(key, manifests, served), namespace=key.namespace, name=key.name)
+
+
+def deploy_works(
+    site: Site, addon: ManagedClusterAddOn, manifests: Sequence[Object], rules: WorkRules, present: Sequence[ManifestWork]
+) -> list[WantedWork]:
+    """What should be there; deploy works of the site that are not among them should not."""
+    by_key = {manifest_key(one): one for one in manifests}
+    sizes = {key: len(orjson.dumps(one)) for key, one in by_key.items()}
+    held = {number: manifest_keys(work) for work in present if (number := site.number(work)) is not None}
+    return [
+        _wanted(site, addon, f"{site.deploy_prefix}{number}", [by_key[key] for key in keys], rules)
+        for number, keys in split(sizes, held).items()
+    ]
+
+
+def hook_work(site: Site, addon: ManagedClusterAddOn, hooks: Sequence[Object]) -> WantedWork:
+    return _wanted(site, addon, site.hook_name, hooks, WorkRules(tuple(with_feedback((), hooks, HOOKS))))
+
+
+def _wanted(site: Site, addon: ManagedClusterAddOn, name: str, manifests: Sequence[Object], rules: WorkRules) -> WantedWork:
+    hashes = config_hashes(addon.status.config_references)
+    return WantedWork(
+        ObjectKey(site.namespace, name),
+        {ADDON_LABEL: site.addon, **({ADDON_NAMESPACE_LABEL: site.cluster} if site.hosting else {})},
+        orjson.dumps(hashes, option=orjson.OPT_SORT_KEYS).decode() if hashes else "",
+        None if site.hosting else owner_reference(addon),
+        tuple(manifests),
+        rules,
+    )
+
+
+def manifests_of(work: ManifestWork) -> list[Object]:
+    found = (orjson.loads(bytes(raw)) for raw in work.spec.workload.manifests)
+    return [one for one in found if isinstance(one, dict)]
+
+
+def manifest_keys(work: ManifestWork) -> list[ManifestKey]:
+    return [manifest_key(one) for one in manifests_of(work)]
+
+
+def work_hashes(work: ManifestWork) -> Mapping[str, Any] | None:
+    """The configurations that a work was rendered with; None where that cannot be read."""
+    text = work.metadata.annotations.get(CONFIG_HASH_ANNOTATION, "")
+    if not text:
+        return {}
+    try:
+        hashes = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return hashes if isinstance(hashes, dict) else None
+
+
+def owner_of(work: ManifestWork) -> ObjectKey | None:
+    """Of which ManagedClusterAddOn it is, by its labels."""
+    labels = work.metadata.labels
+    addon = labels.get(ADDON_LABEL, "")
+    return ObjectKey(labels.get(ADDON_NAMESPACE_LABEL) or work.metadata.namespace, addon) if addon else None
