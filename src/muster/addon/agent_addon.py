@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from muster.api.addon.v1alpha1 import ConfigGroupResource, ManagedClusterAddOn, SecretReference
 from muster.api.addons import AddonIdentity, agent_name
+from muster.api.agents import GRPC_SIGNER
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.work.v1 import ManifestConfig
 from muster.machinery.objects import Object
+
+_RESERVED_DOMAINS: Final = ("kubernetes.io", "k8s.io")
+_RESERVED_SUFFIXES: Final = (".kubernetes.io", ".k8s.io")
 
 
 class AddonError(Exception):
@@ -86,6 +90,15 @@ class CustomSigner:
 
 
 Registration = KubeClient | CustomSigner
+
+
+def signer_problem(signer: str) -> str:
+    """Why no addon may have a signer of this name; empty when one may. Who somebody is to Kubernetes, or to the hub's gRPC server,
+    is not for an addon to say."""
+    domain = signer.partition("/")[0]
+    if signer == GRPC_SIGNER or domain in _RESERVED_DOMAINS or domain.endswith(_RESERVED_SUFFIXES):
+        return f"{signer!r} is a signer of Kubernetes or of the hub itself; an addon names one of its own domain"
+    return ""
 
 
 class HealthMode(Enum):

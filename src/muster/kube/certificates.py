@@ -116,6 +116,16 @@ class KeyPair:
             return False
 
 
+class UnusableAuthority(ValueError):
+    """Nothing can be signed with a certificate and a key; `of_key` tells which of the two to look after. No text of it quotes
+    either."""
+
+    def __init__(self, problem: str, *, of_key: bool = False) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.of_key = of_key
+
+
 class CertificateAuthority:
     def __init__(self, certificate: x509.Certificate, key: SigningKey) -> None:
         self.certificate = certificate
@@ -137,6 +147,26 @@ class CertificateAuthority:
     @classmethod
     def load(cls, pair: KeyPair) -> CertificateAuthority:
         return cls(x509.load_pem_x509_certificate(pair.certificate), load_key(pair.key))
+
+    @classmethod
+    def read(cls, certificate: bytes, key: bytes) -> CertificateAuthority:
+        """One of others, in PEM: on whichever key, and of several certificates the one that the key is for, so that a bundle with
+        its predecessor will do. Raises UnusableAuthority."""
+        try:
+            private = load_signing_key(key)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            # The library's own texts may quote what they read.
+            raise UnusableAuthority("expected an unencrypted RSA or elliptic-curve private key in PEM", of_key=True) from None
+        try:
+            found = x509.load_pem_x509_certificates(certificate)
+        except ValueError:
+            raise UnusableAuthority("expected a certificate in PEM") from None
+        own = next((one for one in found if one.public_key() == private.public_key()), None)
+        if own is None:
+            raise UnusableAuthority("there is no certificate for the key in it")
+        if not _is_authority(own):
+            raise UnusableAuthority("the certificate is not one of an authority (basic constraints)")
+        return cls(own, private)
 
     @property
     def pem(self) -> bytes:
@@ -227,6 +257,13 @@ def _builder(
         .not_valid_before(not_before.astimezone(UTC))
         .not_valid_after(not_after.astimezone(UTC))
     )
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
+    try:
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+        return False
 
 
 def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:

@@ -282,7 +282,7 @@ class TestTheAuthoritysFiles:
             "No such file": (None, key),
             "expected a certificate in PEM": (b"-", key),
             "unencrypted RSA or elliptic-curve private key": (certificate, b"-----BEGIN EC PRIVATE KEY-----"),
-            "there is no certificate for the key in": (certificate, new_key()),
+            "there is no certificate for the key in it": (certificate, new_key()),
             "is not one of an authority": (client.certificate, client.key),
         }
         for text, (one, other) in problems.items():

@@ -26,13 +26,13 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.registration.drivers.certificates.agents import AgentRequest, NotAnAgentsRequest, read_any_request, read_request
 from muster.registration.drivers.certificates.first_requests import approval, has_rival, is_approved_for, is_contender, is_settled
+from muster.registration.drivers.certificates.issuing import RequestAnswers
 from muster.registration.drivers.certificates.requests import verdict_of
 from muster.registration.drivers.seam import HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, OURS, REGISTER_GROUP
 from muster.runtime.auth import AccessReviewer
 from muster.runtime.cache import MutationCache, Snapshot, label_index
-from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 log = get_logger("muster.registration.drivers.certificates")
@@ -74,6 +74,7 @@ class Approver:
         self._by_cluster = f"{name}-by-cluster"
         self._requests.cache.add_index(self._by_cluster, label_index(CLUSTER_LABEL))
         self._latest = MutationCache(self._requests, clock=context.clock)
+        self._answers = RequestAnswers(context.client, self._latest)
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
         self._understood: dict[str, tuple[_Basis, AgentRequest | None]] = {}
         # A refusal is not remembered: what is asked again is asked because something changed.
@@ -197,14 +198,8 @@ class Approver:
         self._context.events.event(cluster.document(), "Warning", reason, note, related=csr.data)
 
     async def _approve(self, csr: Snapshot, condition: Object, event: str, note: str) -> None:
-        approved = csr.decode()
-        status = approved.setdefault("status", {})
-        status["conditions"] = [*(status.get("conditions") or ()), dict(condition)]
-        try:
-            answer = await self._context.client.update(SIGNING_REQUESTS, approved, subresource="approval")
-        except NotFound:
+        if not await self._answers.approve(csr, condition):
             return
-        self._latest.record_write(answer)
         self._context.events.event(csr.data, "Normal", event, note)
         log.info("request approved", request=csr.name, cluster=csr.labels[CLUSTER_LABEL])
 

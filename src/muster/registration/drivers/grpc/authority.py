@@ -11,10 +11,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-
-from muster.kube.certificates import CertificateAuthority, load_signing_key
+from muster.kube.certificates import CertificateAuthority, UnusableAuthority
 from muster.machinery.confinement import read, shown
 from muster.runtime.client import stamp_of
 
@@ -49,20 +46,9 @@ class SigningAuthority:
 
     def _load(self, certificate: bytes, key: bytes) -> CertificateAuthority:
         try:
-            private = load_signing_key(key)
-        except (ValueError, TypeError, UnsupportedAlgorithm):
-            # The library's own texts may quote the file.
-            raise NoAuthority(self._key, "expected an unencrypted RSA or elliptic-curve private key in PEM") from None
-        try:
-            found = x509.load_pem_x509_certificates(certificate)
-        except ValueError:
-            raise NoAuthority(self._certificate, "expected a certificate in PEM") from None
-        own = next((one for one in found if one.public_key() == private.public_key()), None)
-        if own is None:
-            raise NoAuthority(self._certificate, f"there is no certificate for the key in {shown(self._key)} in it")
-        if not _is_authority(own):
-            raise NoAuthority(self._certificate, "the certificate is not one of an authority (basic constraints)")
-        return CertificateAuthority(own, private)
+            return CertificateAuthority.read(certificate, key)
+        except UnusableAuthority as error:
+            raise NoAuthority(self._key if error.of_key else self._certificate, error.problem) from None
 
 
 def _read(file: Path) -> bytes:
@@ -70,10 +56,3 @@ def _read(file: Path) -> bytes:
         return read(file)
     except OSError as error:
         raise NoAuthority(file, error.strerror or str(error)) from None
-
-
-def _is_authority(certificate: x509.Certificate) -> bool:
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
-        return False

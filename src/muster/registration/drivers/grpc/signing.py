@@ -12,22 +12,21 @@ thrown away. While there is no authority that can sign, requests wait.
 
 from __future__ import annotations
 
-import base64
 from datetime import datetime, timedelta
 from typing import Final
 
 from muster.api.agents import GRPC_SIGNER
 from muster.kube import certificates
-from muster.kube.certificates import BACKDATE, CLIENT_AUTH, CertificateAuthority
+from muster.kube.certificates import CLIENT_AUTH, CertificateAuthority
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.registration.drivers.certificates.agents import NotAnAgentsRequest, read_request
+from muster.registration.drivers.certificates.issuing import RequestAnswers, validity_for
 from muster.registration.drivers.certificates.requests import issued_certificate, signing_request_of, verdict_of
 from muster.registration.drivers.grpc.authority import NoAuthority, SigningAuthority
 from muster.registration.drivers.seam import HubContext
 from muster.registration.names import CLUSTER_LABEL, OURS
 from muster.runtime.cache import MutationCache, Snapshot
-from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 log = get_logger("muster.registration.drivers.grpc")
@@ -35,9 +34,6 @@ log = get_logger("muster.registration.drivers.grpc")
 WORKERS: Final = 4
 NO_AUTHORITY_PAUSE: Final = 5.0
 """Seconds between two looks at whether there is an authority that can sign."""
-FAILED_REASON: Final = "SignerValidationFailure"
-_SHORT: Final = 10
-"""A certificate is backdated by this part of its life at the most: one that began long ago would be due for renewal at once."""
 
 
 def is_to_be_signed(csr: Object) -> bool:
@@ -49,21 +45,13 @@ def is_to_be_signed(csr: Object) -> bool:
     )
 
 
-def lifetime_of(csr: Object, longest: timedelta) -> timedelta:
-    """How long the certificate is to be valid: as asked for, and not longer than the hub allows."""
-    asked = (csr.get("spec") or {}).get("expirationSeconds")
-    return min(timedelta(seconds=asked), longest) if isinstance(asked, int) and asked > 0 else longest
-
-
 def certificate_for(csr: Object, authority: CertificateAuthority, longest: timedelta, now: datetime) -> bytes:
     """The certificate (PEM) for a request. Raises NotAnAgentsRequest."""
     read_request(csr, GRPC_SIGNER)
     request = signing_request_of(csr["spec"])
     groups = sorted(set(certificates.organizations(request.subject)))
     subject = certificates.subject(certificates.common_name(request.subject), groups)
-    lifetime = min(lifetime_of(csr, longest), authority.certificate.not_valid_after_utc - now)
-    since = now - min(BACKDATE, lifetime / _SHORT)
-    return authority.sign(subject, request.public_key(), since, now + lifetime, (CLIENT_AUTH,))
+    return authority.sign(subject, request.public_key(), *validity_for(csr, authority, longest, now), (CLIENT_AUTH,))
 
 
 class Signer:
@@ -75,6 +63,7 @@ class Signer:
         self._longest = longest
         self._requests = context.informers.of(SIGNING_REQUESTS, label_selector=OURS)
         self._latest = MutationCache(self._requests, clock=context.clock)
+        self._answers = RequestAnswers(context.client, self._latest)
         self._problem = ""
         self._controller = context.controller("grpc-signing", self.reconcile, workers=WORKERS)
         self._controller.watch(self._requests, lambda csr: [csr.name] if is_to_be_signed(csr.data) else [])
@@ -104,27 +93,13 @@ class Signer:
         return None
 
     async def _issue(self, csr: Snapshot, certificate: bytes) -> None:
-        signed = csr.decode()
-        signed.setdefault("status", {})["certificate"] = base64.b64encode(certificate).decode()
-        if await self._write(signed):
+        if await self._answers.issue(csr, certificate):
             self._issued.inc()
             log.info("certificate issued", request=csr.name, cluster=csr.labels[CLUSTER_LABEL])
 
     async def _fail(self, csr: Snapshot, error: NotAnAgentsRequest) -> None:
-        failed = csr.decode()
-        status = failed.setdefault("status", {})
-        condition = {"type": "Failed", "status": "True", "reason": FAILED_REASON, "message": str(error)}
-        status["conditions"] = [*(status.get("conditions") or ()), condition]
-        if await self._write(failed):
+        if await self._answers.fail(csr, str(error)):
             log.warning("request refused by the signer", request=csr.name, problem=str(error))
-
-    async def _write(self, csr: Object) -> bool:
-        """Whether the request was still there. Raises KubeError: a Conflict is tried again with what is there then."""
-        try:
-            self._latest.record_write(await self._context.client.update(SIGNING_REQUESTS, csr, subresource="status"))
-        except NotFound:
-            return False
-        return True
 
     def _wait(self, error: NoAuthority) -> None:
         if self._problem != str(error):

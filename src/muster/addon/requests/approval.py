@@ -1,0 +1,104 @@
+"""The hub approves what addons' agents ask for themselves, and nothing else. It denies nothing, and leaves alone what addons ask
+that other processes serve.
+
+A request is approved if the cluster is accepted and has the addon, an agent of that cluster asks, and what would be signed is what
+the addon is registered for there (`request`). What does not fit stays pending and is looked at again when its cluster or addon
+changes; why is logged once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.addon.agent_addon import AddonError
+from muster.addon.requests.open_requests import RECHECK, OpenRequests
+from muster.addon.requests.options import RequestOptions
+from muster.addon.requests.registrations import RegistrationsOf
+from muster.addon.requests.request import AddonRequest, NotAnAddonsRequest, check_requester, read_request, registration_for
+from muster.addon.requests.rules import AGGREGATION_LABEL
+from muster.api.addons import ADDON_LABEL
+from muster.api.agents import CLUSTER_LABEL
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import ObjectKey
+from muster.registration.drivers.certificates.first_requests import is_settled
+from muster.runtime.cache import Snapshot
+from muster.runtime.client import Forbidden
+from muster.runtime.controller import ControllerContext
+
+log = get_logger("muster.addon.requests.approval")
+
+NAME: Final = "addon-csr-approving"
+APPROVED: Final = {
+    "type": "Approved",
+    "status": "True",
+    "reason": "AutoApprovedByHubCSRApprovingController",
+    "message": "Auto approving addon agent certificate.",
+}
+REMEDY: Final = f"give it the verbs approve and sign on this signer, by a ClusterRole with the label {AGGREGATION_LABEL}=true"
+
+
+class AddonApprover:
+    """One controller; its keys are names of signing requests."""
+
+    def __init__(self, context: ControllerContext, registrations: RegistrationsOf, options: RequestOptions) -> None:
+        self._context = context
+        self._registrations = registrations
+        self._accounts = options.grpc_accounts
+        self._requests = OpenRequests(context, NAME, lambda csr: not is_settled(csr))
+        self._problems: dict[str, str] = {}
+        """Why requests are left alone, by name."""
+        self._controller = context.controller(NAME, self.reconcile)
+        self._requests.wake(self._controller)
+        self._approved = context.metrics.counter(
+            "muster_addon_requests_approved_total", "Signing requests of addons that were approved"
+        )
+        self._left = context.metrics.counter(
+            "muster_addon_requests_left_total", "Times that a signing request of an addon was found not to be one to approve"
+        )
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        csr = self._requests.find(name)
+        if csr is None:
+            self._problems.pop(name, None)
+            return None
+        try:
+            request = self._approvable(csr)
+            if request is None:
+                return None
+            if await self._requests.answers.approve(csr, APPROVED):
+                self._approved.inc()
+                log.info("request approved", request=name, cluster=request.cluster, addon=request.addon, signer=request.signer)
+        except (NotAnAddonsRequest, AddonError) as problem:
+            self._leave(csr, str(problem))
+            return RECHECK
+        except Forbidden as refusal:
+            self._leave(csr, f"the addon manager may not approve this: {refusal}; {REMEDY}")
+            self._context.events.event(
+                csr.data, "Warning", "ApprovalForbidden", f"The addon manager may not approve this; {REMEDY}"
+            )
+            return RECHECK
+        return None
+
+    def _approvable(self, csr: Snapshot) -> AddonRequest | None:
+        """The request, if it is to be approved; None if nobody here has to do with it. Raises NotAnAddonsRequest, AddonError."""
+        registrations = self._registrations(csr.labels[CLUSTER_LABEL], csr.labels[ADDON_LABEL])
+        if registrations is None:
+            return None
+        request = read_request(csr.data, self._accounts)
+        check_requester(request)
+        cluster = self._requests.clusters.cache.named(request.cluster)
+        if cluster is None or not cluster.spec.hub_accepts_client:
+            raise NotAnAddonsRequest("metadata.labels", f"cluster {request.cluster!r} is not accepted")
+        if ObjectKey(request.cluster, request.addon) not in self._requests.addons.cache:
+            raise NotAnAddonsRequest("metadata.labels", f"cluster {request.cluster!r} has no addon {request.addon!r}")
+        registration_for(request, registrations)
+        return request
+
+    def _leave(self, csr: Snapshot, problem: str) -> None:
+        if self._problems.get(csr.name) != problem:
+            self._problems[csr.name] = problem
+            self._left.inc()
+            log.warning("request left alone", request=csr.name, problem=problem)

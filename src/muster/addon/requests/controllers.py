@@ -1,0 +1,23 @@
+"""The controllers of addons' credentials, put together."""
+
+from __future__ import annotations
+
+from muster.addon.requests import approval, signing, token_infrastructure
+from muster.addon.requests.approval import AddonApprover
+from muster.addon.requests.options import RequestOptions
+from muster.addon.requests.registrations import RegistrationsOf
+from muster.addon.requests.signing import AddonSigner
+from muster.addon.requests.token_infrastructure import TokenInfrastructure
+from muster.runtime.controller import ControllerContext, Runnable
+
+
+def request_controllers(
+    context: ControllerContext, registrations: RegistrationsOf, options: RequestOptions | None = None
+) -> dict[str, Runnable]:
+    """By name, for `Manager.add_controllers`."""
+    options = options or RequestOptions()
+    return {
+        approval.NAME: AddonApprover(context, registrations, options),
+        signing.NAME: AddonSigner(context, registrations, options),
+        token_infrastructure.NAME: TokenInfrastructure(context),
+    }

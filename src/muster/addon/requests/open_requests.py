@@ -1,0 +1,59 @@
+"""The signing requests of addons, as the controllers that answer them see them: cached, found by cluster and addon, woken together.
+
+A request waits for its cluster, its addon and the addon's registrations; whenever one of these changes, what waits is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
+from muster.api.addons import ADDON_LABEL
+from muster.api.agents import CLUSTER_LABEL
+from muster.api.cluster.v1 import ManagedCluster
+from muster.machinery.objects import Object, ObjectKey
+from muster.registration.drivers.certificates.issuing import RequestAnswers
+from muster.runtime.cache import MutationCache, Snapshot, label_index
+from muster.runtime.client.builtin import SIGNING_REQUESTS
+from muster.runtime.controller import Controller, ControllerContext
+
+RECHECK: Final = 60.0
+"""Seconds after which a request that cannot be answered yet is looked at again; that asks no server."""
+_BY_CLUSTER: Final = "cluster"
+_BY_ADDON: Final = "addon"
+
+
+class OpenRequests:
+    """For one controller, whose keys are names of requests. `is_open` tells those that it may have to answer."""
+
+    def __init__(self, context: ControllerContext, name: str, is_open: Callable[[Object], bool]) -> None:
+        self._informer = context.informers.of(SIGNING_REQUESTS, label_selector=f"{CLUSTER_LABEL},{ADDON_LABEL}")
+        self._is_open = is_open
+        self._by_cluster, self._by_addon = f"{name}-{_BY_CLUSTER}", f"{name}-{_BY_ADDON}"
+        self._informer.cache.add_index(self._by_cluster, label_index(CLUSTER_LABEL))
+        self._informer.cache.add_index(self._by_addon, label_index(ADDON_LABEL))
+        self._latest = MutationCache(self._informer, clock=context.clock)
+        self.clusters = context.informers.of(ManagedCluster)
+        self.addons = context.informers.of(ManagedClusterAddOn)
+        self._offered = context.informers.of(ClusterManagementAddOn)
+        self.answers = RequestAnswers(context.client, self._latest)
+
+    def find(self, name: str) -> Snapshot | None:
+        """A request that is to be answered; None when it is gone or answered."""
+        csr = self._latest.snapshot(ObjectKey("", name))
+        return csr if csr is not None and self._is_open(csr.data) else None
+
+    def wake(self, controller: Controller[str]) -> None:
+        """Let a controller look at requests whenever something about them changes."""
+        controller.watch(self._informer, lambda csr: [csr.name])
+        controller.watch(self.clusters, lambda cluster: self._open(self._by_cluster, cluster.metadata.name))
+        controller.watch(self._offered, lambda offered: self._open(self._by_addon, offered.metadata.name))
+        controller.watch(self.addons, self._of_addon)
+
+    def _of_addon(self, addon: ManagedClusterAddOn) -> Iterable[str]:
+        found = self._informer.cache.by_index(self._by_cluster, addon.metadata.namespace)
+        return [csr.name for csr in found if csr.labels.get(ADDON_LABEL) == addon.metadata.name and self._is_open(csr.data)]
+
+    def _open(self, index: str, value: str) -> Iterable[str]:
+        return [csr.name for csr in self._informer.cache.by_index(index, value) if self._is_open(csr.data)]

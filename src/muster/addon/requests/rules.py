@@ -1,0 +1,54 @@
+"""What the controllers of addons' credentials need on the hub, and how administrators let them do more.
+
+By itself the manager approves for one signer, Kubernetes' for clients of the API, and signs for none. A template that brings a
+signer of its own is served once an administrator has written a ClusterRole with the aggregation label that has the verbs `approve`
+and `sign` on that signer by its name; reading the signing authority takes a Role in the Secret's namespace, or the same ClusterRole.
+
+Whoever writes a role has to hold what is in it: that the manager may create any account's token follows from the roles it makes
+for agents with the token driver, of which each names one account.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.api import Document
+from muster.api.addon.v1alpha1 import GROUP
+from muster.api.cluster.v1 import GROUP as CLUSTER_GROUP
+from muster.machinery.objects import GVR
+from muster.registration.names import CLIENT_SIGNER
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
+from muster.runtime.install import RBAC_GROUP, READ, binding, named, rule
+
+AGGREGATION_LABEL: Final = "open-cluster-management.io/aggregate-to-addon-manager"
+"""With the value "true" on ClusterRoles whose rules the addon manager gets too."""
+
+APPROVAL_RULES: Final = (
+    rule("certificates.k8s.io", ["certificatesigningrequests"], READ),
+    rule("certificates.k8s.io", ["certificatesigningrequests/approval", "certificatesigningrequests/status"], ["update"]),
+    rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER]),
+    rule(CLUSTER_GROUP, ["managedclusters"], READ),
+    rule(GROUP, ["managedclusteraddons", "clustermanagementaddons"], READ),
+    rule("events.k8s.io", ["events"], ["create", "patch"]),
+)
+TOKEN_RULES: Final = (
+    rule("", ["serviceaccounts"], [*READ, "create", "patch", "delete"]),
+    rule("", ["serviceaccounts/token"], ["create", "subscribe"]),
+    rule(RBAC_GROUP, ["roles", "rolebindings"], [*READ, "create", "patch", "delete"]),
+    rule(GROUP, ["managedclusteraddons"], READ),
+    rule(GROUP, ["managedclusteraddons/status"], ["patch"]),
+)
+TEMPLATE_RULES: Final = (rule(GROUP, ["addontemplates", "addondeploymentconfigs"], READ),)
+"""To render template addons."""
+RULES: Final = (*APPROVAL_RULES, *TOKEN_RULES, *TEMPLATE_RULES)
+
+
+def aggregated_permissions(account: str, namespace: str, manager: str = "cluster-manager") -> list[tuple[GVR, Document]]:
+    """The role that gathers what administrators labelled for the manager of the ClusterManager `manager`, and its binding."""
+    name = f"open-cluster-management:{manager}-addon-manager:aggregated"
+    selector = {"clusterRoleSelectors": [{"matchLabels": {AGGREGATION_LABEL: "true"}}]}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    return [
+        (CLUSTER_ROLES, {"metadata": named(name), "aggregationRule": selector}),
+        (CLUSTER_ROLE_BINDINGS, binding(name, "ClusterRole", name, subject)),
+    ]

@@ -1,0 +1,164 @@
+"""The hub signs what was approved for addons that brought a signer of their own, with the authority in the Secret that they name.
+
+A certificate is for the subject and the alternative name that the addon is registered with and can be used by clients and servers;
+nothing else of a request gets into it. It lives for a day, or less if the agent asks so or the authority ends before. An approved
+request that is not what the addon is registered for, whoever approved it, gets the condition `Failed`.
+
+The Secret is read when something is to be signed and never kept. One that is missing or unusable is said in an Event on the request
+and in the log, without a word of what is in it; the request waits, and so do all of that signer and nobody else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+
+from muster.addon.agent_addon import AddonError, CustomSigner, signer_problem
+from muster.addon.requests.approval import REMEDY
+from muster.addon.requests.open_requests import RECHECK, OpenRequests
+from muster.addon.requests.options import RequestOptions
+from muster.addon.requests.registrations import RegistrationsOf
+from muster.addon.requests.request import AddonRequest, NotAnAddonsRequest, read_request, registration_for
+from muster.api.addon.v1alpha1 import SecretReference
+from muster.api.addons import ADDON_LABEL, dns_name
+from muster.api.agents import CLUSTER_LABEL
+from muster.kube.certificates import CLIENT_AUTH, SERVER_AUTH, CertificateAuthority, UnusableAuthority
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
+from muster.registration.drivers.certificates.issuing import validity_for
+from muster.registration.drivers.certificates.profile import CERTIFICATE, KEY
+from muster.registration.drivers.certificates.requests import issued_certificate, verdict_of
+from muster.registration.names import GRPC_SIGNER_SECRET
+from muster.runtime.cache import Snapshot
+from muster.runtime.client import Forbidden, NotFound
+from muster.runtime.client.builtin import SECRETS
+from muster.runtime.controller import ControllerContext
+
+log = get_logger("muster.addon.requests.signing")
+
+NAME: Final = "addon-csr-signing"
+LONGEST: Final = timedelta(hours=24)
+
+
+class NoAuthority(Exception):
+    """Nothing can be signed for a signer now; the message names the Secret and the remedy, and nothing of its content."""
+
+
+def is_to_be_signed(csr: Object) -> bool:
+    return (
+        not signer_problem(str((csr.get("spec") or {}).get("signerName") or ""))
+        and verdict_of(csr, "Approved") is not None
+        and verdict_of(csr, "Denied", "Failed") is None
+        and not issued_certificate(csr)
+    )
+
+
+def authority_in(secret: Object, now: datetime) -> CertificateAuthority:
+    """The authority that a Secret holds. Raises NoAuthority."""
+    data = secret.get("data") or {}
+    parts = []
+    for entry in (CERTIFICATE, KEY):
+        try:
+            parts.append(base64.b64decode(data.get(entry) or "", validate=True))
+        except (binascii.Error, ValueError, TypeError):
+            raise NoAuthority(f"{entry} is not in base64") from None
+    try:
+        authority = CertificateAuthority.read(*parts)
+    except UnusableAuthority as error:
+        raise NoAuthority(f"{KEY if error.of_key else CERTIFICATE}: {error.problem}") from None
+    end = authority.certificate.not_valid_after_utc
+    if end <= now:
+        raise NoAuthority(f"{CERTIFICATE}: this authority ended at {end:%Y-%m-%dT%H:%M:%SZ}; put a new one there")
+    return authority
+
+
+def certificate_for(csr: Object, request: AddonRequest, authority: CertificateAuthority, now: datetime) -> bytes:
+    """The certificate (PEM) for a request that is what its addon is registered for."""
+    validity = validity_for(csr, authority, LONGEST, now)
+    names = (x509.DNSName(dns_name(request.addon)),)
+    return authority.sign(request.content.subject, request.content.public_key(), *validity, (CLIENT_AUTH, SERVER_AUTH), names)
+
+
+class AddonSigner:
+    """One controller; its keys are names of signing requests."""
+
+    def __init__(self, context: ControllerContext, registrations: RegistrationsOf, options: RequestOptions) -> None:
+        self._context = context
+        self._registrations = registrations
+        self._namespace = options.namespace
+        self._requests = OpenRequests(context, NAME, is_to_be_signed)
+        self._controller = context.controller(NAME, self.reconcile)
+        self._requests.wake(self._controller)
+        self._issued = context.metrics.counter(
+            "muster_addon_certificates_issued_total", "Certificates that were signed for addons by their own signers"
+        )
+        self._unsigned = context.metrics.counter(
+            "muster_addon_certificates_unsigned_total", "Times that a signer of an addon had no usable authority"
+        )
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        csr = self._requests.find(name)
+        if csr is None:
+            return None
+        try:
+            return await self._sign(csr)
+        except NotAnAddonsRequest as problem:
+            if await self._requests.answers.fail(csr, str(problem)):
+                log.warning("request refused by the signer", request=name, problem=str(problem))
+        except AddonError as problem:
+            log.warning("request waits for its addon", request=name, problem=str(problem))
+            return RECHECK
+        except NoAuthority as problem:
+            self._wait(csr, str(problem))
+            return RECHECK
+        except Forbidden as refusal:
+            self._wait(csr, f"the addon manager may not sign this: {refusal}; {REMEDY}")
+            return RECHECK
+        return None
+
+    async def _sign(self, csr: Snapshot) -> float | None:
+        registrations = self._registrations(csr.labels[CLUSTER_LABEL], csr.labels[ADDON_LABEL]) or ()
+        signer = str(csr.data["spec"].get("signerName"))
+        own = [
+            one for one in registrations if isinstance(one, CustomSigner) and one.signer == signer and one.signing_ca is not None
+        ]
+        if not own:
+            # Somebody else signs this.
+            return None
+        request = read_request(csr.data)
+        registration = registration_for(request, own)
+        assert isinstance(registration, CustomSigner)
+        assert registration.signing_ca is not None
+        now = self._context.clock.now()
+        authority = await self._authority(registration.signing_ca, now)
+        if await self._requests.answers.issue(csr, certificate_for(csr.data, request, authority, now)):
+            self._issued.inc()
+            log.info("certificate issued", request=csr.name, cluster=request.cluster, addon=request.addon, signer=request.signer)
+        return None
+
+    async def _authority(self, reference: SecretReference, now: datetime) -> CertificateAuthority:
+        namespace = reference.namespace or self._namespace
+        where = f"Secret {namespace}/{reference.name}"
+        if (namespace, reference.name) == (self._namespace, GRPC_SIGNER_SECRET):
+            raise NoAuthority(f"{where} is the authority of the hub's own agents; give the addon one of its own")
+        try:
+            return authority_in(await self._context.client.get(SECRETS, reference.name, namespace), now)
+        except NoAuthority as error:
+            raise NoAuthority(f"{where}: {error}") from None
+        except NotFound:
+            raise NoAuthority(f"{where} is missing; it has to hold {CERTIFICATE} and {KEY} of the authority") from None
+        except Forbidden:
+            raise NoAuthority(f"{where} may not be read by the addon manager; let it get this Secret by a Role there") from None
+
+    def _wait(self, csr: Snapshot, problem: str) -> None:
+        self._unsigned.inc()
+        note = f"No certificate can be signed: {problem}"
+        self._context.events.event(csr.data, "Warning", "SigningFailed", note)
+        log.error("no certificate can be signed", request=csr.name, problem=problem)

@@ -1,0 +1,54 @@
+"""How an addon's manifests are treated on the managed cluster, and what of them is reported back.
+
+Every Deployment and DaemonSet reports its well-known status, by which the hub judges the addon's health. What the template says of
+the same manifest is kept beside that. Where manifests move to another namespace, what is said of them moves along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from muster.addon.templates.namespaces import metadata_of, namespace_of
+from muster.addon.templates.workloads import GROUP, plural_of
+from muster.api.work.v1 import FeedbackRule, ManifestConfig, ResourceIdentifier
+from muster.machinery.objects import Object
+
+_WELL_KNOWN: Final = FeedbackRule(type="WellKnownStatus")
+
+
+def moved_configs(configs: Sequence[ManifestConfig], before: Sequence[Object], namespace: str) -> tuple[ManifestConfig, ...]:
+    """For manifests that were in other namespaces `before`, and are all in this one; unchanged where none is given."""
+    left = {namespace_of(manifest) for manifest in before} - {""}
+    return tuple(
+        _at(config, namespace) if namespace and config.resource_identifier.namespace in left else config for config in configs
+    )
+
+
+def with_workload_feedback(configs: Sequence[ManifestConfig], manifests: Sequence[Object]) -> tuple[ManifestConfig, ...]:
+    """Workloads first, each once; then what else the template says, in its order."""
+    merged = {
+        identifier: ManifestConfig(resource_identifier=identifier, feedback_rules=(_WELL_KNOWN,))
+        for identifier in (_identifier(manifest) for manifest in manifests if plural_of(manifest))
+    }
+    for config in configs:
+        identifier = config.resource_identifier
+        merged[identifier] = _merged(merged[identifier], config) if identifier in merged else config
+    return tuple(merged.values())
+
+
+def _merged(known: ManifestConfig, config: ManifestConfig) -> ManifestConfig:
+    rules = tuple(dict.fromkeys((*known.feedback_rules, *config.feedback_rules)))
+    return msgspec.structs.replace(config, feedback_rules=rules)
+
+
+def _identifier(manifest: Object) -> ResourceIdentifier:
+    name = str(metadata_of(manifest).get("name") or "")
+    return ResourceIdentifier(group=GROUP, resource=plural_of(manifest), namespace=namespace_of(manifest), name=name)
+
+
+def _at(config: ManifestConfig, namespace: str) -> ManifestConfig:
+    identifier = msgspec.structs.replace(config.resource_identifier, namespace=namespace)
+    return msgspec.structs.replace(config, resource_identifier=identifier)

@@ -1,0 +1,51 @@
+"""How an addon's pods reach the outside: a configuration's proxies as variables, and the authority that vouches for them as a file.
+
+The authority is brought as a ConfigMap beside the addon's agent whenever there is one; it is mounted, and its path told, only where
+there is a proxy to trust by it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Final
+
+from muster.addon.agent_addon import AddonError
+from muster.addon.templates.workloads import Mount
+from muster.api.addon.v1alpha1 import ProxyConfig
+from muster.machinery.objects import Object
+
+_DIRECTORY: Final = "/managed/proxy-ca"
+_FILE: Final = "ca-bundle.crt"
+_VOLUME: Final = "proxy-ca-bundle"
+
+
+def config_map_name(addon: str) -> str:
+    return f"{addon}-proxy-ca"
+
+
+def proxy_variables(proxy: ProxyConfig) -> Mapping[str, str]:
+    said = (("HTTP_PROXY", proxy.http_proxy), ("HTTPS_PROXY", proxy.https_proxy), ("NO_PROXY", proxy.no_proxy))
+    variables = {spelling: value for name, value in said if value for spelling in (name, name.lower())}
+    if variables and proxy.ca_bundle:
+        variables["CA_BUNDLE_FILE_PATH"] = f"{_DIRECTORY}/{_FILE}"
+    return variables
+
+
+def proxy_mounts(proxy: ProxyConfig, addon: str) -> tuple[Mount, ...]:
+    if not proxy.ca_bundle or not proxy_variables(proxy):
+        return ()
+    return (Mount(_VOLUME, _DIRECTORY, {"configMap": {"name": config_map_name(addon)}}),)
+
+
+def proxy_authority(proxy: ProxyConfig, addon: str, namespace: str) -> tuple[Object, ...]:
+    """The ConfigMap with the authority, if there is one. Raises AddonError."""
+    if not proxy.ca_bundle:
+        return ()
+    try:
+        bundle = base64.b64decode(proxy.ca_bundle, validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise AddonError("AddOnDeploymentConfig: proxyConfig.caBundle: expected certificates in PEM, in base64") from None
+    metadata = {"name": config_map_name(addon), "namespace": namespace}
+    return ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {_FILE: bundle}},)
