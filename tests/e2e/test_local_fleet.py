@@ -78,7 +78,9 @@ def test_components_run_as_pods_that_say_how_they_are(fleet: Fleet) -> None:
         return {one["metadata"]["name"] for one in deployments if one["status"].get("availableReplicas") == one["spec"]["replicas"]}
 
     hub = {"cluster-manager", *(f"cluster-manager-{part}" for part in ("registration-controller", "registration-webhook"))}
-    assert available("hub") == hub | {"cluster-manager-work-webhook", "cluster-manager-placement-controller"}
+    assert available("hub") == hub | {
+        f"cluster-manager-{part}" for part in ("work-webhook", "placement-controller", "addon-manager-controller")
+    }
     agents = {"klusterlet", "klusterlet-registration-agent", "klusterlet-work-agent"}
     eventually(lambda: available("cluster1") == agents, "the agent of works, too, which comes when its cluster has joined")
 
@@ -99,6 +101,7 @@ def test_logs_of_a_component_of_a_cluster_and_of_all(fleet: Fleet) -> None:
     for component, says in (
         ("hub/cluster-manager-work-webhook", "ready: webhooks of"),
         ("hub/cluster-manager-placement-controller", "ready: placement of"),
+        ("hub/cluster-manager-addon-manager-controller", "ready: addon manager of"),
         ("cluster1/klusterlet-work-agent", "started: work agent of cluster1"),
     ):
         assert says in fleet("logs", component).out

@@ -258,6 +258,7 @@ def test_our_operator_knows_what_upstreams_sample_of_a_hub_asks_for(
         (namespace, "cluster-manager-registration-webhook", IMAGE),
         (namespace, "cluster-manager-work-webhook", IMAGE),
         (namespace, "cluster-manager-placement-controller", IMAGE),
+        (namespace, "cluster-manager-addon-manager-controller", IMAGE),
     }
     if sample == HOSTED_HUB:
         for webhook, port in ((hub_plan.REGISTRATION_WEBHOOK, 30443), (hub_plan.WORK_WEBHOOK, 31443)):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from muster.cli.process import ANY_ADDRESS, LOOPBACK, FoundCluster, ProcessEnv, find_cluster, in_pod
+from muster.cli.process import ANY_ADDRESS, LOOPBACK, FoundCluster, ProcessEnv, cluster_problem, find_cluster, in_pod
 from muster.cli.values import FilePath
 
 if TYPE_CHECKING:
@@ -180,6 +180,20 @@ def host_port(text: str) -> tuple[str, int]:
     if not separator or not port.isdecimal() or int(port) > 65535:
         raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
     return host.strip("[]") or ANY_ADDRESS, int(port)
+
+
+def component_problem(ports: str = "--health-port") -> Callable[[Exception], click.ClickException | None]:
+    """Words for what can go wrong in a component that listens on `ports` (flags)."""
+
+    def explain(error: Exception) -> click.ClickException | None:
+        from muster.machinery.tasks import RunnableEnded
+        from muster.runtime.install import InstallError
+
+        if isinstance(error, InstallError | RunnableEnded):
+            return click.ClickException(str(error))
+        return cluster_problem(error, "the hub cluster", ports)
+
+    return explain
 
 
 @contextmanager

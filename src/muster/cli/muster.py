@@ -11,6 +11,7 @@ import click
 from muster.cli.lazy import Entry, LazyGroup
 
 PARTS = {
+    "addon-manager": "Manage addons of clusters.",
     "agent": "Run a managed cluster's registration agent.",
     "aws-token": "Print a token by which an EKS cluster knows an AWS identity.",
     "grpc-server": "Serve a hub's agents over gRPC.",

@@ -17,10 +17,11 @@ from muster.cli.component import (
     HubComponent,
     cluster_options,
     common_flags,
+    component_problem,
     controller_options,
     serve_component,
 )
-from muster.cli.process import ANY_ADDRESS, LOOPBACK, PROCESS, ProcessEnv, cluster_problem, explained, in_pod, run_until_stopped
+from muster.cli.process import ANY_ADDRESS, LOOPBACK, PROCESS, ProcessEnv, explained, in_pod, run_until_stopped
 from muster.cli.values import Gates
 from muster.placement.options import DEBUG_SERVER, GATES, UNSUPPORTED_GATES, PlacementOptions
 
@@ -63,17 +64,8 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     return Settings(common, PlacementOptions(namespace=common.namespace), debug)
 
 
-def _explain(error: Exception) -> click.ClickException | None:
-    from muster.machinery.tasks import RunnableEnded
-    from muster.runtime.install import InstallError
-
-    if isinstance(error, InstallError | RunnableEnded):
-        return click.ClickException(str(error))
-    return cluster_problem(error, "the hub cluster", "--health-port or --debug-port")
-
-
 async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
-    with explained(_explain):
+    with explained(component_problem("--health-port or --debug-port")):
         await serve_component(settings.common, _component(settings), here)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from muster.fleet.node import PodEnvironment, Program
 
 PARTS: Final[Mapping[tuple[str, ...], str]] = {
+    ("addon-manager",): "muster.cli.addon_manager",
     ("agent",): "muster.cli.agent",
     ("grpc-server",): "muster.cli.grpc_server",
     ("hub",): "muster.cli.hub",

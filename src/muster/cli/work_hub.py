@@ -17,10 +17,11 @@ from muster.cli.component import (
     HubComponent,
     cluster_options,
     common_flags,
+    component_problem,
     process_options,
     serve_component,
 )
-from muster.cli.process import PROCESS, ProcessEnv, cluster_problem, explained, run_until_stopped
+from muster.cli.process import PROCESS, ProcessEnv, explained, run_until_stopped
 from muster.cli.values import Gates
 from muster.work.hub.options import (
     ADDON_NAMESPACE,
@@ -94,17 +95,8 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     return Settings(common, options)
 
 
-def _explain(error: Exception) -> click.ClickException | None:
-    from muster.machinery.tasks import RunnableEnded
-    from muster.runtime.install import InstallError
-
-    if isinstance(error, InstallError | RunnableEnded):
-        return click.ClickException(str(error))
-    return cluster_problem(error, "the hub cluster", "--health-port")
-
-
 async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
-    with explained(_explain):
+    with explained(component_problem()):
         await serve_component(settings.common, _component(settings.options), here)
 
 

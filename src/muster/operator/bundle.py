@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from muster.addon.install import aggregated_role
 from muster.api import Document
 from muster.api.crds import OPERATOR, definitions
 from muster.api.operator.v1 import ResourceRequirement
@@ -47,9 +48,11 @@ class Operator:
     name: str
     plural: str
     rules: tuple[Document, ...]
+    roles: tuple[Wanted, ...] = ()
+    """Further roles of its components that only an administrator can make."""
 
 
-CLUSTER_MANAGER_OPERATOR: Final = Operator(CLUSTER_MANAGER, CLUSTER_MANAGERS.plural, CLUSTER_MANAGER_RULES)
+CLUSTER_MANAGER_OPERATOR: Final = Operator(CLUSTER_MANAGER, CLUSTER_MANAGERS.plural, CLUSTER_MANAGER_RULES, (aggregated_role(),))
 KLUSTERLET_OPERATOR: Final = Operator(KLUSTERLET, KLUSTERLETS.plural, KLUSTERLET_RULES)
 
 
@@ -77,6 +80,7 @@ def bundle(operator: Operator, options: BundleOptions | None = None) -> list[Wan
     if options.pull_credential:
         documents.append((SECRETS, pull_secret(options.namespace, options.pull_credential)))
     documents += account_permissions(operator.name, options.namespace, operator.name, operator.rules)
+    documents += operator.roles
     documents.append((DEPLOYMENTS, operator_deployment(operator, options)))
     return documents
 

@@ -1,6 +1,7 @@
 """What the operators may do. Nobody may grant more than he has, so an operator has what it grants.
 
-That of the hub has neither `escalate` nor `bind`. A work agent has both, because works bring roles; so has who makes its role.
+That of the hub has no `escalate`, and `bind` for one role only, which has what administrators label for addons. A work agent has
+both, because works bring roles; so has who makes its role.
 Where names are known beforehand, rights are limited to them; creating cannot be limited so. Secrets are read by name only.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from muster.addon.install import AGGREGATED_ROLE
 from muster.api import Document
 from muster.api.crds import ACCOUNTS, HUB, SPOKE, Definition
 from muster.api.operator.v1 import GROUP
@@ -73,6 +75,8 @@ CLUSTER_MANAGER_RULES: Final = (
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["create", "list", "watch"]),
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["get", "update", "patch", "delete"], [hook.name for hook in POSSIBLE_HOOKS]),
     *(one for component in COMPONENTS for one in (*component.rules(), *component.binding_rules)),
+    # To let the addon manager have what administrators label for it, whatever that is.
+    rule(RBAC_GROUP, ["clusterroles"], ["bind"], [AGGREGATED_ROLE]),
 )
 
 KLUSTERLET_RULES: Final = (

@@ -66,6 +66,7 @@ async def test_from_nothing_to_a_hub_and_back(hub: Hub) -> None:
     }
     assert [one["name"] for one in found["components"]["Work"]] == ["cluster-manager-work-webhook"]
     assert [one["name"] for one in found["components"]["Placement"]] == ["cluster-manager-placement-controller"]
+    assert [one["name"] for one in found["components"]["AddOn Manager"]] == ["cluster-manager-addon-manager-controller"]
     await hub.cluster("cluster1")
     assert "<cluster1>" in await hub("get", "clusters")
     await hub("upgrade", "clustermanager", "--bundle-version=next", "--wait")

@@ -34,6 +34,7 @@ CM = "cluster-manager"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
 WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
 PLACEMENT = f"{CM}-placement-controller"
+ADDON_MANAGER = f"{CM}-addon-manager-controller"
 GRPC_SERVER = f"{CM}-grpc-server"
 IMAGES = ("example.com/muster:one", "example.com/muster:two")
 
@@ -106,7 +107,7 @@ async def test_a_hub_is_made_and_taken_away(hub: Hub) -> None:
         definition = await world.admin.get(CRDS, kind.name)
         assert ("webhook" in (definition["spec"].get("conversion") or {})) == kind.converted
     status = (await world.admin.get(CLUSTER_MANAGERS, CM))["status"]
-    assert {one["name"] for one in status["generations"]} == {CONTROLLER, WEBHOOK, WORK_WEBHOOK, PLACEMENT}
+    assert {one["name"] for one in status["generations"]} == {CONTROLLER, WEBHOOK, WORK_WEBHOOK, PLACEMENT, ADDON_MANAGER}
     await world.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.gone()
     assert await hub.remains() == []
@@ -206,7 +207,7 @@ class Troubles:
     async def fall_ill(self, chance: random.Random) -> None:
         """The hub's pods are gone."""
         self.hub.world.well.discard(HUB_NAMESPACE)
-        for name in (CONTROLLER, WEBHOOK, WORK_CONTROLLER, WORK_WEBHOOK, PLACEMENT, GRPC_SERVER):
+        for name in (CONTROLLER, WEBHOOK, WORK_CONTROLLER, WORK_WEBHOOK, PLACEMENT, ADDON_MANAGER, GRPC_SERVER):
             if await self.hub.world.find(DEPLOYMENTS, name, HUB_NAMESPACE):
                 await self._try(self.hub.world.set_available(name, HUB_NAMESPACE, available=False))
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from muster.addon.install import AGGREGATED_ROLE
 from muster.machinery.objects import Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.cluster_manager.components import HOOKS
@@ -23,7 +24,8 @@ CM = "cluster-manager"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
 WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
 PLACEMENT = f"{CM}-placement-controller"
-ALWAYS = (CONTROLLER, WEBHOOK, WORK_WEBHOOK, PLACEMENT)
+ADDON_MANAGER = f"{CM}-addon-manager-controller"
+ALWAYS = (CONTROLLER, WEBHOOK, WORK_WEBHOOK, PLACEMENT, ADDON_MANAGER)
 REPLICA_SETS_ON = {"featureGates": [{"feature": "ManifestWorkReplicaSet", "mode": "Enable"}]}
 IMAGE = "example.com/muster:test"
 
@@ -74,12 +76,12 @@ class Hub:
         await self.place.until_gone(CLUSTER_MANAGERS, name)
 
     async def remains(self) -> list[str]:
-        """What carries the operator's label, and what is known by name."""
+        """What carries the operator's label, and what is known by name; not what is around the operator."""
         found = []
         for resource in (CRDS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *{hook.resource for hook in HOOKS}):
             for obj in (await self.place.admin.list(resource)).items:
                 name = obj["metadata"]["name"]
-                if "open-cluster-management" in name and not name.startswith("clustermanagers."):
+                if "open-cluster-management" in name and not name.startswith("clustermanagers.") and name != AGGREGATED_ROLE:
                     found.append(f"{resource}/{name}")
         if await self.place.find(NAMESPACES, HUB_NAMESPACE):
             found.append(f"namespaces/{HUB_NAMESPACE}")

@@ -18,6 +18,7 @@ from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, CRDS, DEPL
 from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.hubs import (
+    ADDON_MANAGER,
     ALWAYS,
     CM,
     CONTROLLER,
@@ -38,7 +39,13 @@ async def test_a_cluster_manager_makes_the_cluster_a_hub(hub: Hub) -> None:
     assert manager["metadata"]["finalizers"] == [CLUSTER_MANAGER_FINALIZER]
     for kind in HUB:
         assert await hub.place.find(CRDS, kind.name), kind.name
-    for name, command in ((CONTROLLER, "hub"), (WEBHOOK, "hub"), (WORK_WEBHOOK, "work-hub"), (PLACEMENT, "placement")):
+    for name, command in (
+        (CONTROLLER, "hub"),
+        (WEBHOOK, "hub"),
+        (WORK_WEBHOOK, "work-hub"),
+        (PLACEMENT, "placement"),
+        (ADDON_MANAGER, "addon-manager"),
+    ):
         container = await hub.container(name)
         assert container["image"] == IMAGE
         assert container["args"][0] == command
@@ -109,6 +116,18 @@ async def test_the_placement_controller_has_gates_an_image_and_a_condition_of_it
     assert said["message"] == "Placement is scheduling placement decisions"
     await hub.place.admin.delete(DEPLOYMENTS, PLACEMENT, HUB_NAMESPACE)
     await hub.says("HubPlacementDegraded", "True")
+
+
+async def test_the_placement_controllers_debug_service_is_reached_by_a_service_where_its_gate_is_on(hub: Hub) -> None:
+    await hub.up(placementConfiguration={"featureGates": [{"feature": "PlacementDebugServer", "mode": "Enable"}]})
+    service = await hub.place.until_found(SERVICES, f"{CM}-placement", HUB_NAMESPACE)
+    assert service["spec"]["selector"] == {"app": PLACEMENT}
+    assert [(one["port"], one["targetPort"]) for one in service["spec"]["ports"]] == [(9443, 9443)]
+    container = await hub.container(PLACEMENT)
+    assert {"--debug-host=$(POD_IP)", "--debug-port=9443"} <= set(container["args"])
+    assert ("debug", 9443) in [(one["name"], one["containerPort"]) for one in container["ports"]]
+    await hub.change({"placementConfiguration": None})
+    await hub.place.until_gone(SERVICES, f"{CM}-placement", HUB_NAMESPACE)
 
 
 async def test_there_is_a_role_for_who_may_write_works_without_executor(hub: Hub) -> None:

@@ -17,6 +17,7 @@ from muster.runtime.webhook.certificates import ServingCertificate, ServingPair,
 from muster.work.hub.install import HOOKS as WORK_HOOKS
 from tests.unit.operator.conftest import Place
 from tests.unit.operator.hubs import (
+    ADDON_MANAGER,
     CONTROLLER,
     PLACEMENT,
     WEBHOOK,
@@ -58,7 +59,7 @@ async def test_webhooks_stay_configured_when_they_stop_answering(hub: Hub) -> No
 async def test_each_webhook_server_is_configured_when_it_answers_itself(hub: Hub) -> None:
     await hub.create()
     await hub.says("Applied", "True")
-    for name in (CONTROLLER, WEBHOOK, PLACEMENT):
+    for name in (CONTROLLER, WEBHOOK, PLACEMENT, ADDON_MANAGER):
         await hub.place.set_available(name, HUB_NAMESPACE)
     await hub.place.until_found(HOOKS[0].resource, HOOKS[0].name)
     rolling = await hub.says("Progressing", "True", "ClusterManagerDeploymentRolling")

@@ -98,6 +98,7 @@ def klusterlets() -> Iterator[ManagedPlan]:
 def cluster_managers() -> Iterator[HubPlan]:
     for deployed, registration, work, labels in itertools.product(DEPLOYED, MANAGERS, HUB_WORKS, ({}, {"a": "b", "c": "d"})):
         spec = {"deployOption": deployed, "registrationConfiguration": registration, "workConfiguration": work}
+        spec |= {"placementConfiguration": {"featureGates": gates("PlacementDebugServer")}} if labels else {}
         manager = ClusterManager.decode({"metadata": {"name": "m"}, "spec": spec})
         yield HubPlan(manager, "muster:1", 3 if labels else 1, labels)
 

@@ -267,11 +267,11 @@ async def test_the_condition_tells_of_pods_that_are_not_there(hub: Hub) -> None:
     await hub.says("GrpcServerDegraded", "True", "UnavailableGrpcServerPod")
 
 
-async def test_without_the_driver_there_is_nothing_of_it(hub: Hub) -> None:
+async def test_without_the_driver_there_is_nothing_of_it_but_the_authority(hub: Hub) -> None:
     await hub.up()
     assert await hub.place.find(DEPLOYMENTS, SERVER, HUB_NAMESPACE) is None
-    for name in (SIGNER, SERVING):
-        assert await hub.place.find(SECRETS, name, HUB_NAMESPACE) is None
+    assert await hub.place.find(SECRETS, SERVING, HUB_NAMESPACE) is None
+    assert await hub.place.find(SECRETS, SIGNER, HUB_NAMESPACE), "as with OCM"
     assert await hub.place.condition(CLUSTER_MANAGERS, CM, "GrpcServerDegraded") == {}
 
 

@@ -29,6 +29,7 @@ CM = "elsewhere"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
 WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
 PLACEMENT = f"{CM}-placement-controller"
+ADDON_MANAGER = f"{CM}-addon-manager-controller"
 HOSTED: dict[str, Any] = {
     "deployOption": {
         "mode": "Hosted",
@@ -88,7 +89,7 @@ async def up(hub: Hub) -> None:
     await hub.place.until_found(NAMESPACES, CM)
     await hub.place.admin.create(SECRETS, way())
     await hub.says("Applied", "True", name=CM)
-    for name in (CONTROLLER, WEBHOOK, WORK_WEBHOOK, PLACEMENT):
+    for name in (CONTROLLER, WEBHOOK, WORK_WEBHOOK, PLACEMENT, ADDON_MANAGER):
         await hub.place.set_available(name, CM)
     await hub.says("Progressing", "False", name=CM)
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from muster.addon.options import GATES as ADDON_GATES
 from muster.administration.drivers import fitting, installed_driver, refuse_unheard
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
@@ -28,7 +29,7 @@ from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.applying import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, bundle
-from muster.operator.cluster_manager.plan import ADDON_GATES, AUTO_APPROVAL, Plan, registration_arguments
+from muster.operator.cluster_manager.plan import AUTO_APPROVAL, Plan, registration_arguments
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
 from muster.placement.options import GATES as PLACEMENT_GATES

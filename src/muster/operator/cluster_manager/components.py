@@ -7,16 +7,19 @@ deployed nor given any rights, but taken away like the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+from muster.addon import install as addon
 from muster.api import Document
 from muster.api.agents import GRPC_SERVER_ACCOUNT
 from muster.api.operator.v1 import GRPC_PROTOCOL
 from muster.machinery.objects import GVR
+from muster.operator.applying import Wanted
 from muster.operator.cluster_manager import exposure
 from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET
 from muster.operator.cluster_manager.plan import (
+    DEBUG_PORT,
     REGISTRATION_WEBHOOK,
     WORK_WEBHOOK,
     Plan,
@@ -101,7 +104,10 @@ class Component:
     tokens: Callable[[Plan], tuple[AccountToken, ...]] = lambda plan: ()
     variables: Callable[[Plan], Mapping[str, str]] = lambda plan: {}
     config_maps: tuple[ConfigMapVolume, ...] = ()
-    ports: Mapping[str, int] = field(default_factory=dict)
+    ports: Callable[[Plan], Mapping[str, int]] = lambda plan: {}
+    """That it listens on, beside webhooks and health."""
+    more_permissions: Callable[[Plan], Sequence[Wanted]] = lambda plan: ()
+    """What the hub has for its account beside its own role."""
 
     def deployment(self, plan: Plan) -> str:
         return f"{plan.name}-{self.suffix}"
@@ -173,6 +179,27 @@ PLACEMENT_CONTROLLER: Final = Component(
     lambda plan: plan.placement_image,
     placement_gates,
     degraded=PLACEMENT_DEGRADED,
+    ports=lambda plan: {"debug": DEBUG_PORT} if plan.placement_debug else {},
+)
+
+
+def _addons_permissions(plan: Plan) -> list[Wanted]:
+    """The role that administrators extend is the bundle's, since only they can make it; on a hub elsewhere the operator is one."""
+    binding = addon.aggregated_binding(plan.hub_namespace, plan.name)
+    return [addon.aggregated_role(), binding] if plan.hosted else [binding]
+
+
+ADDON_MANAGER: Final = Component(
+    "addon-manager-controller",
+    addon.ACCOUNT,
+    "addon-manager:controller",
+    lambda: addon.RULES,
+    "addon-manager",
+    ("--no-install",),
+    lambda plan: plan.addon_manager_image,
+    lambda plan: [],
+    wanted=lambda plan: plan.addon_manager,
+    more_permissions=_addons_permissions,
 )
 GRPC_SERVER: Final = Component(
     "grpc-server",
@@ -191,9 +218,17 @@ GRPC_SERVER: Final = Component(
         ConfigMapVolume("client-ca", CA_BUNDLE, f"{_GRPC_FILES}/ca"),
         ConfigMapVolume("config", GRPC_CONFIG, f"{_GRPC_FILES}/config", optional=True),
     ),
-    ports={GRPC_PROTOCOL: exposure.PORT},
+    ports=lambda plan: {GRPC_PROTOCOL: exposure.PORT},
 )
-COMPONENTS: Final = (REGISTRATION_CONTROLLER, REGISTRATION_SERVER, WORK_CONTROLLER, WORK_SERVER, PLACEMENT_CONTROLLER, GRPC_SERVER)
+COMPONENTS: Final = (
+    REGISTRATION_CONTROLLER,
+    REGISTRATION_SERVER,
+    WORK_CONTROLLER,
+    WORK_SERVER,
+    PLACEMENT_CONTROLLER,
+    ADDON_MANAGER,
+    GRPC_SERVER,
+)
 SERVERS: Final = tuple((component, component.webhooks) for component in COMPONENTS if component.webhooks is not None)
 WEBHOOK_SECRETS: Final = tuple(webhooks.secret for _, webhooks in SERVERS)
 HOOKS: Final = tuple(hook for _, webhooks in SERVERS for hook in webhooks.hooks)

@@ -118,31 +118,29 @@ async def _certificates(site: HubSite, made: Installed) -> dict[Webhooks, Endpoi
     """Have one for each webhook server; gives where the hub finds them, and whom it trusts there."""
     pairs = {webhooks: await _certificate(site, webhooks) for _, webhooks in SERVERS}
     made.again = min(pair.not_before + (pair.not_after - pair.not_before) * 2 / 3 for pair in pairs.values())
-    trusted = [pair.ca for pair in pairs.values()]
-    if site.plan.grpc_server:
-        await _grpc_certificates(site, made, trusted)
-    else:
-        await _here(site, made, [manifests.trust_bundle(site.plan, trusted)])
-        await _drop_serving_certificate(site)
+    await _grpc_certificates(site, made, [pair.ca for pair in pairs.values()])
     return {webhooks: manifests.webhook_endpoint(site.plan, webhooks, pair.ca) for webhooks, pair in pairs.items()}
 
 
 async def _grpc_certificates(site: HubSite, made: Installed, trusted: Sequence[bytes]) -> None:
-    """The server trusts clients by the bundle, and those who join a cluster trust the server by it: the authority comes first."""
+    """The server trusts clients by the bundle, and those who join a cluster trust the server by it: the authority comes first. It
+    is there without a server too, as with OCM: agents that trust it need not join anew when a server comes, or comes back."""
     plan, client = site.plan, site.here.client
-    hosts = exposure.hosts(plan, site.here.find(SERVICES, ObjectKey(plan.namespace, exposure.service_name(plan))))
 
     async def trust(bundle: bytes) -> None:
         await _here(site, made, [manifests.trust_bundle(plan, [bundle, *trusted])])
 
     signer = await ensure_authority(client, plan.namespace, site.clock, trust)
     made.look_again(signer.renewal)
+    if not plan.grpc_server:
+        await _drop_serving_certificate(site)
+        return
+    hosts = exposure.hosts(plan, site.here.find(SERVICES, ObjectKey(plan.namespace, exposure.service_name(plan))))
     made.look_again(await ensure_serving(client, plan.namespace, hosts, signer, site.clock))
 
 
 async def _drop_serving_certificate(site: HubSite) -> None:
-    """Of a server that was there until now. The authority stays for as long as the ClusterManager does: agents keep trusting it,
-    and would have to join anew if the server came back with another one."""
+    """Of a server that was there until now."""
     if site.here.has_secret(SERVING_SECRET, site.plan.namespace):
         await remove(site.here.client, [Place(SECRETS, SERVING_SECRET, site.plan.namespace)])
 

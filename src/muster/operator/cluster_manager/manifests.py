@@ -14,8 +14,17 @@ from muster.api import Document
 from muster.api.crds import ACCOUNTS, HUB, definitions
 from muster.operator.applying import Wanted, labelled
 from muster.operator.cluster_manager import exposure
-from muster.operator.cluster_manager.components import CA_BUNDLE, COMPONENTS, SERVERS, Component, Webhooks, account_secret, wanted
-from muster.operator.cluster_manager.plan import Plan, account_annotations, driver_rules
+from muster.operator.cluster_manager.components import (
+    CA_BUNDLE,
+    COMPONENTS,
+    PLACEMENT_CONTROLLER,
+    SERVERS,
+    Component,
+    Webhooks,
+    account_secret,
+    wanted,
+)
+from muster.operator.cluster_manager.plan import DEBUG_PORT, Plan, account_annotations, driver_rules
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.names import CLUSTER_MANAGER_LABEL
 from muster.operator.pod_namespaces import RUN
@@ -94,6 +103,7 @@ def accounts_and_roles(plan: Plan, components: Sequence[Component] = COMPONENTS)
     for component in components:
         role, rules = component.cluster_role(plan), component.may(plan)
         documents += account_permissions(component.account, plan.hub_namespace, role, rules)
+        documents += component.more_permissions(plan)
     return documents
 
 
@@ -124,6 +134,8 @@ def components(plan: Plan, hashes: Mapping[str, str] = _NO_HASHES) -> list[Wante
     documents += [(SERVICES, _service(plan, component, webhooks)) for component, webhooks in SERVERS]
     if plan.grpc_server:
         documents.append((SERVICES, exposure.service(plan)))
+    if plan.placement_debug:
+        documents.append((SERVICES, _debug_service(plan)))
     documents += [(DEPLOYMENTS, deployment(_workload(plan, component, hashes))) for component in wanted(plan)]
     return documents
 
@@ -133,6 +145,18 @@ def _service(plan: Plan, component: Component, webhooks: Webhooks) -> Document:
     return {
         "metadata": named(webhooks.service, plan.namespace),
         "spec": {"selector": {"app": component.deployment(plan)}, "ports": [port]},
+    }
+
+
+def debug_service_name(plan: Plan) -> str:
+    return f"{plan.name}-placement"
+
+
+def _debug_service(plan: Plan) -> Document:
+    port = {"name": "https", "port": DEBUG_PORT, "targetPort": DEBUG_PORT, "protocol": "TCP"}
+    return {
+        "metadata": named(debug_service_name(plan), plan.namespace),
+        "spec": {"selector": {"app": PLACEMENT_CONTROLLER.deployment(plan)}, "ports": [port]},
     }
 
 
@@ -148,7 +172,7 @@ def _workload(plan: Plan, component: Component, hashes: Mapping[str, str]) -> Wo
         _arguments(plan, component),
         replicas=plan.replicas,
         health_port=bind.health_probe_port if bind else HEALTH_PORT,
-        ports={"webhook": bind.port} if bind else component.ports,
+        ports={"webhook": bind.port} if bind else component.ports(plan),
         secrets=_secrets(plan, component),
         config_maps=component.config_maps,
         tokens=component.tokens(plan),

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from muster.addon.options import ADDON_MANAGEMENT
+from muster.addon.options import GATES as ADDON_GATES
 from muster.api.operator.v1 import (
     BindConfiguration,
     ClusterManager,
@@ -25,6 +27,7 @@ from muster.api.operator.v1 import (
 from muster.operator.names import chosen_image
 from muster.operator.spec import BadSpec, gate_flags, installed_driver
 from muster.operator.spec import invalid_gates as invalid
+from muster.placement.options import DEBUG_SERVER
 from muster.placement.options import GATES as PLACEMENT_GATES
 from muster.placement.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
 from muster.registration.drivers import DriverError, find
@@ -36,8 +39,9 @@ from muster.work.hub.options import CLEAN_UP_COMPLETED, MANIFEST_WORK_REPLICA_SE
 from muster.work.hub.options import GATES as WORK_GATES
 from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
+DEBUG_PORT: Final = 9443
+"""Of the placement controller's debug service, on its pods and on its Service."""
 AUTO_APPROVAL: Final = "ManagedClusterAutoApproval"
-ADDON_GATES: Final = ("AddonManagement",)
 SERVER_GATES: Final = ()
 """The gRPC server has none of its own; those of registration reach it too."""
 
@@ -114,6 +118,23 @@ class Plan:
         return chosen_image(self.manager.spec.placement_image_pull_spec, self.image)
 
     @property
+    def addon_manager_image(self) -> str:
+        return chosen_image(self.manager.spec.add_on_manager_image_pull_spec, self.image)
+
+    @property
+    def addon_manager(self) -> bool:
+        """Whether the hub manages addons: unless it is told not to."""
+        configured = self.manager.spec.add_on_manager_configuration
+        gates = configured.feature_gates if configured else ()
+        return not any(gate.feature == ADDON_MANAGEMENT and gate.mode != "Enable" for gate in gates)
+
+    @property
+    def placement_debug(self) -> bool:
+        """Whether the placement controller explains itself to who asks."""
+        configured = self.manager.spec.placement_configuration
+        return configured is not None and _is_on(configured.feature_gates, DEBUG_SERVER)
+
+    @property
     def server_image(self) -> str:
         configured = self.manager.spec.server_configuration
         return chosen_image(configured.image_pull_spec if configured else "", self.registration_image)
@@ -177,7 +198,8 @@ def work_gates(plan: Plan) -> list[str]:
 
 def placement_gates(plan: Plan) -> list[str]:
     configured = plan.manager.spec.placement_configuration
-    return gate_flags(configured.feature_gates if configured else (), PLACEMENT_GATES)
+    flags = gate_flags(configured.feature_gates if configured else (), PLACEMENT_GATES)
+    return [*flags, *(("--debug-host=$(POD_IP)", f"--debug-port={DEBUG_PORT}") if plan.placement_debug else ())]
 
 
 def registration_arguments(plan: Plan) -> list[str]:

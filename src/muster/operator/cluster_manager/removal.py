@@ -163,7 +163,8 @@ class Removal:
         if left:
             return [str(place) for place in left]
         others = [Place(SERVICES, webhooks.service, namespace) for _, webhooks in SERVERS]
-        others += [Place(SERVICES, exposure.service_name(self.plan), namespace), Place(CONFIG_MAPS, CA_BUNDLE, namespace)]
+        named = (exposure.service_name(self.plan), manifests.debug_service_name(self.plan))
+        others += [*(Place(SERVICES, name, namespace) for name in named), Place(CONFIG_MAPS, CA_BUNDLE, namespace)]
         others += [Place(SERVICE_ACCOUNTS, one.account, namespace) for one in COMPONENTS] if self.plan.hosted else []
         others += [Place(SECRETS, name, namespace) for name in (PULL_SECRET, *HUB_ACCOUNT_SECRETS)]
         left_over = await self._remove(self.here, others)

@@ -1,0 +1,121 @@
+"""What has to be on a hub before addons are managed there: definitions, an account, its role, and a role that others extend.
+
+`install` applies all of it with a field manager of its own and may be called again at any time. It needs an administrator's rights;
+the manager then runs as `addon-manager-controller-sa`. What an addon's template asks for on the hub beyond that (roles for its
+agents, signers of its own, Secrets to sign with, further kinds of configuration) is an administrator's to give: a ClusterRole with
+the label `AGGREGATION_LABEL` is gathered into `AGGREGATED_ROLE`, to which the manager is bound. The manager has neither `bind` nor
+`escalate`, so a role that it does not hold itself is bound to nobody.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.addon.options import AddonOptions
+from muster.api import Document
+from muster.api.addon.v1alpha1 import GROUP
+from muster.api.cluster.v1 import GROUP as CLUSTER_GROUP
+from muster.api.crds import HUB, definitions
+from muster.api.work.v1 import GROUP as WORK_GROUP
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import GVR
+from muster.registration.names import CLIENT_SIGNER
+from muster.runtime.client import KubeClient
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS
+from muster.runtime.install import (
+    RBAC_GROUP,
+    READ,
+    account_permissions,
+    apply_all,
+    await_definitions,
+    binding,
+    ensure_namespace,
+    named,
+    rule,
+)
+from muster.work.hub.webhooks.executors import AGENT
+from muster.work.names import EXECUTE_AS
+
+MANAGER: Final = "muster-addon-manager-install"
+ACCOUNT: Final = "addon-manager-controller-sa"
+LOCK: Final = "manager-lock"
+"""Lease of the manager that leads; the name is OCM's, so that its manager and this one never lead at the same time."""
+AGGREGATION_LABEL: Final = "open-cluster-management.io/aggregate-to-addon-manager"
+"""With the value "true" on a ClusterRole: the manager holds it too, and may give it to addons' agents."""
+AGGREGATED_ROLE: Final = "open-cluster-management:addon-manager:aggregated"
+
+_SERVED: Final = (
+    "managedclusters",
+    "placements",
+    "placementdecisions",
+    "clustermanagementaddons",
+    "managedclusteraddons",
+    "addontemplates",
+    "addondeploymentconfigs",
+    "manifestworks",
+)
+KINDS: Final = tuple(kind for kind in HUB if kind.resource.plural in _SERVED)
+
+PLANNING: Final[tuple[Document, ...]] = (
+    rule(CLUSTER_GROUP, ["managedclusters", "placements", "placementdecisions"], READ),
+    rule(GROUP, ["clustermanagementaddons", "addontemplates", "addondeploymentconfigs"], READ),
+    rule(GROUP, ["clustermanagementaddons/status"], ["patch"]),
+    # Where the server asks whoever names an owner that blocks deletion for this right.
+    rule(GROUP, ["clustermanagementaddons/finalizers", "managedclusteraddons/finalizers"], ["update"]),
+    rule(GROUP, ["managedclusteraddons"], [*READ, "create", "patch", "delete"]),
+)
+INSTALLATIONS: Final[tuple[Document, ...]] = (
+    rule(GROUP, ["managedclusteraddons/status"], ["patch"]),
+    rule(WORK_GROUP, ["manifestworks"], [*READ, "create", "patch", "delete"]),
+    # Works of addons run as the work agent itself.
+    rule(WORK_GROUP, ["manifestworks"], [EXECUTE_AS], [AGENT.user]),
+    rule(RBAC_GROUP, ["roles", "rolebindings"], [*READ, "create", "patch", "delete"]),
+)
+CREDENTIALS: Final[tuple[Document, ...]] = (
+    rule("certificates.k8s.io", ["certificatesigningrequests"], READ),
+    rule("certificates.k8s.io", ["certificatesigningrequests/approval", "certificatesigningrequests/status"], ["update"]),
+    rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER]),
+    rule("", ["serviceaccounts"], [*READ, "create", "patch", "delete"]),
+    # What agents are given who use a token: to ask for it, and over gRPC to hear of it.
+    rule("", ["serviceaccounts/token"], ["create", "subscribe"]),
+)
+RULES: Final[tuple[Document, ...]] = (
+    rule("coordination.k8s.io", ["leases"], [*READ, "create", "update"]),
+    rule("events.k8s.io", ["events"], ["create", "patch"]),
+    *PLANNING,
+    *INSTALLATIONS,
+    *CREDENTIALS,
+)
+
+
+def role(manager: str) -> str:
+    """The role of the ClusterManager `manager`'s addon manager."""
+    return f"open-cluster-management:{manager}-addon-manager:controller"
+
+
+def aggregated_role() -> tuple[GVR, Document]:
+    """What administrators let addons have. Only who may do everything can make it: it gathers whatever bears the label."""
+    gathered = {"clusterRoleSelectors": [{"matchLabels": {AGGREGATION_LABEL: "true"}}]}
+    return CLUSTER_ROLES, {"metadata": named(AGGREGATED_ROLE), "aggregationRule": gathered}
+
+
+def aggregated_binding(namespace: str, manager: str) -> tuple[GVR, Document]:
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    name = f"open-cluster-management:{manager}-addon-manager:aggregated"
+    return CLUSTER_ROLE_BINDINGS, binding(name, "ClusterRole", AGGREGATED_ROLE, subject)
+
+
+def permissions(options: AddonOptions, manager: str = "cluster-manager") -> list[tuple[GVR, Document]]:
+    return [
+        *account_permissions(ACCOUNT, options.namespace, role(manager), RULES),
+        aggregated_role(),
+        aggregated_binding(options.namespace, manager),
+    ]
+
+
+async def install(client: KubeClient, options: AddonOptions, *, clock: Clock = SYSTEM) -> None:
+    """Everything, and wait until the definitions are served. Raises InstallError and what the client raises."""
+    await ensure_namespace(client, options.namespace)
+    await apply_all(client, [(CRDS, document) for document in definitions(KINDS)], MANAGER)
+    await apply_all(client, permissions(options), MANAGER)
+    await await_definitions(client, [kind.name for kind in KINDS], clock)
