@@ -1,25 +1,24 @@
-"""Runs the driver: from nothing to a credential that works, and from one that ages to the next.
+"""Runs whoever gets a credential: from nothing to one that works, and from one that ages to the next.
 
-The driver says what to store and what to wait for; this loop stores it before the driver is asked again, watches the one object on
-the hub that it waits for, and wakes it when that changes, when its time has come, or when somebody else changed the Secret. A step
-that fails is tried again later and later. What a driver has begun is kept apart from the credential. A credential that it has got
-is written whole, names and way to the hub with it, in the place of another hub's if there was one; only then is what was begun
-forgotten.
+A source (a registration driver, or what gets an addon's certificate or token) says what to store and what to wait for; this loop
+stores it before the source is asked again, watches the one object on the hub that it waits for, and wakes it when that changes,
+when its time has come, or when somebody else changed what is stored. A step that fails is tried again later and later. Where things
+are kept is a store's business. What is begun is kept apart from the credential; a credential that was got is written whole, in one
+write, and only then is what was begun forgotten.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from muster.api.resource import Document
 from muster.machinery.backoff import Backoff
-from muster.machinery.clock import pause
+from muster.machinery.clock import Clock, Random, pause
 from muster.machinery.logs import get_logger
-from muster.registration.agent.context import AgentContext
-from muster.registration.agent.memory.hub_secret import names_of
-from muster.registration.drivers.endpoints import HubAddress
-from muster.registration.drivers.seam import DriverError, Progress, Report, Watched, is_derived
+from muster.registration.agent.memory.kept_secret import Changes, Data
+from muster.registration.drivers.seam import Progress, Report, Watched
 from muster.runtime.cache import Informer, Snapshot
 from muster.runtime.client import Conflict, KubeClient, KubeError
 
@@ -32,61 +31,86 @@ Trouble = Callable[[Exception | None], None]
 """Is told why a step failed, and None when one went well."""
 
 
-async def store_derived(context: AgentContext, address: HubAddress) -> None:
-    """Where the credential is made of what the agent knows: write it as this agent would, if it is not stored so. Raises KubeError
-    and OSError."""
-    whole = {**names_of(context.identity), **context.driver.way_to(address)}
-    if any(context.secret.data.get(key) != value for key, value in whole.items()):
-        await context.secret.replace(address, whole)
+class CredentialSource(Protocol):
+    async def advance(
+        self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
+    ) -> Progress:
+        """See `SpokeDriver.advance`."""
+        ...
+
+
+class CredentialStore(Protocol):
+    """Where a credential and what is pending are kept. Writing raises KubeError and OSError."""
+
+    @property
+    def problem(self) -> str:
+        """Why what is stored cannot be used; empty when it can."""
+        ...
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` whenever somebody else has changed what is stored; calling what is returned ends that."""
+        ...
+
+    def stored(self) -> Data: ...
+
+    def begun(self) -> Data: ...
+
+    async def replace(self, credential: Data) -> None:
+        """Make this the credential in use, with all that makes it usable, and forget what was begun."""
+        ...
+
+    async def note(self, changes: Changes) -> None:
+        """What is to be remembered of what was begun."""
+        ...
 
 
 class CredentialKeeper:
     def __init__(
         self,
-        context: AgentContext,
         hub: KubeClient,
-        address: HubAddress,
+        source: CredentialSource,
+        store: CredentialStore,
         *,
+        clock: Clock,
+        random: Random,
         trouble: Trouble,
         report: Callable[[Report], None] = lambda report: None,
     ) -> None:
-        self._context = context
         self._hub = hub
-        self._address = address
+        self._source = source
+        self._store = store
+        self._clock = clock
+        self._random = random
         self._trouble = trouble
         self._report = report
         self._news = asyncio.Event()
-        self._backoff = Backoff(1.0, 60.0, random=context.random)
+        self._backoff = Backoff(1.0, 60.0, random=random)
         self._watched: Watched | None = None
         self._watching: asyncio.Task[None] | None = None
         self._seen: Document | None = None
 
     async def run(self, *, until_usable: bool = False) -> None:
-        ignore = self._context.secret.on_change(self._news.set)
+        ignore = self._store.on_change(self._news.set)
         try:
             while True:
                 again = await self._step()
-                if until_usable and not self.problem:
+                if until_usable and not self._store.problem:
                     return
-                await pause(self._context.clock, self._news, again)
+                await pause(self._clock, self._news, again)
         finally:
             ignore()
             await self._watch(None)
 
-    @property
-    def problem(self) -> str:
-        """Why what is stored cannot be used on this hub; empty when it can."""
-        return self._context.credential_problem(self._address)
-
     async def _step(self) -> float | None:
-        """One step of the driver; how long to wait for the next."""
+        """One step of the source; how long to wait for the next."""
         self._news.clear()
         try:
             async with asyncio.timeout(STEP_SECONDS):
-                secret = self._context.secret
-                stored, begun = secret.stored(self._address), secret.pending.begun(self._address)
-                progress = await self._context.driver.advance(self._hub, stored, begun, self._seen)
-                await self._store(progress)
+                progress = await self._source.advance(self._hub, self._store.stored(), self._store.begun(), self._seen)
+                if progress.credential is not None:
+                    await self._store.replace(progress.credential)
+                elif progress.pending:
+                    await self._store.note(progress.pending)
         except Conflict as error:
             log.debug("a secret of ours was changed by somebody else", error=str(error))
             return self._backoff.next()
@@ -94,55 +118,15 @@ class CredentialKeeper:
             self._trouble(error)
             return self._backoff.next()
         except Exception as error:
-            log.error("the registration driver failed", error=f"{type(error).__name__}: {error}")
+            log.error("getting a credential failed", error=f"{type(error).__name__}: {error}")
             self._trouble(error)
             return self._backoff.next()
         self._trouble(None)
         self._backoff.reset()
         await self._watch(progress.watch)
         if progress.report is not None:
-            self._tell(progress.report)
+            self._report(progress.report)
         return progress.again
-
-    async def _store(self, progress: Progress) -> None:
-        secret = self._context.secret
-        if progress.credential is not None:
-            await secret.replace(self._address, self._whole(progress.credential))
-            try:
-                await self._forget()
-            except KubeError as error:
-                # The credential is there and is to be told of; the driver finds what is left of how it came.
-                log.debug("cannot forget what was pending", error=str(error))
-        elif progress.pending:
-            await secret.pending.note(self._address, progress.pending, names_of(self._context.identity))
-            if not secret.pending.begun(self._address) and not self.problem:
-                await self._forget()
-
-    def _whole(self, credential: Mapping[str, bytes]) -> dict[str, bytes]:
-        """A driver's credential with all that makes it usable."""
-        # Somebody else's way to the same hub is as good as ours, unless the way is all that there is of the credential.
-        driver, names = self._context.driver, names_of(self._context.identity)
-        kept = {} if is_derived(driver) else self._context.secret.way_to(self._address)
-        own = driver.way_to(self._address)
-        whole = {**names, **(kept or own), **credential}
-        if kept and driver.problem(whole):
-            whole = {**names, **own, **credential}
-        problem = driver.problem(whole)
-        if problem:
-            raise DriverError(f"the driver has got a credential that it cannot use itself: {problem}")
-        return whole
-
-    async def _forget(self) -> None:
-        context = self._context
-        await context.secret.pending.close(self._address, [one.address for one in context.bootstraps.candidates])
-
-    def _tell(self, report: Report) -> None:
-        write = log.info if report.status else log.warning
-        write("credential", cluster=self._context.cluster, reason=report.event or report.reason, message=report.message)
-        severity = "Normal" if report.status else "Warning"
-        reason = report.event or report.reason
-        self._context.events.event(self._context.secret.reference, severity, reason, report.message)  # type: ignore[arg-type]
-        self._report(report)
 
     async def _watch(self, wanted: Watched | None) -> None:
         """Follow the object that the driver waits for, and no other."""
@@ -157,8 +141,8 @@ class CredentialKeeper:
                 self._hub,
                 wanted.resource,
                 field_selector=f"metadata.name={wanted.name}",
-                clock=self._context.clock,
-                random=self._context.random,
+                clock=self._clock,
+                random=self._random,
             )
             informer.on_change(self._changed)
             self._watching = asyncio.create_task(informer.run())

@@ -16,8 +16,9 @@ from muster.machinery.clock import pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
 from muster.registration.agent.context import AgentContext
-from muster.registration.agent.credential import CredentialKeeper, Trouble, store_derived
+from muster.registration.agent.credential import Trouble
 from muster.registration.agent.failover import Failover
+from muster.registration.agent.hub_credential import hub_credential_keeper, store_derived
 from muster.registration.agent.joining import introduce
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.memory.hub_secret import names_of
@@ -76,7 +77,7 @@ async def _join(context: AgentContext, hub: KubeClient, candidate: Candidate, re
     if await moved(context, candidate, hub):
         return
     await _introduced(context, hub, trouble)
-    keeper = CredentialKeeper(context, hub, candidate.address, trouble=trouble)
+    keeper = hub_credential_keeper(context, hub, candidate.address, trouble=trouble)
     await race(keeper.run(until_usable=True), _stay_introduced(context, hub))
     log.info("registered", cluster=context.cluster, hub=candidate.address.server)
 

@@ -21,8 +21,8 @@ from muster.machinery.clock import pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
 from muster.registration.agent.context import AgentContext
-from muster.registration.agent.credential import CredentialKeeper, store_derived
 from muster.registration.agent.failover import CHECK_SECONDS, denied
+from muster.registration.agent.hub_credential import hub_credential_keeper, store_derived
 from muster.registration.agent.joining import accepted, own_cluster
 from muster.registration.agent.memory.bootstrap import Candidate
 from muster.registration.agent.reports.lease import LeaseKeeper
@@ -94,7 +94,7 @@ class Service:
         self._lease = LeaseKeeper(context, hub, self._clusters)
         self._status = StatusReporter(context, hub, self._clusters, self._lease, self._events, address.server_hash)
         self._lease.on_answered(self._status.wake)
-        self._keeper = CredentialKeeper(context, hub, address, trouble=_quiet, report=self._status.report)
+        self._keeper = hub_credential_keeper(context, hub, address, trouble=_quiet, report=self._status.report)
         self._is_derived = is_derived(context.driver)
 
     async def run(self) -> Leave:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from muster.machinery.authentication import UserInfo
 from muster.registration.agent.context import AgentContext
-from muster.registration.agent.credential import CredentialKeeper
+from muster.registration.agent.hub_credential import hub_credential_keeper
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.seam import Progress, Report, Watched
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -26,7 +26,7 @@ async def keeping(
 ) -> AsyncIterator[tuple[AgentContext, "asyncio.Task[None]"]]:
     context = context_of(fleet, driver)
     heard = [] if troubles is None else troubles
-    keeper = CredentialKeeper(context, Link(fleet.hub, BOOTSTRAP), ADDRESS, trouble=heard.append)
+    keeper = hub_credential_keeper(context, Link(fleet.hub, BOOTSTRAP), ADDRESS, trouble=heard.append)
     task, events = asyncio.create_task(keeper.run(**options)), asyncio.create_task(context.events.run())
     try:
         yield context, task

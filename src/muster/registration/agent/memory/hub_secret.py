@@ -18,7 +18,6 @@ from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecr
 from muster.registration.agent.memory.pending import PendingSecret
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
 from muster.registration.names import PENDING_SUFFIX, AgentIdentity
-from muster.runtime.cache import Snapshot
 from muster.runtime.client import KubeClient
 
 log = get_logger("muster.registration.agent")
@@ -65,10 +64,6 @@ class HubSecret(KeptSecret):
     def is_of_another(self, identity: AgentIdentity) -> bool:
         """Whether the names in it are not these."""
         return any(self.data.get(key, value) != value for key, value in names_of(identity).items())
-
-    def seen(self, old: Snapshot | None, new: Snapshot | None) -> None:
-        """What a watch of this Secret tells."""
-        self._take(None if new is None else new.data)
 
     def _changed(self, before: Data) -> None:
         if self.data.get(self._format.key) != before.get(self._format.key):

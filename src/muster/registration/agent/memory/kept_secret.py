@@ -9,6 +9,7 @@ import base64
 from collections.abc import Callable, Mapping
 
 from muster.machinery.objects import Object
+from muster.runtime.cache import Snapshot
 from muster.runtime.client import AlreadyExists, Conflict, KubeClient, NotFound
 from muster.runtime.client.builtin import SECRETS
 
@@ -18,10 +19,12 @@ Changes = Mapping[str, bytes | None]
 
 
 class KeptSecret:
-    def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
+    def __init__(self, client: KubeClient, namespace: str, name: str, labels: Mapping[str, str] | None = None) -> None:
+        """`labels` are given to it with every write."""
         self._client = client
         self.namespace = namespace
         self.name = name
+        self._labels = labels or {}
         self.data: Data = {}
         self._version = ""
         """Of what is there; empty when nothing is."""
@@ -42,6 +45,10 @@ class KeptSecret:
         """Call `listener` whenever somebody else has changed the contents; calling what is returned ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def seen(self, old: Snapshot | None, new: Snapshot | None) -> None:
+        """What a watch of this Secret tells."""
+        self._take(None if new is None else new.data)
 
     async def load(self) -> None:
         """Look at what is there."""
@@ -94,11 +101,17 @@ class KeptSecret:
         self._take(None, ours=True)
 
     async def _write(self, encoded: Mapping[str, str | None]) -> Object:
+        metadata = self._metadata()
         if not self._version:
             data = {key: value for key, value in encoded.items() if value is not None}
-            return await self._client.create(SECRETS, {**self.reference, "data": data})
-        patch = {"metadata": {"resourceVersion": self._version}, "data": encoded}
+            whole = {**self.reference, "metadata": {**self.reference["metadata"], **metadata}, "data": data}
+            return await self._client.create(SECRETS, whole)
+        patch = {"metadata": {"resourceVersion": self._version, **metadata}, "data": encoded}
         return await self._client.patch(SECRETS, self.name, patch, self.namespace)
+
+    def _metadata(self) -> Object:
+        """What a write says beside the contents."""
+        return {"labels": dict(self._labels)} if self._labels else {}
 
     async def _look_again(self, error: Exception) -> None:
         await self.load()
