@@ -23,8 +23,8 @@ managed clusters with their agents in a second one; the agents reach the hub ove
 join a hundred at a time. CPU is in cores of this machine, requests are those the hub's API server answered.
 
 With an addon (`--addon`, a run of its own) the hub also runs placement's controller and the addon manager, and each cluster a work
-agent. When all have joined, an addon made of a template is installed everywhere by a placement; it is Available on a cluster when its
-certificate is signed and stored, and its Deployment applied and reported.
+agent. When all have joined, an addon made of a template is installed everywhere by a placement; it is Available on a cluster when
+its certificate is signed and stored, and its Deployment applied and reported.
 """
 
 
