@@ -59,7 +59,9 @@ class Plans:
         else:
             self._plans[addon] = plan
         old, new = (one.clusters if one is not None else {} for one in (before, plan))
+        # Whose plan it is counts too: an addon is owned by one ClusterManagementAddOn, and not by the next of its name.
+        others = before is not None and plan is not None and before.uid != plan.uid
         for cluster in sorted(old.keys() | new.keys()):
-            if old.get(cluster) != new.get(cluster):
+            if others or old.get(cluster) != new.get(cluster):
                 for listener in self._listeners:
                     listener(addon, cluster)

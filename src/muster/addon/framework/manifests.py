@@ -1,6 +1,6 @@
 """What an addon's manifests say about themselves: which object, hook or not, on which of two clusters, and whether it stays.
 
-Annotations say so, or labels of the same name. Where an addon runs on its own cluster, locations mean nothing: all of it goes there.
+Annotations say so, or labels of the same name. Where an addon runs on its own cluster, locations mean nothing: all goes there.
 """
 
 from __future__ import annotations
