@@ -28,8 +28,8 @@ from muster.cli.process import (
 )
 from muster.cli.values import Duration, FilePath, Gates, Names, Pairs
 from muster.machinery.confinement import read
-from muster.registration.drivers.flags import AGENT_FLAGS, DEFAULT
-from muster.registration.names import AGENT_GATES, AGENT_UNSUPPORTED_GATES
+from muster.registration.drivers.flags import ADDON_DRIVERS, AGENT_FLAGS, DEFAULT
+from muster.registration.names import ADDON_MANAGEMENT, AGENT_GATES, AGENT_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
     from muster.cli.work_beside import Beside
@@ -82,6 +82,21 @@ EXPIRATION = "client-cert-expiration-seconds"
 )
 @click.option("--reserved-cluster-claim-suffixes", "suffixes", type=Names(), multiple=True, help="Claims that are always told.")
 @click.option("--cluster-annotations", "annotations", type=Pairs(), multiple=True, help="For a new ManagedCluster.")
+@click.option(
+    "--addon-kubeclient-registration-auth",
+    "addon_driver",
+    type=click.Choice(ADDON_DRIVERS),
+    default=ADDON_DRIVERS[0],
+    show_default=True,
+    help="How addons' agents prove who they are.",
+)
+@click.option(
+    "--addon-token-expiration-seconds",
+    "addon_token_seconds",
+    type=click.IntRange(0),
+    default=0,
+    help="How long addons' tokens should be valid, at least 600.  [default: a year]",
+)
 @click.option(
     "--hub-connection-timeout-seconds",
     "timeout",
@@ -160,6 +175,9 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
         cluster_properties=gates.get("ClusterProperty", False),
         max_custom_claims=given["max_custom_cluster_claims"],
         reserved_claim_suffixes=_flat(given["suffixes"]),
+        addons=gates.get(ADDON_MANAGEMENT, True),
+        addon_driver=given["addon_driver"],
+        addon_token_seconds=given["addon_token_seconds"],
     )
     _check_hubs(options, bool(gates.get("MultipleHubs")))
     install = given["install"] or given["install_only"]

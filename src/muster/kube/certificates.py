@@ -67,8 +67,9 @@ def fingerprint(key: PublicKeyTypes) -> str:
     return f"sha256:{sha256(info).hexdigest()}"
 
 
-def subject(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:
+def subject(common_name: str, organizations: Iterable[str] = (), units: Iterable[str] = ()) -> x509.Name:
     attributes = [(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    attributes += [(NameOID.ORGANIZATIONAL_UNIT_NAME, name) for name in units]
     attributes.append((NameOID.COMMON_NAME, common_name))
     return x509.Name([x509.NameAttribute(kind, name, _validate=False) for kind, name in attributes])
 

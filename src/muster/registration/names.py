@@ -73,8 +73,9 @@ AGENT_RESTRICTION: Final = "ManagedClusterAgentRestriction"
 HUB_GATES: Final = ("DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup", AGENT_RESTRICTION)
 HUB_UNSUPPORTED_GATES: Final = ("ClusterImporter", "ClusterProfile", "V1beta1CSRAPICompatibility")
 """Feature gates of upstream's hub that can only be off here."""
-AGENT_GATES: Final = ("ClusterClaim", "ClusterProperty", "MultipleHubs")
-AGENT_UNSUPPORTED_GATES: Final = ("AddonManagement", "V1beta1CSRAPICompatibility")
+ADDON_MANAGEMENT: Final = "AddonManagement"
+AGENT_GATES: Final = (ADDON_MANAGEMENT, "ClusterClaim", "ClusterProperty", "MultipleHubs")
+AGENT_UNSUPPORTED_GATES: Final = ("V1beta1CSRAPICompatibility",)
 
 UNAVAILABLE_TAINT: Final = "cluster.open-cluster-management.io/unavailable"
 UNREACHABLE_TAINT: Final = "cluster.open-cluster-management.io/unreachable"

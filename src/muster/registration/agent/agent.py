@@ -197,6 +197,7 @@ class Agent:
             self._metrics,
             self._clock,
             self._random,
+            management=self._management,
             secret=secret,
             bootstraps=bootstraps,
             options=self._options,

@@ -46,6 +46,8 @@ class AgentState:
 class AgentContext(ControllerContext):
     """Client and caches are the managed cluster's; events are recorded on the cluster that the agent's Secrets are on."""
 
+    management: KubeClient
+    """The cluster that the agent's Secrets are on; the managed one itself, unless the agent is hosted elsewhere."""
     secret: HubSecret
     bootstraps: Bootstraps
     options: AgentOptions
@@ -61,6 +63,11 @@ class AgentContext(ControllerContext):
     def candidate(self, address: HubAddress) -> Candidate | None:
         """The bootstrap kubeconfig for a hub."""
         return next((candidate for candidate in self.bootstraps.candidates if candidate.address == address), None)
+
+    def api_of(self, address: HubAddress) -> HubAddress | None:
+        """The API server of a hub, which addons go to; None where the agent was not told of it."""
+        candidate = self.candidate(address)
+        return address if self.secret.leads_to_api else None if candidate is None else candidate.api
 
     def credential_problem(self, address: HubAddress | None = None) -> str:
         """Why the stored credential is of no use (for this hub); empty when it is."""

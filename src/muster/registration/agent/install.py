@@ -1,8 +1,8 @@
 """What has to be on a managed cluster before an agent can run there: the definition of claims, a namespace, an account with rights.
 
 It needs an administrator's rights; the agent itself then runs as `klusterlet-registration-sa`. That account reads nodes and
-claims, keeps namespaces that cluster sets ask for, and has its own namespace's Secrets, events and leases, nothing else. Several
-agents may share a cluster, each in a namespace of its own.
+claims, keeps namespaces that cluster sets ask for, and has its own namespace's Secrets, events and leases, and the Secrets and
+leases of the namespace that addons run in, nothing else. Several agents may share a cluster, each in a namespace of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.api import Document
+from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE
 from muster.api.cluster.v1 import GROUP
 from muster.api.crds import SPOKE, definitions
 from muster.machinery.clock import SYSTEM, Clock
@@ -33,6 +34,12 @@ CLUSTER_RULES: Final = (
     rule(GROUP, ["clusterclaims"], READ),
     rule("about.k8s.io", ["clusterproperties"], READ),
 )
+ADDON_ROLE: Final = "open-cluster-management:klusterlet-registration:addon-management"
+ADDON_RULES: Final = (
+    rule("", ["secrets"], [*READ, "create", "update", "patch", "delete"]),
+    rule("coordination.k8s.io", ["leases"], READ),
+)
+"""In namespaces of addons: their credentials for the hub are kept there, and how they are is seen there."""
 NAMESPACE_RULES: Final = (
     rule("", ["secrets"], [*READ, "create", "update", "patch", "delete"]),
     rule("events.k8s.io", ["events"], ["create", "patch", "update"]),
@@ -42,7 +49,8 @@ NAMESPACE_RULES: Final = (
 
 async def install(client: KubeClient, options: AgentOptions, *, clock: Clock = SYSTEM) -> None:
     """Everything, and wait until claims are served. Raises InstallError and what the client raises."""
-    await ensure_namespace(client, options.namespace)
+    for namespace in (options.namespace, DEFAULT_NAMESPACE):
+        await ensure_namespace(client, namespace)
     await apply_all(client, [(CRDS, document) for document in definitions(CLAIMS)], MANAGER)
     await apply_all(client, permissions(options.namespace), MANAGER)
     await await_definitions(client, [kind.name for kind in CLAIMS], clock)
@@ -51,11 +59,14 @@ async def install(client: KubeClient, options: AgentOptions, *, clock: Clock = S
 def permissions(namespace: str) -> list[tuple[GVR, Document]]:
     """The account of the agent in a namespace, and its rights."""
     agent = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
-    cluster_binding = CLUSTER_ROLE if namespace == AGENT_NAMESPACE else f"{CLUSTER_ROLE}:{namespace}"
+    suffix = "" if namespace == AGENT_NAMESPACE else f":{namespace}"
+    cluster_binding, addon_binding = f"{CLUSTER_ROLE}{suffix}", f"{ADDON_ROLE}{suffix}"
     return [
         (SERVICE_ACCOUNTS, {"metadata": named(ACCOUNT, namespace)}),
         (CLUSTER_ROLES, {"metadata": named(CLUSTER_ROLE), "rules": list(CLUSTER_RULES)}),
         (CLUSTER_ROLE_BINDINGS, binding(cluster_binding, "ClusterRole", CLUSTER_ROLE, agent)),
         (ROLES, {"metadata": named(ROLE, namespace), "rules": list(NAMESPACE_RULES)}),
         (ROLE_BINDINGS, binding(ROLE, "Role", ROLE, agent, namespace)),
+        (CLUSTER_ROLES, {"metadata": named(ADDON_ROLE), "rules": list(ADDON_RULES)}),
+        (ROLE_BINDINGS, binding(addon_binding, "ClusterRole", ADDON_ROLE, agent, DEFAULT_NAMESPACE)),
     ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.registration.drivers import DEFAULT
+from muster.registration.drivers.flags import ADDON_DRIVERS
 from muster.registration.drivers.profile import DriverOptions
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
 
@@ -38,3 +39,9 @@ class AgentOptions:
     """Whether ClusterProperties are told to the hub beside claims."""
     max_custom_claims: int = 20
     reserved_claim_suffixes: tuple[str, ...] = ()
+    addons: bool = True
+    """Whether addons get their credentials, and the hub is told how they are."""
+    addon_driver: str = ADDON_DRIVERS[0]
+    """How agents of addons prove themselves to the hub's API server."""
+    addon_token_seconds: int = 0
+    """For how long their tokens should be valid; 0 is a year."""

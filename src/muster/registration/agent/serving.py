@@ -1,7 +1,7 @@
 """Serving a hub with a credential of our own: everything an accepted cluster owes its hub, until there is a reason to leave.
 
-Side by side run: a watch of our own ManagedCluster, the lease, the status, the renewal of the credential, events, and a look at
-whether to go on. There are few reasons to leave, and none of them is an outage as long as there is only one hub.
+Side by side run: a watch of our own ManagedCluster, the lease, the status, the renewal of the credential, addons, events, and a
+look at whether to go on. There are few reasons to leave, and none of them is an outage as long as there is only one hub.
 
 A credential is for the ManagedCluster under which it was given. If that is removed on the hub, the agent does not introduce its
 cluster again; but if somebody makes another of the same name there and accepts it, the agent finds itself shut out of an accepted
@@ -20,6 +20,7 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.machinery.clock import pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
+from muster.registration.agent.addons.controller import AddonController
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.failover import CHECK_SECONDS, denied
 from muster.registration.agent.hub_credential import hub_credential_keeper, store_derived
@@ -96,9 +97,11 @@ class Service:
         self._lease.on_answered(self._status.wake)
         self._keeper = hub_credential_keeper(context, hub, address, trouble=_quiet, report=self._status.report)
         self._is_derived = is_derived(context.driver)
+        addons = context.options.addons
+        self._addons = [AddonController(context, hub, address, self._clusters, self._events)] if addons else []
 
     async def run(self) -> Leave:
-        endless = (self._clusters, self._keeper, self._lease, self._status, self._events)
+        endless: list[Any] = [self._clusters, self._keeper, self._lease, self._status, self._events, *self._addons]
         parts: list[Any] = [part.run() for part in endless]
         leave: Leave = await race(*parts, self._until_over(), self._until_replaced(), self._through_the_door())
         return leave

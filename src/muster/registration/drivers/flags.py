@@ -20,6 +20,9 @@ GRPC: Final = "grpc"
 
 DEFAULT: Final = CSR
 """How clusters register unless somebody says otherwise."""
+TOKEN: Final = "token"
+ADDON_DRIVERS: Final = (CSR, TOKEN)
+"""How agents of addons prove themselves to a hub's API server, the default first."""
 
 
 @dataclass(frozen=True)

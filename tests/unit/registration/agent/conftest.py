@@ -53,6 +53,7 @@ RULES_ACCEPTED = [REQUESTS, rule("register.open-cluster-management.io", ["manage
 RULES_REGISTRATION = [
     rule("coordination.k8s.io", ["leases"], ["get", "list", "watch", "update"]),
     rule("addon.open-cluster-management.io", ["managedclusteraddons"], ["get", "list", "watch"]),
+    rule("addon.open-cluster-management.io", ["managedclusteraddons/status"], ["patch", "update"]),
     rule("events.k8s.io", ["events"], ["create"]),
 ]
 RULES_BOOTSTRAP = [REQUESTS, rule(GROUP, ["managedclusters"], ["get", "create", "list", "watch"])]
@@ -140,7 +141,7 @@ class Hub:
             raise Unreachable(self.url, "connection refused", sent=False)
 
     async def prepare(self) -> None:
-        for document in definitions(kind for kind in HUB if kind.resource.kind == "ManagedCluster"):
+        for document in definitions(kind for kind in HUB if kind.resource.kind in ("ManagedCluster", "ManagedClusterAddOn")):
             await self.admin.create(CRDS, document)
         await self.role("bootstrap", RULES_BOOTSTRAP, {"kind": "User", "name": "bootstrap"})
         await until(self._served, "the hub's definitions")

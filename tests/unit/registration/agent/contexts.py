@@ -59,6 +59,7 @@ def context_of(fleet: Fleet, driver: IdleDriver | None = None, **options: Any) -
         Metrics(),
         fleet.clock,
         lambda: 0.5,
+        management=spoke,
         secret=HubSecret(spoke, AGENT_NAMESPACE, "hub-kubeconfig-secret", fleet.directory / "hub", KUBECONFIGS),
         bootstraps=Bootstraps({}, AGENT_NAMESPACE, (), fleet.directory / "bootstrap", KUBECONFIGS, fleet.clock),
         options=replace(fleet.options, **options),

@@ -20,6 +20,7 @@ from muster.machinery.confinement import read, shown
 from muster.machinery.logs import get_logger
 from muster.registration.agent.memory.directory import mirror
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 from muster.runtime.cache import Informer, Snapshot
 from muster.runtime.client import stamp_of
 
@@ -35,6 +36,8 @@ class Candidate:
     """Where an administrator finds it."""
     endpoint: HubEndpoint
     digest: str
+    api: HubAddress | None = None
+    """The hub's API server, where what is given tells of it beside a way of another kind."""
 
     @property
     def address(self) -> HubAddress:
@@ -140,7 +143,17 @@ class Bootstraps:
         digest = hashlib.sha256()
         for name in sorted(contents):
             digest.update(f"{name}:{len(contents[name])}:".encode() + contents[name])
-        found.candidates.append(Candidate(source, endpoint, digest.hexdigest()))
+        found.candidates.append(Candidate(source, endpoint, digest.hexdigest(), self._api(source, path, contents)))
+
+    def _api(self, source: str, path: Path, contents: Mapping[str, bytes]) -> HubAddress | None:
+        beside = contents.get(KUBECONFIGS.key) if self._format.key != KUBECONFIGS.key else None
+        if beside is None:
+            return None
+        try:
+            return KUBECONFIGS.read(path.parent / KUBECONFIGS.key, beside, source, contents).address
+        except EndpointError as error:
+            log.warning("the kubeconfig beside the way to the hub cannot be used", source=source, problem=error.problem)
+            return None
 
 
 def _contents(secret: Snapshot | None) -> dict[str, bytes] | None:

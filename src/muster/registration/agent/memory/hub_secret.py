@@ -17,6 +17,7 @@ from muster.registration.agent.memory.directory import mirror
 from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecret
 from muster.registration.agent.memory.pending import PendingSecret
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
+from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 from muster.registration.names import PENDING_SUFFIX, AgentIdentity
 from muster.runtime.client import KubeClient
 
@@ -47,6 +48,11 @@ class HubSecret(KeptSecret):
     def address(self) -> HubAddress | None:
         """The hub whose credential is stored."""
         return None if self.endpoint is None else self.endpoint.address
+
+    @property
+    def leads_to_api(self) -> bool:
+        """Whether ways to hubs are to their API servers."""
+        return self._format.key == KUBECONFIGS.key
 
     @property
     def has_way(self) -> bool:

@@ -50,6 +50,10 @@ class KeptSecret:
         """What a watch of this Secret tells."""
         self._take(None if new is None else new.data)
 
+    def read(self, secret: Object) -> None:
+        """What somebody else has read of it."""
+        self._take(secret)
+
     async def load(self) -> None:
         """Look at what is there."""
         try:

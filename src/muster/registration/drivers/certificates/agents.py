@@ -35,7 +35,7 @@ AGENT_SIGNERS: Final = (CLIENT_SIGNER, GRPC_SIGNER)
 """Of whom agents ask for certificates."""
 SHORTEST_EXPIRATION: Final = 3600
 """Certificates that live shorter than this are renewed faster than people can follow."""
-_BASE: Final = 63 - GENERATED_SUFFIX_LENGTH
+LONGEST_PREFIX: Final = 63 - GENERATED_SUFFIX_LENGTH
 """What the API server leaves of a generateName, and upstream's agents ask by one."""
 _SUBJECT: Final = frozenset((NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME))
 
@@ -45,7 +45,7 @@ def agent_profile(identity: AgentIdentity, *, signer: str = CLIENT_SIGNER, expir
     return CertificateProfile(
         identity.common_name,
         identity.organizations,
-        f"{identity.cluster}-"[:_BASE],
+        f"{identity.cluster}-"[:LONGEST_PREFIX],
         f"{CLUSTER_LABEL}={identity.cluster},!{ADDON_LABEL}",
         {CLUSTER_LABEL: identity.cluster},
         signer=signer,

@@ -88,6 +88,13 @@ class RequestChannel(Protocol):
         ...
 
 
+def rotated(certificate: bytes) -> Report:
+    """What is told of a certificate that is in use."""
+    validity = validity_of(certificate)
+    text = f"client certificate rotated starting from {validity.since:{_GO_TIME}} to {validity.until:{_GO_TIME}}"
+    return Report(True, ROTATED, text, "ClientCertificateCreated")
+
+
 @dataclass(frozen=True)
 class Ask:
     """The pending request is to be made, or asked about."""
@@ -158,12 +165,10 @@ class CertificateMachine:
         problem = certificate_problem(answer.certificate, asked.key, self._profile.common_name, self._clock.now())
         if problem:
             return self._refused(asked, answer, f" was answered, but {problem}", watched)
-        validity = validity_of(answer.certificate)
-        text = f"client certificate rotated starting from {validity.since:{_GO_TIME}} to {validity.until:{_GO_TIME}}"
         return Progress(
             credential={self._profile.certificate_entry: answer.certificate, self._profile.key_entry: asked.key},
             again=max(self._until_renewal(answer.certificate), 0.0),
-            report=Report(True, ROTATED, text, "ClientCertificateCreated"),
+            report=rotated(answer.certificate),
         )
 
     async def _draw(self, channel: RequestChannel) -> Progress:

@@ -23,6 +23,8 @@ class CertificateProfile:
     """Selects, by label, the requests on the hub that are counted before another is made."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Of requests."""
+    units: tuple[str, ...] = ()
+    """Organizational units."""
     hosts: tuple[str, ...] = ()
     """Alternative names: DNS names or IP addresses."""
     signer: str = CLIENT_SIGNER

@@ -46,7 +46,7 @@ def key_fingerprint(pem: bytes) -> str:
 
 def request_object(name: str, profile: CertificateProfile, key: bytes) -> Document:
     """The request for a certificate of this key (PEM)."""
-    subject = certificates.subject(profile.common_name, sorted(profile.organizations))
+    subject = certificates.subject(profile.common_name, sorted(profile.organizations), profile.units)
     pem = certificates.signing_request(certificates.load_key(key), subject, profile.hosts)
     spec: Document = {"request": base64.b64encode(pem).decode(), "signerName": profile.signer, "usages": list(profile.usages)}
     if profile.expiration:

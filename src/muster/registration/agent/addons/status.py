@@ -1,0 +1,60 @@
+"""What the agent has to say of an addon, put into its status at once: a pure function.
+
+Conditions: how it went with its credentials, and with health by lease whether it is available. Where an addon has several
+credentials, what is wrong with one counts. The driver that this agent gets addons' client credentials by is said once;
+with tokens also as whom the addon's agent comes, since hubs of OCM take that from here. What others say in the status stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from muster.api import Condition, with_condition
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn, RegistrationConfig, Subject
+from muster.api.addons import token_user
+from muster.registration.agent.addons.registrations import has_kube_client
+from muster.registration.drivers.flags import TOKEN
+from muster.registration.names import CLIENT_SIGNER
+
+
+@dataclass(frozen=True)
+class Facts:
+    driver: str
+    credentials: tuple[Condition, ...] = ()
+    """Of each credential of which something is known."""
+    available: Condition | None = None
+    """None where that is not for this agent to say."""
+
+
+def reported(addon: ManagedClusterAddOn, facts: Facts, now: str) -> ManagedClusterAddOn:
+    status = addon.status
+    conditions = status.conditions
+    for condition in (*worst(facts.credentials), *([facts.available] if facts.available else [])):
+        conditions = with_condition(conditions, condition, now)
+    status = msgspec.structs.replace(status, conditions=conditions)
+    if has_kube_client(addon) and status.kube_client_driver != facts.driver:
+        kept = status.registrations
+        if facts.driver == TOKEN:
+            kept = tuple(_by_token(addon, one) for one in kept)
+        status = msgspec.structs.replace(status, kube_client_driver=facts.driver, registrations=kept)
+    return msgspec.structs.replace(addon, status=status)
+
+
+def worst(conditions: Iterable[Condition]) -> list[Condition]:
+    """One of each type: the first that is not True, else the first."""
+    chosen: dict[str, Condition] = {}
+    for condition in conditions:
+        known = chosen.get(condition.type)
+        if known is None or (known.status == "True" and condition.status != "True"):
+            chosen[condition.type] = condition
+    return list(chosen.values())
+
+
+def _by_token(addon: ManagedClusterAddOn, registration: RegistrationConfig) -> RegistrationConfig:
+    if registration.signer_name != CLIENT_SIGNER:
+        return registration
+    user = token_user(addon.metadata.namespace, addon.metadata.name)
+    return msgspec.structs.replace(registration, subject=Subject(user=user))
