@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 OCM = "MUSTER_GO_OCM"
-OCM_PROGRAMS = ("registration", "work", "placement", "registration-operator", "server", "ocm-manifests")
+OCM_PROGRAMS = ("registration", "work", "placement", "addon", "registration-operator", "server", "ocm-manifests")
 
 
 class PeerMissing(RuntimeError):

@@ -3,6 +3,7 @@
 //
 //	ocm-manifests hub
 //	ocm-manifests hub-grpc     with the gRPC server's account, and the hub's right to sign for it
+//	ocm-manifests addon-manager     its account and rights, beside what a hub has
 //	ocm-manifests agent
 package main
 
@@ -24,12 +25,14 @@ type set struct {
 	values any
 }
 
-func hub(grpc bool, more ...string) set {
+var base = []string{
+	"cluster-manager/hub/crds", "cluster-manager/hub/registration", "cluster-manager/hub/placement", "cluster-manager/hub/work",
+}
+
+func hub(grpc bool, roots ...string) set {
 	return set{
 		files: manifests.ClusterManagerManifestFiles,
-		roots: append([]string{
-			"cluster-manager/hub/crds", "cluster-manager/hub/registration", "cluster-manager/hub/placement", "cluster-manager/hub/work",
-		}, more...),
+		roots: roots,
 		values: manifests.HubConfig{
 			ClusterManagerName:      "cluster-manager",
 			ClusterManagerNamespace: "open-cluster-management-hub",
@@ -40,8 +43,9 @@ func hub(grpc bool, more ...string) set {
 }
 
 var sets = map[string]set{
-	"hub":      hub(false),
-	"hub-grpc": hub(true, "cluster-manager/hub/grpc-server"),
+	"hub":           hub(false, base...),
+	"hub-grpc":      hub(true, append(base, "cluster-manager/hub/grpc-server")...),
+	"addon-manager": hub(false, "cluster-manager/hub/addon-manager"),
 	"agent": {
 		files: manifests.KlusterletManifestFiles,
 		roots: []string{"klusterlet/managed", "klusterlet/management"},
@@ -59,9 +63,10 @@ var sets = map[string]set{
 	},
 }
 
-// wanted leaves out what needs pods: Deployments, Services and everything around webhook servers.
+// wanted leaves out what needs pods (Deployments, Services and everything around webhook servers), and what the addon manager itself
+// fills in for each addon that uses tokens.
 func wanted(path string) bool {
-	for _, without := range []string{"deployment.yaml", "/service.yaml", "webhook-"} {
+	for _, without := range []string{"deployment.yaml", "/service.yaml", "webhook-", "/token-"} {
 		if strings.Contains(path, without) {
 			return false
 		}
@@ -95,7 +100,7 @@ func render(s set) error {
 
 func main() {
 	if len(os.Args) != 2 || sets[os.Args[1]].roots == nil {
-		fmt.Fprintln(os.Stderr, "usage: ocm-manifests hub|hub-grpc|agent")
+		fmt.Fprintln(os.Stderr, "usage: ocm-manifests hub|hub-grpc|addon-manager|agent")
 		os.Exit(2)
 	}
 	if err := render(sets[os.Args[1]]); err != nil {
