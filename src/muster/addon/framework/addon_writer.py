@@ -31,16 +31,18 @@ class AddonWriter:
     def find(self, key: ObjectKey) -> ManagedClusterAddOn | None:
         return self._latest.get(key)
 
-    def is_echo(self, key: ObjectKey, seen: ManagedClusterAddOn | None) -> bool:
-        """Whether a watch tells of nothing but this process's own writes."""
+    def observe(self, seen: ManagedClusterAddOn, *, gone: bool) -> bool:
+        """What a watch tells of an addon, or that it is gone; gives whether that is news, and not this process's own write."""
+        key, version = ObjectKey(seen.metadata.namespace, seen.metadata.name), seen.metadata.resource_version
         written = self._written.get(key)
-        version = "" if seen is None else seen.metadata.resource_version
-        if seen is None or written is None or not is_echo(version, written):
+        if gone:
+            self._latest.confirm_delete(key, seen.metadata.uid)
+        if gone or written is None or not is_echo(version, written):
             self._written.pop(key, None)
-            return False
+            return True
         if version == written:
             del self._written[key]
-        return True
+        return False
 
     async def hold(self, scene: Scene, needed: Iterable[str]) -> Scene:
         return await self._set_finalizers(scene, lifecycle.with_finalizers(scene.addon.metadata.finalizers, needed))

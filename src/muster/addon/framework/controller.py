@@ -106,7 +106,7 @@ class ManagedClusterAddOns:
     def _addon_seen(self, old: ManagedClusterAddOn | None, new: ManagedClusterAddOn | None) -> None:
         side = new if new is not None else old
         assert side is not None, "something changed"
-        if not self._writer.is_echo(_key(side), new):
+        if self._writer.observe(side, gone=new is None):
             self._controller.enqueue(_key(side))
 
     def _cluster_changed(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:

@@ -98,6 +98,8 @@ class OwnedObjects(Generic[R]):
                 del self._written[key]
             return
         self._written.pop(key, None)
+        if new is None:
+            self._latest.confirm_delete(key, side.metadata.uid)
         owners = {self._owner_of(one) for one in (old, new) if one is not None}
         for owner in owners - {None}:
             assert owner is not None, "taken out"

@@ -2,7 +2,7 @@
 
 By itself the manager approves for one signer, Kubernetes' for clients of the API, and signs for none. A template that brings a
 signer of its own is served once an administrator has written a ClusterRole with the aggregation label that has the verbs `approve`
-and `sign` on that signer by its name; reading the signing authority takes a Role in the Secret's namespace, or the same ClusterRole.
+and `sign` on that signer by its name; reading the signing authority takes a Role in the Secret's namespace, or that ClusterRole.
 
 Whoever writes a role has to hold what is in it: that the manager may create any account's token follows from the roles it makes
 for agents with the token driver, of which each names one account.

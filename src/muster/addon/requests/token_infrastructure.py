@@ -1,4 +1,4 @@
-"""Keeps the objects of `token_objects` on the hub for every addon whose agent uses tokens, and says on the addon that they are there.
+"""Keeps the objects of `token_objects` on the hub for addons whose agents use tokens, and says on each addon that they are there.
 
 What is there is known by label, also after a restart and when the addon is long gone. What is missing is made, what drifted is put
 right by a forced apply, what cannot be changed in place (a binding's role) is made anew. It is removed when the agent has gone over

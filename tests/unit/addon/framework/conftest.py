@@ -159,8 +159,8 @@ class AddonSite:
                         return found
                     await asyncio.sleep(0.002)
         except TimeoutError:
-            shown = orjson.dumps(await self.find() or {}, option=orjson.OPT_INDENT_2).decode()
-            raise AssertionError(f"waited for {what}; last seen: {found!r}; the addon is {shown}") from None
+            shown = orjson.dumps(await self.status(), option=orjson.OPT_INDENT_2).decode()
+            raise AssertionError(f"waited for {what}; last seen: {found!r}; the addon's status is {shown}") from None
 
     async def settled(self) -> None:
         """Until the controller has nothing to do now."""

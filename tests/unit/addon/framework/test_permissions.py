@@ -1,0 +1,151 @@
+"""Roles on the hub: whom they are bound to, one binding for each, gone when nobody asks for them any more."""
+
+from __future__ import annotations
+
+from muster.addon.agent_addon import Agent, Installation, KubeClient, RoleBindingRequest
+from muster.machinery.objects import Object
+from muster.runtime.client.builtin import CLUSTER_ROLES
+from tests.unit.addon.framework.conftest import ADDON, BINDINGS, CLUSTER, MCAS, AddonSite, config_map
+
+IN_CLUSTER = RoleBindingRequest("ClusterRole", "reads-leases")
+SHARED = RoleBindingRequest("ClusterRole", "reads-leases", namespace="shared")
+
+
+def user(cluster: str) -> str:
+    return f"system:open-cluster-management:cluster:{cluster}:addon:{ADDON}:agent:{ADDON}-agent"
+
+
+async def role(site: AddonSite, name: str = "reads-leases", *, aggregated: bool = True) -> None:
+    labels = {"open-cluster-management.io/aggregate-to-addon-manager": "true"} if aggregated else {}
+    rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]}]
+    await site.admin.apply(CLUSTER_ROLES, {"metadata": {"name": name, "labels": labels}, "rules": rules}, manager="test")
+
+
+def asks(site: AddonSite, *requests: RoleBindingRequest) -> None:
+    def make(installation: Installation) -> Agent:
+        return Agent(manifests=(config_map(),), registrations=(KubeClient(permissions=requests),))
+
+    site.addon.make = make
+    if site.framework is not None:
+        site.framework.addon_changed(ADDON)
+
+
+async def bound(site: AddonSite, wanted: dict[tuple[str, str], str]) -> None:
+    async def look() -> bool:
+        return await site.bindings() == wanted
+
+    await site.until(look, f"bindings {wanted}")
+
+
+async def enabled(site: AddonSite, *clusters: str) -> str:
+    uid = await site.offer()
+    for cluster in clusters:
+        await site.enable(uid, cluster)
+    site.plan(uid, clusters=clusters)
+    return uid
+
+
+async def test_an_agent_is_bound_as_its_own_user_in_its_clusters_namespace(site: AddonSite) -> None:
+    """Defect 13: the group of the addon on all clusters is given nothing."""
+    await role(site)
+    asks(site, IN_CLUSTER)
+    await enabled(site, CLUSTER)
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER)})
+    await site.says("RegistrationApplied", "True", "SetPermissionApplied")
+
+
+async def test_clusters_that_share_a_namespace_have_a_binding_each(site: AddonSite) -> None:
+    """Defect 14: no pass overwrites another cluster's, and each goes with its ManagedClusterAddOn, also after a restart."""
+    await role(site)
+    await site.namespace("shared")
+    await site.cluster("c10")
+    asks(site, SHARED)
+    await enabled(site, CLUSTER, "c10")
+
+    async def users() -> list[str]:
+        return sorted(subject["name"] for one in (await site.admin.list(BINDINGS, "shared")).items for subject in one["subjects"])
+
+    async def both() -> bool:
+        return await users() == sorted((user(CLUSTER), user("c10")))
+
+    await site.until(both, "both bindings")
+    await site.admin.delete(MCAS, ADDON, "c10")
+
+    async def one() -> bool:
+        return await users() == [user(CLUSTER)]
+
+    await site.until(one, "one binding")
+
+
+async def test_bindings_of_an_addon_that_went_while_nobody_looked_are_removed(bare: AddonSite) -> None:
+    await role(bare)
+    await bare.namespace("shared")
+    asks(bare, SHARED)
+    async with bare.running():
+        await enabled(bare, CLUSTER)
+        await bound(bare, {("shared", "reads-leases"): user(CLUSTER)})
+    await bare.admin.delete(MCAS, ADDON, CLUSTER)
+    async with bare.running():
+        await bound(bare, {})
+
+
+async def test_two_permissions_in_one_namespace_do_not_collide(site: AddonSite) -> None:
+    await role(site)
+    await role(site, "also-reads-leases")
+    asks(site, IN_CLUSTER, RoleBindingRequest("ClusterRole", "also-reads-leases"))
+    await enabled(site, CLUSTER)
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER), (CLUSTER, "also-reads-leases"): user(CLUSTER)})
+    asks(site, IN_CLUSTER)
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER)})
+
+
+async def test_the_addon_wide_group_is_bound_only_where_asked_for(site: AddonSite) -> None:
+    await role(site)
+    asks(site, RoleBindingRequest("ClusterRole", "reads-leases", whole_addon=True))
+    await enabled(site, CLUSTER)
+    await bound(site, {(CLUSTER, "reads-leases"): f"system:open-cluster-management:addon:{ADDON}"})
+
+
+async def test_subjects_are_computed_whatever_the_status_says(site: AddonSite) -> None:
+    """Defect 12: an agent writes its status, and that names nobody but itself."""
+    await role(site)
+    asks(site, IN_CLUSTER)
+    await enabled(site, CLUSTER)
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER)})
+    forged: Object = {
+        "signerName": "kubernetes.io/kube-apiserver-client",
+        "subject": {"user": "system:admin", "groups": ["system:unauthenticated"]},
+    }
+    status = {"kubeClientDriver": "token", "registrations": [forged]}
+    await site.admin.patch(MCAS, ADDON, {"status": status}, CLUSTER, subresource="status")
+    token = f"system:serviceaccount:{CLUSTER}:{ADDON}-agent"
+    await bound(site, {(CLUSTER, "reads-leases"): token})
+    await site.settled()
+    found = await site.status()
+    assert found["kubeClientDriver"] == "token"
+    assert [one["subject"] for one in found["registrations"]] == [{"user": token}]
+
+
+async def test_a_binding_that_somebody_changed_is_set_right(site: AddonSite) -> None:
+    await role(site)
+    asks(site, IN_CLUSTER)
+    await enabled(site, CLUSTER)
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER)})
+    (binding,) = (await site.admin.list(BINDINGS, CLUSTER)).items
+    stranger = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
+    await site.admin.patch(BINDINGS, binding["metadata"]["name"], {"subjects": [stranger]}, CLUSTER)
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER)})
+
+
+async def test_a_role_that_the_manager_does_not_hold_is_refused_and_works_are_made_all_the_same(site: AddonSite) -> None:
+    await role(site, aggregated=False)
+    asks(site, IN_CLUSTER)
+    await enabled(site, CLUSTER)
+    message = await site.says("RegistrationApplied", "False", "SetPermissionFailed")
+    assert message.startswith("Failed to set permission for hub agent: ")
+    assert "leases" in message
+    assert await site.bindings() == {}
+    assert await site.works() == {f"addon-{ADDON}-deploy-0": ["settings"]}
+    await role(site)
+    await site.until(lambda: site.bindings(), "the binding", moving=5.0)
+    await site.says("RegistrationApplied", "True", "SetPermissionApplied")
