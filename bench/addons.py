@@ -16,14 +16,18 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tests.support.followed_addon import FollowedAddon, progressive
+
 from bench import addon_agents
-from bench.addon_load import Load, loaded
-from bench.hub_controllers import ADDONS, HubController, Ours, Upstream
+from bench.hub_controllers import ADDONS, HubController, Onlooker, Ours, Upstream, each
 from bench.report import Row
+from muster.runtime.client.http import HttpClient
+from muster.runtime.client.kubeconfig import load_kubeconfig
 
 TITLE = "Addons"
 TEXT = """
@@ -72,13 +76,15 @@ async def _measure(manager: HubController, case: Case) -> Measured:
     try:
         await asyncio.to_thread(manager.prepare)
         async with loaded(manager) as load:
-            await load.make(case.clusters)
+            names = [f"cluster{number:05d}" for number in range(case.clusters)]
+            await each(names, load.make_cluster)
+            await load.offer(names)
             mark, began = manager.audit.mark(), time.monotonic()
             manager.start()
-            found.installed = await load.until_so(lambda: _installed(load, case), "all to be configured, with a work each") - began
+            found.installed = await load.until_so(lambda: load.is_installed, "all to be configured, with a work each") - began
             found.cpu = manager.cpu()
             async with load.reported():
-                await load.until_so(lambda: load.have_settings(case.clusters), "all to be applied")
+                await load.until_so(load.is_applied, "all to be applied")
                 await manager.settled(case.settle)
                 found.writes = _writes(manager, mark)
                 await _roll_out(load, case, found)
@@ -93,18 +99,29 @@ async def _measure(manager: HubController, case: Case) -> Measured:
         await asyncio.to_thread(manager.discard)
 
 
-def _installed(load: Load, case: Case) -> bool:
-    return len(load.configured) == len(load.deployed) == case.clusters
+@dataclass(kw_only=True)
+class Load(FollowedAddon, Onlooker):
+    """The addon as its administrator sees it, and the manager."""
+
+
+@asynccontextmanager
+async def loaded(manager: HubController) -> AsyncIterator[Load]:
+    admin = HttpClient(load_kubeconfig(manager.plane.kubeconfig, environ={}), agent="bench")
+    load = Load(controller=manager, admin=admin, addon="bench-addon")
+    try:
+        async with load.followed():
+            yield load
+    finally:
+        await admin.close()
 
 
 async def _roll_out(load: Load, case: Case, found: Measured) -> None:
     manager = load.controller
-    await load.roll_out_by(case.at_once)
+    await load.roll_out(progressive(case.at_once))
     await manager.settled(case.settle)
-    before = next(iter(load.settings.values()))[0]
     mark, began = manager.audit.mark(), time.monotonic()
-    await load.configure("good evening", before)
-    found.rolled_out = await load.until_so(lambda: load.have_settings(case.clusters, besides=before), "the rollout") - began
+    before = await load.configure("good evening")
+    found.rolled_out = await load.until_so(lambda: load.is_applied(besides=before), "the rollout") - began
     await manager.settled(case.settle)
     found.rollout_writes = _writes(manager, mark)
     found.most_at_once = load.most_at_once

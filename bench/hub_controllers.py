@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from tests.interop import ocm
 from tests.support import peers
@@ -24,6 +25,7 @@ from bench.audit import Request, by_party
 from bench.hubs import MUSTER
 from bench.measured import MeasuredProcess
 
+T = TypeVar("T")
 WITHIN = 1800.0
 _WRITES = ("create", "update", "patch", "delete")
 _MAKERS = 16
@@ -151,13 +153,13 @@ class Onlooker:
         return time.monotonic()
 
 
-async def each(numbers: Iterable[int], make: Callable[[int], Awaitable[object]]) -> None:
+async def each(things: Iterable[T], make: Callable[[T], Awaitable[object]]) -> None:
     """Some at a time."""
-    left = iter(numbers)
+    left = iter(things)
 
     async def maker() -> None:
-        for number in left:
-            await make(number)
+        for one in left:
+            await make(one)
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(_MAKERS):
