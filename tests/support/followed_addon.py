@@ -154,8 +154,11 @@ class FollowedAddon(Chooser):
     async def configure(self, greeting: str) -> str:
         """New settings; gives the hash of those so far, which all clusters have."""
         (self._old,) = {desired for desired, _ in self.settings.values()}
-        await self.admin.patch(CONFIGS, self.addon, {"spec": settings(greeting)}, NAMESPACE)
+        await self.change_settings(greeting)
         return self._old
+
+    async def change_settings(self, greeting: str) -> None:
+        await self.admin.patch(CONFIGS, self.addon, {"spec": settings(greeting)}, NAMESPACE)
 
     # What came of it
 
@@ -205,6 +208,11 @@ class FollowedAddon(Chooser):
         """Whether all clusters have the settings that they are to have, and none has those `besides`."""
         have = sum(desired == applied and desired not in (NO_HASH, besides) for desired, applied in self.settings.values())
         return have == len(self.clusters)
+
+    def has_new(self, cluster: str, old: str) -> bool:
+        """Whether the cluster has other settings than those."""
+        desired, applied = self.settings.get(cluster, (NO_HASH, NO_HASH))
+        return desired == applied and desired not in (NO_HASH, old)
 
     # Work agents
 
