@@ -31,13 +31,18 @@ def record(fleet: Fleet) -> dict[str, object]:
     return found
 
 
-def test_agents_hold_nothing_that_leads_to_the_api_server(fleet: Fleet) -> None:
-    for name in ("bootstrap-hub-kubeconfig", "hub-kubeconfig-secret"):
-        found = json.loads(fleet.kubectl("get", "secret", name, "-n", AGENTS, "-o", "json", context="cluster1"))["data"]
-        assert "kubeconfig" not in found
-        content = b"".join(map(base64.b64decode, found.values())).decode()
-        assert f"127.0.0.1:{record(fleet)['grpc_port']}" in content
-        assert f":{record(fleet)['port']}" not in content
+def test_an_agents_own_credential_does_not_lead_to_the_api_server(fleet: Fleet) -> None:
+    """What it was introduced with does, for the addons of its cluster."""
+
+    def contents(name: str) -> dict[str, str]:
+        return dict(json.loads(fleet.kubectl("get", "secret", name, "-n", AGENTS, "-o", "json", context="cluster1"))["data"])
+
+    own = contents("hub-kubeconfig-secret")
+    assert "kubeconfig" not in own
+    content = b"".join(map(base64.b64decode, own.values())).decode()
+    assert f"127.0.0.1:{record(fleet)['grpc_port']}" in content
+    assert f":{record(fleet)['port']}" not in content
+    assert set(contents("bootstrap-hub-kubeconfig")) == {"config.yaml", "kubeconfig"}
     (asked,) = json.loads(fleet.kubectl("get", "csr", "-o", "json"))["items"]
     assert asked["spec"]["signerName"] == "open-cluster-management.io/grpc"
 

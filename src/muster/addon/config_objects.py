@@ -27,7 +27,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectRef
 from muster.machinery.tasks import run_all
 from muster.runtime.cache import DynamicCache, DynamicRESTMapper, ObservedObject, Presence
-from muster.runtime.client import KubeClient, KubeError
+from muster.runtime.client import Forbidden, KubeClient, KubeError, NotFound
 
 log = get_logger("muster.addon.config_objects")
 
@@ -72,6 +72,7 @@ class WatchedConfigObjects:
     """`run` is to be a task of its owner; until it runs, nothing is known."""
 
     def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM) -> None:
+        self._client = client
         self._clock = clock
         self._mapper = DynamicRESTMapper(client, clock=clock)
         self._cache = DynamicCache(client, clock=clock)
@@ -99,7 +100,7 @@ class WatchedConfigObjects:
     async def refer(self, user: str, keys: Iterable[ConfigKey], timeout: float = SETTLE_TIMEOUT) -> bool:
         """From now on `user` needs these and no others. Waits until the hub has told of them; False when it does not.
 
-        Raises KubeError when the hub cannot be asked for its kinds.
+        Raises KubeError when the hub cannot be asked at all.
         """
         wanted = frozenset(keys)
         before = self._references.get(user, frozenset())
@@ -118,7 +119,12 @@ class WatchedConfigObjects:
         refs = [ref for key in wanted if (ref := self._resolved.get(key)) is not None]
         began = self._clock.monotonic()
         await self._cache.settle(refs, timeout)
-        return self._clock.monotonic() - began < timeout
+        if self._clock.monotonic() - began >= timeout:
+            return False
+        for ref in refs:
+            if self._cache.get(ref).presence is Presence.UNKNOWN:
+                await self._ask(ref)
+        return True
 
     def users_of(self, key: ConfigKey) -> list[str]:
         return sorted(self._users.get(key, ()))
@@ -136,6 +142,16 @@ class WatchedConfigObjects:
         ref = self._resolved[key] = ObjectRef(resource, key.namespace, key.name)
         self._followers[str(ref)] = key
         self._cache.follow(str(ref), frozenset((ref,)))
+
+    async def _ask(self, ref: ObjectRef) -> None:
+        """For an object that was there before it was followed, of which a watch therefore does not tell."""
+        try:
+            self._cache.record_write(ref, await self._client.get(ref.resource, ref.name, ref.namespace))
+        except NotFound:
+            self._cache.record_write(ref, None)
+        except Forbidden:
+            # It counts as missing until somebody lets this account read it.
+            return
 
     def _unfollow(self, key: ConfigKey) -> None:
         ref = self._resolved.pop(key, None)

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.addon.framework import rules as framework
+from muster.addon.manager import rules as manager
 from muster.addon.options import AddonOptions
+from muster.addon.requests import rules as requests
 from muster.api import Document
-from muster.api.addon.v1alpha1 import GROUP
-from muster.api.cluster.v1 import GROUP as CLUSTER_GROUP
+from muster.api.addons import AGGREGATION_LABEL
 from muster.api.crds import HUB, definitions
 from muster.api.work.v1 import GROUP as WORK_GROUP
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
-from muster.registration.names import CLIENT_SIGNER
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS
 from muster.runtime.install import (
-    RBAC_GROUP,
     READ,
     account_permissions,
     apply_all,
@@ -40,8 +40,6 @@ MANAGER: Final = "muster-addon-manager-install"
 ACCOUNT: Final = "addon-manager-controller-sa"
 LOCK: Final = "manager-lock"
 """Lease of the manager that leads; the name is OCM's, so that its manager and this one never lead at the same time."""
-AGGREGATION_LABEL: Final = "open-cluster-management.io/aggregate-to-addon-manager"
-"""With the value "true" on a ClusterRole: the manager holds it too, and may give it to addons' agents."""
 AGGREGATED_ROLE: Final = "open-cluster-management:addon-manager:aggregated"
 
 _SERVED: Final = (
@@ -56,41 +54,19 @@ _SERVED: Final = (
 )
 KINDS: Final = tuple(kind for kind in HUB if kind.resource.plural in _SERVED)
 
-PLANNING: Final[tuple[Document, ...]] = (
-    rule(CLUSTER_GROUP, ["managedclusters", "placements", "placementdecisions"], READ),
-    rule(GROUP, ["clustermanagementaddons", "addontemplates", "addondeploymentconfigs"], READ),
-    rule(GROUP, ["clustermanagementaddons/status"], ["patch"]),
-    # Where the server asks whoever names an owner that blocks deletion for this right.
-    rule(GROUP, ["clustermanagementaddons/finalizers", "managedclusteraddons/finalizers"], ["update"]),
-    rule(GROUP, ["managedclusteraddons"], [*READ, "create", "patch", "delete"]),
-)
-INSTALLATIONS: Final[tuple[Document, ...]] = (
-    rule(GROUP, ["managedclusteraddons/status"], ["patch"]),
-    rule(WORK_GROUP, ["manifestworks"], [*READ, "create", "patch", "delete"]),
-    # Works of addons run as the work agent itself.
-    rule(WORK_GROUP, ["manifestworks"], [EXECUTE_AS], [AGENT.user]),
-    rule(RBAC_GROUP, ["roles", "rolebindings"], [*READ, "create", "patch", "delete"]),
-)
-CREDENTIALS: Final[tuple[Document, ...]] = (
-    rule("certificates.k8s.io", ["certificatesigningrequests"], READ),
-    rule("certificates.k8s.io", ["certificatesigningrequests/approval", "certificatesigningrequests/status"], ["update"]),
-    rule("certificates.k8s.io", ["signers"], ["approve"], [CLIENT_SIGNER]),
-    rule("", ["serviceaccounts"], [*READ, "create", "patch", "delete"]),
-    # What agents are given who use a token: to ask for it, and over gRPC to hear of it.
-    rule("", ["serviceaccounts/token"], ["create", "subscribe"]),
-)
 RULES: Final[tuple[Document, ...]] = (
     rule("coordination.k8s.io", ["leases"], [*READ, "create", "update"]),
-    rule("events.k8s.io", ["events"], ["create", "patch"]),
-    *PLANNING,
-    *INSTALLATIONS,
-    *CREDENTIALS,
+    # Works of addons run as the work agent itself.
+    rule(WORK_GROUP, ["manifestworks"], [EXECUTE_AS], [AGENT.user]),
+    *manager.RULES,
+    *framework.RULES,
+    *requests.RULES,
 )
 
 
-def role(manager: str) -> str:
-    """The role of the ClusterManager `manager`'s addon manager."""
-    return f"open-cluster-management:{manager}-addon-manager:controller"
+def role(hub: str) -> str:
+    """The role of the ClusterManager `hub`'s addon manager."""
+    return f"open-cluster-management:{hub}-addon-manager:controller"
 
 
 def aggregated_role() -> tuple[GVR, Document]:
@@ -99,17 +75,17 @@ def aggregated_role() -> tuple[GVR, Document]:
     return CLUSTER_ROLES, {"metadata": named(AGGREGATED_ROLE), "aggregationRule": gathered}
 
 
-def aggregated_binding(namespace: str, manager: str) -> tuple[GVR, Document]:
+def aggregated_binding(namespace: str, hub: str) -> tuple[GVR, Document]:
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
-    name = f"open-cluster-management:{manager}-addon-manager:aggregated"
+    name = f"open-cluster-management:{hub}-addon-manager:aggregated"
     return CLUSTER_ROLE_BINDINGS, binding(name, "ClusterRole", AGGREGATED_ROLE, subject)
 
 
-def permissions(options: AddonOptions, manager: str = "cluster-manager") -> list[tuple[GVR, Document]]:
+def permissions(options: AddonOptions, hub: str = "cluster-manager") -> list[tuple[GVR, Document]]:
     return [
-        *account_permissions(ACCOUNT, options.namespace, role(manager), RULES),
+        *account_permissions(ACCOUNT, options.namespace, role(hub), RULES),
         aggregated_role(),
-        aggregated_binding(options.namespace, manager),
+        aggregated_binding(options.namespace, hub),
     ]
 
 

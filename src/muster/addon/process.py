@@ -9,41 +9,26 @@ the hub's.
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
-from muster.addon.agent_addon import AddonRegistry, StaticAddons
+from muster.addon.agent_addon import AddonRegistry
+from muster.addon.config_objects import WatchedConfigObjects
+from muster.addon.framework import ADDON_MANAGER, Framework
+from muster.addon.manager import manager_controllers
 from muster.addon.options import AddonOptions
 from muster.addon.plans import Plans
+from muster.addon.requests.controllers import request_controllers, token_controllers
+from muster.addon.requests.options import RequestOptions
+from muster.addon.requests.registrations import RenderedRegistrations
+from muster.addon.templates.registry import TemplateAddons
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext, Manager
-from muster.runtime.controller.manager import Runnable
 
 REPORTER: Final = "addon-manager-controller"
 """Who the events are from."""
-
-
-@dataclass(frozen=True)
-class Shared:
-    """What the parts of a manager have in common."""
-
-    context: ControllerContext
-    options: AddonOptions
-    addons: AddonRegistry
-    plans: Plans = field(default_factory=Plans)
-
-
-Part = Callable[[Shared], Mapping[str, Runnable]]
-"""Makes the controllers of a part, by name."""
-
-# --- PLUG IN HERE (lead): the parts of the other trees. `HUB` is what `muster addon-manager` runs, `SERVED` what runs for the
-# addons of somebody else's process. ConfigObjects and the registry of template addons belong into `Shared`.
-HUB: Final[tuple[Part, ...]] = ()
-SERVED: Final[tuple[Part, ...]] = ()
-# --- END
 
 
 class AddonManager(Manager):
@@ -53,13 +38,30 @@ class AddonManager(Manager):
         options: AddonOptions,
         *,
         addons: AddonRegistry | None = None,
+        process: str = ADDON_MANAGER,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
         metrics: Metrics | None = None,
     ) -> None:
+        """`process` names the manager among all that run on a hub, as a label's value: what bears it is its to remove."""
         super().__init__()
         context = ControllerContext.of(client, REPORTER, workers=options.workers, metrics=metrics, clock=clock, random=random)
-        shared = Shared(context, options, StaticAddons() if addons is None else addons)
-        for part in HUB if addons is None else SERVED:
-            self.add_controllers(part(shared))
+        configs = WatchedConfigObjects(client, clock=clock)
+        registry = TemplateAddons(context.informers) if addons is None else addons
+        plans = Plans() if addons is None else None
+        framework = Framework(context, registry, plans, configs, process=process)
+        self.add("the configurations", configs)
+        if plans is not None:
+            self.add_controllers(manager_controllers(context, plans, configs))
+            self.add_controllers(token_controllers(context))
+        self.add_controllers(framework.controllers)
+        registrations = RenderedRegistrations(context.informers, registry, configs)
+        self.add_controllers(request_controllers(context, registrations, RequestOptions(namespace=options.namespace)))
         self.add_context(context)
+        # Which addons are made of templates is read in what administrators offer.
+        context.informers.of(ClusterManagementAddOn).on_change(lambda old, new: _changed(framework, old or new))
+
+
+def _changed(framework: Framework, addon: ClusterManagementAddOn | None) -> None:
+    assert addon is not None, "something changed"
+    framework.addon_changed(addon.metadata.name)

@@ -10,6 +10,7 @@ import base64
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
+from muster.administration.addon_diagnosis import addons
 from muster.administration.aws.agent_diagnosis import agents_identity
 from muster.administration.aws.diagnosis import aws_identity
 from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
@@ -426,5 +427,6 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("availability", _availability),
     ("gRPC server", grpc_server),
     ("works", _works),
+    ("addons", addons),
     ("agent", _agent),
 )

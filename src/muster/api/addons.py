@@ -40,6 +40,9 @@ TOKEN_INFRASTRUCTURE_LABEL: Final = f"{GROUP}/token-infrastructure"
 NAME_LABEL: Final = f"{GROUP}/name"
 FEATURE_LABEL_PREFIX: Final = "feature.open-cluster-management.io/addon-"
 
+AGGREGATION_LABEL: Final = "open-cluster-management.io/aggregate-to-addon-manager"
+"""With the value "true" on a ClusterRole: the addon manager holds it too, and may give it to addons' agents."""
+
 CLUSTER_NAME_ENTRY: Final = "cluster-name"
 """In an addon's Secret: the cluster that it is for."""
 

@@ -15,7 +15,7 @@ from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.operator.applying import Applier
 from muster.runtime.cache import Informer, Informers, Snapshot
 from muster.runtime.client import KubeClient
-from muster.runtime.client.builtin import CONFIG_MAPS, SECRETS
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
 
 Wake = Callable[[str], None]
 
@@ -47,6 +47,18 @@ class Ground:
         for informer in (*self._secrets, *self.config_maps):
             _follow(informer, owner or (lambda found: found.labels.get(label, "")), wake)
         self.applier = Applier(self.client, manager, self.find)
+        self._chosen: Informer[Snapshot] | None = None
+
+    def follow_namespaces(self, label_selector: str, wake: Callable[[], None]) -> None:
+        """Follow namespaces that others have chosen by a label, too."""
+        self._chosen = self.informers.of(NAMESPACES, label_selector=label_selector)
+        self._chosen.on_change(lambda old, new: wake())
+
+    @property
+    def chosen_namespaces(self) -> list[str]:
+        """Those that stay, by name."""
+        found = self._chosen.cache if self._chosen is not None else ()
+        return sorted(one.name for one in found if not one.data["metadata"].get("deletionTimestamp"))
 
     def find(self, resource: GVR, key: ObjectKey) -> Object | None:
         """What the caches know of an object of ours."""

@@ -19,7 +19,7 @@ from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS
 from muster.operator.klusterlet.properties import DEFINITION as PROPERTIES
 from muster.operator.names import EXTERNAL_HUB_SECRET, EXTERNAL_MANAGED_SECRET, PULL_SECRET
-from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
+from muster.registration.agent.install import ADDON_RULES, CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET, LEASE, PENDING_SECRET
 from muster.runtime.install import RBAC_GROUP, READ, rule
 from muster.work.agent import install as work
@@ -87,6 +87,7 @@ KLUSTERLET_RULES: Final = (
     *_emptied(SPOKE),
     *CLUSTER_RULES,
     *NAMESPACE_RULES,
+    *ADDON_RULES,
     *work.CLUSTER_RULES,
     *work.NAMESPACE_RULES,
 )

@@ -22,8 +22,8 @@ from tests.support.administrator import AVAILABLE, TRUSTED, Document, managed_cl
 from tests.support.client import Client
 from tests.support.hub_components import AddonHub, PlacementHub
 from tests.support.planes import ControlPlane, lent
-from tests.support.processes import complaints, tail
-from tests.support.registration import Agent, Hub, Spoke
+from tests.support.processes import Server, complaints, free_ports, tail
+from tests.support.registration import MUSTER, Agent, Hub, Spoke
 
 AUTO = ("--feature-gates=ManagedClusterAutoApproval=true", f"--auto-approved-csr-users={TRUSTED}")
 ADDONS = "/apis/addon.open-cluster-management.io/v1alpha1"
@@ -209,6 +209,16 @@ class Site:
         return Client(cluster["cluster"]["server"], ca=ca, certificate=(folder / "tls.crt", folder / "tls.key"))
 
 
+def work_agent(agent: Agent) -> Server:
+    """Applies the addons' works, with the rights that it gives itself as administrator."""
+    admin = agent.spoke.cluster.kubeconfig
+    (health,) = free_ports(1)
+    command: list[str | Path] = [MUSTER, "work-agent", f"--spoke-kubeconfig={admin}", f"--kubeconfig={admin}", "--install"]
+    command += [f"--cluster-name={agent.name}", f"--namespace={agent.namespace}", f"--health-port={health}"]
+    command += [f"--hub-kubeconfig={agent.files / 'kubeconfig'}"]
+    return Server(f"muster work-agent {agent.name}", command, agent.spoke.directory / "work-agent.log")
+
+
 @pytest.fixture(scope="session")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     yield from lent(tmp_path_factory.mktemp("addon"), "spoke")
@@ -226,10 +236,13 @@ def site(ground: ControlPlane) -> Iterator[Site]:
         component.start()
         hub.servers += component.servers
     spoke = Spoke(ground.extra("spoke"), ground.directory / "agents")
-    # What works of the addon manager say is applied by the work agent, which has the rights of its installation here.
-    agent = Agent(spoke, hub, f"managed{os.getpid()}", hub.trusted_kubeconfig(), ("--with-work",)).start()
+    agent = Agent(spoke, hub, f"managed{os.getpid()}", hub.trusted_kubeconfig()).start()
     hub.wait_condition(agent.name, AVAILABLE)
+    works = work_agent(agent)
+    hub.servers.append(works)
+    works.start()
     yield Site(hub, placement, addons, spoke, agent)
+    works.stop(timeout=10)
     agent.stop()
     for component in (placement, addons):
         component.stop()

@@ -237,6 +237,38 @@ def test_an_addon_is_disabled_where_it_is_asked_for(fleet: World) -> None:
     assert there == [False, True]
 
 
+@shows("addon create", "--filename", "--recursive", "--version", "--hub-registration", "--cluster-role-bind", "--labels")
+@shows("addon create", "--placement-ref", "--overwrite", "--output")
+@shows("addon enable", "--placement", "--wait")
+@shows("addon disable", "--placement", "--wait")
+def test_an_addon_is_made_and_installed_by_placements(fleet: World, tmp_path: Path) -> None:
+    admin = fleet.hub.admin
+    (tmp_path / "below").mkdir()
+    hello = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hello", "namespace": "default"}}
+    (tmp_path / "below/hello.json").write_text(json.dumps(hello))
+    create = ["addon", "create", "hello", "--filename", str(tmp_path), "--recursive", "--labels", "team=x"]
+    granted = ["--hub-registration", "--cluster-role-bind", "view"]
+    shown = json.loads(fleet.ok(*create, *granted, "--placement-ref", "default/hello", "--version", "1", "--output", "json"))
+    assert [one["metadata"]["name"] for one in shown["items"]] == ["hello-1", "hello"]
+    template = admin.get(f"{ADDON}/addontemplates/hello-1").expect(200)
+    assert template["metadata"]["labels"] == {"team": "x"}
+    assert template["spec"]["agentSpec"]["workload"]["manifests"] == [hello]
+    (permission,) = template["spec"]["registration"][0]["kubeClient"]["hubPermissions"]
+    assert permission["currentCluster"] == {"clusterRoleName": "view"}
+    fleet.ok("create", "placement", "other")
+    fleet.ok("addon", "enable", "--names", "hello", "--placement", "default/other")
+    fleet.ok("addon", "disable", "--names", "hello", "--placement", "default/hello")
+    fleet.ok(*create, "--version", "2", "--overwrite")
+    found = admin.get(f"{ADDON}/clustermanagementaddons/hello").expect(200)["spec"]
+    assert [one["name"] for one in found["installStrategy"]["placements"]] == ["other"]
+    assert found["supportedConfigs"][0]["defaultConfig"] == {"name": "hello-2"}
+    fleet.ok("addon", "disable", "--names", "hello", "--placement", "default/other")
+    told = fleet.fails("addon", "enable", "--names", "hello", "--clusters", "c1", "--wait", "--timeout", "300ms")
+    assert "hello on c1: owner" in told
+    fleet.ok("addon", "disable", "--names", "hello", "--clusters", "c1", "--wait", "--timeout", "30s")
+    assert fleet.hub.read(f"{ADDON}/namespaces/c1/managedclusteraddons/hello") is None
+
+
 @shows("create placement", "--namespace", "--clustersets", "--label-selectors", "--count", "--prioritizers", "--overwrite")
 @shows("delete placement", "--namespace")
 def test_a_placement_is_made_as_the_flags_say_and_taken_away(fleet: World) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from muster.addon.install import ACCOUNT, AGGREGATED_ROLE, AGGREGATION_LABEL, RULES
+from muster.addon.install import ACCOUNT, AGGREGATED_ROLE, RULES
+from muster.api.addons import AGGREGATION_LABEL
 from muster.machinery.objects import Object
 from muster.operator.names import CLUSTER_MANAGERS
 from muster.registration.names import HUB_NAMESPACE

@@ -49,6 +49,10 @@ REGISTRATIONS: list[Object] = [
         }
     },
     {"registrationDriver": {"authType": "grpc"}, "clientCertExpirationSeconds": 7200},
+    {
+        "addOnKubeClientRegistrationDriver": {"authType": "token", "token": {"expirationSeconds": 7200}},
+        "featureGates": [{"feature": "AddonManagement", "mode": "Disable"}],
+    },
 ]
 WORKS: list[Object | None] = [
     None,

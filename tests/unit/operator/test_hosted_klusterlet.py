@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from muster.api.addons import NAMESPACE_LABEL
 from muster.api.crds import SPOKE
 from muster.kube import yaml
 from muster.machinery.clock import SYSTEM, Clock
@@ -26,7 +27,16 @@ from muster.operator.names import (
 )
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.builtin import CLUSTER_ROLES, CRDS, DEPLOYMENTS, NAMESPACES, ROLES, SECRETS, SERVICE_ACCOUNTS
+from muster.runtime.client.builtin import (
+    CLUSTER_ROLES,
+    CRDS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from muster.runtime.install import ensure_namespace
 from tests.support.fake_clock import FakeClock
 from tests.unit.operator.conftest import Place, running
@@ -280,3 +290,24 @@ async def test_agents_namespaces_that_are_prepared_beforehand_are_taken(spoke: S
     await spoke.delete(H)
     await spoke.until_gone(H)
     assert not await far.find(NAMESPACES, AGENT_NAMESPACE)
+
+
+async def test_addons_of_a_hosted_cluster_are_looked_after_on_both_clusters(spoke: Spoke, far: Place) -> None:
+    labels = {NAMESPACE_LABEL: "true"}
+    for place, name in ((far, "shop"), (spoke.place, "hosted-addons")):
+        await place.admin.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+    await up(spoke)
+    managed = f"open-cluster-management:{H}-registration:addon-management"
+    hosting = f"open-cluster-management:management:{H}-registration:addon-management"
+    for place, role, namespace, account in (
+        (far, managed, ADDON_NAMESPACE, AGENT_NAMESPACE),
+        (far, managed, "shop", AGENT_NAMESPACE),
+        (spoke.place, hosting, "hosted-addons", H),
+    ):
+        found = await place.until_found(ROLE_BINDINGS, role, namespace)
+        assert [(one["name"], one["namespace"]) for one in found["subjects"]] == [(f"{H}-registration-sa", account)]
+    await spoke.delete(H)
+    await spoke.until_gone(H)
+    assert not await far.find(ROLE_BINDINGS, managed, "shop")
+    assert not await spoke.place.find(ROLE_BINDINGS, hosting, "hosted-addons")
+    assert not await spoke.place.find(CLUSTER_ROLES, hosting)

@@ -74,6 +74,9 @@ def _observed(reference: ConfigReference, objects: ConfigObjects, named: Collect
         return reference
     if place in named:
         desired = msgspec.structs.replace(desired, spec_hash=found.spec_hash)
+    if found.spec_hash != desired.spec_hash:
+        # Edited, and not wanted so yet: nothing is written before it is.
+        return reference
     generation = (found.document.get("metadata") or {}).get("generation")
     seen = generation if isinstance(generation, int) else 0
     return msgspec.structs.replace(reference, desired_config=desired, last_observed_generation=seen)

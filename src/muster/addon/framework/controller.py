@@ -6,11 +6,13 @@ should be is decided by pure functions of the other modules; here it is read, do
 condition and tried again; the others are done all the same.
 
 What wakes a ManagedClusterAddOn is itself, its works and bindings unless this process wrote them, its cluster and the one that
-hosts it, its plan, a configuration that it refers to, and its addon when that is another (`addon_changed`).
+hosts it, its plan, a configuration that it refers to, and its addon when that is another: what a ClusterManagementAddOn offers has
+changed, or the process says so (`addon_changed`).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Final
 
@@ -35,7 +37,7 @@ from muster.addon.framework.scene import Scene, hosting_cluster
 from muster.addon.framework.status_draft import StatusDraft
 from muster.addon.framework.works import Site
 from muster.addon.plans import Planned, Plans
-from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.addons import ADDON_LABEL
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import TypedObject
@@ -44,9 +46,9 @@ from muster.machinery.objects import ObjectKey
 from muster.runtime.controller import ControllerContext
 
 NAME: Final = "managed-cluster-addons"
-_BY_ADDON: Final = "addon-name"
-_BY_CONFIG: Final = "addon-config"
-_BY_HOSTING: Final = "addon-hosting-cluster"
+_BY_ADDON: Final = "framework-addon"
+_BY_CONFIG: Final = "framework-config"
+_BY_HOSTING: Final = "framework-hosting-cluster"
 
 
 class NotDone(Exception):
@@ -98,6 +100,9 @@ class ManagedClusterAddOns:
         self._configs.on_change(lambda *place: self._wake_all(cache.by_index(_BY_CONFIG, config_key(*place))))
         if self._plans is not None:
             self._plans.on_change(lambda addon, cluster: self._controller.enqueue(ObjectKey(cluster, addon)))
+            offers = self._context.informers.of(ClusterManagementAddOn)
+            self._controller.depend(offers)
+            offers.on_change(self._offer_changed)
 
     def addon_changed(self, name: str) -> None:
         """The registry has another addon of this name than before, or none."""
@@ -108,6 +113,13 @@ class ManagedClusterAddOns:
         assert side is not None, "something changed"
         if self._writer.observe(side, gone=new is None):
             self._controller.enqueue(_key(side))
+
+    def _offer_changed(self, old: ClusterManagementAddOn | None, new: ClusterManagementAddOn | None) -> None:
+        """Which addon the hub's own registry has follows from what configurations are offered for it."""
+        if old is None or new is None or old.spec.supported_configs != new.spec.supported_configs:
+            side = new if new is not None else old
+            assert side is not None, "something changed"
+            self.addon_changed(side.metadata.name)
 
     def _cluster_changed(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
         if old is not None and new is not None and _seen_of(old) == _seen_of(new):
@@ -124,6 +136,8 @@ class ManagedClusterAddOns:
     # A pass
 
     async def reconcile(self, key: ObjectKey) -> float | None:
+        # A pass that changes nothing is all computing: others get their turn between two of them.
+        await asyncio.sleep(0)
         found = self._writer.find(key)
         if found is None:
             # One that cannot be read is not gone.

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from muster.api.addons import DELETION_ORPHAN, HOSTED_MANIFEST_LOCATION, PRE_DELETE
+from muster.api.addons import DELETION_ORPHAN, HOSTED_MANIFEST_LOCATION, NAMESPACE_LABEL, PRE_DELETE
 from muster.machinery.objects import Object
 
 HOOK_KINDS: Final = frozenset((("batch", "Job"), ("", "Pod")))
+LOCATIONS: Final = ("managed", "hosting", "none")
 _IRREGULAR: Final[Mapping[str, str]] = {
     "Endpoints": "endpoints",
     "SecurityContextConstraints": "securitycontextconstraints",
@@ -48,6 +49,14 @@ class Sorted:
     hosting: tuple[Object, ...] = ()
     managed_hooks: tuple[Object, ...] = ()
     hosting_hooks: tuple[Object, ...] = ()
+
+
+def location_problem(manifests: Iterable[Object]) -> str:
+    """What is wrong with where manifests of a hosted addon are to go; empty if nothing is."""
+    for manifest in manifests:
+        if (location := _mark(manifest, HOSTED_MANIFEST_LOCATION) or "managed") not in LOCATIONS:
+            return f"{manifest_key(manifest)}: not supported manifest location: {location}"
+    return ""
 
 
 def sort_manifests(manifests: Iterable[Object], *, hosted: bool) -> Sorted:
@@ -87,6 +96,16 @@ def plural_of(key: ManifestKey, manifests: Sequence[Object], served: Mapping[tup
     if lower.endswith("s"):
         return f"{lower}es"
     return f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
+
+
+def with_namespace_label(manifests: Iterable[Object], namespace: str) -> tuple[Object, ...]:
+    """The manifests, with the addon's own Namespace labelled as one: without, agents may keep no credential there."""
+    return tuple(_labelled(one) if manifest_key(one) == ManifestKey("", "Namespace", "", namespace) else one for one in manifests)
+
+
+def _labelled(manifest: Object) -> Object:
+    metadata = _mapping(manifest.get("metadata"))
+    return {**manifest, "metadata": {**metadata, "labels": {NAMESPACE_LABEL: "true", **_mapping(metadata.get("labels"))}}}
 
 
 def _mark(manifest: Object, name: str) -> str | None:

@@ -17,7 +17,7 @@ from muster.runtime.cache.observed import older
 from muster.runtime.client import AlreadyExists, KubeClient, NotFound, patch_changes, served
 
 R = TypeVar("R", bound=TypedObject)
-_BY_ADDON: Final = "managed-cluster-addon"
+_BY_ADDON: Final = "framework-managed-cluster-addon"
 
 
 def is_echo(version: str, written: str) -> bool:

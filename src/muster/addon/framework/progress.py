@@ -98,7 +98,11 @@ def _failed(works: Sequence[ManifestWork]) -> str:
     """What a cluster says that it could not apply. What merely waits for something else of its work has not failed."""
     for work in works:
         word = _current(work, APPLIED)
-        if word is not None and word.status == "False" and word.reason != WITHHELD:
+        if word is None or word.status != "False":
+            continue
+        parts = [condition_of(one.conditions, APPLIED) for one in work.status.resource_status.manifests]
+        failed = [part for part in parts if part is not None and part.status == "False"]
+        if not failed or any(part.reason != WITHHELD for part in failed):
             return f"failed to apply manifestWork {work.metadata.name}: {word.message}"
     return ""
 

@@ -29,12 +29,16 @@ def register(draft: StatusDraft, addon: ManagedClusterAddOn, agent: Agent, refus
     driver = draft.status.kube_client_driver
     draft.put(
         registrations=tuple(registration_config(one, cluster, name, driver) for one in agent.registrations),
-        namespace=agent.namespace or addon.spec.install_namespace or DEFAULT_NAMESPACE,
+        namespace=install_namespace(addon, agent),
     )
     if refused:
         draft.set(REGISTRATION_APPLIED, False, "SetPermissionFailed", f"Failed to set permission for hub agent: {refused}")
     else:
         draft.set(REGISTRATION_APPLIED, True, "SetPermissionApplied" if agent.registrations else "NilRegistration", _APPLIED)
+
+
+def install_namespace(addon: ManagedClusterAddOn, agent: Agent) -> str:
+    return agent.namespace or addon.spec.install_namespace or DEFAULT_NAMESPACE
 
 
 def registration_config(registration: Registration, cluster: str, addon: str, driver: str) -> RegistrationConfig:

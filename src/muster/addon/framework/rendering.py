@@ -6,12 +6,16 @@ edited one, and it is not this cluster's turn) serves to know how its health is 
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import msgspec
 
 from muster.addon.agent_addon import AddonError, Agent, AgentAddon, Installation
 from muster.addon.framework.configuration import Resolved
+from muster.addon.framework.manifests import location_problem, with_namespace_label
+from muster.addon.framework.registration import install_namespace
+from muster.addon.framework.scene import hosting_cluster
 from muster.addon.framework.status_draft import CONFIGURED, StatusDraft
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
@@ -46,4 +50,8 @@ def render(
         agent = addon.agent(Installation(cluster, as_wanted, resolved.configs))
     except AddonError as error:
         return Rendering(problem=str(error), current=resolved.current)
-    return Rendering(agent, current=resolved.current)
+    problem = location_problem(agent.manifests) if addon.hosted and hosting_cluster(installed) else ""
+    if problem:
+        return Rendering(problem=problem, current=resolved.current)
+    manifests = with_namespace_label(agent.manifests, install_namespace(installed, agent))
+    return Rendering(dataclasses.replace(agent, manifests=manifests), current=resolved.current)

@@ -85,6 +85,8 @@ class Installation:
             self._controller.enqueue(new.metadata.name)
 
     def _installed_changed(self, addon: str, before: InstalledAddon | None, after: InstalledAddon | None) -> None:
+        if after is None and before is not None:
+            self._latest.confirm_delete(ObjectKey(before.cluster, addon), before.uid)
         if before is None or after is None or (before.manual, before.uid) != (after.manual, after.uid):
             self._controller.enqueue(addon)
 

@@ -46,7 +46,7 @@ class Rollouts:
         self._controller = context.controller("addon-rollouts", self.reconcile)
         inventory.synced_by(self._controller)
         inventory.on_installed_change(self._installed_changed)
-        self._controller.watch(inventory.addons, lambda addon: [addon.metadata.name])
+        inventory.addons.on_change(self._addon_changed)
         inventory.placements.on_change(self._placement_changed)
         self._controller.watch(inventory.decisions, lambda decision: inventory.addons_with(placement_of(decision)))
         configs.on_change(self._config_changed)
@@ -55,6 +55,13 @@ class Rollouts:
         await self._controller.run()
 
     # What wakes an addon
+
+    def _addon_changed(self, old: ClusterManagementAddOn | None, new: ClusterManagementAddOn | None) -> None:
+        one = new or old
+        assert one is not None, "something changed"
+        if new is None:
+            self._latest.confirm_delete(key_of(one), one.metadata.uid)
+        self._controller.enqueue(one.metadata.name)
 
     def _installed_changed(self, addon: str, before: InstalledAddon | None, after: InstalledAddon | None) -> None:
         self._controller.queue.add_after(addon, REPORT_DELAY)

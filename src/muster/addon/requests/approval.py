@@ -15,8 +15,7 @@ from muster.addon.requests.open_requests import RECHECK, OpenRequests
 from muster.addon.requests.options import RequestOptions
 from muster.addon.requests.registrations import RegistrationsOf
 from muster.addon.requests.request import AddonRequest, NotAnAddonsRequest, check_requester, read_request, registration_for
-from muster.addon.requests.rules import AGGREGATION_LABEL
-from muster.api.addons import ADDON_LABEL
+from muster.api.addons import ADDON_LABEL, AGGREGATION_LABEL
 from muster.api.agents import CLUSTER_LABEL
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
@@ -45,15 +44,13 @@ class AddonApprover:
         self._registrations = registrations
         self._accounts = options.grpc_accounts
         self._requests = OpenRequests(context, NAME, lambda csr: not is_settled(csr))
-        self._problems: dict[str, str] = {}
-        """Why requests are left alone, by name."""
         self._controller = context.controller(NAME, self.reconcile)
         self._requests.wake(self._controller)
         self._approved = context.metrics.counter(
             "muster_addon_requests_approved_total", "Signing requests of addons that were approved"
         )
         self._left = context.metrics.counter(
-            "muster_addon_requests_left_total", "Times that a signing request of an addon was found not to be one to approve"
+            "muster_addon_requests_left_total", "Signing requests of addons that were not found to be ones to approve"
         )
 
     async def run(self) -> None:
@@ -62,7 +59,6 @@ class AddonApprover:
     async def reconcile(self, name: str) -> float | None:
         csr = self._requests.find(name)
         if csr is None:
-            self._problems.pop(name, None)
             return None
         try:
             request = self._approvable(csr)
@@ -98,7 +94,6 @@ class AddonApprover:
         return request
 
     def _leave(self, csr: Snapshot, problem: str) -> None:
-        if self._problems.get(csr.name) != problem:
-            self._problems[csr.name] = problem
+        if self._requests.is_news(csr.name, problem):
             self._left.inc()
             log.warning("request left alone", request=csr.name, problem=problem)

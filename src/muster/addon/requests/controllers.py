@@ -19,5 +19,9 @@ def request_controllers(
     return {
         approval.NAME: AddonApprover(context, registrations, options),
         signing.NAME: AddonSigner(context, registrations, options),
-        token_infrastructure.NAME: TokenInfrastructure(context),
     }
+
+
+def token_controllers(context: ControllerContext) -> dict[str, Runnable]:
+    """Of accounts for all addons of a hub, whoever manages them."""
+    return {token_infrastructure.NAME: TokenInfrastructure(context)}

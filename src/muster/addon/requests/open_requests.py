@@ -38,11 +38,21 @@ class OpenRequests:
         self.addons = context.informers.of(ManagedClusterAddOn)
         self._offered = context.informers.of(ClusterManagementAddOn)
         self.answers = RequestAnswers(context.client, self._latest)
+        self._problems: dict[str, str] = {}
 
     def find(self, name: str) -> Snapshot | None:
         """A request that is to be answered; None when it is gone or answered."""
         csr = self._latest.snapshot(ObjectKey("", name))
-        return csr if csr is not None and self._is_open(csr.data) else None
+        if csr is not None and self._is_open(csr.data):
+            return csr
+        self._problems.pop(name, None)
+        return None
+
+    def is_news(self, name: str, problem: str) -> bool:
+        """Whether this is not already known to keep a request from being answered: what is looked at again is not told again."""
+        known = self._problems.get(name) == problem
+        self._problems[name] = problem
+        return not known
 
     def wake(self, controller: Controller[str]) -> None:
         """Let a controller look at requests whenever something about them changes."""

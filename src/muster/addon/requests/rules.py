@@ -12,16 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.api import Document
 from muster.api.addon.v1alpha1 import GROUP
 from muster.api.cluster.v1 import GROUP as CLUSTER_GROUP
-from muster.machinery.objects import GVR
 from muster.registration.names import CLIENT_SIGNER
-from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES
-from muster.runtime.install import RBAC_GROUP, READ, binding, named, rule
-
-AGGREGATION_LABEL: Final = "open-cluster-management.io/aggregate-to-addon-manager"
-"""With the value "true" on ClusterRoles whose rules the addon manager gets too."""
+from muster.runtime.install import RBAC_GROUP, READ, rule
 
 APPROVAL_RULES: Final = (
     rule("certificates.k8s.io", ["certificatesigningrequests"], READ),
@@ -41,14 +35,3 @@ TOKEN_RULES: Final = (
 TEMPLATE_RULES: Final = (rule(GROUP, ["addontemplates", "addondeploymentconfigs"], READ),)
 """To render template addons."""
 RULES: Final = (*APPROVAL_RULES, *TOKEN_RULES, *TEMPLATE_RULES)
-
-
-def aggregated_permissions(account: str, namespace: str, manager: str = "cluster-manager") -> list[tuple[GVR, Document]]:
-    """The role that gathers what administrators labelled for the manager of the ClusterManager `manager`, and its binding."""
-    name = f"open-cluster-management:{manager}-addon-manager:aggregated"
-    selector = {"clusterRoleSelectors": [{"matchLabels": {AGGREGATION_LABEL: "true"}}]}
-    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    return [
-        (CLUSTER_ROLES, {"metadata": named(name), "aggregationRule": selector}),
-        (CLUSTER_ROLE_BINDINGS, binding(name, "ClusterRole", name, subject)),
-    ]

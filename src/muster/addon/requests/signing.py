@@ -97,7 +97,7 @@ class AddonSigner:
             "muster_addon_certificates_issued_total", "Certificates that were signed for addons by their own signers"
         )
         self._unsigned = context.metrics.counter(
-            "muster_addon_certificates_unsigned_total", "Times that a signer of an addon had no usable authority"
+            "muster_addon_certificates_unsigned_total", "Signing requests of addons that waited because their signer could not sign"
         )
 
     async def run(self) -> None:
@@ -113,7 +113,8 @@ class AddonSigner:
             if await self._requests.answers.fail(csr, str(problem)):
                 log.warning("request refused by the signer", request=name, problem=str(problem))
         except AddonError as problem:
-            log.warning("request waits for its addon", request=name, problem=str(problem))
+            if self._requests.is_news(name, str(problem)):
+                log.warning("request waits for its addon", request=name, problem=str(problem))
             return RECHECK
         except NoAuthority as problem:
             self._wait(csr, str(problem))
@@ -158,7 +159,7 @@ class AddonSigner:
             raise NoAuthority(f"{where} may not be read by the addon manager; let it get this Secret by a Role there") from None
 
     def _wait(self, csr: Snapshot, problem: str) -> None:
-        self._unsigned.inc()
-        note = f"No certificate can be signed: {problem}"
-        self._context.events.event(csr.data, "Warning", "SigningFailed", note)
-        log.error("no certificate can be signed", request=csr.name, problem=problem)
+        self._context.events.event(csr.data, "Warning", "SigningFailed", f"No certificate can be signed: {problem}")
+        if self._requests.is_news(csr.name, problem):
+            self._unsigned.inc()
+            log.error("no certificate can be signed", request=csr.name, problem=problem)

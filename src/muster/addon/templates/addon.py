@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
+import orjson
 
 from muster.addon.agent_addon import AddonError, Agent, Health, HealthMode, Installation, Registration
 from muster.addon.templates import namespaces, registrations
@@ -117,6 +118,8 @@ def _read(installation: Installation, kind: type[R]) -> tuple[R | None, Object]:
         return kind.decode(found.document), found.document
     except MalformedObject as error:
         raise AddonError(str(error)) from None
+    except orjson.JSONEncodeError:
+        raise AddonError(f"{kind.resource.kind}: it is nested too deeply") from None
 
 
 def _preset(template: Object, cluster: str, namespace: str) -> dict[str, str]:

@@ -10,15 +10,17 @@ not closed are text.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from muster.addon.agent_addon import AddonError
 
-_VARIABLE: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_OPEN: Final = "{{"
+_CLOSE: Final = "}}"
 _NAME_LENGTH: Final = 64
 """Longer ones are cut in reports; a variable's name is not that long, what stands between other people's braces may be."""
+_MOST: Final = 16 * 1024 * 1024
+"""Characters that values may add to one addon's manifests: no cluster takes as much, and a hub has many clusters to render for."""
 
 
 class Substitution:
@@ -27,6 +29,7 @@ class Substitution:
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
         self._unknown: dict[str, None] = {}
+        self._added = 0
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -35,21 +38,33 @@ class Substitution:
     def apply(self, document: Any) -> Any:
         """A copy of a JSON document with the variables of its strings replaced. Raises AddonError."""
         if isinstance(document, str):
-            return _VARIABLE.sub(self._value, document) if "{{" in document else document
+            return "".join(self._pieces(document)) if _OPEN in document else document
         if isinstance(document, dict):
             replaced = {self.apply(key): self.apply(value) for key, value in document.items()}
             if len(replaced) != len(document):
-                names = ", ".join(key for key in document if "{{" in key)
+                names = ", ".join(key for key in document if _OPEN in key)
                 raise AddonError(f"variables give two fields the same name: {names}; give the variables different values")
             return replaced
         if isinstance(document, list):
             return [self.apply(item) for item in document]
         return document
 
-    def _value(self, found: re.Match[str]) -> str:
-        name = found[1].strip()
+    def _pieces(self, text: str) -> Iterator[str]:
+        done = 0
+        while (start := text.find(_OPEN, done)) >= 0 and (end := text.find(_CLOSE, start + len(_OPEN))) >= 0:
+            yield text[done:start]
+            yield self._value(text[start + len(_OPEN) : end].strip())
+            done = end + len(_CLOSE)
+        yield text[done:]
+
+    def _value(self, name: str) -> str:
         value = self._values.get(name)
         if value is None:
             self._unknown[name[:_NAME_LENGTH]] = None
             return ""
+        self._added += len(value)
+        if self._added > _MOST:
+            raise AddonError(
+                f"variables make the manifests larger by more than {_MOST >> 20} MiB; use fewer of them, or shorter values"
+            )
         return value

@@ -9,18 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from muster.administration.content.addon_steps import AddonView, Missing, missing_step
+from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
+from muster.administration.progress import SILENT, Progress, wait
 from muster.api import Document
 from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE, ClusterManagementAddOn, ManagedClusterAddOn
+from muster.api.addons import ADDON_LABEL
+from muster.api.cluster.v1 import ManagedCluster
+from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client import KubeClient, KubeError, NotFound, Unreachable, served
+from muster.registration.names import CLUSTER_LABEL
+from muster.runtime.client import Forbidden, Kind, KubeClient, KubeError, NotFound, Unreachable, served
+from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 ADDONS: Final = served(ManagedClusterAddOn)
 CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,15 +54,20 @@ class Outcome:
 async def enable(client: KubeClient, names: Sequence[str], clusters: Sequence[str], settings: AddonSettings) -> list[Outcome]:
     """Raises AdministrationError before anything is written where an addon is unknown or a configuration makes no sense."""
     for name in names:
-        await _require_addon(client, name)
-    configs = [(await _kind_of(client, one), one) for one in settings.configs]
-    for resource, document in configs:
-        await client.apply(resource, document, manager=CLUSTERADM)
-    references = [_reference(resource, document) for resource, document in configs]
+        await require_addon(client, name)
+    references = await apply_configs(client, settings.configs)
     return [await _enable(client, name, cluster, settings, references) for cluster in clusters for name in names]
 
 
-async def _require_addon(client: KubeClient, name: str) -> None:
+async def apply_configs(client: KubeClient, configs: Sequence[Document]) -> list[Document]:
+    """Gives references to them. Raises AdministrationError before anything is written where one makes no sense."""
+    found = [(await _kind_of(client, one), one) for one in configs]
+    for resource, document in found:
+        await client.apply(resource, document, manager=CLUSTERADM)
+    return [_reference(resource, document) for resource, document in found]
+
+
+async def require_addon(client: KubeClient, name: str) -> None:
     try:
         await client.get(CLUSTER_ADDONS, name)
     except NotFound:
@@ -115,6 +129,74 @@ async def _disable(client: KubeClient, name: str, cluster: str) -> Outcome:
     except KubeError as error:
         return Outcome(name, cluster, error=error)
     return Outcome(name, cluster)
+
+
+async def view_of(client: KubeClient, addon: ManagedClusterAddOn) -> AddonView:
+    """An addon on a cluster with what it depends on, as far as the caller may look."""
+    name, cluster = addon.metadata.name, addon.metadata.namespace
+    return AddonView(
+        addon,
+        await _if_there(client, ClusterManagementAddOn, name),
+        await _if_there(client, ManagedCluster, cluster),
+        await signing_requests(client, cluster, name),
+    )
+
+
+async def _if_there(client: KubeClient, kind: Kind[T], name: str) -> T | None:
+    try:
+        return await client.get(kind, name)
+    except NotFound:
+        return None
+
+
+async def signing_requests(client: KubeClient, cluster: str, name: str) -> Sequence[Document]:
+    """Those of an addon on a cluster; none where the caller may not look."""
+    try:
+        return (await client.list(SIGNING_REQUESTS, label_selector=f"{ADDON_LABEL}={name},{CLUSTER_LABEL}={cluster}")).items
+    except Forbidden:
+        return ()
+
+
+async def await_enabled(
+    client: KubeClient, outcomes: Sequence[Outcome], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+) -> None:
+    """Until they are available. Raises TookTooLong, which names the step that is missing."""
+    if is_dry_run(client):
+        return
+
+    async def look() -> str:
+        problems = []
+        for one in outcomes:
+            try:
+                missing = missing_step(await view_of(client, await client.get(ManagedClusterAddOn, one.addon, one.cluster)))
+            except NotFound:
+                missing = Missing("installation", "it is gone: somebody else has removed it", "see get addons")
+            if missing is not None:
+                problems.append(f"{one.addon} on {one.cluster}: {missing}")
+        return "; ".join(problems)
+
+    await wait("addons", look, within=within, progress=progress, clock=clock)
+
+
+async def await_disabled(
+    client: KubeClient, outcomes: Sequence[Outcome], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+) -> None:
+    """Until they are gone, with what they had on the clusters."""
+    if is_dry_run(client):
+        return
+
+    async def look() -> str:
+        held = []
+        for one in outcomes:
+            try:
+                found = await client.get(ManagedClusterAddOn, one.addon, one.cluster)
+            except NotFound:
+                continue
+            missing = missing_step(AddonView(found, None, None)) if found.metadata.deletion_timestamp else None
+            held.append(f"{one.addon} on {one.cluster}" + (f" ({missing})" if missing else " (it has come back)"))
+        return f"still there: {', '.join(held)}" if held else ""
+
+    await wait("addons", look, within=within, progress=progress, clock=clock)
 
 
 async def all_clusters(client: KubeClient) -> list[str]:

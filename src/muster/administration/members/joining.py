@@ -130,6 +130,11 @@ class JoinOptions:
             return driver.member_setup(options, self.token, ca)
 
     @property
+    def addon_driver(self) -> str:
+        """How agents of addons prove themselves; empty leaves that to the agent. Raises AdministrationError."""
+        return self.addon_auth or self.driver.addon_driver
+
+    @property
     def mode(self) -> str:
         return ("Singleton" if self.singleton else "") + ("Hosted" if self.hosted else "") or "Default"
 
@@ -178,7 +183,7 @@ def _check_drivers(options: JoinOptions) -> None:
     options.setup()
     if options.addon_auth and options.addon_auth not in ADDON_AUTH_TYPES:
         raise AdministrationError(f"--addon-kubeclient-registration-auth: {' or '.join(ADDON_AUTH_TYPES)}")
-    if options.addon_token_seconds and options.addon_auth != "token":
+    if options.addon_token_seconds and options.addon_driver != "token":
         raise AdministrationError("--addon-token-expiration-seconds: only with --addon-kubeclient-registration-auth=token")
 
 
@@ -190,9 +195,9 @@ def klusterlet(name: str, options: JoinOptions, existing: Klusterlet | None = No
         registration["featureGates"] = gates
     if options.annotations:
         registration["clusterAnnotations"] = {_annotation(key): value for key, value in options.annotations.items()}
-    if options.addon_auth:
+    if options.addon_driver:
         token = {"token": {"expirationSeconds": options.addon_token_seconds}} if options.addon_token_seconds else {}
-        registration["addOnKubeClientRegistrationDriver"] = {"authType": options.addon_auth, **token}
+        registration["addOnKubeClientRegistrationDriver"] = {"authType": options.addon_driver, **token}
     spec: Document = {
         "clusterName": options.cluster_name,
         "deployOption": {"mode": options.mode},

@@ -1,4 +1,4 @@
-"""`clusteradm addon`: switch addons of clusters on and off, and see which there are."""
+"""`clusteradm addon`: make addons of manifests, switch them on and off for clusters, and see which there are."""
 
 from __future__ import annotations
 
@@ -8,45 +8,133 @@ import click
 
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, explain, write_resources
-from muster.cli.console import echo_error
-from muster.cli.output import format_option, show
-from muster.cli.values import Names, Pairs
+from muster.cli.console import echo, echo_error
+from muster.cli.output import document, format_option, show
+from muster.cli.values import Files, Names, Pairs
 
 if TYPE_CHECKING:
     from muster.administration.content.addons import Outcome
 
+NAMESPACE = "open-cluster-management-agent-addon"
 _NAMES = click.option("--names", "--name", "names", type=Names(), multiple=True, help="Of addons.")
+_PLACEMENT = click.option("--placement", default="", metavar="NAMESPACE/NAME", help="Placement that chooses the clusters.")
 _CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
 
 
 @click.group("addon")
 @connected
 def command() -> None:
-    """Switch addons of clusters on and off, and see which there are."""
+    """Make addons, switch them on and off for clusters, and see which there are."""
+
+
+CREATING = """\b
+Examples:
+  clusteradm addon create hello -f deployment.yaml
+  clusteradm addon create hello -f manifests/ --placement-ref default/all
+  clusteradm addon create hello -f manifests/ --version 0.0.2 --overwrite"""
+
+
+@command.command("create", epilog=CREATING)
+@click.argument("name")
+@click.option("-f", "--filename", "files", type=Files(), multiple=True, required=True, help="File, directory, or - (repeatable).")
+@click.option("-R", "--recursive", is_flag=True, help="Directories below directories too.")
+@click.option("--version", default="0.0.1", show_default=True, help="Of the addon; its template is <name>-<version>.")
+@click.option("--overwrite", is_flag=True, help="Change an addon that is there.")
+@click.option("--hub-registration", is_flag=True, help="Let the agent register at the hub, with a credential of its own.")
+@click.option("--cluster-role-bind", "cluster_role", default="", help="ClusterRole that the agent has in its cluster's namespace.")
+@click.option("--labels", type=Pairs(), multiple=True, help="Labels of the ClusterManagementAddOn and the AddOnTemplate.")
+@click.option("--placement-ref", default="", metavar="NAMESPACE/NAME", help="Placement that says where it is installed.")
+@format_option("text", "json", "yaml", default="text")
+@connected
+def create(**given: Any) -> None:
+    """Create the addon NAME, made of manifests."""
+    administer(lambda session: _create(session, given), machine=given["output"] != "text")
+
+
+async def _create(session: Session, given: dict[str, Any]) -> None:
+    from muster.administration.content import addon_placements, addon_templates
+    from muster.administration.content.manifests import read_manifests
+    from muster.administration.hubs import require_hub
+
+    reference, output = given["placement_ref"], given["output"]
+    draft = addon_templates.AddonDraft(
+        given["name"],
+        given["version"],
+        read_manifests(flat(given["files"]), recursive=given["recursive"]),
+        given["hub_registration"],
+        given["cluster_role"],
+        dict(flat(given["labels"])),
+        addon_placements.parse_reference(reference, "--placement-ref") if reference else None,
+    )
+    await require_hub(session.client)
+    told = await addon_templates.create(session.client, draft, overwrite=given["overwrite"])
+    if output == "text":
+        for line in told:
+            session.progress.say(line)
+    else:
+        echo(document({"apiVersion": "v1", "kind": "List", "items": [draft.template(), draft.definition()]}, output))
+    if draft.cluster_role and (warning := await addon_templates.role_warning(session.client, draft.cluster_role)):
+        session.progress.warn(warning)
+    if draft.placement is not None and (warning := await addon_placements.offline_warning(session.client, draft.placement)):
+        session.progress.warn(warning)
 
 
 @command.command("enable")
 @_NAMES
 @_CLUSTERS
-@click.option("-n", "--namespace", default="open-cluster-management-agent-addon", show_default=True, help="Of the addon's agent.")
+@_PLACEMENT
+@click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Of the addon's agent.")
 @click.option("--annotate", "annotations", type=Pairs(), multiple=True, help="Annotations of the ManagedClusterAddOn.")
 @click.option("--labels", type=Pairs(), multiple=True, help="Labels of the ManagedClusterAddOn.")
 @click.option("--config-file", "configs", multiple=True, help="Configuration objects for the addon (repeatable).")
 @click.option("--output-file", type=click.Path(dir_okay=False), help="Also write all that is applied to this file.")
+@click.option("--wait", is_flag=True, help="Until the addons are available.")
 @connected
 def enable(**given: Any) -> None:
-    """Enable addons on clusters."""
+    """Enable addons on clusters, or wherever a placement chooses."""
     names, clusters = _chosen(given)
+    if given["placement"]:
+        _refuse_beside_placement(given, clusters)
+        administer(lambda session: _enable_by_placement(session, names, given))
+        return
     if not clusters:
-        raise click.UsageError("--clusters: name at least one cluster")
+        raise click.UsageError("--clusters: name at least one cluster, or a --placement")
     _end(administer(lambda session: _enable(session, names, clusters, given)))
 
 
+def _refuse_beside_placement(given: dict[str, Any], clusters: list[str]) -> None:
+    if clusters or given.get("all_clusters"):
+        raise click.UsageError("--placement: chooses the clusters; it cannot be combined with --clusters")
+    of_each = {"--annotate": given.get("annotations"), "--labels": given.get("labels"), "--wait": given.get("wait")}
+    of_each["--namespace"] = given.get("namespace", NAMESPACE) != NAMESPACE
+    if told := [flag for flag, value in of_each.items() if value]:
+        raise click.UsageError(f"--placement: the hub makes the addon on each cluster; it cannot be combined with {told[0]}")
+
+
+async def _enable_by_placement(session: Session, names: list[str], given: dict[str, Any]) -> None:
+    from muster.administration.content.addon_placements import enable_by_placement, offline_warning, parse_reference
+    from muster.administration.content.manifests import read_manifests
+    from muster.administration.hubs import require_hub
+
+    placement = parse_reference(given["placement"], "--placement")
+    configs = read_manifests(given["configs"]) if given["configs"] else []
+    await require_hub(session.client)
+    for name, new in zip(names, await enable_by_placement(session.client, names, placement, configs), strict=True):
+        done = "is installed" if new else "is installed already"
+        session.progress.say(f"{name} add-on {done} on the clusters of Placement {placement}.")
+    if warning := await offline_warning(session.client, placement):
+        session.progress.warn(warning)
+    if given["output_file"]:
+        write_resources(given["output_file"], session.journal)
+
+
 async def _enable(session: Session, names: list[str], clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
-    from muster.administration.content.addons import AddonSettings
+    from muster.administration.content.addon_placements import chooses_by_placement
+    from muster.administration.content.addons import AddonSettings, await_enabled
     from muster.administration.content.addons import enable as enable_addons
     from muster.administration.content.manifests import read_manifests
     from muster.administration.hubs import require_hub
+    from muster.api.addons import MANUAL_ANNOTATION
 
     configs = tuple(read_manifests(given["configs"])) if given["configs"] else ()
     settings = AddonSettings(given["namespace"], dict(flat(given["annotations"])), dict(flat(given["labels"])), configs)
@@ -55,26 +143,51 @@ async def _enable(session: Session, names: list[str], clusters: list[str], given
     for one in outcomes:
         text = f"Deploying {one.addon} add-on to namespaces {settings.namespace} of managed cluster: {one.cluster}."
         _tell(session, one, text)
+    for name in names:
+        if MANUAL_ANNOTATION not in settings.annotations and await chooses_by_placement(session.client, name):
+            text = f"placements say where {name} is, and remove it from other clusters"
+            session.progress.warn(f"{text}; keep it with --annotate {MANUAL_ANNOTATION}=true")
     if given["output_file"]:
         write_resources(given["output_file"], session.journal)
+    if given["wait"]:
+        enabled = [one for one in outcomes if one.error is None]
+        await await_enabled(session.client, enabled, within=session.timeout, progress=session.progress)
     return outcomes
 
 
 @command.command("disable")
 @_NAMES
 @_CLUSTERS
+@_PLACEMENT
 @click.option("--all-clusters", type=bool, is_flag=False, flag_value=True, default=False, help="On every cluster there is.")
+@click.option("--wait", is_flag=True, help="Until nothing is left of them.")
 @connected
 def disable(**given: Any) -> None:
-    """Disable addons on clusters."""
+    """Disable addons on clusters, or where a placement chose."""
     names, clusters = _chosen(given)
+    if given["placement"]:
+        _refuse_beside_placement(given, clusters)
+        administer(lambda session: _disable_by_placement(session, names, given["placement"]))
+        return
     if bool(clusters) == given["all_clusters"]:
         raise click.UsageError("give either --clusters or --all-clusters")
-    _end(administer(lambda session: _disable(session, names, clusters)))
+    _end(administer(lambda session: _disable(session, names, clusters, wait=given["wait"])))
 
 
-async def _disable(session: Session, names: list[str], clusters: list[str]) -> list[Outcome]:
-    from muster.administration.content.addons import all_clusters
+async def _disable_by_placement(session: Session, names: list[str], reference: str) -> None:
+    from muster.administration.content.addon_placements import disable_by_placement, parse_reference
+    from muster.administration.hubs import require_hub
+
+    placement = parse_reference(reference, "--placement")
+    await require_hub(session.client)
+    for name, was in zip(names, await disable_by_placement(session.client, names, placement), strict=True):
+        done = "is removed from the clusters that only" if was else "is not installed by"
+        session.progress.say(f"{name} add-on {done} Placement {placement}{' chose' if was else ''}.")
+
+
+async def _disable(session: Session, names: list[str], clusters: list[str], *, wait: bool) -> list[Outcome]:
+    from muster.administration.content.addon_placements import chooses_by_placement
+    from muster.administration.content.addons import all_clusters, await_disabled
     from muster.administration.content.addons import disable as disable_addons
     from muster.administration.hubs import require_hub
 
@@ -85,6 +198,12 @@ async def _disable(session: Session, names: list[str], clusters: list[str]) -> l
             _tell(session, one, f"Undeploying {one.addon} add-on in managed cluster: {one.cluster}.")
         elif clusters:
             session.progress.say(f"{one.addon} add-on not found in cluster: {one.cluster}.")
+    for name in names:
+        if await chooses_by_placement(session.client, name):
+            session.progress.warn(f"placements say where {name} is, and bring it back there; take them out with --placement")
+    if wait:
+        gone = [one for one in outcomes if one.there and one.error is None]
+        await await_disabled(session.client, gone, within=session.timeout, progress=session.progress)
     return outcomes
 
 

@@ -90,10 +90,10 @@ def works(name: str | None, on: tuple[tuple[str, ...], ...], output: str, watch:
 @click.command("addons")
 @click.argument("names", nargs=-1)
 @click.option("-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Only on these clusters.")
-@_listed()
+@_listed(WIDE)
 @connected
 def addons(names: tuple[str, ...], on: tuple[tuple[str, ...], ...], output: str, watch: bool) -> None:
-    """Show addons."""
+    """Show addons: conditions and reasons on each cluster, and what is missing where they are not available."""
     from muster.cli.clusteradm.listings import Question
 
     _show("addons", Question(names, clusters=_flat(on)), output, watch)

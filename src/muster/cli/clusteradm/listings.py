@@ -9,9 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from muster.administration.content.addon_steps import AddonView, missing_step, reasons
+from muster.administration.content.addons import ADDONS, CLUSTER_ADDONS
 from muster.administration.content.works import DECISIONS, PLACEMENTS
 from muster.api import Condition, Document, MalformedObject, condition_of
-from muster.api.addon.v1beta1 import ClusterManagementAddOn, ManagedClusterAddOn
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.api.cluster.v1beta1 import MISCONFIGURED, PLACEMENT_LABEL, SATISFIED, Placement, PlacementDecision
 from muster.api.cluster.v1beta2 import EMPTY, ManagedClusterSet, ManagedClusterSetBinding
@@ -22,11 +24,11 @@ from muster.cli.output import Item, Listing
 from muster.machinery.objects import GVR, Object
 from muster.registration.drivers.ownership import owner_of
 from muster.registration.hub.sets.members import selector_of
-from muster.registration.kinds import ADDONS, CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS, MANIFEST_WORKS
-from muster.registration.names import ADDON_LABEL, CLUSTER_SET_LABEL
-from muster.runtime.client import KubeClient, served
+from muster.registration.kinds import CLUSTER_SET_BINDINGS, CLUSTER_SETS, MANAGED_CLUSTERS, MANIFEST_WORKS
+from muster.registration.names import ADDON_LABEL, CLUSTER_LABEL, CLUSTER_SET_LABEL
+from muster.runtime.client import Forbidden, KubeClient
+from muster.runtime.client.builtin import SIGNING_REQUESTS
 
-CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
 HOW_REGISTERED: Final = ("Driver", "Identity")
 """By whom a cluster registers, and what it is called where its identity comes from, as it says itself."""
 R = TypeVar("R", bound=ApiResource)
@@ -130,7 +132,7 @@ async def works(client: KubeClient, question: Question) -> Listing:
 
 
 async def addons(client: KubeClient, question: Question) -> Listing:
-    columns = ("Name", "InstalledClusters", "Available")
+    columns, more = ("Name", "InstalledClusters", "Available"), ("Waiting",)
     offered = (await client.list(CLUSTER_ADDONS)).items
     installed = (await client.list(ADDONS)).items
     spread: dict[str, list[Object]] = {one["metadata"]["name"]: [] for one in _by_name(offered)}
@@ -139,17 +141,51 @@ async def addons(client: KubeClient, question: Question) -> Listing:
             spread.setdefault(addon["metadata"]["name"], []).append(addon)
     works = (await client.list(MANIFEST_WORKS, label_selector=ADDON_LABEL)).items
     documents = {one["metadata"]["name"]: one for one in offered}
+    found = _read(ManagedCluster, await _if_allowed(client, MANAGED_CLUSTERS))
+    requests = await _if_allowed(client, SIGNING_REQUESTS, ADDON_LABEL)
+    hub = AddonsHub(_definitions(offered), {raw["metadata"]["name"]: one for one, raw in found}, works, requests)
     items = [
-        _addon(name, on_clusters, works, documents.get(name) or {"items": on_clusters})
+        _addon(name, on_clusters, hub, documents.get(name) or {"items": on_clusters})
         for name, on_clusters in spread.items()
         if not question.names or name in question.names
     ]
-    return Listing("ClusterManagementAddOn", columns, items)
+    return Listing("ClusterManagementAddOn", columns, items, more)
 
 
-def _addon(name: str, installed: Sequence[Object], works: Sequence[Object], document: Document) -> Item:
-    fields: dict[str, Any] = {}
-    available = 0
+@dataclass(frozen=True)
+class AddonsHub:
+    """What addons depend on, as far as the caller may look."""
+
+    definitions: Mapping[str, ClusterManagementAddOn]
+    clusters: Mapping[str, ManagedCluster | None]
+    works: Sequence[Object]
+    requests: Sequence[Object]
+
+    def view(self, addon: ManagedClusterAddOn) -> AddonView:
+        name, cluster = addon.metadata.name, addon.metadata.namespace
+        requests = [one for one in self.requests if _labelled(one, name, cluster)]
+        return AddonView(addon, self.definitions.get(name), self.clusters.get(cluster), requests)
+
+
+def _labelled(request: Object, addon: str, cluster: str) -> bool:
+    labels = request["metadata"].get("labels") or {}
+    return labels.get(ADDON_LABEL) == addon and labels.get(CLUSTER_LABEL) == cluster
+
+
+def _definitions(documents: Sequence[Object]) -> dict[str, ClusterManagementAddOn]:
+    return {raw["metadata"]["name"]: one for one, raw in _read(ClusterManagementAddOn, documents) if one is not None}
+
+
+async def _if_allowed(client: KubeClient, resource: GVR, selector: str = "") -> list[Object]:
+    try:
+        return list((await client.list(resource, label_selector=selector)).items)
+    except Forbidden:
+        return []
+
+
+def _addon(name: str, installed: Sequence[Object], hub: AddonsHub, document: Document) -> Item:
+    fields: dict[str, Any] = _strategy(hub.definitions.get(name))
+    available, waiting = 0, []
     for addon, raw in _read(ManagedClusterAddOn, installed):
         cluster = raw["metadata"]["namespace"]
         if addon is None:
@@ -158,9 +194,14 @@ def _addon(name: str, installed: Sequence[Object], works: Sequence[Object], docu
         said = {kind: _said(addon.status.conditions, kind) for kind in ("Available", "ManifestApplied", "RegistrationApplied")}
         available += said["Available"] == "true"
         branch: dict[str, Any] = {"Status": said}
+        if addon.status.conditions:
+            branch["Reasons"] = dict(reasons(addon))
+        if (missing := missing_step(hub.view(addon))) is not None:
+            branch["Missing"] = str(missing)
+            waiting.append(f"{cluster} ({missing.step})")
         mine = [
             one
-            for one in works
+            for one in hub.works
             if one["metadata"]["namespace"] == cluster and (one["metadata"].get("labels") or {}).get(ADDON_LABEL) == name
         ]
         if mine:
@@ -168,7 +209,21 @@ def _addon(name: str, installed: Sequence[Object], works: Sequence[Object], docu
                 one["metadata"]["name"]: work_details(work) for work, one in _read(ManifestWork, mine) if work is not None
             }
         fields[cluster] = branch
-    return Item(name, (name, len(installed), available), fields, document)
+    return Item(name, (name, len(installed), available), fields, document, (waiting,))
+
+
+def _strategy(definition: ClusterManagementAddOn | None) -> dict[str, Any]:
+    """Which placements install an addon, and how far that is; nothing for one that is enabled by hand."""
+    if definition is None or definition.spec.install_strategy.type != "Placements":
+        return {}
+    told = {
+        (one.namespace, one.name): progressing.message
+        for one in definition.status.install_progressions
+        if (progressing := condition_of(one.conditions, "Progressing")) is not None
+    }
+    placements = definition.spec.install_strategy.placements
+    found = {f"{one.namespace}/{one.name}": told.get((one.namespace, one.name), "") for one in placements}
+    return {"InstalledBy": found or "no placement"}
 
 
 async def placements(client: KubeClient, question: Question) -> Listing:

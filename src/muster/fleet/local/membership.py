@@ -124,8 +124,17 @@ async def _operator_may_run(site: Site) -> bool:
 async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
     """As often as wanted; an operator of another version is replaced. Over gRPC, agents get a token that is good for them alone."""
     token = await tokens.issue(hub.client, cluster=cluster.name if hub.grpc else "")
-    options = joining.JoinOptions(cluster.name, token, auth=auth, driver_options=cluster.joining_options(hub), keep_operator=False)
-    address = HubAddress(hub.grpc, await grpc_authority(hub.client)) if hub.grpc else HubAddress(hub.url, hub.ca)
+    api = HubAddress(hub.url, hub.ca)
+    options = joining.JoinOptions(
+        cluster.name,
+        token,
+        # Agents of addons go to the hub's API server, however this cluster's own agent reaches its hub.
+        api=api if hub.grpc else None,
+        auth=auth,
+        driver_options=cluster.joining_options(hub),
+        keep_operator=False,
+    )
+    address = HubAddress(hub.grpc, await grpc_authority(hub.client)) if hub.grpc else api
     await joining.join(cluster.client, address, options, progress)
 
 

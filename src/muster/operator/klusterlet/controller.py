@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.api import Condition
+from muster.api.addons import NAMESPACE_LABEL
 from muster.api.operator.v1 import Klusterlet
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
@@ -48,7 +49,7 @@ from muster.operator.reconciler import OperatorReconciler, Removing, Subject, se
 from muster.operator.reporting import Waiting
 from muster.operator.site import Installed
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
-from muster.runtime.cache import Snapshot
+from muster.runtime.cache import Informers, Snapshot
 from muster.runtime.client import ClientConfig, KubeClient, KubeconfigError
 from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES
 from muster.runtime.controller import add_finalizer
@@ -97,6 +98,11 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
         self._nodes.on_change(lambda old, new: self._wake(SHARED) if old is None or new is None else None)
         connections = Connections(self._context.informers, options.open, metrics=self._context.metrics, clock=clock, random=random)
         self.manager.add_controllers({"klusterlet-hub-connection": connections})
+
+    def _ground(self, informers: Informers, secrets: Sequence[str] = (), config_maps: Sequence[str] = ()) -> Ground:
+        ground = super()._ground(informers, secrets, config_maps)
+        ground.follow_namespaces(f"{NAMESPACE_LABEL}=true", lambda: self._wake(SHARED))
+        return ground
 
     def _wake(self, name: str) -> None:
         for one in [other.metadata.name for other in self._objects.cache] if name == SHARED else [name]:

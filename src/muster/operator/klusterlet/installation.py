@@ -1,9 +1,9 @@
 """Makes a cluster a managed one, step by step: what a later step needs, an earlier one has made.
 
-Definitions → namespaces and the pull secret on the managed cluster → accounts and roles there → the agents' namespace and roles
-where they run → their way to the managed cluster, if that is another one → the agents. At the end goes what a former spec asked
-for and this one does not. The first step that fails ends the pass with its reason; the next pass begins at the start again and
-costs nothing where all is well.
+Definitions → namespaces and the pull secret on the managed cluster → accounts and roles there, and what is needed where addons
+are → the agents' namespace and roles where they run → their way to the managed cluster, if that is another one → the agents. At
+the end goes what a former spec asked for and this one does not. The first step that fails ends the pass with its reason; the next
+pass begins at the start again and costs nothing where all is well.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from muster.machinery.objects import ObjectKey
 from muster.operator.accounts import AccountSecret, ensure_account_secret
-from muster.operator.applying import places
+from muster.operator.applying import checked, places
 from muster.operator.elsewhere import copy_secret
 from muster.operator.ground import Ground
 from muster.operator.keeping import prune, step
@@ -52,6 +52,7 @@ async def install(site: AgentSite) -> Installed:
         await _managed_namespaces(site, made)
     with step(MANAGED_FAILED):
         await site.apply_on_target(made, manifests.managed_permissions(plan))
+        await _addon_namespaces(site, made)
     with step(APPLY_FAILED):
         if plan.hosted:
             await site.apply_here(made, manifests.agent_namespace(plan))
@@ -73,6 +74,18 @@ async def _managed_namespaces(site: AgentSite, made: Installed) -> None:
         raise Waiting(APPLY_FAILED, text)
     await site.apply_on_target(made, [*manifests.addon_namespace(), *manifests.klusterlet_namespace(site.plan)])
     await _pull_secret(site, site.target, ADDON_NAMESPACE, SHARED)
+
+
+async def _addon_namespaces(site: AgentSite, made: Installed) -> None:
+    """Where addons are, by a label: rights for the agent, and what their pods need. What loses the label loses the rights."""
+    plan, chosen = site.plan, [name for name in site.target.chosen_namespaces if name != ADDON_NAMESPACE]
+    await site.apply_on_target(made, manifests.addon_permissions(plan, [ADDON_NAMESPACE, *chosen]))
+    if plan.hosted:
+        await site.apply_here(made, manifests.hosted_addon_permissions(plan, site.here.chosen_namespaces))
+    if plan.addons:
+        checked(await site.target.applier.apply(manifests.running_in(chosen)))
+        for namespace in chosen:
+            await _pull_secret(site, site.target, namespace, SHARED)
 
 
 async def _owner(site: AgentSite) -> str:

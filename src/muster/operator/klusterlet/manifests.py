@@ -27,7 +27,7 @@ from muster.operator.klusterlet.plan import (
 )
 from muster.operator.names import ADDON_NAMESPACE, EXTERNAL_MANAGED_SECRET, KLUSTERLET_LABEL
 from muster.operator.pod_namespaces import RUN
-from muster.registration.agent.install import CLUSTER_RULES, NAMESPACE_RULES
+from muster.registration.agent.install import ADDON_RULES, CLUSTER_RULES, NAMESPACE_RULES
 from muster.registration.agent.reports.claims import PROPERTIES
 from muster.registration.names import HUB_SECRET
 from muster.runtime.client import served
@@ -145,6 +145,11 @@ SINGLETON_COMPONENTS: Final = (SINGLE_AGENT,)
 MANAGED_SECRETS: Final = tuple(component.managed_secret for component in (*COMPONENTS, *SINGLETON_COMPONENTS))
 
 
+def registering(plan: Plan) -> Component:
+    """The agent that registers the cluster, and looks after its addons."""
+    return SINGLE_AGENT if plan.singleton else REGISTRATION
+
+
 def components(plan: Plan) -> tuple[Component, ...]:
     return SINGLETON_COMPONENTS if plan.singleton else COMPONENTS
 
@@ -223,6 +228,33 @@ def management_permissions(plan: Plan) -> list[Wanted]:
         documents.append((ROLES, {"metadata": named(role, plan.agent_namespace), "rules": list(component.namespace_rules)}))
         documents.append((ROLE_BINDINGS, binding(role, "Role", role, subject, plan.agent_namespace)))
     return owned(plan, documents)
+
+
+def addon_permissions(plan: Plan, namespaces: Sequence[str]) -> list[Wanted]:
+    """What the agent may do for addons in these namespaces of the managed cluster. Raises BadSpec."""
+    role = f"open-cluster-management:{plan.name}-registration:addon-management"
+    return _addon_permissions(plan, role, plan.klusterlet_namespace, namespaces)
+
+
+def hosted_addon_permissions(plan: Plan, namespaces: Sequence[str]) -> list[Wanted]:
+    """The same for addons that are hosted where the agent is, if that is another cluster. Raises BadSpec."""
+    role = f"open-cluster-management:management:{plan.name}-registration:addon-management"
+    return _addon_permissions(plan, role, plan.agent_namespace, namespaces)
+
+
+def _addon_permissions(plan: Plan, role: str, account_namespace: str, namespaces: Sequence[str]) -> list[Wanted]:
+    """In these namespaces and in no others: a role alone permits nothing."""
+    if not plan.addons:
+        return []
+    account = registering(plan).account(plan)
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": account_namespace}
+    bindings = [(ROLE_BINDINGS, binding(role, "ClusterRole", role, subject, namespace)) for namespace in namespaces]
+    return owned(plan, [(CLUSTER_ROLES, {"metadata": named(role), "rules": list(ADDON_RULES)}), *bindings])
+
+
+def running_in(namespaces: Sequence[str]) -> list[Wanted]:
+    """Namespaces of others in which addons' pods run, on nodes that ask for that; they are not this operator's otherwise."""
+    return [(NAMESPACES, {"metadata": {**named(namespace), "labels": dict(RUN)}}) for namespace in namespaces]
 
 
 def _account(plan: Plan, name: str, namespace: str) -> Wanted:

@@ -14,16 +14,24 @@ from functools import cached_property
 from typing import Final
 from urllib.parse import urlsplit
 
-from muster.api.operator.v1 import Klusterlet, LocalSecretsConfig, SpokeRegistrationConfiguration, SpokeWorkConfiguration
+from muster.api.operator.v1 import (
+    AddOnRegistrationDriver,
+    Klusterlet,
+    LocalSecretsConfig,
+    SpokeRegistrationConfiguration,
+    SpokeWorkConfiguration,
+)
 from muster.kube.names import dns1123_label
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_HOSTED_FINALIZER, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.spec import BadSpec, gate_flags, installed_driver, invalid_gates
 from muster.registration.drivers import DEFAULT, endpoints_of
 from muster.registration.drivers.endpoints import EndpointFormat
 from muster.registration.drivers.errors import BadField
+from muster.registration.drivers.flags import ADDON_DRIVERS, TOKEN
 from muster.registration.drivers.profile import Process
 from muster.registration.drivers.seam import Driver
 from muster.registration.names import (
+    ADDON_MANAGEMENT,
     AGENT_ANNOTATIONS,
     AGENT_GATES,
     AGENT_NAMESPACE,
@@ -43,6 +51,7 @@ TAKEN: Final = (ADDON_NAMESPACE, OPERATOR_NAMESPACE, HUB_NAMESPACE, "default", "
 """Namespaces that are not a Klusterlet's to take, and to take away."""
 CLUSTER_PROPERTY: Final = "ClusterProperty"
 MULTIPLE_HUBS: Final = "MultipleHubs"
+ON_BY_DEFAULT: Final = (ADDON_MANAGEMENT,)
 
 _CONFIGURED: Final = "spec.registrationConfiguration"
 
@@ -111,7 +120,13 @@ class Plan:
             raise BadSpec(f"{_CONFIGURED}.{error.field}", error.problem) from None
 
     def gate(self, name: str) -> bool:
-        return any(gate.feature == name and gate.mode == "Enable" for gate in self.registration.feature_gates)
+        switched = [gate.mode == "Enable" for gate in self.registration.feature_gates if gate.feature == name]
+        return switched[-1] if switched else name in ON_BY_DEFAULT
+
+    @property
+    def addons(self) -> bool:
+        """Whether agents of addons get credentials."""
+        return self.gate(ADDON_MANAGEMENT)
 
     @property
     def multiple_hubs(self) -> bool:
@@ -223,7 +238,21 @@ def _configured_arguments(plan: Plan) -> list[str]:
         field = "clusterClaimConfiguration.reservedClusterClaimSuffixes"
         suffixes = claims.reserved_cluster_claim_suffixes
         arguments += [f"--reserved-cluster-claim-suffixes={_without_comma(suffix, field)}" for suffix in suffixes]
-    return arguments
+    return arguments + _addon_arguments(configured.add_on_kube_client_registration_driver)
+
+
+def _addon_arguments(driver: AddOnRegistrationDriver | None) -> list[str]:
+    """How agents of addons get their credential for the hub's API server."""
+    if driver is None or not driver.auth_type:
+        return []
+    where = f"{_CONFIGURED}.addOnKubeClientRegistrationDriver"
+    if driver.auth_type not in ADDON_DRIVERS:
+        raise BadSpec(f"{where}.authType", f"{driver.auth_type!r} is none of {', '.join(ADDON_DRIVERS)}")
+    chosen = [f"--addon-kubeclient-registration-auth={driver.auth_type}"]
+    seconds = driver.token.expiration_seconds if driver.token is not None and driver.auth_type == TOKEN else None
+    if seconds is not None and seconds < 0:
+        raise BadSpec(f"{where}.token.expirationSeconds", "must not be negative")
+    return [*chosen, *([f"--addon-token-expiration-seconds={seconds}"] if seconds else [])]
 
 
 def _without_comma(value: str, field: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from muster.api.addons import NAMESPACE_LABEL
 from muster.api.work.v1 import AppliedManifestWork
 from muster.machinery.objects import GVR, Object
 from muster.operator.applying import Place, remove
@@ -96,8 +97,14 @@ class Removal:
     async def _shared(self, ground: Ground) -> list[Place]:
         if not self.last or await self._others(ground):
             return []
-        objects = [Place(NAMESPACES, ADDON_NAMESPACE), *await self._empty_definitions(ground)]
+        copies = [Place(SECRETS, PULL_SECRET, namespace) for namespace in await self._addon_namespaces(ground)]
+        objects = [*copies, Place(NAMESPACES, ADDON_NAMESPACE), *await self._empty_definitions(ground)]
         return await remove(ground.client, objects, keep=lambda found: _label(found) != SHARED)
+
+    async def _addon_namespaces(self, ground: Ground) -> list[str]:
+        """Others' namespaces that addons are in."""
+        found = (await ground.client.list(NAMESPACES, label_selector=f"{NAMESPACE_LABEL}=true")).items
+        return [name for one in found if (name := one["metadata"]["name"]) != ADDON_NAMESPACE]
 
     async def _others(self, ground: Ground) -> bool:
         """Whether another Klusterlet, wherever it lives, has a namespace on the managed cluster."""

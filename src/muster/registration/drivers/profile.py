@@ -120,6 +120,8 @@ class Profile:
     kubernetes_signs: bool = False
     """Whether Kubernetes itself has to sign these certificates, which not every cluster does."""
 
+    addon_driver: str = ""
+    """How agents of addons are to prove themselves where clusters register so, if nobody says; empty leaves it to the agent."""
     several_hubs: bool = True
     """Whether one agent may be given several hubs to choose from."""
     grpc_server: bool = False

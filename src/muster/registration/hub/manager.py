@@ -23,6 +23,7 @@ from muster.registration.hub.clusters.removal import Removal
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.health.addon_health import AddonHealth
 from muster.registration.hub.health.clock_check import ClockCheck
+from muster.registration.hub.health.feature_labels import FeatureLabels
 from muster.registration.hub.health.leases import Leases
 from muster.registration.hub.health.taints import Taints
 from muster.registration.hub.options import AUTO_ACCEPTANCE, REMOVAL, HubOptions
@@ -44,6 +45,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[HubControllerContext], Runnable]]] = {
     "clock-check": ClockCheck,
     "taints": Taints,
     "addon-health": AddonHealth,
+    "feature-labels": FeatureLabels,
     "cluster-sets": ClusterSets,
     "set-bindings": SetBindings,
     "managed-namespaces": ManagedNamespaces,

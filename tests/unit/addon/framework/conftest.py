@@ -12,10 +12,11 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.addon.agent_addon import Agent, ConfigObject, Installation, StaticAddons
+from muster.addon.agent_addon import Agent, ConfigObject, Installation
 from muster.addon.framework import Framework
 from muster.addon.framework.role_bindings import RoleBinding
-from muster.addon.framework.rules import RULES, aggregation
+from muster.addon.framework.rules import RULES
+from muster.addon.install import aggregated_binding, aggregated_role
 from muster.addon.plans import Plan, Planned, PlannedConfig, Plans
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigGroupResource, ConfigSpecHash, ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
@@ -80,6 +81,17 @@ class StubAddon:
 
 
 @dataclass
+class StubRegistry:
+    """Has the addon, unless a test says otherwise."""
+
+    addon: StubAddon
+    serves: bool = True
+
+    def find(self, addon: str) -> StubAddon | None:
+        return self.addon if self.serves and addon == self.addon.name else None
+
+
+@dataclass
 class FakeConfigs:
     """Configurations by group, resource, namespace and name."""
 
@@ -109,6 +121,7 @@ class AddonSite:
         self.clock = FakeClock()
         self.metrics = Metrics()
         self.addon = StubAddon()
+        self.registry = StubRegistry(self.addon)
         self.plans: Plans | None = Plans()
         self.configs = FakeConfigs()
         self.framework: Framework | None = None
@@ -134,7 +147,7 @@ class AddonSite:
         self.configs.listeners.clear()
         if self.plans is not None:
             self.plans._listeners.clear()
-        self.framework = Framework(context, StaticAddons.of(self.addon), self.plans, self.configs)
+        self.framework = Framework(context, self.registry, self.plans, self.configs)
         manager = Manager()
         manager.add_context(context)
         manager.add_controllers(self.framework.controllers)
@@ -289,9 +302,8 @@ async def hub() -> AsyncIterator[AddonSite]:
     kinds = [kind for kind in HUB if kind.resource.plural in _KINDS]
     await apply_all(site.admin, [(CRDS, document) for document in definitions(kinds)], "test")
     await site.namespace(NS)
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NS}
     await apply_all(site.admin, account_permissions(ACCOUNT, NS, "addon-manager", RULES), "test")
-    await apply_all(site.admin, aggregation("cluster-manager", subject), "test")
+    await apply_all(site.admin, [aggregated_role(), aggregated_binding(NS, "cluster-manager")], "test")
     await await_definitions(site.admin, [kind.name for kind in kinds], SYSTEM)
     await site.cluster()
     yield site

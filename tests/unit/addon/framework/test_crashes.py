@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
+
 import pytest
 
 from muster.addon.agent_addon import Agent, Health, HealthMode, Installation, KubeClient, RoleBindingRequest
 from muster.api.addons import HOSTING_CLUSTER_ANNOTATION
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CLUSTER_ROLES
-from tests.unit.addon.framework.conftest import ADDON, BINDINGS, HOST, MCAS, AddonSite, config_map, deployment, hook
+from muster.runtime.client.errors import NotFound
+from tests.unit.addon.framework.conftest import ADDON, BINDINGS, HOST, MCAS, WORKS, AddonSite, config_map, deployment, hook
 from tests.unit.placement.conftest import Life
 
+HOOK = f"addon-{ADDON}-pre-delete"
 MOST = 16
 """Writes that no scenario needs."""
 
@@ -34,25 +39,16 @@ async def prepared(site: AddonSite) -> str:
     return await site.offer()
 
 
-async def left(site: AddonSite, cluster: str) -> object:
+async def left(site: AddonSite, cluster: str) -> str:
     """What is there in the end, but for what names the cluster, and times."""
     found = await site.find(cluster)
-    works = {
-        **await site.works(cluster),
-        **{name: keys for name, keys in (await site.works(HOST)).items() if f"-{cluster}-" in name},
-    }
+    hosted = {name: keys for name, keys in (await site.works(HOST)).items() if f"-{cluster}-" in name}
     bindings = [one for one in (await site.admin.list(BINDINGS)).items if f":{cluster}:" in one["metadata"]["name"]]
-    status = {
-        **found["status"],
-        "conditions": {one["type"]: (one["status"], one["reason"]) for one in found["status"]["conditions"]},
-    }
-    everything = (
-        found["metadata"].get("finalizers"),
-        status,
-        {name.replace(cluster, "X"): keys for name, keys in works.items()},
-        sorted((one["metadata"]["name"], str(one["subjects"])) for one in bindings),
-    )
-    return str(everything).replace(cluster, "X")
+    conditions = {one["type"]: (one["status"], one["reason"]) for one in found["status"]["conditions"]}
+    rest = {name: value for name, value in found["status"].items() if name != "conditions"}
+    bound = sorted((one["metadata"]["name"], str(one["subjects"])) for one in bindings)
+    end = (found["metadata"].get("finalizers"), conditions, rest, await site.works(cluster), hosted, bound)
+    return str(end).replace(cluster, "X")
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
@@ -61,7 +57,7 @@ async def test_dying_at_any_write(bare: AddonSite, early: bool) -> None:
     clusters = [f"w{number}" for number in range(MOST)]
     for cluster in clusters:
         await bare.cluster(cluster)
-    ends: list[object] = []
+    ends: list[str] = []
     for writes, cluster in enumerate(clusters):
         bare.plan(uid, clusters=tuple(clusters[: writes + 1]))
         await bare.enable(uid, cluster, annotations={HOSTING_CLUSTER_ANNOTATION: HOST})
@@ -86,7 +82,7 @@ async def test_dying_at_any_write(bare: AddonSite, early: bool) -> None:
     else:
         raise AssertionError(f"no controller should need {MOST} writes")
     assert len(ends) > 6
-    assert len(set(map(str, ends))) == 1, ends
+    assert len(set(ends)) == 1, ends
 
 
 @pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
@@ -98,29 +94,24 @@ async def test_dying_at_any_write_of_a_removal(bare: AddonSite, early: bool) -> 
         bare.plan(uid, clusters=(cluster,))
         await bare.enable(uid, cluster, annotations={HOSTING_CLUSTER_ANNOTATION: HOST})
         async with bare.running():
-            await bare.until(lambda cluster=cluster: bare.said("Progressing", cluster), "the addon to be there")
+            await bare.until(partial(bare.said, "Progressing", cluster), "the addon to be there")
         await bare.admin.delete(MCAS, ADDON, cluster)
 
         async def is_gone(cluster: str = cluster) -> bool:
+            """The hook is done as soon as it has begun."""
+            with suppress(NotFound):
+                if await bare.get(WORKS, HOOK, cluster) is not None:
+                    await bare.report(HOOK, cluster, JobComplete="True")
             return await bare.find(cluster) is None and not await bare.works(HOST) and not await bare.bindings("shared")
 
         async with bare.running(Life(writes, before=early)) as life:
 
-            async def over_or_hook(life: Life = life, cluster: str = cluster) -> bool:
-                return life.over.is_set() or await bare.said("HookManifestCompleted", cluster) is not None
+            async def over_or_gone(life: Life = life) -> bool:
+                return life.over.is_set() or await is_gone()
 
-            await bare.until(over_or_hook, "the controller to die or to begin the hook")
-            if not life.over.is_set():
-                await bare.report(f"addon-{ADDON}-pre-delete", cluster, JobComplete="True")
-
-                async def over_or_gone(life: Life = life) -> bool:
-                    return life.over.is_set() or await is_gone()
-
-                await bare.until(over_or_gone, "the controller to die or to be done")
+            await bare.until(over_or_gone, "the controller to die or to be done")
             died = life.over.is_set()
         async with bare.running():
-            if await bare.find(cluster) is not None:
-                await bare.report(f"addon-{ADDON}-pre-delete", cluster, JobComplete="True")
             await bare.until(is_gone, "everything to be gone")
         if not died:
             break

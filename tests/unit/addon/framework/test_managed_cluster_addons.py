@@ -14,7 +14,7 @@ from muster.addon.agent_addon import (
     KubeClient,
 )
 from muster.api.addon.conversion import KUBE_CLIENT_SIGNER
-from tests.unit.addon.framework.conftest import ADC, ADDON, CLUSTER, GROUP, MCAS, WORKS, AddonSite, config_map, deployment
+from tests.unit.addon.framework.conftest import ADC, ADDON, CLUSTER, CMAS, GROUP, MCAS, WORKS, AddonSite, config_map, deployment
 
 DEPLOY = f"addon-{ADDON}-deploy-0"
 USER = f"system:open-cluster-management:cluster:{CLUSTER}:addon:{ADDON}:agent:{ADDON}-agent"
@@ -143,7 +143,7 @@ async def test_a_configuration_that_is_not_released_reaches_nobody(site: AddonSi
     site.configs.put("settings", generation=2, size="2")
     await site.settled()
     assert await site.works() == {DEPLOY: ["size-1"]}
-    assert (await site.said("Progressing") or ())[:2] == ("False", "Completed")
+    assert await site.said("Progressing") == ("False", "Completed", "completed with no errors.")
 
     site.plan(uid, new)
     assert await site.says("Progressing", "True", "Progressing") == "progressing... work is not ready"
@@ -246,7 +246,7 @@ async def test_an_unreachable_cluster_leaves_availability_to_the_hub(site: Addon
     await site.settled()
     await site.report(Replicas=1)
     await site.settled()
-    assert (await site.said("Available") or ())[1] == "ProbeAvailable"
+    assert await site.said("Available") == ("True", "ProbeAvailable", "hello add-on is available.")
     await site.set_available(CLUSTER, "True")
     message = await site.says("Available", "False", "ProbeUnavailable")
     assert message == "Probe addon unavailable with err Deployment hello-ns/agent has 0 ready of 1"
@@ -273,3 +273,52 @@ async def test_what_the_works_could_not_apply_is_a_failure(site: AddonSite) -> N
     assert await site.says("ManifestApplied", "False", "AddonManifestAppliedFailed") == "failed to apply the manifests of addon"
     await site.report()
     await site.says("Progressing", "False", "Completed")
+
+
+async def test_the_namespace_that_an_addon_ships_for_itself_is_labelled(site: AddonSite) -> None:
+    def make(installation: Installation) -> Agent:
+        own, other = ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in ("hello-ns", "other"))
+        return Agent(manifests=(own, other), namespace="hello-ns")
+
+    site.addon.make = make
+    uid = await site.offer()
+    await site.enable(uid)
+    site.plan(uid)
+    work = await site.until(lambda: site.get(WORKS, DEPLOY, CLUSTER), "the work")
+    labels = [manifest["metadata"].get("labels") for manifest in work["spec"]["workload"]["manifests"]]
+    assert labels == [{f"{GROUP}/namespace": "true"}, None]
+
+
+async def test_an_edit_that_nobody_planned_yet_is_written_nowhere(site: AddonSite) -> None:
+    uid = await site.offer()
+    await site.enable(uid)
+    site.plan(uid, site.configs.put("settings", size="1"))
+    await site.report()
+    await site.says("Progressing", "False", "Completed")
+    await site.settled()
+    before = (await site.find())["metadata"]["resourceVersion"]
+    site.configs.put("settings", generation=2, size="2")
+    await site.settled()
+    assert (await site.find())["metadata"]["resourceVersion"] == before
+
+
+async def test_an_addon_without_manifests_is_complete(site: AddonSite) -> None:
+    site.addon.make = lambda installation: Agent(registrations=(KubeClient(),))
+    uid = await site.offer()
+    await site.enable(uid)
+    site.plan(uid)
+    await site.says("Progressing", "False", "Completed")
+    assert await site.works() == {}
+
+
+async def test_an_addon_that_comes_to_be_served_is_looked_at_again(site: AddonSite) -> None:
+    site.registry.serves = False
+    uid = await site.offer()
+    await site.enable(uid)
+    site.plan(uid)
+    await site.settled()
+    assert await site.status() == {}
+    site.registry.serves = True
+    offered = {"spec": {"supportedConfigs": [{"group": GROUP, "resource": "addontemplates"}]}}
+    await site.admin.patch(CMAS, ADDON, offered)
+    await site.says("RegistrationApplied", "True", "NilRegistration")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from muster.addon.agent_addon import AddonError, Agent, Installation
 from muster.api.addons import (
     HOSTING_CLEANUP_FINALIZER,
@@ -21,7 +23,7 @@ def ships(site: AddonSite, *manifests: Object) -> None:
     site.addon.make = lambda installation: Agent(manifests=manifests)
 
 
-async def installed(site: AddonSite, **metadata: object) -> None:
+async def installed(site: AddonSite, **metadata: Any) -> None:
     uid = await site.offer()
     await site.enable(uid, **metadata)
     site.plan(uid)
@@ -220,6 +222,16 @@ async def test_a_hosting_cluster_that_is_none_of_the_hub_is_named(site: AddonSit
     await site.cluster(HOST)
     await site.says("HostingClusterValidity", "True", "HostingClusterValid")
     await site.until(lambda: site.get(WORKS, HOSTED, HOST), "the hosted work")
+
+
+async def test_a_location_that_there_is_not_is_named(site: AddonSite) -> None:
+    await site.cluster(HOST)
+    ships(site, config_map("lost", hosted_manifest_location="moon"))
+    uid = await site.offer()
+    await site.enable(uid, annotations=HOSTING)
+    site.plan(uid)
+    message = await site.says("ManifestApplied", "False", "ManifestWorkApplyFailed")
+    assert message.endswith("ConfigMap hello-ns/lost: not supported manifest location: moon")
 
 
 async def test_an_addon_comes_home_when_nobody_hosts_it_any_more(site: AddonSite) -> None:

@@ -39,7 +39,8 @@ def test_what_was_split_stays_as_it_is(sizes: dict[str, int], present: dict[int,
 def test_manifests_that_come_and_go_move_no_other(before: dict[str, int], more: dict[str, int]) -> None:
     works = split(before, {}, LIMIT)
     kept = {key: size for index, (key, size) in enumerate(before.items()) if index % 3}
-    after = split({**more, **kept}, works, LIMIT)
+    new = {f"new-{key}": size for key, size in more.items()}
+    after = split({**new, **kept}, works, LIMIT)
     place = {key: number for number, keys in works.items() for key in keys}
     assert all(place[key] == number for number, keys in after.items() for key in keys if key in kept)
 

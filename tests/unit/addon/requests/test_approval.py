@@ -11,9 +11,9 @@ from muster.api.agents import CSR_USER
 from muster.machinery.authentication import UserInfo
 from muster.runtime.client import StatusError
 from muster.runtime.client.builtin import CLUSTER_ROLES, SIGNING_REQUESTS
+from tests.support.addon_hub import ADDONS, CLUSTERS, OFFERED, AddonHub
 from tests.support.addon_requests import CLUSTER, agent_of, content, request_of, subject_of
 from tests.support.template_addons import template_of
-from tests.unit.addon.requests.conftest import ADDONS, CLUSTERS, OFFERED, AddonHub
 from tests.unit.addon.requests.test_request import ATTACKS, GRPC
 
 KUBE_CLIENT = {"type": "KubeClient"}

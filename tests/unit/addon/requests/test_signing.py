@@ -19,9 +19,9 @@ from muster.kube.certificates import CertificateAuthority, SigningKey, key_pem
 from muster.registration.drivers.certificates.requests import issued_certificate
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.builtin import SECRETS, SIGNING_REQUESTS
+from tests.support.addon_hub import AddonHub
 from tests.support.addon_requests import ADDON, content, request_of, subject_of
 from tests.support.template_addons import template_of
-from tests.unit.addon.requests.conftest import AddonHub
 from tests.unit.addon.requests.test_approval import SIGNER, may_sign, until_approved
 from tests.unit.registration.drivers.test_grpc_signing import rsa_authority
 
@@ -174,7 +174,7 @@ async def test_a_missing_authority_is_told_and_waited_for_and_harms_nobody_else(
     assert key_pem(key) not in note.encode()
 
 
-async def test_an_authority_that_is_put_right_signs_what_waits(own: AddonHub) -> None:
+async def test_an_authority_that_is_put_right_signs_what_waits(own: AddonHub, capfd: pytest.CaptureFixture[str]) -> None:
     await own.admin.create(SECRETS, secret_of(b"nonsense", b"secret-words"))
     await own.ask("addon-1", pem=content(SUBJECT), signer=SIGNER)
     [note] = await own.until(lambda: own.notes("SigningFailed"), "an event")
@@ -187,6 +187,9 @@ async def test_an_authority_that_is_put_right_signs_what_waits(own: AddonHub) ->
         return issued_certificate(await own.admin.get(SIGNING_REQUESTS, "addon-1"))
 
     await own.until(look, "a certificate")
+    written = "".join(capfd.readouterr())
+    assert "secret-words" not in written
+    assert "PRIVATE KEY" not in written
 
 
 async def test_what_an_addon_is_not_registered_for_fails_whoever_approved_it(own: AddonHub) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -74,6 +75,27 @@ def test_whatever_the_values_are_the_document_keeps_its_structure(document: Any,
 @given(st.text(max_size=30).filter(lambda text: "{{" not in text))
 def test_text_without_variables_is_left_alone(text: str) -> None:
     assert Substitution(VALUES).apply({"a": text}) == {"a": text}
+
+
+@pytest.mark.parametrize("text", ["{{" * 500_000, "{{X" * 300_000, "{" * 1_000_000 + "}}" * 10, "{{}}" * 200_000])
+def test_braces_in_any_number_take_time_in_proportion(text: str) -> None:
+    before = time.process_time()
+    Substitution(VALUES).apply({"a": text})
+    assert time.process_time() - before < 5
+
+
+def test_values_that_would_fill_the_hub_are_refused() -> None:
+    with pytest.raises(AddonError, match="MiB"):
+        Substitution({"A": "a" * 1024}).apply(["{{A}}" * 1000] * 100)
+
+
+@pytest.mark.parametrize("depth", [300, 900])
+def test_a_manifest_that_is_nested_too_deeply_is_an_error_of_the_addon(depth: int) -> None:
+    deep: Any = "x"
+    for _ in range(depth):
+        deep = [deep]
+    with pytest.raises(AddonError, match="nested too deeply"):
+        rendered(template_of({"apiVersion": "v1", "kind": "ConfigMap", "data": deep}))
 
 
 def test_a_template_with_unknown_variables_is_rendered_and_says_which() -> None:

@@ -59,7 +59,7 @@ class AddonController:
         self._addons: Informer[ManagedClusterAddOn] = Informer(
             hub, ADDONS, context.cluster, decode=ManagedClusterAddOn.decode, clock=context.clock, random=context.random
         )
-        self._controller = context.controller("addons", self.reconcile)
+        self._controller = context.controller("addons", self.reconcile, grace=0)
         self._controller.watch(self._addons, lambda addon: [addon.metadata.name])
         managed = self._namespaces(context.client)
         hosting = managed if context.management is context.client else self._namespaces(context.management)

@@ -37,7 +37,17 @@ def label_hint(namespace: str) -> str:
 class AddonNamespace:
     """What is in one of them."""
 
-    def __init__(self, client: KubeClient, name: str, agent: str, wake: Wake, judge: Wake, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        name: str,
+        agent: str,
+        wake: Wake,
+        judge: Wake,
+        known: Callable[[], None],
+        clock: Clock,
+        random: Random,
+    ) -> None:
         self.secrets: Informer[Snapshot] = Informer(
             client, SECRETS, name, label_selector=f"{AGENT_LABEL}={agent}", clock=clock, random=random
         )
@@ -46,6 +56,7 @@ class AddonNamespace:
         )
         self._wake = wake
         self._judge = judge
+        self._known = known
         self.secrets.on_change(self._secret_changed)
         self.leases.on_change(self._lease_changed)
 
@@ -63,6 +74,9 @@ class AddonNamespace:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.secrets.run())
             tasks.create_task(self.leases.run())
+            await self.leases.synced()
+            # That there is no lease is known from now on.
+            self._known()
 
 
 class AddonNamespaces:
@@ -131,7 +145,7 @@ class AddonNamespaces:
         for name in self._open.keys() - wanted:
             self._open.pop(name)[1].cancel()
         for name in sorted(wanted - self._open.keys()):
-            made = AddonNamespace(self.client, name, self._agent, self._wake, self._judge, self._clock, self._random)
+            made = AddonNamespace(self.client, name, self._agent, self._wake, self._judge, self._changed, self._clock, self._random)
             self._open[name] = (made, tasks.create_task(made.run(), name=f"addons in {name}"))
         self._changed()
 

@@ -35,7 +35,7 @@ from muster.registration.drivers.awsirsa.names import (
     TOKEN_VOLUME,
 )
 from muster.registration.drivers.errors import BadField, Unfit
-from muster.registration.drivers.flags import AWS, AWS_ALIAS
+from muster.registration.drivers.flags import AWS, AWS_ALIAS, TOKEN
 from muster.registration.drivers.profile import AccountToken, HubRules, HubSetup, MemberSetup, Process, Profile, carrying, last
 from muster.runtime.install import READ, rule
 
@@ -55,6 +55,8 @@ _SPOKE_FIELD: Final = "registrationDriver.awsIrsa"
 class AwsIrsaProfile(Profile):
     name = AWS
     aliases = (AWS_ALIAS,)
+    # EKS signs no client certificates.
+    addon_driver = TOKEN
     several_hubs = False
 
     def marks(self, cluster: ManagedCluster) -> bool:

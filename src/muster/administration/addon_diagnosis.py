@@ -1,0 +1,31 @@
+"""What `doctor` says of a cluster's addons: of each that is not available, the first step that is missing, and the remedy."""
+
+from __future__ import annotations
+
+from muster.administration.content.addon_steps import missing_step
+from muster.administration.content.addons import ADDONS, view_of
+from muster.administration.findings import OK, PROBLEM, Finding, Findings, Patient
+from muster.api import MalformedObject
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.runtime.client import NotFound
+
+
+async def addons(patient: Patient) -> Findings:
+    well = 0
+    try:
+        documents = (await patient.hub.list(ADDONS, patient.name)).items
+    except NotFound:
+        return
+    for document in documents:
+        subject = f"addon {document['metadata']['name']}"
+        try:
+            missing = missing_step(await view_of(patient.hub, ManagedClusterAddOn.decode(document)))
+        except MalformedObject as error:
+            yield Finding(PROBLEM, subject, f"cannot be read: {error}", "mend it, or disable the addon and enable it again")
+            continue
+        if missing is None:
+            well += 1
+        else:
+            yield Finding(PROBLEM, subject, f"{missing.step}: {missing.text}", missing.remedy)
+    if well:
+        yield Finding(OK, "addons", f"{well} of {len(documents)} available")

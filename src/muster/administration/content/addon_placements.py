@@ -1,0 +1,128 @@
+"""Addons by placement: which Placements install an addon, said in its ClusterManagementAddOn.
+
+Where a Placement is taken out of it, the hub removes the addon from the clusters that only this one chose; the install strategy
+stays one of placements, since one by hand would leave the addon where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from muster.administration.content.addons import CLUSTER_ADDONS, apply_configs, require_addon
+from muster.administration.errors import AdministrationError
+from muster.administration.hubs import CLUSTERADM
+from muster.api import Document
+from muster.api.cluster.v1 import ManagedCluster
+from muster.api.cluster.v1beta1 import Placement
+from muster.machinery.objects import ObjectKey
+from muster.placement.candidates import candidate_of
+from muster.placement.filters.taints import Taints
+from muster.placement.misconfiguration import Misconfigured
+from muster.registration.names import UNAVAILABLE_TAINT, UNREACHABLE_TAINT
+from muster.runtime.client import Conflict, Forbidden, KubeClient, NotFound
+
+BY_PLACEMENTS: Final = "Placements"
+ATTEMPTS: Final = 5
+
+
+def parse_reference(text: str, flag: str) -> ObjectKey:
+    """`namespace/name`. Raises AdministrationError."""
+    namespace, separator, name = (part.strip() for part in text.partition("/"))
+    if not separator or "/" in name:
+        raise AdministrationError(f"{flag}: {text!r}: placement-ref must be in the format 'namespace/name'")
+    if not namespace or not name:
+        raise AdministrationError(f"{flag}: {text!r}: placement-ref namespace and name cannot be empty")
+    return ObjectKey(namespace, name)
+
+
+async def enable_by_placement(
+    client: KubeClient, names: Sequence[str], placement: ObjectKey, configs: Sequence[Document] = ()
+) -> list[bool]:
+    """Have each addon installed where a Placement chooses, with these configurations there; gives of each whether that is new.
+    Raises AdministrationError before anything is written where an addon or the placement is unknown."""
+    for name in names:
+        await require_addon(client, name)
+    try:
+        await client.get(Placement, placement.name, placement.namespace)
+    except NotFound:
+        remedy = f"make it with create placement {placement.name} --namespace {placement.namespace}"
+        raise AdministrationError(f"--placement: there is no Placement {placement}", remedy) from None
+    references = await apply_configs(client, configs)
+    return [await _change(client, name, placement, _with(placement, references)) for name in names]
+
+
+async def disable_by_placement(client: KubeClient, names: Sequence[str], placement: ObjectKey) -> list[bool]:
+    """Gives of each whether the placement had installed it."""
+    return [await _change(client, name, placement, None) for name in names]
+
+
+def _with(placement: ObjectKey, references: Sequence[Document]) -> Document:
+    entry: Document = {"namespace": placement.namespace, "name": placement.name}
+    return {**entry, "configs": list(references)} if references else entry
+
+
+async def _change(client: KubeClient, name: str, placement: ObjectKey, entry: Document | None) -> bool:
+    """Put a placement into an addon's install strategy, or take it out; whether anything was to be done."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            found = await client.get(CLUSTER_ADDONS, name)
+        except NotFound:
+            return False
+        strategy = (found.get("spec") or {}).get("installStrategy") or {}
+        wanted = _strategy(strategy, placement, entry)
+        if wanted == strategy:
+            return False
+        changed = {**found, "spec": {**found["spec"], "installStrategy": wanted}}
+        try:
+            await client.update(CLUSTER_ADDONS, changed, manager=CLUSTERADM)
+        except Conflict:
+            if attempt == ATTEMPTS:
+                raise
+            continue
+        return True
+    raise AssertionError("unreachable")
+
+
+def _strategy(strategy: Document, placement: ObjectKey, entry: Document | None) -> Document:
+    listed = list(strategy.get("placements") or ()) if strategy.get("type") == BY_PLACEMENTS else []
+    at = next((number for number, one in enumerate(listed) if ObjectKey(one["namespace"], one["name"]) == placement), None)
+    if entry is None:
+        return strategy if at is None else {**strategy, "placements": [*listed[:at], *listed[at + 1 :]]}
+    if at is None:
+        return {**strategy, "type": BY_PLACEMENTS, "placements": [*listed, entry]}
+    # What is said of it beside stays: its rollout strategy, and its configurations unless there are others now.
+    return {**strategy, "placements": [*listed[:at], {**listed[at], **entry}, *listed[at + 1 :]]}
+
+
+async def chooses_by_placement(client: KubeClient, name: str) -> bool:
+    """Whether placements say where an addon is; what is done by hand to single clusters does not last then."""
+    try:
+        found = await client.get(CLUSTER_ADDONS, name)
+    except (NotFound, Forbidden):
+        return False
+    return ((found.get("spec") or {}).get("installStrategy") or {}).get("type") == BY_PLACEMENTS
+
+
+async def offline_warning(client: KubeClient, placement: ObjectKey) -> str:
+    """That clusters lose what a placement installs as soon as they are merely offline; empty where they do not."""
+    try:
+        found = await client.get(Placement, placement.name, placement.namespace)
+    except (NotFound, Forbidden):
+        return ""
+    lost = [key for key in (UNREACHABLE_TAINT, UNAVAILABLE_TAINT) if not _tolerates(found, key)]
+    if not lost:
+        return ""
+    tolerations = ", ".join(f"{{key: {key}, operator: Exists}}" for key in lost)
+    text = f"Placement {placement} drops clusters that are offline, and the addon is removed there"
+    return f"{text}; add tolerations: [{tolerations}]"
+
+
+def _tolerates(placement: Placement, taint: str) -> bool:
+    cluster = ManagedCluster.decode({"metadata": {"name": "any"}, "spec": {"taints": [{"key": taint, "effect": "NoSelect"}]}})
+    try:
+        filtered = Taints(placement.spec.tolerations, (), datetime.now(UTC))
+        return bool(filtered.left([candidate_of(cluster)]))
+    except Misconfigured:
+        return False
