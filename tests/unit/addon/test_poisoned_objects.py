@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from muster.api.cluster.v1beta1 import Placement
 from muster.machinery.objects import GVR, Object
+from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CRDS, ROLE_BINDINGS, SERVICE_ACCOUNTS
 from muster.runtime.client.errors import KubeError
 from muster.runtime.client.typed import served
@@ -91,105 +98,113 @@ CONFIG = {
 }
 
 
-async def poison_offers(site: ManagerSite) -> None:
+@dataclass
+class Poisoned:
+    """Counts what the server let pass; what it refuses all the same is refused."""
+
+    admin: KubeClient
+    passed: int = 0
+
+    async def put(self, resource: GVR, name: str, namespace: str = "", metadata: Any = None, **rest: Any) -> None:
+        place = {"name": name, **({"namespace": namespace} if namespace else {}), **(metadata or {})}
+        with suppress(KubeError):
+            await self.admin.create(
+                resource, {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": place, **rest}
+            )
+            self.passed += 1
+            if "status" in rest:
+                await self.patch(resource, name, namespace, {"status": rest["status"]})
+
+    async def patch(self, resource: GVR, name: str, namespace: str, body: Object) -> None:
+        with suppress(KubeError):
+            await self.admin.patch(resource, name, body, namespace, subresource="status")
+            self.passed += 1
+
+
+async def poison_offers(hub: Poisoned) -> None:
     for number, spec in enumerate(everywhere(OFFER)):
-        await put(site, OFFERS, f"evil{number}", spec=spec)
+        await hub.put(OFFERS, f"evil{number}", spec=spec)
     rollouts = [{"type": "Progressive", "progressive": {"maxConcurrency": value}} for value in HOSTILE]
     for number, rollout in enumerate(rollouts):
         placement = {"namespace": NAMESPACE, "name": "hello", "rolloutStrategy": rollout}
         strategy = {"type": "Placements", "placements": [placement]}
-        await put(site, OFFERS, f"odd{number}", spec={"installStrategy": strategy}, status=None)
+        await hub.put(OFFERS, f"odd{number}", spec={"installStrategy": strategy}, status=None)
 
 
-async def poison_addons(site: ManagerSite) -> None:
+async def poison_addons(hub: Poisoned) -> None:
     for number, status in enumerate(everywhere(ADDON_STATUS)):
-        await put(site, INSTALLED, f"evil{number}", "c1", spec={}, status=status)
+        await hub.put(INSTALLED, f"evil{number}", "c1", spec={}, status=status)
     for number, spec in enumerate(HOSTILE):
-        await put(site, INSTALLED, f"odd{number}", "c1", spec=spec)
+        await hub.put(INSTALLED, f"odd{number}", "c1", spec=spec)
 
 
-async def poison_the_addon_of_one_cluster(site: ManagerSite) -> None:
+async def poison_the_addon_of_one_cluster(hub: Poisoned) -> None:
     """The agent of `lost` writes what it likes into the very addon that others have too."""
     for status in everywhere(ADDON_STATUS):
-        await patch(site, INSTALLED, "hello", "lost", {"status": status})
+        await hub.patch(INSTALLED, "hello", "lost", {"status": status})
 
 
-async def poison_works(site: ManagerSite) -> None:
+async def poison_works(hub: Poisoned) -> None:
     for number, status in enumerate(everywhere(WORK_STATUS)):
         metadata = {"labels": LABELS}
-        await put(site, MANIFEST_WORKS, f"addon-hello-deploy-{number + 1}", "lost", metadata, spec={}, status=status)
+        await hub.put(MANIFEST_WORKS, f"addon-hello-deploy-{number + 1}", "lost", metadata, spec={}, status=status)
 
 
-async def poison_templates(site: ManagerSite) -> None:
+async def poison_templates(hub: Poisoned) -> None:
     for number, spec in enumerate(everywhere(TEMPLATE)):
-        await put(site, TEMPLATES, f"evil{number}", spec=spec)
+        await hub.put(TEMPLATES, f"evil{number}", spec=spec)
         supported = [{"group": ADDON_GROUP, "resource": TEMPLATES.plural, "defaultConfig": {"name": f"evil{number}"}}]
-        await put(site, OFFERS, f"evil{number}", spec={"supportedConfigs": supported})
-        await put(site, INSTALLED, f"evil{number}", "c1", spec={})
+        await hub.put(OFFERS, f"evil{number}", spec={"supportedConfigs": supported})
+        await hub.put(INSTALLED, f"evil{number}", "c1", spec={})
 
 
-async def poison_configs(site: ManagerSite) -> None:
+async def poison_configs(hub: Poisoned) -> None:
     for number, spec in enumerate(everywhere(CONFIG)):
         name = f"evil{number}"
-        await put(site, CONFIGS, name, NAMESPACE, spec=spec)
+        await hub.put(CONFIGS, name, NAMESPACE, spec=spec)
         reference = {"group": ADDON_GROUP, "resource": CONFIGS.plural, "name": name, "namespace": NAMESPACE}
         supported = [{"group": ADDON_GROUP, "resource": TEMPLATES.plural, "defaultConfig": {"name": "hello"}}]
-        await put(site, OFFERS, name, spec={"supportedConfigs": supported})
-        await put(site, INSTALLED, name, "c1", spec={"configs": [reference]})
+        await hub.put(OFFERS, name, spec={"supportedConfigs": supported})
+        await hub.put(INSTALLED, name, "c1", spec={"configs": [reference]})
 
 
-async def poison_clusters(site: ManagerSite) -> None:
+async def poison_clusters(hub: Poisoned) -> None:
     for number, value in enumerate(HOSTILE):
         annotations = {"open-cluster-management.io/image-registries": str(value), f"{ADDON_GROUP}/hosting-cluster-name": "x" * 253}
-        await put(site, CLUSTERS, f"evil{number}", metadata={"annotations": annotations}, spec=value, status={"conditions": value})
+        await hub.put(CLUSTERS, f"evil{number}", metadata={"annotations": annotations}, spec=value, status={"conditions": value})
 
 
-async def poison_placements(site: ManagerSite) -> None:
+async def poison_placements(hub: Poisoned) -> None:
     for number, value in enumerate(HOSTILE):
         strategy = {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": value}}}
-        await put(site, PLACEMENTS, f"evil{number}", NAMESPACE, spec=strategy, status={"decisionGroups": value})
+        await hub.put(PLACEMENTS, f"evil{number}", NAMESPACE, spec=strategy, status={"decisionGroups": value})
         labels = {f"{GROUP}/placement": f"evil{number}", f"{GROUP}/decision-group-index": "none"}
-        await put(site, DECISIONS, f"evil{number}", NAMESPACE, {"labels": labels}, status={"decisions": value})
+        await hub.put(DECISIONS, f"evil{number}", NAMESPACE, {"labels": labels}, status={"decisions": value})
         more = {"decisions": [{"clusterName": value, "reason": value}, {"clusterName": "../c1"}]}
-        await put(site, DECISIONS, f"odd{number}", NAMESPACE, {"labels": labels}, status=more)
+        await hub.put(DECISIONS, f"odd{number}", NAMESPACE, {"labels": labels}, status=more)
         placement = {"namespace": NAMESPACE, "name": f"evil{number}"}
         spec = {"installStrategy": {"type": "Placements", "placements": [placement]}}
-        await put(site, OFFERS, f"evil{number}", spec=spec)
+        await hub.put(OFFERS, f"evil{number}", spec=spec)
 
 
-async def poison_requests(site: ManagerSite) -> None:
-    for number, text in enumerate(("", "x", "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n")):
-        usages = ["digital signature", "key encipherment", "client auth"]
-        spec = {"request": base64.b64encode(text.encode()).decode(), "usages": usages}
+async def poison_requests(hub: Poisoned) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    usages = ["digital signature", "key encipherment", "client auth"]
+    for number, name in enumerate(("", "x" * 64, "system:open-cluster-management:cluster:c1:addon:hello:agent:", "\u2028\x00")):
+        attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name)] if name else []
+        asked = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(attributes)).sign(key, hashes.SHA256())
+        request = base64.b64encode(asked.public_bytes(serialization.Encoding.PEM)).decode()
         for signer in ("kubernetes.io/kube-apiserver-client", "example.com/" + "s" * 200):
-            name = f"addon-c1-hello-{number}{len(signer)}"
-            await put(site, REQUESTS, name, metadata={"labels": LABELS}, spec={**spec, "signerName": signer})
+            spec = {"request": request, "usages": usages, "signerName": signer}
+            await hub.put(REQUESTS, f"addon-c1-hello-{number}{len(signer)}", metadata={"labels": LABELS}, spec=spec)
 
 
-async def poison_bindings(site: ManagerSite) -> None:
+async def poison_bindings(hub: Poisoned) -> None:
     labels = {**LABELS, "open-cluster-management.io/addon-template-name": "", f"{ADDON_GROUP}/token-infrastructure": "true"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "nothing"}
     for name in ("open-cluster-management:hello:clusterrole:agent", "hello-token-role", "x" * 200):
-        await put(site, ROLE_BINDINGS, name, "c1", {"labels": labels}, roleRef=role)
-        await put(site, SERVICE_ACCOUNTS, name.rpartition(":")[2], "c1", {"labels": labels})
-
-
-async def put(site: ManagerSite, resource: GVR, name: str, namespace: str = "", metadata: Any = None, **rest: Any) -> None:
-    """What the server refuses all the same is refused."""
-    place = {"name": name, **({"namespace": namespace} if namespace else {}), **(metadata or {})}
-    try:
-        await site.admin.create(resource, {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": place, **rest})
-    except KubeError:
-        return
-    if "status" in rest:
-        await patch(site, resource, name, namespace, {"status": rest["status"]})
-
-
-async def patch(site: ManagerSite, resource: GVR, name: str, namespace: str, body: Object) -> None:
-    try:
-        await site.admin.patch(resource, name, body, namespace, subresource="status")
-    except KubeError:
-        return
+        await hub.put(ROLE_BINDINGS, name, "c1", {"labels": labels}, roleRef=role)
+        await hub.put(SERVICE_ACCOUNTS, name.rpartition(":")[2], "c1", {"labels": labels})
 
 
 @pytest.mark.timeout(120)
@@ -208,14 +223,16 @@ async def patch(site: ManagerSite, resource: GVR, name: str, namespace: str, bod
         poison_bindings,
     ],
 )
-async def test_a_poisoned_object_of_every_kind_harms_itself_alone(site: ManagerSite, poison: Callable[[ManagerSite], Any]) -> None:
+async def test_a_poisoned_object_of_every_kind_harms_itself_alone(site: ManagerSite, poison: Callable[[Poisoned], Any]) -> None:
     await site.with_clusters("c1", "c2", "lost")
     await let_everything_pass(site)
     async with site.followed("hello") as addon:
         await addon.offer(["c1", "c2", "lost"])
         async with site.managed():
             await until(addon, lambda: {"c1", "c2"} <= addon.deployed, "the addon to be there")
-            await poison(site)
+            hub = Poisoned(site.admin)
+            await poison(hub)
+            assert hub.passed >= 6
             await addon.make_cluster("later")
             before = {cluster: settings for cluster, settings in addon.settings.items() if cluster in ("c1", "c2")}
             await addon.change_settings("good evening")
