@@ -19,9 +19,10 @@ from typing import TypeVar
 
 from tests.interop import ocm
 from tests.support import peers
-from tests.support.processes import Server, free_ports, tail
+from tests.support.processes import Server, free_ports
 
 from bench.audit import Request, by_party
+from bench.awaiting import until
 from bench.hubs import MUSTER
 from bench.measured import MeasuredProcess
 
@@ -138,19 +139,7 @@ class Onlooker:
 
     async def until_so(self, done: Callable[[], bool], what: str) -> float:
         """When it was so: monotonic time."""
-        deadline = time.monotonic() + WITHIN
-        while not done():
-            self.news.clear()
-            try:
-                async with asyncio.timeout(0.5):
-                    await self.news.wait()
-            except TimeoutError:
-                pass
-            if not self.controller.server.running:
-                raise RuntimeError(f"{self.controller.name} ended: {tail(self.controller.server.log)}")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.controller.name}: waited {WITHIN:.0f} s for {what}")
-        return time.monotonic()
+        return await until(self.controller, self.news, done, what, WITHIN)
 
 
 async def each(things: Iterable[T], make: Callable[[T], Awaitable[object]]) -> None:

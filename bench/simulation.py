@@ -62,6 +62,7 @@ def _addon_rows(found: dict[str, Any], within: float) -> list[Row]:
     return [
         row(f"{title}: all Available after", "s", found["all_available_after"]),
         row(f"{title}: the addon Available on all, after it was enabled", "s", found["addon_available_after"], within),
+        row(f"{title}: writes to a ManagedClusterAddOn until then, of hub and agents", "", found["addon_writes"], 8.0),
         row(f"{title}: the hub's memory", "MiB", found["hub_mib"]),
         row(f"{title}: memory of all agents and their clusters", "MiB", found["agents_mib"]),
     ]

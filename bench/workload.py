@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import msgspec
-from tests.support.processes import tail
 
+from bench.awaiting import until
 from bench.workers import CLUSTER, Worker
 from muster.machinery.objects import GVR, Object
 from muster.runtime.cache.informer import Informer
@@ -111,19 +111,7 @@ class Load:
 
     async def until(self, done: Callable[[], bool], what: str, timeout: float) -> float:
         """When it was so: monotonic time."""
-        deadline = time.monotonic() + timeout
-        while not done():
-            self.news.clear()
-            try:
-                async with asyncio.timeout(0.5):
-                    await self.news.wait()
-            except TimeoutError:
-                pass
-            if not self.worker.server.running:
-                raise RuntimeError(f"{self.worker.name} ended: {tail(self.worker.server.log)}")
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.worker.name}: waited {timeout:.0f} s for {what}\n{tail(self.worker.server.log, 5)}")
-        return time.monotonic()
+        return await until(self.worker, self.news, done, what, timeout)
 
     async def repaired(self, name: str, namespace: str, timeout: float) -> float:
         """Seconds until a ConfigMap says again what its work says."""

@@ -81,7 +81,7 @@ async def run_manager(kubeconfig: Path) -> None:
     await client.apply(CLUSTER_ROLES, agents_role(), manager=NAME)
     await client.apply(served(ClusterManagementAddOn), definition(), manager=NAME)
     metrics = Metrics()
-    manager = AddonManager(client, AddonOptions(), addons=StaticAddons.of(Greeting()), metrics=metrics)
+    manager = AddonManager(client, AddonOptions(process=NAME), addons=StaticAddons.of(Greeting()), metrics=metrics)
     election = LeaderElection(client, f"{NAME}-manager", "default", leader_identity(os.environ))
     await serve(manager, metrics, ("127.0.0.1", 0), lambda port: print(f"up: {port}", flush=True), election=election)
 

@@ -1,13 +1,15 @@
-"""`kc`: kubectl in two versions, at work in a namespace of its own.
+"""`kc`: kubectl, at work in a namespace of its own.
 
-Servers are ours to get wrong, so the embedded one meets the oldest kubectl at hand and the current one; the real one is there to
-show that the tests are right, for which one kubectl is enough.
+Servers are ours to get wrong, so the embedded one meets the current kubectl and the oldest at hand; the real one is there to show
+that the tests are right, for which the current one is enough. What the oldest finds is rarely anything else than what the current
+one does, so it meets the embedded server beside the real one (`make test-kube`), where time is not short.
+
+`fresh`: a local fleet of a test's own.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,13 @@ import pytest
 from tests.support.administrator import wait_reply
 from tests.support.client import Client
 from tests.support.kubectl import Outcome, executable, kubectl
+from tests.support.local_fleet import Fleet
 from tests.support.planes import USERS, ControlPlane
+from tests.support.sites import KUBE
 
 _numbers = itertools.count(1)
 OLDEST = [which for which in ("machine", "peer") if executable(which) is not None][:1]
-VERSIONS = ["current"] if os.environ.get("MUSTER_E2E") == "kube" else [*OLDEST, "current"]
+VERSIONS = [*OLDEST, "current"] if KUBE else ["current"]
 
 
 class Kubectl:
@@ -77,10 +81,20 @@ class Kubectl:
 
 
 @pytest.fixture(params=VERSIONS)
-def kc(request: pytest.FixtureRequest, plane: ControlPlane, tmp_path: Path) -> Iterator[Kubectl]:
+def kc(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kubectl]:
+    plane: ControlPlane = request.getfixturevalue("plane" if request.param == "current" else "embedded_plane")
     namespace = f"kubectl-{request.param}-{next(_numbers)}"
     made = Kubectl(plane, request.param, namespace, tmp_path)
     made.client.post("/api/v1/namespaces", {"metadata": {"name": namespace}}).expect(201)
     wait_reply(lambda: made.client.get(made.path("serviceaccounts", "default")), "pods may be made", 200)
     yield made
     made.close()
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Fleet]:
+    """A local fleet that is not there yet."""
+    made = Fleet(tmp_path / "data")
+    yield made
+    if (made.directory / "fleet.json").exists():
+        made.end()

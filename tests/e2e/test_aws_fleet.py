@@ -15,8 +15,11 @@ import pytest
 import yaml
 
 from muster.fleet.local.cloud import CLUSTERS_ACCOUNT, HUB_ACCOUNT
-from tests.e2e.test_local_fleet import Fleet, names
 from tests.support.aws_fleet import client, pair, roles, told, up_on_aws
+from tests.support.local_fleet import Fleet, names
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 AGENTS = "open-cluster-management-agent"
 ASK = """

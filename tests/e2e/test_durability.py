@@ -21,6 +21,9 @@ from tests.support import peers
 from tests.support.client import Client, Reply
 from tests.support.planes import EmbeddedPlane, write_token_file
 from tests.support.processes import Server, free_ports, tail
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 KILLS = int(os.environ.get("MUSTER_KILLS", "5"))
 WRITERS = 16

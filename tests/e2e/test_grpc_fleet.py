@@ -13,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_local_fleet import MUSTER, Fleet, eventually, hub_certificate, names
+from tests.support.local_fleet import MUSTER, Fleet, eventually, hub_certificate, names
+from tests.support.processes import free_ports
+from tests.support.sites import embedded_only
+
+pytestmark = embedded_only
 
 AGENTS = "open-cluster-management-agent"
 
@@ -21,7 +25,7 @@ AGENTS = "open-cluster-management-agent"
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     made = Fleet(tmp_path_factory.mktemp("grpc-fleet") / "data")
-    made("up", "--detach", "--port", "0", "--auth", "grpc", "--clusters", "1")
+    made("up", "--detach", "--port", str(free_ports(1)[0]), "--auth", "grpc", "--clusters", "1")
     yield made
     made.end()
 

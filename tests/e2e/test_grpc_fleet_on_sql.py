@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_grpc_fleet import record
-from tests.e2e.test_local_fleet import Fleet, hub_certificate, names
+from tests.support.local_fleet import Fleet, hub_certificate, names
 from tests.support.processes import free_ports
 from tests.support.sites import beside_kube
 from tests.unit.store.conftest import new_database

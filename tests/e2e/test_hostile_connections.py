@@ -17,6 +17,9 @@ from muster.http.filelimit import raise_file_limit
 from tests.fuzz.session import rss
 from tests.support.client import Client
 from tests.support.planes import USERS, EmbeddedPlane
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 NAMESPACE = "hostile"
 MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"

@@ -27,6 +27,7 @@ from tests.fuzz.session import FuzzSession, rss
 from tests.support import peers
 from tests.support.client import APPLY_PATCH, JSON_PATCH, Client, Reply
 from tests.support.planes import USERS, EmbeddedPlane
+from tests.support.sites import beside_kube
 
 FUZZ = int(os.environ.get("MUSTER_FUZZ", "3000"))
 NAMESPACE = "hostile"
@@ -364,6 +365,7 @@ def open_plain(server: EmbeddedPlane, count: int, first: bytes = b"") -> list[so
     return opened
 
 
+@beside_kube
 @pytest.mark.timeout(180)
 def test_five_thousand_idle_connections_leave_room_for_others(server: EmbeddedPlane, client: Client) -> None:
     """A thousand of them have finished their handshake and wait as kept-alive ones do, the others say nothing at all."""
@@ -383,6 +385,7 @@ def test_five_thousand_idle_connections_leave_room_for_others(server: EmbeddedPl
             sock.close()
 
 
+@beside_kube
 @pytest.mark.timeout(120)
 def test_slow_loris_clients_are_cut_off_and_stop_nobody(server: EmbeddedPlane) -> None:
     """Each sends one more header byte a second and never finishes; the head must be there within thirty seconds."""
@@ -428,6 +431,7 @@ def _drip(sock: ssl.SSLSocket) -> bool:
     return True
 
 
+@beside_kube
 @pytest.mark.timeout(120)
 def test_a_flood_by_one_client_does_not_starve_another(server: EmbeddedPlane, client: Client) -> None:
     """Forty connections of one user list everything they can, all the time; another user's small requests stay quick."""
@@ -452,6 +456,7 @@ def test_a_flood_by_one_client_does_not_starve_another(server: EmbeddedPlane, cl
 UNREAD_WATCHES = 40
 
 
+@beside_kube
 @pytest.mark.timeout(120)
 def test_watchers_that_never_read_cost_little_and_hold_up_nobody(server: EmbeddedPlane, client: Client) -> None:
     """Forty of them and one that reads: it gets every event, and they get the rest when they read, or are told to list again."""

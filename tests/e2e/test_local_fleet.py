@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import random
 import signal
 import socket
 import subprocess
@@ -18,9 +15,9 @@ from muster.operator.pod_namespaces import MAY_RUN
 from tests.support.client import Client
 from tests.support.local_fleet import MUSTER, Fleet, eventually, hub_certificate, names
 from tests.support.processes import free_ports
+from tests.support.sites import embedded_only
 
-if os.environ.get("MUSTER_E2E") == "kube":
-    pytest.skip("a local fleet stands on embedded control planes", allow_module_level=True)
+pytestmark = embedded_only
 
 OPERATED = ("open-cluster-management", "open-cluster-management-hub")
 
@@ -29,17 +26,9 @@ OPERATED = ("open-cluster-management", "open-cluster-management-hub")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """One that runs; tests leave it so."""
     made = Fleet(tmp_path_factory.mktemp("fleet") / "data")
-    made("up", "--detach", "--port", "0")
+    made("up", "--detach", "--port", str(free_ports(1)[0]))
     yield made
     made.end()
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Fleet]:
-    made = Fleet(tmp_path / "data")
-    yield made
-    if (made.directory / "fleet.json").exists():
-        made.end()
 
 
 def test_up_returns_when_every_cluster_is_joined_and_available(fleet: Fleet) -> None:
@@ -223,46 +212,6 @@ def test_a_fleet_of_before_namespaces_were_labelled_goes_on(fleet: Fleet) -> Non
     ]
 
 
-def test_more_clusters_can_be_asked_for_later_and_none_is_lost(fresh: Fleet) -> None:
-    fresh("up", "-d", "--port", "0", "--clusters", "0")
-    assert names(fresh) == []
-    fresh("down")
-    fresh("up", "-d", "--clusters", "1")
-    assert names(fresh) == ["cluster1"]
-    fresh("down")
-    fresh("up", "-d")
-    assert names(fresh) == ["cluster1"]
-
-
-@pytest.mark.parametrize("seed", range(int(os.environ.get("MUSTER_FLEET_KILLS", "1"))))
-def test_an_up_that_is_killed_at_any_moment_is_finished_by_the_next(fresh: Fleet, seed: int) -> None:
-    chance = random.Random(seed)
-    for attempt in range(3):
-        command = [*MUSTER, "up", "--data-dir", str(fresh.directory), "--clusters", "2", *(["--port", "0"] if not attempt else [])]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
-            moment = chance.uniform(0.3, 4.5)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                output, _ = running.communicate(timeout=moment)
-                raise AssertionError(f"up ended by itself: {output.decode()}")
-            running.kill()
-    fresh("up", "-d", "--clusters", "2", *([] if (fresh.directory / "fleet.json").exists() else ["--port", "0"]))
-    assert [one["name"] for one in fresh.status()["clusters"] if one["available"]] == ["cluster1", "cluster2"]
-    requests = json.loads(fresh.kubectl("get", "managedclusters", "-o", "json"))["items"]
-    assert len(requests) == 2
-
-
-def test_ctrl_c_ends_it_well_and_says_that_all_is_kept(fresh: Fleet) -> None:
-    command = [*MUSTER, "up", "--data-dir", str(fresh.directory), "--clusters", "1", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        assert any("Stop with Ctrl-C" in line for line in running.stdout)
-        running.send_signal(signal.SIGINT)
-        out, _ = running.communicate(timeout=30)
-    assert running.returncode == 0
-    assert "kept" in out
-    fresh("up", "-d")
-
-
 def test_a_taken_port_is_named_and_nothing_is_left_behind(fresh: Fleet) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -272,19 +221,6 @@ def test_a_taken_port_is_named_and_nothing_is_left_behind(fresh: Fleet) -> None:
             refused = fresh(*words, "--port", str(port), code=1)
             assert f"port {port} is taken" in refused.err
     assert not (fresh.directory / "fleet.json").exists()
-
-
-def test_a_fleet_stays_on_its_port(fresh: Fleet) -> None:
-    (first, second) = free_ports(2)
-    fresh("up", "-d", "--port", str(first), "--clusters", "0")
-    fresh("down")
-    assert f"at home on port {first}" in fresh("up", "-d", "--port", str(second), code=1).err
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", first))
-        taken.listen()
-        assert f"port {first}, where this fleet is at home, is taken" in fresh("up", "-d", code=1).err
-    fresh("up", "-d")
 
 
 def test_a_directory_with_other_things_is_left_alone(fresh: Fleet) -> None:
@@ -304,18 +240,3 @@ def test_commands_on_a_fleet_that_does_not_run_say_so(fresh: Fleet) -> None:
     assert fresh("logs", "fleet").out
     fresh("down", "--purge")
     assert not fresh.directory.exists()
-
-
-def test_an_ephemeral_fleet_leaves_nothing(fresh: Fleet) -> None:
-    fresh("up", "-d", "--port", "0", "--clusters", "1", "--ephemeral")
-    assert not list(fresh.directory.glob("*.db*"))
-    fresh("down")
-    assert not fresh.directory.exists()
-
-
-def test_an_ephemeral_fleet_that_was_killed_begins_anew(fresh: Fleet) -> None:
-    fresh("up", "-d", "--port", "0", "--clusters", "0", "--ephemeral")
-    fresh.kubectl("create", "configmap", "gone")
-    fresh.kill()
-    fresh("up", "-d", "--port", "0", "--clusters", "0", "--ephemeral")
-    assert fresh.kubectl("get", "configmap", "gone", "--ignore-not-found") == ""

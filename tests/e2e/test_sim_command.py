@@ -50,6 +50,7 @@ def test_an_addon_becomes_available_on_all_clusters(tmp_path: Path) -> None:
     code, report = simulate("--clusters=3", "--duration=25s", "--addon", f"--data-dir={tmp_path}")
     assert report["addon_available_at_end"] == 3
     assert report["addon_available_after"] < 20
+    assert report["addon_writes"] <= 8
     assert (code, report["good"], report["agent_restarts"]) == (0, True, 0)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -22,6 +21,7 @@ from muster.transport.client.dialing import open_client
 from muster.transport.contract.rows import Row
 from tests.support.link import Link
 from tests.support.peers import need
+from tests.support.processes import free_ports
 
 
 async def until(condition: Callable[[], Any], what: str, seconds: float = 20.0) -> None:
@@ -44,9 +44,7 @@ class Broker:
         own = authority.issue(agent.common_name, now, timedelta(hours=1), organizations=sorted(agent.organizations))
         for name, content in (("tls.crt", serving.certificate), ("tls.key", serving.key), ("ca.crt", authority.pem)):
             (directory / name).write_bytes(content)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.directory = directory
         self.link = Link(f"https://127.0.0.1:{self.port}")
         """By which its clients reach it."""

@@ -30,7 +30,7 @@ from tests.support.addon_requests import ADDON, CLUSTER, agent_of, request_of
 from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock
 from tests.support.in_process import serving
-from tests.unit.placement.conftest import Life, Mortal
+from tests.unit.placement.hub.conftest import Life, Mortal
 
 ACCOUNT = "addon-manager-controller-sa"
 ADDONS, OFFERED, CLUSTERS = served(ManagedClusterAddOn), served(ClusterManagementAddOn), served(ManagedCluster)

@@ -9,11 +9,13 @@ from botocore.session import Session
 from muster.aws.naming import Pair
 from muster.fleet.local.cloud import arn_of
 from tests.support.local_fleet import Fleet
+from tests.support.processes import free_ports
 
 
 def up_on_aws(fleet: Fleet, *words: str) -> None:
     """What is said is kept beside the fleet's data."""
-    (fleet.directory.parent / "said").write_text(fleet("up", "--detach", "--port", "0", "--auth", "aws-irsa", *words).out)
+    port = str(free_ports(1)[0])
+    (fleet.directory.parent / "said").write_text(fleet("up", "--detach", "--port", port, "--auth", "aws-irsa", *words).out)
 
 
 def told(fleet: Fleet) -> dict[str, str]:

@@ -17,7 +17,7 @@ import msgspec
 from muster.api.addon.v1alpha1 import AddOnDeploymentConfig, AddOnTemplate, ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.meta import is_true
 from muster.machinery.objects import Object
-from muster.placement.writing import LIMIT
+from muster.placement.hub.writing import LIMIT
 from muster.runtime.cache.informer import Informer
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES

@@ -6,26 +6,48 @@ milliseconds and not the full timeout.
 
 import atexit
 import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 
 class ServerFailed(RuntimeError):
     """A server ended or did not become ready; the message carries the end of its log."""
 
 
+PORTS: Final = range(11_000, 30_000)
+"""Below those that the kernel takes for connections (`ip_local_port_range`): whoever dials in the moment between the choice of a
+port and its use, or while a server is restarted, could get that very port, and would even reach himself there."""
+WORKERS: Final = 10
+
+
+def _own_ports() -> Iterator[int]:
+    """One after the other from a part of them that no other worker of this run has; runs begin at different places."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    own = PORTS[number::WORKERS]
+    start = random.SystemRandom().randrange(len(own))
+    return itertools.cycle([*own[start:], *own[:start]])
+
+
+_ports = _own_ports()
+
+
 def free_ports(count: int) -> list[int]:
-    """Distinct free loopback ports, held open together so that none is given twice."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """Distinct loopback ports that are free and stay so; none is given twice."""
+    found: list[int] = []
+    while len(found) < count:
+        port = next(_ports)
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            tried.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
 
 
 def tail(path: Path, lines: int = 40) -> str:

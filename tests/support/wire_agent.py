@@ -41,7 +41,7 @@ class WireAgent:
         await self._channel.close()
 
     async def send(self, event: CloudEvent) -> None:
-        await self._channel.unary(PUBLISH, encode_publish_request(event), timeout=10)
+        await self._channel.unary(PUBLISH, encode_publish_request(event), timeout=30)
 
     async def publish(self, row: Row, subresource: Subresource, action: Action, obj: Object) -> None:
         asked = EventType(row.data_type, subresource, action)
@@ -80,7 +80,7 @@ class WireAgent:
     @asynccontextmanager
     async def subscribed(self, row: Row) -> AsyncIterator[AsyncIterator[CloudEvent]]:
         request = encode_subscription_request(SubscriptionRequest(cluster_name=self.cluster, data_type=str(row.data_type)))
-        async with self._channel.stream(SUBSCRIBE, request, timeout=10) as stream:
+        async with self._channel.stream(SUBSCRIBE, request, timeout=30) as stream:
 
             async def events() -> AsyncIterator[CloudEvent]:
                 async for message in stream:

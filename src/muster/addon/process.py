@@ -21,7 +21,6 @@ from muster.addon.requests.controllers import request_controllers, token_control
 from muster.addon.requests.options import RequestOptions
 from muster.addon.requests.registrations import RenderedRegistrations
 from muster.addon.templates.registry import TemplateAddons
-from muster.api.addon.v1alpha1 import ClusterManagementAddOn
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.runtime.client import KubeClient
@@ -58,10 +57,3 @@ class AddonManager(Manager):
         registrations = RenderedRegistrations(context.informers, registry, configs)
         self.add_controllers(request_controllers(context, registrations, RequestOptions(namespace=options.namespace)))
         self.add_context(context)
-        # Which addons are made of templates is read in what administrators offer.
-        context.informers.of(ClusterManagementAddOn).on_change(lambda old, new: _changed(framework, old or new))
-
-
-def _changed(framework: Framework, addon: ClusterManagementAddOn | None) -> None:
-    assert addon is not None, "something changed"
-    framework.addon_changed(addon.metadata.name)

@@ -23,10 +23,10 @@ from muster.cli.component import (
 )
 from muster.cli.process import ANY_ADDRESS, LOOPBACK, PROCESS, ProcessEnv, explained, in_pod, run_until_stopped
 from muster.cli.values import Gates
-from muster.placement.options import DEBUG_SERVER, GATES, UNSUPPORTED_GATES, PlacementOptions
+from muster.placement.hub.options import DEBUG_SERVER, GATES, UNSUPPORTED_GATES, PlacementOptions
 
 if TYPE_CHECKING:
-    from muster.placement.debug_server import DebugOptions
+    from muster.placement.hub.debug_server import DebugOptions
     from muster.runtime.client import KubeClient
     from muster.runtime.webhook import WebhookServing
 
@@ -55,7 +55,7 @@ class Settings:
 
 
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
-    from muster.placement.debug_server import DebugOptions
+    from muster.placement.hub.debug_server import DebugOptions
 
     common = common_flags(given, here)
     gates = dict(gate for gates in given["gates"] for gate in gates)
@@ -70,8 +70,8 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 
 
 def _component(settings: Settings) -> HubComponent[WebhookServing]:
-    from muster.placement.install import LOCK, install
-    from muster.placement.manager import PlacementManager
+    from muster.placement.hub.install import LOCK, install
+    from muster.placement.hub.manager import PlacementManager
     from muster.runtime.install import ensure_namespace
 
     options = settings.options

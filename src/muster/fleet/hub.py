@@ -25,9 +25,9 @@ from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_identity, write_kub
 from muster.fleet.grpc_hub import GrpcFiles, open_server
 from muster.http.filelimit import raise_file_limit
 from muster.machinery import logs
-from muster.placement.install import install as install_placement
-from muster.placement.manager import PlacementManager
-from muster.placement.options import PlacementOptions
+from muster.placement.hub.install import install as install_placement
+from muster.placement.hub.manager import PlacementManager
+from muster.placement.hub.options import PlacementOptions
 from muster.registration.drivers.csr.options import APPROVED_USERS
 from muster.registration.drivers.flags import DEFAULT, GRPC
 from muster.registration.hub.install import install, install_namespaces

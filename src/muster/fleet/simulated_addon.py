@@ -44,6 +44,8 @@ class AddonObserver:
 
     def __init__(self, client: KubeClient, clusters: int) -> None:
         self.availability = Availability(clusters)
+        self.writes = 0
+        """Versions of ManagedClusterAddOns that were seen until it was Available everywhere."""
         self._client = client
         self._enabled_at: float | None = None
         self._informer = Informer(client, _INSTALLED, decode=ManagedClusterAddOn.decode)
@@ -64,6 +66,7 @@ class AddonObserver:
 
     def _saw(self, old: ManagedClusterAddOn | None, new: ManagedClusterAddOn | None) -> None:
         if new is not None:
+            self.writes += self.availability.complete_at is None
             self.availability.saw(new.metadata.namespace, is_true(new.status.conditions, "Available"), time.monotonic())
         elif old is not None:
             self.availability.gone(old.metadata.namespace)

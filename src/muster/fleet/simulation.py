@@ -91,6 +91,8 @@ class Outcome:
     addon_available_after: float | None = None
     """Seconds from when it was enabled; None without an addon, and where it is not Available on all."""
     addon_available_at_end: int = 0
+    addon_writes: float = 0.0
+    """To a ManagedClusterAddOn until then, by whomever: how often it was seen to change, on average."""
 
     @property
     def good(self) -> bool:
@@ -211,6 +213,7 @@ class _Observer:
             machine_cores=os.cpu_count() or 1,
             addon_available_after=None if self._addons is None else self._addons.available_after,
             addon_available_at_end=0 if self._addons is None else self._addons.availability.available,
+            addon_writes=0.0 if self._addons is None else self._addons.writes / self._plan.clusters,
         )
 
 

@@ -141,3 +141,26 @@ class Acceptor(Generic[G]):
     def _check_empty(self) -> None:
         if not self.connections and not self._arrivals and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
+
+
+class Accepting(Generic[G]):
+    """What a server of either protocol tells of its acceptor, and hands on to it."""
+
+    _acceptor: Acceptor[G]
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener (useful after starting on port 0)."""
+        return self._acceptor.port
+
+    @property
+    def connections(self) -> int:
+        return len(self._acceptor.connections)
+
+    @property
+    def refused_connections(self) -> int:
+        return self._acceptor.refused
+
+    def replace_tls(self, context: ssl.SSLContext) -> None:
+        """Serve new handshakes with `context`; established connections go on with theirs."""
+        self._acceptor.replace_tls(context)

@@ -15,7 +15,7 @@ from email.utils import formatdate
 from typing import Any
 
 from muster.http import bodies
-from muster.http.acceptor import Acceptor
+from muster.http.acceptor import Accepting, Acceptor
 from muster.http.backlogs import Backlogs
 from muster.http.bodies import Budgets
 from muster.http.flushing import FlushQueue
@@ -57,7 +57,7 @@ def _never(request: Request) -> bool:
     return False
 
 
-class HttpServer:
+class HttpServer(Accepting[ServerConnection]):
     """Serves `handler`. Times are seconds, sizes bytes; the hooks make the answers the layer gives by itself.
 
     A handler that `reads_bodies` gets each request on its head and awaits `read_body` where it wants the body; others get complete
@@ -134,25 +134,8 @@ class HttpServer:
             self._sweep()
 
     @property
-    def port(self) -> int:
-        """The port of the first listener (useful after starting on port 0)."""
-        return self._acceptor.port
-
-    @property
-    def connections(self) -> int:
-        return len(self._acceptor.connections)
-
-    @property
-    def refused_connections(self) -> int:
-        return self._acceptor.refused
-
-    @property
     def stopping(self) -> bool:
         return self._acceptor.stopping
-
-    def replace_tls(self, context: ssl.SSLContext) -> None:
-        """Serve new handshakes with `context`; established connections go on with theirs."""
-        self._acceptor.replace_tls(context)
 
     async def stop(self, grace: float) -> None:
         """Accept no more, close idle connections, let running requests and streams end for `grace` seconds, then cut."""

@@ -31,28 +31,30 @@ from muster.placement.prioritizers.builtin import Allocatable, Balance, Steady
 from muster.placement.prioritizers.weights import ALLOCATABLE, BALANCE, SPREAD, Weights, weights_of
 from muster.placement.scores import ScoreReader
 from muster.placement.spread import HARD, spread
+from muster.placement.stopwatch import UNMEASURED, Stopwatch
 from muster.placement.world import Candidate, World
 
 
-def schedule(placement: Placement, world: World) -> Choice:
+def schedule(placement: Placement, world: World, stopwatch: Stopwatch = UNMEASURED) -> Choice:
     spec = placement.spec
     available = _Available.of(spec, world)
     scores = ScoreReader(world)
     try:
         _check(placement)
         grouping = Grouping.of(spec)
-        predicates = Predicates(spec.predicates, scores)
+        predicates = Predicates(spec.predicates, scores, stopwatch)
         taints = Taints(spec.tolerations, world.present, world.now)
         weights = weights_of(spec.prioritizer_policy)
     except Misconfigured as problem:
         return Choice(EMPTY, available.satisfied(0, 0), conditions.misconfigured(problem), available=len(available.candidates))
-    left, filtered = _filter(available.candidates, (predicates, taints))
+    left, filtered = _filter(available.candidates, (predicates, taints), stopwatch)
     addons = [(AddOn(score, scores), weight) for score, weight in weights.addons]
-    prioritized = [_prioritized(one, weight, left) for one, weight in [*_built_in(weights, world), *addons]]
+    prioritized = [_prioritized(one, weight, left, stopwatch) for one, weight in [*_built_in(weights, world), *addons]]
     totals = _totals(left, prioritized)
     wanted = len(left) if spec.number_of_clusters is None else spec.number_of_clusters
     if _must_spread(spec, len(left), wanted):
-        spreading = spread(left, totals, spec.spread_policy.spread_constraints, weights.spread, wanted)
+        with stopwatch.plugin("prioritizer", SPREAD):
+            spreading = spread(left, totals, spec.spread_policy.spread_constraints, weights.spread, wanted)
         prioritized.append(Prioritized(SPREAD, weights.spread, spreading.scores))
         chosen = spreading.chosen
     else:
@@ -104,10 +106,11 @@ class _Available:
         return conditions.satisfied(self.wanted_sets, self.bindings, self.eligible, len(self.candidates), chosen, unscheduled)
 
 
-def _filter(candidates: list[Candidate], filters: Sequence[Filter]) -> tuple[list[Candidate], list[Filtered]]:
+def _filter(candidates: list[Candidate], filters: Sequence[Filter], stopwatch: Stopwatch) -> tuple[list[Candidate], list[Filtered]]:
     results = []
     for one in filters:
-        left = one.left(candidates)
+        with stopwatch.plugin("filter", one.name):
+            left = one.left(candidates)
         names = tuple(candidate.name for candidate in left)
         results.append(Filtered(one.name, names, _Removed(one, candidates, names)))
         candidates = left
@@ -147,8 +150,9 @@ def _built_in(weights: Weights, world: World) -> Iterator[tuple[Prioritizer, int
             yield Balance(world.others) if name == BALANCE else Steady(world.present), weight
 
 
-def _prioritized(prioritizer: Prioritizer, weight: int, candidates: Sequence[Candidate]) -> Prioritized:
-    return Prioritized(prioritizer.name, weight, prioritizer.scores(candidates))
+def _prioritized(prioritizer: Prioritizer, weight: int, candidates: Sequence[Candidate], stopwatch: Stopwatch) -> Prioritized:
+    with stopwatch.plugin("prioritizer", prioritizer.name):
+        return Prioritized(prioritizer.name, weight, prioritizer.scores(candidates))
 
 
 def _totals(candidates: Sequence[Candidate], prioritized: Sequence[Prioritized]) -> dict[str, int]:

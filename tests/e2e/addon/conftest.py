@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.administrator import AVAILABLE, TRUSTED, Document, managed_cluster, read_secret
+from muster.registration.agent.install import ADDON_ROLE
+from tests.support.administrator import AVAILABLE, RBAC, TRUSTED, Document, managed_cluster, read_secret
 from tests.support.client import Client
 from tests.support.hub_components import AddonHub, PlacementHub
 from tests.support.planes import ControlPlane, lent
@@ -182,6 +183,15 @@ class Site:
 
     def wait_secret(self, name: str, namespace: str = INSTALL_NAMESPACE) -> dict[str, bytes]:
         return self.hub.wait(lambda: self.secret(name, namespace), f"Secret {name}", 60)
+
+    def let_agent_in(self, namespace: str) -> None:
+        """As the Klusterlet operator does in every namespace with the label for addons."""
+        found = self.wait_on_cluster(f"/api/v1/namespaces/{namespace}")
+        assert found["metadata"]["labels"]["addon.open-cluster-management.io/namespace"] == "true"
+        account = {"kind": "ServiceAccount", "name": "klusterlet-registration-sa", "namespace": self.agent.namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ADDON_ROLE}
+        body = {"metadata": {"name": "addon-management"}, "roleRef": role, "subjects": [account]}
+        self.spoke.admin.post(f"{RBAC}/namespaces/{namespace}/rolebindings", body).expect(201)
 
     def run_pods(self, name: str, namespace: str = INSTALL_NAMESPACE, *, ready: int = 1) -> None:
         """As a kubelet and the controller of Deployments would report: there is neither here."""

@@ -91,6 +91,7 @@ def test_a_namespace_that_is_made_late_gets_the_credential_then(site: Site) -> N
     site.hub.wait(lambda: site.status(addon).get("namespace") == namespace, "the addon's namespace", 60)
     labels = {"addon.open-cluster-management.io/namespace": "true"}
     site.spoke.admin.post("/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}}).expect(201)
+    site.let_agent_in(namespace)
     assert site.wait_secret(f"{addon}-hub-kubeconfig", namespace)["tls.crt"]
     site.disable(addon)
 
@@ -117,9 +118,9 @@ def test_health_follows_the_lease_of_an_addon_that_has_one(site: Site) -> None:
 def signing_request(site: Site, addon: str, *, cluster: str = "", user: str = "", groups: list[str] | None = None) -> Document:
     cluster = cluster or site.cluster
     mine = f"system:open-cluster-management:cluster:{cluster}:addon:{addon}"
-    names = [x509.NameAttribute(NameOID.COMMON_NAME, user or f"{mine}:agent:{addon}-agent")]
+    names = [x509.NameAttribute(NameOID.COMMON_NAME, user or f"{mine}:agent:{addon}-agent", _validate=False)]
     for group in groups or [mine, f"system:open-cluster-management:addon:{addon}"]:
-        names.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
+        names.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group, _validate=False))
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names))
     key = generate_key()
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(dns_name(addon))]), critical=False)
@@ -153,7 +154,8 @@ def test_requests_that_are_not_exactly_an_agents_own_are_left_alone(site: Site) 
         signing_request(site, f"{addon}0"),
     ]
     for attack in attacks:
-        agent.post(CSRS, attack).expect(201)
+        # Some the API server refuses by itself.
+        agent.post(CSRS, attack).expect(201, 403)
     # A stranger's, who is no agent of the cluster.
     stranger = signing_request(site, addon)
     site.hub.cluster.client().post(CSRS, stranger).expect(201)

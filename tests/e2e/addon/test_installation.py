@@ -143,6 +143,7 @@ def test_an_addon_that_is_made_anew_takes_its_installations_over(site: Site) -> 
 
     before = site.hub.wait(owner, "an owner", 60)
     site.admin.delete(f"{CMAS}/{addon}?propagationPolicy=Orphan").expect(200)
+    site.hub.wait(lambda: site.hub.read(f"{CMAS}/{addon}") is None, "the addon to be gone", 60)
     again = site.offer(addon, template)["metadata"]["uid"]
     site.hub.wait(lambda: owner() == again, "the new owner", 60)
     assert again != before

@@ -121,7 +121,7 @@ def test_a_configuration_that_is_missing_is_waited_for(site: Site) -> None:
     addon = site.name()
     site.offer(addon, site.template(addon, config_map(addon, data={"v": "{{V}}"})))
     site.enable(addon, configs=[{**CONFIGS, "namespace": "default", "name": f"{addon}-late"}])
-    site.wait(addon, "Configured", "False")
+    site.wait(addon, "Progressing", "False", "WaitingForManifestApplied")
     assert site.works(addon) == []
     site.config(f"{addon}-late", customizedVariables=[{"name": "V", "value": "here"}])
     found = site.wait_on_cluster(f"/api/v1/namespaces/{INSTALL_NAMESPACE}/configmaps/{addon}")
@@ -145,6 +145,7 @@ def test_images_nodes_proxies_and_resources_follow_the_configuration(site: Site)
     site.offer(addon, site.template(addon, space, deployment(addon, "replaced"), registration=[KUBE_CLIENT]))
     site.enable(addon, configs=[config])
     found = site.wait_on_cluster(deployment_path(addon, namespace))
+    site.let_agent_in(namespace)
     pod = found["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["image"] == "mirror.example/ours/agent:v1"

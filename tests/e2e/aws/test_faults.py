@@ -77,6 +77,11 @@ async def until_accepted(site: AwsSite, name: str) -> None:
     assert role["AssumeRolePolicyDocument"] == policies.hub_trust(pair(name))
 
 
+async def until_denied(site: AwsSite, name: str) -> None:
+    """The hub says so last, and not at all to whoever accepts again before."""
+    await site.hub.seen.until_condition(MANAGED_CLUSTERS, name, ACCEPTED, "False", "HubClusterAdminDenied", SECONDS)
+
+
 async def until_problem(site: AwsSite, name: str, *words: str, reason: str = "Error") -> str:
     async def told() -> str:
         found = await site.hub.seen.condition(MANAGED_CLUSTERS, name, ACCEPTED)
@@ -277,6 +282,7 @@ async def test_story_7_a_role_that_is_made_anew_is_the_same_cluster_again(site: 
     await until_accepted(site, "again")
     before: Any = (await (await site.admin()).iam("get_role", RoleName=pair("again").hub_role))["Role"]
     await accept(site, "again", accepts=False)
+    await until_denied(site, "again")
     await until_nothing_left(site, "again")
     await accept(site, "again")
     await until_accepted(site, "again")

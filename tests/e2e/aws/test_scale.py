@@ -110,14 +110,17 @@ def names() -> list[str]:
     return [f"managed-{number}" for number in range(CLUSTERS)]
 
 
-async def timed(site: Site, probe: Callable[[], Awaitable[bool]], what: str) -> float:
+async def calls_until(site: Site, probe: Callable[[], Awaitable[bool]], what: str) -> int:
+    """How many AWS has answered until then; that and its pace say how long it takes on a machine that does nothing else."""
     began = time.monotonic()
     await site.seen.until(probe, what, 30 + CLUSTERS)
     took = time.monotonic() - began
     refused = sum(one.result == "Throttling" for one in site.aws.calls)
-    print(f"\n{CLUSTERS} clusters, {what}: {took:.1f} s, {len(site.aws.calls)} calls, {refused} throttled")
+    calls = len(site.aws.calls)
+    print(f"\n{CLUSTERS} clusters, {what}: {took:.1f} s, {calls} calls, {refused} throttled")
     site.aws.calls.clear()
-    return took
+    assert refused <= calls // 2, "whoever asks too fast is refused"
+    return calls - refused
 
 
 async def test_all_are_accepted_and_leave_at_the_pace_that_aws_takes(site: Site) -> None:
@@ -131,11 +134,9 @@ async def test_all_are_accepted_and_leave_at_the_pace_that_aws_takes(site: Site)
 
     async with site.running():
         await asyncio.gather(*(site.come(name) for name in names()))
-        took = await timed(site, all_in, "accepted")
-        assert took < 2 * 2 * CLUSTERS / RATE + 5, "two calls for each, and one for all"
+        assert await calls_until(site, all_in, "accepted") <= 2 * CLUSTERS + 2, "two calls for each, and one for all"
         await asyncio.gather(*(site.admin.delete(MANAGED_CLUSTERS, name) for name in names()))
-        took = await timed(site, all_out, "gone")
-        assert took < 2 * 2 * CLUSTERS / RATE + 5, "two calls for each"
+        assert await calls_until(site, all_out, "gone") <= 2 * CLUSTERS + 2, "two calls for each"
 
 
 async def test_while_aws_hangs_a_cluster_with_a_certificate_is_accepted_as_fast_as_ever(site: Site) -> None:
@@ -152,7 +153,7 @@ async def test_while_aws_hangs_a_cluster_with_a_certificate_is_accepted_as_fast_
         await site.seen.until_condition(MANAGED_CLUSTERS, names()[-1], ACCEPTED, "False", "Pending")
         during = [await accepts(f"during-{number}") for number in range(3)]
         print(f"\naccepted by certificate: {sorted(before)[1]:.3f} s, while AWS hangs {sorted(during)[1]:.3f} s")
-        assert sorted(during)[1] < 5 * sorted(before)[1] + 1
+        assert sorted(during)[1] < 5 * sorted(before)[1] + 5
         assert not await site.accepted() & set(names())
         # Else whoever waits for an answer holds the hub up for its grace period.
         await site.aws.stop(grace=0.0)
@@ -170,10 +171,10 @@ async def test_clusters_that_vanish_while_no_hub_runs_leave_nothing(site: Site) 
     site.aws.behaviour.throttles.clear()
     async with site.running():
         await asyncio.gather(*(site.come(name) for name in names()))
-        await timed(site, all_in, "accepted")
+        await calls_until(site, all_in, "accepted")
     for name in names():
         await site.admin.patch(MANAGED_CLUSTERS, name, {"metadata": {"finalizers": None}})
         await site.admin.delete(MANAGED_CLUSTERS, name)
     assert not await site.nothing_left()
     async with site.running():
-        await timed(site, none_left, "revoked by their records")
+        await calls_until(site, none_left, "revoked by their records")

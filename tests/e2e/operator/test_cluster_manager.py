@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from muster.addon.install import AGGREGATED_ROLE
 from muster.api.crds import HUB
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
 from muster.operator.cluster_manager.components import HOOKS, WEBHOOK_SECRETS
@@ -72,7 +73,8 @@ class Hub:
         for resource in (CRDS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *{hook.resource for hook in HOOKS}):
             for obj in (await self.world.admin.list(resource)).items:
                 name = obj["metadata"]["name"]
-                if "open-cluster-management" in name and ".operator.open-cluster-management" not in name:
+                around = ".operator.open-cluster-management" in name or name == AGGREGATED_ROLE
+                if "open-cluster-management" in name and not around:
                     found.append(f"{resource}/{name}")
         if await self.world.find(NAMESPACES, HUB_NAMESPACE):
             found.append(f"namespaces/{HUB_NAMESPACE}")

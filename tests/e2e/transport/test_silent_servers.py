@@ -25,8 +25,8 @@ SERVER: dict[str, Any] = (
     {} if FULL else {"client_min_ping_interval": "500ms", "server_ping_interval": "1s", "server_ping_timeout": "1s"}
 )
 AGENT: dict[str, Any] = {} if FULL else {"keepAliveConfig": {"enable": True, "time": "1s", "timeout": "1s"}}
-NOTICED_WITHIN = 90.0 if FULL else 15.0
-FREED_WITHIN = 60.0 if FULL else 10.0
+NOTICED_WITHIN = 90.0 if FULL else 30.0
+FREED_WITHIN = 60.0 if FULL else 30.0
 NOTE = "note"
 
 

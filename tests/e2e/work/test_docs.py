@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import itertools
-import os
-import re
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -24,28 +19,15 @@ from muster.runtime.client.errors import NotFound
 from muster.runtime.client.typed import served
 from muster.runtime.install import apply_all, await_definitions
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
-from tests.support.kubectl import executable
-from tests.support.peers import ROOT
+from tests.support.pages import Page
 from tests.support.planes import ControlPlane
 from tests.support.working import Workplace
 
-PAGE = ROOT / "docs/work.md"
-
+PAGE = Page("docs/work.md")
 
 SHOWN = {one.kind: one for one in (MANIFEST_WORKS, REPLICA_SETS, served(ManagedServiceAccountBinding))}
 AGENTS = "agents"
 """Where the page installs an agent by hand."""
-
-
-def fences() -> list[tuple[str, str]]:
-    """All blocks, with what they say they are."""
-    return re.findall(r"^```(\w*)\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def examples() -> list[tuple[str, str]]:
-    """Commands, and what the page says that they print, if it does."""
-    pairs = itertools.pairwise([*fences(), ("end", "")])
-    return [(script, told if mark == "" else "") for (kind, script), (mark, told) in pairs if kind == "sh"]
 
 
 @pytest.fixture
@@ -74,27 +56,9 @@ def two_contexts(place: Workplace, directory: Path) -> Path:
     return path
 
 
-async def run(script: str, environment: dict[str, str]) -> str:
-    process = await asyncio.create_subprocess_exec(
-        "bash", "-euc", script, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, f"{script}\n{out.decode()}"
-    return out.decode()
-
-
 async def test_what_the_page_says_to_type_works(cluster1: Workplace, tmp_path: Path) -> None:
-    kubectl = executable()
-    assert kubectl is not None
-    environment = {
-        "PATH": f"{kubectl.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "HOME": str(tmp_path),
-        "KUBECONFIG": str(two_contexts(cluster1, tmp_path)),
-    }
     async with cluster1.agent():
-        for script, told in examples():
-            said = await run(script, environment)
-            assert told in said, f"{script}\n{said}"
+        await PAGE.follow(two_contexts(cluster1, tmp_path), tmp_path)
 
 
 def whole(example: Object) -> Object:
@@ -108,7 +72,7 @@ def whole(example: Object) -> Object:
     return {**kind, "metadata": {"name": "any", "namespace": "cluster1"}, "spec": spec}
 
 
-@pytest.mark.parametrize("text", [text for kind, text in fences() if kind == "yaml"], ids=lambda text: text.split("\n")[1])
+@pytest.mark.parametrize("text", PAGE.objects, ids=lambda text: text.split("\n")[1])
 async def test_the_objects_that_the_page_shows_are_taken_by_the_hub_with_all_their_fields(place: Workplace, text: str) -> None:
     body = whole(yaml.safe_load(text))
     if "namespace" in body["metadata"]:
@@ -121,6 +85,4 @@ async def test_the_objects_that_the_page_shows_are_taken_by_the_hub_with_all_the
 
 
 def test_every_block_of_the_page_is_run_printed_or_an_object() -> None:
-    assert {kind for kind, _ in fences()} == {"sh", "", "yaml"}
-    printed = [(before, kind) for (before, _), (kind, _) in itertools.pairwise([("", ""), *fences()]) if kind == ""]
-    assert {before for before, _ in printed} == {"sh"}, "what is printed follows what prints it"
+    PAGE.check_blocks()

@@ -20,7 +20,7 @@ from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.controller.leader_election import LeaderElection
 from tests.support.eventually import eventually
 from tests.support.followed_addon import FollowedAddon
-from tests.unit.placement.conftest import Life, Mortal
+from tests.unit.placement.hub.conftest import Life, Mortal
 
 OPTIONS = AddonOptions()
 WITHIN = 30.0

@@ -24,7 +24,7 @@ from muster.work.kinds import MANIFEST_WORKS
 from tests.support.eventually import eventually
 from tests.support.followed_addon import INSTALLED, OFFERS, FollowedAddon, progressive
 from tests.unit.addon.conftest import ManagerSite, until
-from tests.unit.placement.conftest import Life, Mortal
+from tests.unit.placement.hub.conftest import Life, Mortal
 
 FULL = os.environ.get("MUSTER_ADDON_FAULTS") == "full"
 CLUSTERS = ("c1", "c2", "c3")

@@ -1,20 +1,14 @@
 """`muster grpc-server`: what its options become, and that it serves, tells how it is and stops cleanly."""
 
-import asyncio
-import os
 import re
-import signal
 import ssl
-import sys
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from muster.apiserver.adminkubeconfig import write_kubeconfig
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.cli import grpc_server
 from muster.cli.muster import main
 from muster.fleet.in_process import InProcessClient
@@ -25,6 +19,7 @@ from muster.transport.contract.wire import PUBLISH
 from muster.transport.rpc.channel import RpcChannel
 from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.config import GrpcServerConfig
+from tests.support.commands import serving
 from tests.support.fetching import fetch
 
 
@@ -112,18 +107,10 @@ def test_missing_certificates_are_named(kubeconfig: Path, tmp_path: Path) -> Non
     assert f"{tmp_path}/tls.crt: No such file or directory" in " ".join(result.output.split())
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",), host="127.0.0.1", port=0))
-    await server.start()
-    yield server
-    await server.stop(grace=0.1)
-
-
-async def test_it_serves_tells_how_it_is_and_on_sigterm_ends_well(server: ApiServer, tmp_path: Path) -> None:
+async def test_it_serves_tells_how_it_is_and_on_sigterm_ends_well(
+    server: ApiServer, admin_kubeconfig: Path, tmp_path: Path
+) -> None:
     await install(InProcessClient(server.client(server.clusters["default"])))
-    path = tmp_path / "admin.kubeconfig"
-    await write_kubeconfig(server, path)
     now = datetime.now(UTC)
     authority = CertificateAuthority.create("serving", now, timedelta(days=1))
     pair = authority.issue("hub", now, timedelta(days=1), usages=(SERVER_AUTH,), hosts=("127.0.0.1",))
@@ -134,34 +121,15 @@ async def test_it_serves_tells_how_it_is_and_on_sigterm_ends_well(server: ApiSer
         f"tls_cert_file: {tmp_path}/tls.crt\ntls_key_file: {tmp_path}/tls.key\nclient_ca_file: {tmp_path}/ca.crt\n"
         'server_bind_port: "0"\n'
     )
-    command = (sys.executable, "-c", "from muster.cli.muster import main; main()", "grpc-server", "--kubeconfig", str(path))
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        "--bind-host=127.0.0.1",
-        "--health-port=0",
-        f"--server-config={config}",
-        stdout=pipe,
-        stderr=pipe,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(60):
-            line = (await process.stdout.readline()).decode()
-            ports = re.search(r"^ready: gRPC server of https://127\.0\.0\.1:\S+ on port (\d+); health on port (\d+)$", line)
-            assert ports is not None, line
-            for page in ("healthz", "readyz", "metrics"):
-                code, text = await fetch(f"http://127.0.0.1:{ports[2]}/{page}")
-                assert code == 200, text
-            channel = RpcChannel("127.0.0.1", int(ports[1]), tls=client_context(authority.pem, alpn=HTTP_2))
-            with pytest.raises(RpcError) as refused:
-                await channel.unary(PUBLISH, b"", timeout=10)
-            assert refused.value.code is Code.UNAUTHENTICATED
-            await channel.close()
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    words = ("--kubeconfig", str(admin_kubeconfig), "--bind-host=127.0.0.1", "--health-port=0", f"--server-config={config}")
+    async with serving("grpc-server", *words) as line:
+        ports = re.search(r"^ready: gRPC server of https://127\.0\.0\.1:\S+ on port (\d+); health on port (\d+)$", line)
+        assert ports is not None, line
+        for page in ("healthz", "readyz", "metrics"):
+            code, text = await fetch(f"http://127.0.0.1:{ports[2]}/{page}")
+            assert code == 200, text
+        channel = RpcChannel("127.0.0.1", int(ports[1]), tls=client_context(authority.pem, alpn=HTTP_2))
+        with pytest.raises(RpcError) as refused:
+            await channel.unary(PUBLISH, b"", timeout=30)
+        assert refused.value.code is Code.UNAUTHENTICATED
+        await channel.close()

@@ -1,19 +1,14 @@
 """`muster hub`: what its options become, what it says when they are wrong, and that it starts, serves and stops cleanly."""
 
 import asyncio
-import os
 import re
-import signal
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from muster.apiserver.adminkubeconfig import write_kubeconfig
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.cli import component, hub
 from muster.cli.muster import main
 from muster.cli.process import FoundCluster
@@ -22,6 +17,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_LOCK
 from muster.runtime.client.builtin import LEASES
 from muster.runtime.client.errors import BadRequest
+from tests.support.commands import begun, serving
 from tests.support.fetching import fetch
 
 
@@ -176,66 +172,31 @@ def test_a_cluster_that_is_away_is_one_line(kubeconfig: Path) -> None:
     assert "Traceback" not in result.output
 
 
-class Site:
-    def __init__(self, server: ApiServer, kubeconfig: Path) -> None:
-        self.server = server
-        self.admin = InProcessClient(server.client(server.clusters["default"]))
-        self._command = (
-            sys.executable,
-            "-c",
-            "from muster.cli.muster import main; main()",
-            "hub",
-            "--kubeconfig",
-            str(kubeconfig),
-            "--webhook-port=0",
-        )
-
-    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        pipe = asyncio.subprocess.PIPE
-        return await asyncio.create_subprocess_exec(*self._command, *arguments, stdout=pipe, stderr=pipe, env=environment)
-
-
-@pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",), host="127.0.0.1", port=0))
-    await server.start()
-    path = tmp_path / "admin.kubeconfig"
-    await write_kubeconfig(server, path)
-    yield Site(server, path)
-    await server.stop(grace=0.1)
-
-
-async def test_it_installs_serves_and_on_sigterm_gives_up_its_lease_and_ends_well(site: Site) -> None:
-    process = await site.start("--health-port=0", "--webhook-port=0")
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(60):
-            line = (await process.stdout.readline()).decode()
-            assert line.startswith("ready: hub of https://127.0.0.1:"), line
-            port = re.search(r"port (\d+)", line)
-            assert port is not None
-            for page in ("healthz", "readyz", "metrics"):
-                code, text = await fetch(f"http://127.0.0.1:{port[1]}/{page}")
-                assert code == 200, text
-            bad = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, "metadata": {"name": "a.b"}}
-            with pytest.raises(BadRequest):
-                await site.admin.create(MANAGED_CLUSTERS, bad)
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    lease = await site.admin.get(LEASES, HUB_LOCK, "open-cluster-management-hub")
+async def test_it_installs_serves_and_on_sigterm_gives_up_its_lease_and_ends_well(
+    server: ApiServer, admin_kubeconfig: Path
+) -> None:
+    admin = InProcessClient(server.client(server.clusters["default"]))
+    words = ("hub", "--kubeconfig", str(admin_kubeconfig), "--health-port=0", "--webhook-port=0")
+    async with serving(*words) as line:
+        assert line.startswith("ready: hub of https://127.0.0.1:"), line
+        port = re.search(r"port (\d+)", line)
+        assert port is not None
+        for page in ("healthz", "readyz", "metrics"):
+            code, text = await fetch(f"http://127.0.0.1:{port[1]}/{page}")
+            assert code == 200, text
+        bad = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, "metadata": {"name": "a.b"}}
+        with pytest.raises(BadRequest):
+            await admin.create(MANAGED_CLUSTERS, bad)
+    lease = await admin.get(LEASES, HUB_LOCK, "open-cluster-management-hub")
     assert not lease["spec"].get("holderIdentity")
 
 
-async def test_install_only_installs_and_ends_though_the_port_is_taken(site: Site) -> None:
+async def test_install_only_installs_and_ends_though_the_port_is_taken(server: ApiServer, admin_kubeconfig: Path) -> None:
     """By a hub that runs, for instance."""
-    process = await site.start("--install-only", f"--webhook-port={site.server.port}")
+    process = await begun("hub", "--kubeconfig", str(admin_kubeconfig), "--install-only", f"--webhook-port={server.port}")
     async with asyncio.timeout(60):
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     assert out.startswith(b"installed on https://127.0.0.1:")
-    assert (await site.admin.list(MANAGED_CLUSTERS)).items == []
+    admin = InProcessClient(server.client(server.clusters["default"]))
+    assert (await admin.list(MANAGED_CLUSTERS)).items == []

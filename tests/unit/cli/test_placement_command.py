@@ -1,24 +1,19 @@
 """`muster placement`: what its options become, and that it installs, chooses and stops cleanly."""
 
-import asyncio
-import os
-import signal
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from muster.apiserver.adminkubeconfig import write_kubeconfig
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.cli import placement
 from muster.cli.muster import main
 from muster.fleet.in_process import InProcessClient
-from muster.placement.debug_server import DebugOptions
-from muster.placement.options import PlacementOptions
+from muster.placement.hub.debug_server import DebugOptions
+from muster.placement.hub.options import PlacementOptions
 from muster.runtime.client.builtin import LEASES
 from tests.support.choosing import SATISFIED, Chooser
+from tests.support.commands import serving
 
 
 def settings(kubeconfig: Path, *arguments: str) -> placement.Settings:
@@ -55,36 +50,15 @@ def test_a_wrong_value_is_refused_by_name(kubeconfig: Path, argument: str, probl
     assert problem in " ".join(result.output.split())
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",), host="127.0.0.1", port=0))
-    await server.start()
-    yield server
-    await server.stop(grace=0.1)
-
-
-async def test_it_installs_chooses_and_on_sigterm_gives_up_its_lease_and_ends_well(server: ApiServer, tmp_path: Path) -> None:
+async def test_it_installs_chooses_and_on_sigterm_gives_up_its_lease_and_ends_well(
+    server: ApiServer, admin_kubeconfig: Path
+) -> None:
     chooser = Chooser()
     chooser.admin = InProcessClient(server.client(server.clusters["default"]))
     chooser.ns = "default"
-    path = tmp_path / "admin.kubeconfig"
-    await write_kubeconfig(server, path)
-    command = (sys.executable, "-c", "from muster.cli.muster import main; main()", "placement", "--kubeconfig", str(path))
-    pipe = asyncio.subprocess.PIPE
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = await asyncio.create_subprocess_exec(*command, "--health-port=0", stdout=pipe, stderr=pipe, env=environment)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(60):
-            line = (await process.stdout.readline()).decode()
-            assert line.startswith("ready: placement of https://127.0.0.1:"), line
-            await chooser.place("p")
-            await chooser.until_says("p", SATISFIED, "False", "NoManagedClusterSetBindings")
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    async with serving("placement", "--kubeconfig", str(admin_kubeconfig), "--health-port=0") as line:
+        assert line.startswith("ready: placement of https://127.0.0.1:"), line
+        await chooser.place("p")
+        await chooser.until_says("p", SATISFIED, "False", "NoManagedClusterSetBindings")
     lease = await chooser.admin.get(LEASES, "placement-lock", "open-cluster-management-hub")
     assert not lease["spec"].get("holderIdentity")

@@ -1,12 +1,7 @@
 """`muster work-hub`: what its options become, and that it installs, judges works and stops cleanly."""
 
-import asyncio
-import os
 import re
-import signal
 import socket
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from muster.apiserver.adminkubeconfig import write_kubeconfig
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.cli import work_hub
 from muster.cli.muster import main
 from muster.fleet.in_process import InProcessClient
@@ -23,6 +17,7 @@ from muster.runtime.client.builtin import LEASES
 from muster.runtime.client.errors import BadRequest
 from muster.work.hub.options import ExecutorAuthorization, WorkHubOptions
 from muster.work.kinds import MANIFEST_WORKS
+from tests.support.commands import serving
 from tests.support.fetching import fetch
 
 
@@ -85,58 +80,35 @@ def test_a_wrong_value_is_refused_by_name(kubeconfig: Path, argument: str, probl
     assert problem in " ".join(result.output.split())
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[ApiServer]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",), host="127.0.0.1", port=0))
-    await server.start()
-    yield server
-    await server.stop(grace=0.1)
-
-
-async def test_it_installs_judges_works_and_on_sigterm_gives_up_its_lease_and_ends_well(server: ApiServer, tmp_path: Path) -> None:
+async def test_it_installs_judges_works_and_on_sigterm_gives_up_its_lease_and_ends_well(
+    server: ApiServer, admin_kubeconfig: Path
+) -> None:
     admin = InProcessClient(server.client(server.clusters["default"]))
-    path = tmp_path / "admin.kubeconfig"
-    await write_kubeconfig(server, path)
-    command = (sys.executable, "-c", "from muster.cli.muster import main; main()", "work-hub", "--kubeconfig", str(path))
-    pipe = asyncio.subprocess.PIPE
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = await asyncio.create_subprocess_exec(
-        *command, "--webhook-port=0", "--health-port=0", stdout=pipe, stderr=pipe, env=environment
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(60):
-            line = (await process.stdout.readline()).decode()
-            assert line.startswith("ready: work hub of https://127.0.0.1:"), line
-            port = re.search(r"port (\d+)", line)
-            assert port is not None
-            for page in ("healthz", "readyz", "metrics"):
-                code, text = await fetch(f"http://127.0.0.1:{port[1]}/{page}")
-                assert code == 200, text
-            work: dict[str, Any] = {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind}
-            with pytest.raises(BadRequest, match="manifests should not be empty"):
-                await admin.create(MANIFEST_WORKS, {**work, "metadata": {"name": "w", "namespace": "default"}})
-            process.send_signal(signal.SIGTERM)
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    words = ("work-hub", "--kubeconfig", str(admin_kubeconfig), "--webhook-port=0", "--health-port=0")
+    async with serving(*words) as line:
+        assert line.startswith("ready: work hub of https://127.0.0.1:"), line
+        port = re.search(r"port (\d+)", line)
+        assert port is not None
+        for page in ("healthz", "readyz", "metrics"):
+            code, text = await fetch(f"http://127.0.0.1:{port[1]}/{page}")
+            assert code == 200, text
+        work: dict[str, Any] = {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind}
+        with pytest.raises(BadRequest, match="manifests should not be empty"):
+            await admin.create(MANIFEST_WORKS, {**work, "metadata": {"name": "w", "namespace": "default"}})
     lease = await admin.get(LEASES, "work-controller-lock", "open-cluster-management-hub")
     assert not lease["spec"].get("holderIdentity")
 
 
 @pytest.mark.parametrize("flag", ["--webhook-port", "--health-port"])
 async def test_a_port_that_another_program_has_is_told_with_the_flag_that_chooses_another(
-    server: ApiServer, tmp_path: Path, flag: str
+    admin_kubeconfig: Path, flag: str
 ) -> None:
-    await write_kubeconfig(server, tmp_path / "kubeconfig")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
         ports = {"--webhook-port": 0, "--health-port": 0, flag: port}
-        chosen = settings(tmp_path / "kubeconfig", *(f"{name}={number}" for name, number in ports.items()))
+        chosen = settings(admin_kubeconfig, *(f"{name}={number}" for name, number in ports.items()))
         with pytest.raises(click.ClickException) as refused:
             await work_hub.serve(chosen)
     assert str(port) in refused.value.message

@@ -72,7 +72,7 @@ async def test_what_others_do_comes_with_the_watch_and_counts_more_than_older_wr
     noting = followed.noting(client)
 
     async def until(value: str | None) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             while ((followed.read(CONFIG_MAPS, "default/c") or {}).get("data") or {}).get("k") != value:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.placement.choice import Choice
-from muster.placement.interests import interests_of, touches
+from muster.placement.hub.interests import interests_of, touches
 from muster.placement.world import Candidate
 from tests.support.placement_world import Site, addon, built_in, cluster, placement, policy, scores, selector
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from muster.api.cluster.v1alpha1 import RolloutStrategy
 from muster.api.cluster.v1beta1 import PlacementDecision
-from muster.placement.decisions import groups_of
-from muster.placement.rollout import BadStrategy, Group, Progress, Rollout, State, plan
+from muster.placement.decisions import Precedence, divided_groups, groups_of
+from muster.placement.rollout import BadStrategy, Group, Progress, Rollout, State, is_done, plan
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PENDING = Progress(State.PENDING)
@@ -168,6 +168,22 @@ def test_decisions_are_grouped_by_their_labels_and_a_cluster_has_one_group() -> 
         ("a", 2, ["a", "b", "c"]),
         ("b", 10, ["d"]),
     ]
+
+
+@pytest.mark.parametrize(("precedence", "expected"), [(Precedence.FIRST, ["ab", "c", ""]), (Precedence.LAST, ["a", "", "bc"])])
+def test_a_cluster_that_several_placements_chose_belongs_to_the_first_or_the_last(
+    precedence: Precedence, expected: list[str]
+) -> None:
+    chosen = [[decision({}, *"ab")], [decision({}, *"bc")], [decision({}, *"bc")]]
+    divided = divided_groups(chosen, precedence)
+    assert ["".join(sorted(cluster for group in groups for cluster in group.clusters)) for groups in divided] == expected
+
+
+@pytest.mark.parametrize(("kind", "seconds", "expected"), [("All", 1, True), ("Progressive", 1, False), ("Progressive", 61, True)])
+def test_a_cluster_is_done_when_it_has_soaked(kind: str, seconds: float, expected: bool) -> None:
+    soaked = strategy(kind, minSuccessTime="1m")
+    assert is_done(soaked, ago(State.SUCCEEDED, seconds), NOW) is expected
+    assert not is_done(soaked, ago(State.FAILED, seconds), NOW)
 
 
 clusters = st.sets(st.sampled_from("abcdefgh"), min_size=1)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.logs import diverted
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import ObjectKey
 from muster.runtime.cache.informer import Informer
@@ -86,6 +87,26 @@ async def test_a_poisoned_key_is_retried_alone_and_later_each_time(clock: FakeCl
     assert 'controller_runtime_reconcile_total{controller="c",result="success"} 5' in text
     assert f'controller_runtime_reconcile_errors_total{{controller="c"}} {len(times)}' in text
     assert f'workqueue_retries_total{{name="c"}} {len(times)}' in text
+
+
+async def test_why_a_key_fails_is_an_error_in_the_log_once_and_again_when_that_changes(clock: FakeClock) -> None:
+    why = ["of this", "of this", "of this", "of that", "of that", "", "of that"]
+    lines: list[str] = []
+
+    async def reconcile(key: str) -> float | None:
+        problem = why.pop(0) if why else ""
+        if problem:
+            raise ValueError(problem)
+        return 0.5 if why else None
+
+    with diverted(lines.append):
+        controller = Controller("c", reconcile, workers=1, clock=clock, random=lambda: 0.0)
+        controller.enqueue("poison")
+        async with running(controller):
+            for _ in range(100):
+                await clock.advance(0.1)
+    assert not why
+    assert [problem for line in lines for problem in ("of this", "of that") if problem in line] == ["of this", "of that", "of that"]
 
 
 async def test_a_key_is_never_reconciled_twice_at_once_and_no_change_is_lost() -> None:

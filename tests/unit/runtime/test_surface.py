@@ -30,8 +30,8 @@ SURFACE = {
     """,
     "controller": """
         Controller ControllerContext EventRecorder LeaderElection LeadershipLost Manager Runnable RunnableFunc
-        Stop add_finalizer leader_identity make_controllers removal_patch remove_finalizer set_condition
-        with_condition with_finalizer without_finalizer
+        Stop WriteOne add_finalizer failures_text leader_identity make_controllers removal_patch remove_finalizer
+        set_condition with_condition with_finalizer without_finalizer write_each
     """,
     "process": """
         serve

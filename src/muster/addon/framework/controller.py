@@ -33,7 +33,7 @@ from muster.addon.framework.removal import Removal
 from muster.addon.framework.rendering import Rendering, render
 from muster.addon.framework.resources import ServedResources
 from muster.addon.framework.role_bindings import MANAGED_BY_LABEL, RoleBinding, wanted_bindings
-from muster.addon.framework.scene import Scene, hosting_cluster
+from muster.addon.framework.scene import ForeignAddon, Scene, hosting_cluster
 from muster.addon.framework.status_draft import StatusDraft
 from muster.addon.framework.works import Site
 from muster.addon.plans import Planned, Plans
@@ -144,16 +144,18 @@ class ManagedClusterAddOns:
             if key not in self._addons.malformed:
                 await self._clear(key)
             return None
-        agent_addon = self._registry.find(key.name)
-        if agent_addon is None:
-            return None
+        served = self._registry.find(key.name)
         named = self._clusters.cache.named
         hosting = hosting_cluster(found)
+        agent_addon = served or ForeignAddon(key.name, found.status.supported_configs)
         scene = Scene(agent_addon, found, named(key.namespace), named(hosting) if hosting else None)
         draft = StatusDraft(found, self._context.clock.now())
+        if served is None:
+            await self._follow(scene, draft)
+            return None
         if found.metadata.deletion_timestamp:
-            await self._removal.remove(scene, draft, self._rendered(scene, draft))
-        elif scene.cluster is not None and not scene.cluster.metadata.deletion_timestamp and self._configure(scene, draft):
+            return await self._removal.remove(scene, draft, self._rendered(scene, draft))
+        if scene.cluster is not None and not scene.cluster.metadata.deletion_timestamp and self._configure(scene, draft):
             await self._install(scene, draft)
         return None
 
@@ -183,6 +185,16 @@ class ManagedClusterAddOns:
         resolved = resolve(draft.status.config_references, self._configs)
         return render(scene.agent_addon, scene.addon, scene.cluster, draft, resolved)
 
+    async def _follow(self, scene: Scene, draft: StatusDraft) -> None:
+        """Another process looks after its agent: the hub's manager still says when it is configured, and how far that is."""
+        planned = self._planned(scene.key, scene.owner())
+        if planned is None or scene.addon.metadata.deletion_timestamp:
+            return
+        configure(draft, planned)
+        wrong = unsupported(scene.addon, scene.agent_addon.config_kinds)
+        set_progress(draft, wrong, self._deployment.works_of(scene), hosted=scene.is_hosted)
+        await self._writer.report(scene, draft)
+
     async def _install(self, scene: Scene, draft: StatusDraft) -> None:
         rendering = self._rendered(scene, draft)
         agent = rendering.deployable
@@ -193,8 +205,9 @@ class ManagedClusterAddOns:
         problems += await self._deployment.deploy(scene, draft, rendering, manifests)
         deployed = self._deployment.works_of(scene)
         nothing = agent is not None and not manifests.managed and not manifests.hosting
-        wrong = unsupported(scene.addon, scene.agent_addon.config_kinds)
-        set_progress(draft, wrong, deployed, hosted=scene.is_hosted, nothing_to_deploy=nothing)
+        if self._plans is not None:
+            wrong = unsupported(scene.addon, scene.agent_addon.config_kinds)
+            set_progress(draft, wrong, deployed, hosted=scene.is_hosted, nothing_to_deploy=nothing)
         if rendering.agent is not None and scene.cluster is not None:
             set_health(draft, rendering.agent.health, scene.key.name, scene.cluster, deployed)
         scene = await self._writer.report(scene, draft)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from muster.addon.agent_addon import AgentAddon
+from muster.addon.agent_addon import AddonError, Agent, AgentAddon, Installation
 from muster.addon.framework.works import Site
-from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigGroupResource, ManagedClusterAddOn
 from muster.api.addons import HOSTING_CLUSTER_ANNOTATION
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.work.v1 import ManifestWork
@@ -16,6 +16,19 @@ from muster.machinery.objects import ObjectKey
 def hosting_cluster(addon: ManagedClusterAddOn) -> str:
     """Which cluster is to host it; empty for its own."""
     return addon.metadata.annotations.get(HOSTING_CLUSTER_ANNOTATION, "")
+
+
+@dataclass(frozen=True)
+class ForeignAddon:
+    """An addon whose agents another process looks after; of it only configurations and progress are this process's to say."""
+
+    name: str
+    config_kinds: tuple[ConfigGroupResource, ...]
+    hosted: bool = True
+    needs_configuration: bool = False
+
+    def agent(self, installation: Installation) -> Agent:
+        raise AddonError(f"addon {self.name} is not served by this process")
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from muster.api.resource import known_fields
 from muster.machinery.objects import Object, ObjectKey
 from muster.runtime.cache import MutationCache
 from muster.runtime.client import AlreadyExists, KubeError, NotFound, served
-from muster.runtime.controller import ControllerContext
-from muster.runtime.controller.fan_out import Write, failures_text, write_each
+from muster.runtime.controller import ControllerContext, WriteOne, failures_text, write_each
 
 _ADDONS = served(ManagedClusterAddOn)
 
@@ -106,7 +105,7 @@ class Installation:
         installed = self._inventory.installed(name)
         changes = installation_changes(addon, self._inventory.placements_of(addon), installed, self._takes_addons)
         delete = changes.delete if changes.delete and await self._placements_are_there(addon) else ()
-        creations: Iterator[tuple[str, Write]] = (
+        creations: Iterator[tuple[str, WriteOne]] = (
             (cluster, partial(self._create, addon, cluster)) for cluster in changes.create if not self._is_made(name, cluster)
         )
         deletions = [(cluster, partial(self._delete, name, installed[cluster])) for cluster in delete if cluster in installed]

@@ -157,14 +157,29 @@ def _divided(world: World, defaults: Configs) -> list[tuple[Share, list[Group]]]
     strategies = world.addon.spec.install_strategy.placements
     states = [world.placements.get(placement_key(strategy)) for strategy in strategies]
     divided = divided_groups([state.decisions if state else () for state in states], Precedence.LAST)
-    shares = []
-    for strategy, state, groups in zip(strategies, states, divided, strict=True):
+    shares: list[tuple[Share, list[Group]]] = []
+    lost: list[Share] = []
+    for strategy, state, groups in reversed(list(zip(strategies, states, divided, strict=True))):
         share = Share(_complete(strategy, state), overridden(defaults, strategy.configs), missing=state is None)
-        if state is not None:
+        if state is None:
+            lost.append(share)
+        else:
+            # A later placement that is lost may have chosen some of them, and had precedence.
+            kept = frozenset(
+                cluster
+                for cluster, one in (world.installed.items() if lost else ())
+                if not _is_held_by(one, share) and any(_is_held_by(one, other) for other in lost)
+            )
+            groups = [replace(group, clusters=group.clusters - kept) for group in groups]
             members = frozenset(cluster for group in groups for cluster in group.clusters)
             share = replace(share, selected=state.chosen, clusters=members)
         shares.append((share, groups))
-    return shares
+    return shares[::-1]
+
+
+def _is_held_by(addon: InstalledAddon, share: Share) -> bool:
+    """Whether an addon has been given what a share gives it."""
+    return addon.holds(in_order(overridden(share.configs, addon.own)))
 
 
 def _complete(strategy: PlacementStrategy, state: PlacementState | None) -> PlacementStrategy:
@@ -212,7 +227,6 @@ def _left_over(addon: InstalledAddon, defaults: Configs, lost: Sequence[Share], 
     if not lost or not addon.held:
         return Planned(cards.of(defaults, addon)[0], released=True)
     for share in reversed(lost):
-        configs, hashes = cards.of(share.configs, addon)
-        if addon.holds(tuple(hashes)):
-            return Planned(configs, released=False)
+        if _is_held_by(addon, share):
+            return Planned(cards.of(share.configs, addon)[0], released=False)
     return Planned(cards.of(defaults, addon)[0], released=addon.manual)

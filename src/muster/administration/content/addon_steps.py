@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from muster.addon.install import AGGREGATION_LABEL
 from muster.api import Condition, Document, condition_of, is_true
 from muster.api.addon.v1alpha1 import AVAILABLE, PROGRESSING, ClusterManagementAddOn, ManagedClusterAddOn
-from muster.api.addons import HOSTING_CLUSTER_ANNOTATION, LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
+from muster.api.addons import AGGREGATION_LABEL, HOSTING_CLUSTER_ANNOTATION, LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
 from muster.api.cluster.v1 import AVAILABLE as CLUSTER_AVAILABLE
 from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.drivers.certificates.requests import issued_certificate, verdict_of

@@ -32,8 +32,8 @@ from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, bund
 from muster.operator.cluster_manager.plan import AUTO_APPROVAL, Plan, registration_arguments
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
-from muster.placement.options import GATES as PLACEMENT_GATES
-from muster.placement.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
+from muster.placement.hub.options import GATES as PLACEMENT_GATES
+from muster.placement.hub.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
 from muster.registration.drivers import DEFAULT, find, options_of, profile_of
 from muster.registration.drivers.flags import GRPC, INIT_FLAGS
 from muster.registration.drivers.ownership import owner_of

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from muster.http.acceptor import Acceptor, describe
+from muster.http.acceptor import Accepting, Acceptor, describe
 from muster.http.backlogs import Backlogs
 from muster.http.connections import ServedGuest
 from muster.http.flushing import FlushQueue
@@ -285,7 +285,7 @@ class ServerConnection(Http2Connection, ServedGuest):
         return self._idle_since
 
 
-class Http2Server:
+class Http2Server(Accepting[ServerConnection]):
     """Serves what `request` makes of heads."""
 
     def __init__(
@@ -321,24 +321,8 @@ class Http2Server:
             self._sweep()
 
     @property
-    def port(self) -> int:
-        return self._acceptor.port
-
-    @property
-    def connections(self) -> int:
-        return len(self._acceptor.connections)
-
-    @property
     def streams(self) -> int:
         return sum(len(connection.streams) for connection in self._acceptor.connections)
-
-    @property
-    def refused_connections(self) -> int:
-        return self._acceptor.refused
-
-    def replace_tls(self, context: ssl.SSLContext) -> None:
-        """Serve new handshakes with `context`; established connections go on with theirs."""
-        self._acceptor.replace_tls(context)
 
     async def drain(self, grace: float) -> None:
         """Accept no more, tell every client to go elsewhere, and let streams end for `grace` seconds."""

@@ -33,7 +33,7 @@ from muster.operator.cluster_manager.plan import (
     work_gates,
 )
 from muster.operator.deployments import ConfigMapVolume, SecretVolume
-from muster.placement import install as placement
+from muster.placement.hub import install as placement
 from muster.registration.drivers.profile import AccountToken
 from muster.registration.hub import install as registration
 from muster.runtime.client.builtin import CRDS

@@ -27,9 +27,9 @@ from muster.api.operator.v1 import (
 from muster.operator.names import chosen_image
 from muster.operator.spec import BadSpec, gate_flags, installed_driver
 from muster.operator.spec import invalid_gates as invalid
-from muster.placement.options import DEBUG_SERVER
-from muster.placement.options import GATES as PLACEMENT_GATES
-from muster.placement.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
+from muster.placement.hub.options import DEBUG_SERVER
+from muster.placement.hub.options import GATES as PLACEMENT_GATES
+from muster.placement.hub.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
 from muster.registration.drivers import DriverError, find
 from muster.registration.drivers.errors import BadField
 from muster.registration.drivers.profile import AccountToken, HubRules, Process

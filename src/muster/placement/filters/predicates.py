@@ -16,6 +16,7 @@ from muster.placement.expressions import MOST_EXPRESSIONS, ClusterValue, Express
 from muster.placement.misconfiguration import Misconfigured
 from muster.placement.scores import ScoreReader
 from muster.placement.selection import Selection
+from muster.placement.stopwatch import UNMEASURED, Stopwatch
 from muster.placement.world import Candidate
 
 NAME: Final = "Predicate"
@@ -35,7 +36,7 @@ class _Predicate:
 class Predicates:
     name: ClassVar[str] = NAME
 
-    def __init__(self, predicates: Sequence[ClusterPredicate], scores: ScoreReader) -> None:
+    def __init__(self, predicates: Sequence[ClusterPredicate], scores: ScoreReader, stopwatch: Stopwatch = UNMEASURED) -> None:
         """Raises Misconfigured."""
         expressions = sum(len(one.required_cluster_selector.cel_selector.cel_expressions) for one in predicates)
         if expressions > MOST_EXPRESSIONS:
@@ -44,6 +45,7 @@ class Predicates:
             )
         self._predicates = tuple(map(_Predicate, predicates))
         self._scores = scores
+        self._stopwatch = stopwatch
         self._with_expressions = any(one.programs for one in self._predicates)
         self._cost = 0
 
@@ -52,7 +54,8 @@ class Predicates:
             return candidates
         if self._with_expressions:
             self._cost = budget_of(len(candidates))
-            return [one for one in candidates if self._meets_one(one)]
+            with self._stopwatch.expressions():
+                return [one for one in candidates if self._meets_one(one)]
         if len(self._predicates) == 1:
             return list(filter(self._predicates[0].selects, candidates))
         tests = [predicate.selects for predicate in self._predicates]

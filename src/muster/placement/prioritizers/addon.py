@@ -12,13 +12,15 @@ from muster.api.cluster.v1beta1 import AddOnScore
 from muster.placement.scores import NoScores, ScoreReader
 from muster.placement.world import Candidate
 
+PREFIX: Final = "AddOn/"
+"""Of their names as plugins."""
 _NAMED: Final = 10
 """Of expired scores so many are named in a warning; the others are counted."""
 
 
 class AddOn:
     def __init__(self, score: AddOnScore, reader: ScoreReader) -> None:
-        self.name = f"AddOn/{score.resource_name}/{score.score_name}"
+        self.name = f"{PREFIX}{score.resource_name}/{score.score_name}"
         self._score = score
         self._reader = reader
         self._expired: list[str] = []

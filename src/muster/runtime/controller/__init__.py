@@ -4,6 +4,7 @@ from muster.runtime.controller.conditions import set_condition, with_condition
 from muster.runtime.controller.context import ControllerContext
 from muster.runtime.controller.controller import Controller, Stop
 from muster.runtime.controller.events import EventRecorder
+from muster.runtime.controller.fan_out import WriteOne, failures_text, write_each
 from muster.runtime.controller.finalizers import add_finalizer, removal_patch, remove_finalizer, with_finalizer, without_finalizer
 from muster.runtime.controller.leader_election import LeaderElection, LeadershipLost, leader_identity
 from muster.runtime.controller.manager import Manager, Runnable, RunnableFunc, make_controllers
@@ -18,7 +19,9 @@ __all__ = [
     "Runnable",
     "RunnableFunc",
     "Stop",
+    "WriteOne",
     "add_finalizer",
+    "failures_text",
     "leader_identity",
     "make_controllers",
     "removal_patch",
@@ -27,4 +30,5 @@ __all__ = [
     "with_condition",
     "with_finalizer",
     "without_finalizer",
+    "write_each",
 ]

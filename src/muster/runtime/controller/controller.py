@@ -3,7 +3,8 @@
 Reconciling is level-based: a key says which object, never what happened to it; the function reads the present state from caches
 and must be safe to repeat. It may return the seconds after which it wants to be called again. It is never called twice at once
 for one key. When it raises, that key alone is tried again, later and later; `Stop` says that trying again is pointless until
-something changes. One that hangs is cancelled after `timeout` and counts as failed, so a poisoned object costs one worker for
+something changes. Why a key fails is logged as an error once, and again when that changes; further tries are for debugging, and
+are counted. One that hangs is cancelled after `timeout` and counts as failed, so a poisoned object costs one worker for
 that long at most, and `max_per_group` keeps it from costing its neighbours' workers.
 
 Workers start when the watched caches are complete. `run` ends when cancelled or after `stop`: no new key is begun, running
@@ -66,6 +67,8 @@ class Controller(Generic[K]):
         self._clock = clock
         self._informers: list[Informer[Any]] = []
         self._stop = asyncio.Event()
+        self._told: dict[K, str] = {}
+        """Why keys fail, as it was logged."""
         metrics = metrics or Metrics()
         self.queue: WorkQueue[K] = WorkQueue(
             name, group=group, max_per_group=max_per_group, max_delay=max_delay, metrics=metrics, clock=clock, random=random
@@ -184,17 +187,22 @@ class Controller(Generic[K]):
         except Stop as error:
             self._results["terminal"].inc()
             self._errors.inc()
-            self.queue.forget(key)
+            self._forget(key)
             log.error("reconcile gave up", controller=self.name, key=str(key), error=str(error))
         except Exception as error:
             self._failed(key, error)
         else:
-            self.queue.forget(key)
+            self._forget(key)
             self._results["success" if again is None else "requeue_after"].inc()
             if again is not None:
                 self.queue.add_after(key, again)
         finally:
             self._durations.observe(self._clock.monotonic() - began)
+
+    def _forget(self, key: K) -> None:
+        """How often it has failed, and why."""
+        self.queue.forget(key)
+        self._told.pop(key, None)
 
     def _failed(self, key: K, error: Exception) -> None:
         self._results["error"].inc()
@@ -203,13 +211,16 @@ class Controller(Generic[K]):
         failures = self.queue.failures(key)
         # A conflict is the ordinary course of things, and a server that is away has been reported by its informers.
         ordinary = isinstance(error, Conflict | Unreachable) and failures < 5
-        write = log.debug if ordinary else log.error
         text = f"no end within {self._timeout:g} s" if isinstance(error, TimeoutError) and not str(error) else str(error)
+        problem = f"{type(error).__name__}: {text}"
+        write = log.debug if ordinary or self._told.get(key) == problem else log.error
+        if not ordinary:
+            self._told[key] = problem
         write(
             "reconcile failed",
             controller=self.name,
             key=str(key),
-            error=f"{type(error).__name__}: {text}",
+            error=problem,
             failures=failures,
             again_in=round(delay, 3),
         )

@@ -10,17 +10,17 @@ AT_ONCE: Final = 16
 """Writes under way for one object."""
 _NAMED: Final = 5
 
-Write = Callable[[], Awaitable[None]]
+WriteOne = Callable[[], Awaitable[None]]
 
 
 async def write_each(
-    writes: Iterable[tuple[str, Write]], expected: tuple[type[Exception], ...], *, at_once: int = AT_ONCE
+    writes: Iterable[tuple[str, WriteOne]], expected: tuple[type[Exception], ...], *, at_once: int = AT_ONCE
 ) -> dict[str, str]:
     """Do all of it. Gives what failed in an expected way, by the name that came with it, and why."""
     failed: dict[str, str] = {}
     places = asyncio.Semaphore(at_once)
 
-    async def one(name: str, write: Write) -> None:
+    async def one(name: str, write: WriteOne) -> None:
         async with places:
             try:
                 await write()

@@ -34,7 +34,7 @@ from muster.runtime.client.typed import served
 from muster.runtime.controller import ControllerContext, Manager
 from muster.runtime.install import account_permissions, apply_all, await_definitions
 from tests.support.fake_clock import FakeClock
-from tests.unit.placement.conftest import Life, Mortal
+from tests.unit.placement.hub.conftest import Life, Mortal
 
 ADDON, CLUSTER, HOST = "hello", "c1", "host1"
 CMAS, MCAS, CLUSTERS, WORKS, BINDINGS = (

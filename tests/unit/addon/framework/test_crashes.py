@@ -13,7 +13,7 @@ from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CLUSTER_ROLES
 from muster.runtime.client.errors import NotFound
 from tests.unit.addon.framework.conftest import ADDON, BINDINGS, HOST, MCAS, WORKS, AddonSite, config_map, deployment, hook
-from tests.unit.placement.conftest import Life
+from tests.unit.placement.hub.conftest import Life
 
 HOOK = f"addon-{ADDON}-pre-delete"
 MOST = 16

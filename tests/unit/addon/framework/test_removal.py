@@ -12,6 +12,7 @@ from muster.api.addons import (
     PRE_DELETE,
 )
 from muster.machinery.objects import Object
+from muster.runtime.client.errors import StatusError
 from tests.unit.addon.framework.conftest import ADDON, CLUSTER, CLUSTERS, HOST, MCAS, WORKS, AddonSite, config_map, hook
 
 DEPLOY, PRE = f"addon-{ADDON}-deploy-0", f"addon-{ADDON}-pre-delete"
@@ -142,11 +143,13 @@ async def test_a_hook_of_a_cluster_that_is_deleted_and_answers_runs(site: AddonS
 
 async def test_a_hook_of_a_cluster_that_is_gone_is_passed_over(site: AddonSite) -> None:
     ships(site, config_map(), hook())
-    await installed(site)
-    await held_by(site, PRE_DELETE)
+    await installed(site, finalizers=["example.com/mine"])
+    await held_by(site, PRE_DELETE, "example.com/mine")
     await site.admin.delete(CLUSTERS, CLUSTER)
     await site.admin.delete(MCAS, ADDON, CLUSTER)
-    await gone(site)
+    await held_by(site, "example.com/mine")
+    message = await site.says("HookManifestCompleted", "False", "HookManifestIsNotCompleted")
+    assert message == f"hook manifestWork {PRE} is not run: cluster {CLUSTER} is not a managed cluster of the hub"
 
 
 async def test_an_addon_that_cannot_be_rendered_is_waited_for_unless_its_cluster_goes(site: AddonSite) -> None:
@@ -164,6 +167,49 @@ async def test_an_addon_that_cannot_be_rendered_is_waited_for_unless_its_cluster
     await site.admin.patch(CLUSTERS, CLUSTER, {"metadata": {"finalizers": ["example.com/collecting"]}})
     await site.admin.delete(CLUSTERS, CLUSTER)
     await gone(site)
+
+
+async def test_a_hook_whose_configurations_are_not_known_yet_is_not_passed_over_at_once(bare: AddonSite) -> None:
+    """Just after a start nothing is known of them; only when they stay away are they taken to be gone."""
+    ships(bare, config_map(), hook())
+    bare.addon.needs_configuration = True
+    config = bare.configs.put("settings", size="1")
+    async with bare.running():
+        uid = await bare.offer()
+        await bare.enable(uid)
+        bare.plan(uid, config)
+        await held_by(bare, PRE_DELETE)
+        await bare.says("Progressing", "False", "WaitingForManifestApplied")
+    bare.configs.objects.clear()
+    await bare.admin.delete(MCAS, ADDON, CLUSTER)
+    async with bare.running():
+        message = await bare.says("HookManifestCompleted", "False", "HookManifestIsNotCompleted")
+        assert message.endswith("The configurations that it is rendered from are missing.")
+        await bare.clock.advance(30)
+        await bare.settled()
+        assert await bare.find() is not None
+        bare.configs.put("settings", size="1")
+        await bare.until(lambda: bare.get(WORKS, PRE, CLUSTER), "the hook")
+    await bare.admin.delete(WORKS, PRE, CLUSTER)
+    bare.configs.objects.clear()
+    async with bare.running():
+        await bare.clock.advance(61)
+        await gone(bare)
+
+
+async def test_a_hook_that_could_not_be_written_is_said_and_tried_again(bare: AddonSite) -> None:
+    ships(bare, config_map(), hook())
+    async with bare.running() as life:
+        await installed(bare)
+        await held_by(bare, PRE_DELETE)
+        life.refuse = lambda method, path: (
+            StatusError(507, message="no room") if method == "POST" and "/manifestworks" in path else None
+        )
+        await bare.admin.delete(MCAS, ADDON, CLUSTER)
+        message = await bare.says("HookManifestCompleted", "False", "HookManifestIsNotCompleted")
+        assert message == f"hook manifestWork {PRE} is not completed. no room"
+        life.refuse = lambda method, path: None
+        await bare.until(lambda: bare.get(WORKS, PRE, CLUSTER), "the hook", moving=1.0)
 
 
 async def test_what_is_to_stay_is_orphaned_by_its_right_name(site: AddonSite) -> None:

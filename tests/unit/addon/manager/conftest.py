@@ -4,7 +4,7 @@ clusters, and whoever writes the status of ManagedClusterAddOns."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -30,7 +30,7 @@ from muster.runtime.install import READ, account_permissions, apply_all, await_d
 from tests.support.addon_world import addon_document
 from tests.support.choosing import CLUSTERS, DECISIONS, GROUP, NS, PLACEMENTS, Chooser
 from tests.support.fake_clock import FakeClock
-from tests.unit.placement.conftest import Life, Mortal
+from tests.unit.placement.hub.conftest import Life, Mortal
 
 ADDONS, MANAGED = served(ClusterManagementAddOn), served(ManagedClusterAddOn)
 CONFIGS, TEMPLATES = served(AddOnDeploymentConfig), served(AddOnTemplate)
@@ -137,9 +137,9 @@ class Site(Chooser):
         spec = {"customizedVariables": [{"name": "V", "value": value}]}
         await self.admin.apply(CONFIGS, {"metadata": {"name": name, "namespace": "config"}, "spec": spec}, manager="test")
 
-    async def enable(self, cluster: str, name: str = ADDON, configs: list[Object] | None = None, **annotations: str) -> None:
-        metadata = {"name": name, "namespace": cluster, "annotations": annotations}
-        await self.admin.create(MANAGED, {**_typed(MANAGED), "metadata": metadata, "spec": {"configs": configs or []}})
+    async def enable(self, cluster: str, name: str = ADDON, configs: Sequence[Object] = (), annotation: str = "") -> None:
+        metadata = {"name": name, "namespace": cluster, "annotations": {annotation: "true"} if annotation else {}}
+        await self.admin.create(MANAGED, {**_typed(MANAGED), "metadata": metadata, "spec": {"configs": list(configs)}})
 
     async def let_read(self, group: str, resource: str) -> None:
         """An administrator's leave for one more kind of configuration."""
@@ -185,7 +185,7 @@ class Site(Chooser):
         found: Object = (await self.admin.get(ADDONS, name)).get("status") or {}
         return found
 
-    async def until_says(self, reason: str, message: str = "", index: int = 0, name: str = ADDON) -> Object:
+    async def until_progression(self, reason: str, message: str = "", index: int = 0, name: str = ADDON) -> Object:
         async def look() -> Object | None:
             progressions = (await self.status(name)).get("installProgressions") or []
             conditions = progressions[index].get("conditions") or [] if len(progressions) > index else []

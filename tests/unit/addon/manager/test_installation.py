@@ -35,7 +35,7 @@ async def test_each_addon_is_made_by_one_request(site: Site) -> None:
     await site.offer(by_placement("p"))
     await site.decide("p", *names)
     await site.until_installed(*names)
-    await site.until_says("Completed", "20/20")
+    await site.until_progression("Completed", "20/20")
     made = [path for method, path in site.life.writes if method == "POST"]
     assert len(made) == 20
     others = [(method, path) for method, path in site.life.writes if method != "POST"]
@@ -63,7 +63,7 @@ async def test_a_lost_placement_takes_nothing_with_it_and_a_removed_reference_do
     await site.until_installed("c1", "c2")
     await site.admin.delete(DECISIONS, "p-decision-1", NS)
     await site.admin.delete(PLACEMENTS, "p", NS)
-    await site.until_says("PlacementNotFound")
+    await site.until_progression("PlacementNotFound")
     await site.quiet()
     assert set(await site.installed()) == {"c1", "c2"}
     await site.admin.patch(ADDONS, ADDON, {"spec": {"installStrategy": {"placements": [by_placement("q")]}}})
@@ -78,7 +78,7 @@ async def test_a_placement_whose_decisions_are_lost_takes_nothing_with_it(site: 
     await site.admin.patch(PLACEMENTS, "p", {"status": status}, NS, subresource="status")
     found = await site.until_installed("c1")
     await site.admin.delete(DECISIONS, "p-decision-1", NS)
-    await site.until_says("Progressing", "selected clusters 0.")
+    await site.until_progression("Progressing", "selected clusters 0.")
     await site.quiet()
     assert (await site.installed())["c1"]["metadata"]["uid"] == found["c1"]["metadata"]["uid"]
     await site.admin.patch(PLACEMENTS, "p", {"status": {"numberOfSelectedClusters": 0}}, NS, subresource="status")
@@ -92,11 +92,11 @@ async def _none(site: Site) -> bool:
 async def test_unselected_addons_go_but_those_marked_as_installed_by_hand_ocm_616(site: Site) -> None:
     await site.managed_cluster("c1", "c2", "c3")
     await site.enable("c2")
-    await site.enable("c3", **{MANUAL_ANNOTATION: "true"})
+    await site.enable("c3", annotation=MANUAL_ANNOTATION)
     await site.offer(by_placement("p"))
     await site.decide("p", "c1")
     await site.until_installed("c1", "c3")
-    await site.until_says("Completed", "1 installed by hand on other clusters are kept.")
+    await site.until_progression("Completed", "1 installed by hand on other clusters are kept.")
 
 
 async def test_by_hand_nothing_is_made_or_removed_and_every_addon_is_owned(site: Site) -> None:
@@ -124,6 +124,25 @@ async def test_a_recreated_addon_takes_over_what_the_one_before_it_owned_a12(bar
         if "c1" not in await bare.installed():
             await bare.enable("c1")
         await bare.until(lambda: _owned_by(bare, "c1", second["metadata"]["uid"]), "the second owner")
+
+
+async def test_with_an_addon_go_all_its_managed_cluster_addons_ocm_1156(site: Site) -> None:
+    await site.managed_cluster("c1", "c2")
+    await site.offer(by_placement("p"))
+    await site.decide("p", "c1", "c2")
+    await site.until_installed("c1", "c2")
+    await site.admin.delete(ADDONS, ADDON)
+    await site.until(lambda: _none(site), "the garbage collector to take them")
+
+
+async def test_a_cluster_without_its_namespace_keeps_no_other_waiting(site: Site) -> None:
+    await site.managed_cluster("c1")
+    await site.admin.create(CLUSTERS, {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "metadata": {"name": "c2"}})
+    await site.offer(by_placement("p"))
+    await site.decide("p", "c1", "c2")
+    await site.until_installed("c1")
+    await site.namespace("c2")
+    await site.until_installed("c1", "c2")
 
 
 async def _is_gone(site: Site) -> bool:
@@ -170,4 +189,4 @@ async def test_a_poisoned_decision_or_placement_harms_itself_alone(site: Site) -
     await site.decide("q", "c2")
     await site.until_installed("c1")
     await site.until_installed("c2", name="other")
-    await site.until_says("Completed", "1/1", name="other")
+    await site.until_progression("Completed", "1/1", name="other")

@@ -264,6 +264,19 @@ def test_a_lost_placement_leaves_its_clusters_what_they_have() -> None:
     assert world.configs("new") == ["a"]
 
 
+def test_a_lost_canary_is_not_rolled_back_to_what_all_others_have() -> None:
+    world = AddonWorld(addon_document(by_placement("all", A), by_placement("canary", B)))
+    world.choose("all", "xyz")
+    world.choose("canary", "z")
+    world.install("x", "y", "z")
+    world.configure("x", "y", "z")
+    del world.placements["canary"]
+    assert [world.configs(cluster) for cluster in "xyz"] == [["a"], ["a"], ["b"]]
+    assert world.released() == "xy"
+    world.choose("canary", "")
+    assert world.configs("z") == ["a"], "a canary that is there and chose nobody has let go"
+
+
 def test_addons_kept_by_hand_are_named_in_the_progression() -> None:
     world = AddonWorld(addon_document(by_placement("p")))
     world.choose("p", "x")

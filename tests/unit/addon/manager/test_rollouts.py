@@ -152,13 +152,13 @@ async def test_a_change_rolls_out_canary_first_one_at_a_time_with_soak_and_stops
     await site.quiet(100)
     await site.clock.advance(120)
     assert site.released() == "abc", "a failure stops it"
-    await site.until_says("Completed", "selected clusters 1. configured addons 1/1 completed", index=1)
+    await site.until_progression("Completed", "selected clusters 1. configured addons 1/1 completed", index=1)
     await site.configure("c")
     await site.clock.advance(61)
     await site.until_released("abcd")
     await site.configure("d")
     await site.clock.advance(61)
-    progression = await site.until_says("Completed", "selected clusters 4. configured addons 3/3 completed with no errors")
+    progression = await site.until_progression("Completed", "selected clusters 4. configured addons 3/3 completed with no errors")
     (reference,) = progression["configReferences"]
     assert reference["lastKnownGoodConfig"] == reference["lastAppliedConfig"] == reference["desiredConfig"]
     assert reference["desiredConfig"]["specHash"] == await hash_in_hub(site, "a")
@@ -174,7 +174,7 @@ async def test_at_rest_nothing_is_asked_or_written(site: Site) -> None:
     await site.until_installed("x")
     await until_hashes(site, "x", a=await hash_in_hub(site, "a"))
     await site.configure("x")
-    await site.until_says("Completed")
+    await site.until_progression("Completed")
     await site.quiet()
     before = len(site.life.asked)
     await site.clock.advance(120)

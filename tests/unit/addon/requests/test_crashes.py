@@ -12,7 +12,7 @@ from tests.support.template_addons import template_of
 from tests.unit.addon.requests.test_approval import SIGNER, may_sign
 from tests.unit.addon.requests.test_signing import SUBJECT, _parts, custom, elliptic, secret_of
 from tests.unit.addon.requests.test_token_infrastructure import OBJECTS, TOKEN, none_left, until_ready
-from tests.unit.placement.conftest import Life
+from tests.unit.placement.hub.conftest import Life
 
 WRITES = 6
 """Account, role, binding and condition; approval and certificate."""

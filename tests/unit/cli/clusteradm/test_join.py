@@ -309,6 +309,10 @@ async def test_other_drivers_are_wired(joining: Joining) -> None:
     await joining.ok("--registration-auth=aws-irsa", "--eks-hub-cluster-arn", hub, "--managed-cluster-arn", managed)
     driver = (await joining.klusterlet())["spec"]["registrationConfiguration"]["registrationDriver"]
     assert driver == {"authType": "awsirsa", "awsIrsa": {"hubClusterArn": hub, "managedClusterArn": managed}}
+    # EKS signs no client certificates for addons.
+    assert (await joining.klusterlet())["spec"]["registrationConfiguration"]["addOnKubeClientRegistrationDriver"] == {
+        "authType": "token"
+    }
 
 
 @pytest.mark.parametrize(

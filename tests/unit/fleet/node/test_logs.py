@@ -92,5 +92,5 @@ async def test_a_follower_sees_every_line_once_over_rotations_until_the_end(tmp_
         if number % 20 == 0:
             await settle(3)
     log.close()
-    await asyncio.wait_for(reader, 5)
+    await asyncio.wait_for(reader, 30)
     assert b"".join(got).decode().splitlines() == [f"line {number}" for number in range(300)]

@@ -131,7 +131,7 @@ async def test_a_program_has_its_grace_to_tidy_up(stage: Stage) -> None:
     await following.wait()
     await stage.client.delete(PODS, "web", "default", uid=pod["metadata"]["uid"])
     await stage.gone("web")
-    await asyncio.wait_for(reader, 5)
+    await asyncio.wait_for(reader, 30)
     assert lines[-1] == b"tidied up"
 
 

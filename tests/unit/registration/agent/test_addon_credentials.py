@@ -11,9 +11,13 @@ from cryptography.x509.oid import NameOID
 from muster.kube import certificates, yaml
 from muster.machinery.objects import Object
 from muster.registration.agent.addons.secrets import AGENT_LABEL
-from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS
+from muster.registration.agent.agent import Agent
+from muster.registration.agent.install import install
+from muster.registration.agent.options import AgentOptions
+from muster.runtime.client.builtin import LEASES, SECRETS, SERVICE_ACCOUNTS
+from tests.support.agents import agent_running
 from tests.unit.registration.agent.addon_fleet import ADDONS, NAMESPACE, SIGNER, AddonFleet, custom, kube_client
-from tests.unit.registration.agent.conftest import Fleet, until
+from tests.unit.registration.agent.conftest import Fleet, Link, until
 
 KUBECONFIG = "work-hub-kubeconfig"
 
@@ -377,3 +381,30 @@ def _claims(token: bytes) -> Object:
     payload = token.split(b".")[1]
     claims: Object = orjson.loads(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)))
     return claims
+
+
+async def test_a_hosted_addon_has_its_secret_and_its_lease_where_the_agent_runs(addons: AddonFleet) -> None:
+    fleet, hosting = addons.fleet, addons.fleet.other
+    await install(hosting.admin, AgentOptions())
+    bootstrap = {"metadata": {"name": "bootstrap-hub-kubeconfig", "namespace": "open-cluster-management-agent"}}
+    await hosting.admin.create(SECRETS, {**bootstrap, "stringData": {"kubeconfig": addons.hub.kubeconfig()}})
+    links = Link(fleet.spoke, fleet.account), Link(hosting, fleet.account)
+    agent = Agent(links[0], fleet.options, management=links[1], clock=fleet.clock, random=fleet.random, connect=fleet.connect)
+    async with agent_running(agent), addons.managed():
+        await fleet.join()
+        await addons.enable("here", kube_client("here"))
+        await addons.enable("there", kube_client("there"))
+        annotation = {"addon.open-cluster-management.io/hosting-cluster-name": "other"}
+        await addons.hub.admin.patch(ADDONS, "there", {"metadata": {"annotations": annotation}}, "c1")
+        await addons.certificate("here-hub-kubeconfig")
+
+        async def hosted() -> list[str]:
+            found = (await hosting.admin.list(SECRETS, NAMESPACE)).items
+            return [one["metadata"]["name"] for one in found]
+
+        assert await until(hosted, "the Secret where the agent runs") == ["there-hub-kubeconfig"]
+        await until(lambda: _is_gone(addons, "there-hub-kubeconfig"), "no Secret being on the managed cluster")
+        lease = {"metadata": {"name": "there", "namespace": NAMESPACE}, "spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}}
+        await hosting.admin.create(LEASES, lease)
+        expected = "True/ManagedClusterAddOnLeaseUpdated"
+        await until(lambda: _is(addons, "there", "Available", expected), "the addon being available")

@@ -19,12 +19,18 @@ class Gated(CountingClient):
     """Writes wait while the gate is shut."""
 
     gate: asyncio.Event
+    waiting = 0
+    """How many do."""
 
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
     ) -> bytes:
         if method == "PATCH":
-            await self.gate.wait()
+            self.waiting += 1
+            try:
+                await self.gate.wait()
+            finally:
+                self.waiting -= 1
         return await super().exchange(method, path, query, body, media, idempotent=idempotent)
 
 
@@ -36,6 +42,12 @@ class Desk:
 
     async def change(self, change: Change, name: str = "c1", *, status: bool = False) -> bool:
         return await self.writer.change(name, change, status=status)
+
+    async def until_writing(self) -> None:
+        """Until a write waits at the gate."""
+        async with asyncio.timeout(20):
+            while not self.client.waiting:  # noqa: ASYNC110
+                await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -96,7 +108,7 @@ async def test_what_is_there_already_costs_nothing(desk: Desk) -> None:
 async def test_who_comes_during_a_write_goes_on_from_its_answer(desk: Desk) -> None:
     desk.client.gate.clear()
     first = asyncio.create_task(desk.change(label("a")))
-    await asyncio.sleep(0.01)
+    await desk.until_writing()
     later = [asyncio.create_task(desk.change(label(key))) for key in ("b", "c")]
     await asyncio.sleep(0.01)
     desk.client.gate.set()
@@ -108,7 +120,7 @@ async def test_who_comes_during_a_write_goes_on_from_its_answer(desk: Desk) -> N
 async def test_somebody_elses_write_is_a_conflict_for_all(desk: Desk) -> None:
     desk.client.gate.clear()
     both = [asyncio.create_task(desk.change(label(key))) for key in ("a", "b")]
-    await asyncio.sleep(0.01)
+    await desk.until_writing()
     await desk.play.admin.patch(MANAGED_CLUSTERS, "c1", {"metadata": {"labels": {"theirs": "yes"}}})
     desk.client.gate.set()
     results = await asyncio.gather(*both, return_exceptions=True)
@@ -128,7 +140,7 @@ async def test_when_the_one_who_writes_is_stopped_the_others_are_told_and_can_tr
     desk.client.gate.clear()
     first = asyncio.create_task(desk.change(label("a")))
     same = asyncio.create_task(desk.change(label("b")))
-    await asyncio.sleep(0.01)
+    await desk.until_writing()
     late = asyncio.create_task(desk.change(label("c")))
     await asyncio.sleep(0.01)
     first.cancel()

@@ -320,7 +320,7 @@ class Acceptance:
         standing = Standing()
         owners = {name: driver for name, driver in self._hub.drivers.items() if _owns(name, driver, cluster)}
         for driver_name, driver in owners.items():
-            outcome = await _drive_one(driver_name, driver, cluster, granted)
+            outcome = await _drive_one(driver, cluster, granted)
             standing |= Standing(_by(driver_name, outcome.problems), _by(driver_name, outcome.pending))
         if granted and not owners:
             standing += (_disabled(cluster, self._hub.options.drivers),)
@@ -390,14 +390,13 @@ def _disabled(cluster: ManagedCluster, enabled: tuple[str, ...]) -> str:
     )
 
 
-async def _drive_one(name: str, driver: HubDriver, cluster: ManagedCluster, granted: bool) -> Outcome:
+async def _drive_one(driver: HubDriver, cluster: ManagedCluster, granted: bool) -> Outcome:
     try:
         return await (driver.grant(cluster) if granted else driver.revoke(cluster))
     except PASSING:
         raise
     except Exception as error:
-        # Drivers come from elsewhere too: what one fails on is its cluster's problem, and the condition must still say so.
-        log.error("driver failed", driver=name, cluster=cluster.metadata.name, error=f"{type(error).__name__}: {error}")
+        # Drivers come from elsewhere too: what one fails on is its cluster's problem, and the condition and the log say so.
         return Outcome((Step("grant" if granted else "revoke", f"{type(error).__name__}: {error}"),))
 
 

@@ -37,8 +37,15 @@ from muster.machinery.objects import Object, ObjectKey
 from muster.placement.decisions import Precedence, divided_groups
 from muster.placement.rollout import BadStrategy, plan
 from muster.runtime.client import AlreadyExists, KubeError, NotFound, patch_object
-from muster.runtime.controller import ControllerContext, add_finalizer, remove_finalizer, with_condition
-from muster.runtime.controller.fan_out import Write, failures_text, write_each
+from muster.runtime.controller import (
+    ControllerContext,
+    WriteOne,
+    add_finalizer,
+    failures_text,
+    remove_finalizer,
+    with_condition,
+    write_each,
+)
 from muster.work.hub.options import REPLICA_SET_CONTROLLER
 from muster.work.hub.replica_sets import reporting
 from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
@@ -216,7 +223,7 @@ class ReplicaSets:
                 shares.append(dataclasses.replace(share, rollout=rollout))
         return shares
 
-    def _writes(self, wanted: Wanted, works: dict[str, Replica], shares: Sequence[Share]) -> Iterator[tuple[str, Write]]:
+    def _writes(self, wanted: Wanted, works: dict[str, Replica], shares: Sequence[Share]) -> Iterator[tuple[str, WriteOne]]:
         """By cluster, what is to be done to its work."""
         chosen = {cluster: share for share in shares for group in share.groups for cluster in group.clusters}
         kept = {share.name for share in shares if share.missing}
@@ -266,7 +273,7 @@ class ReplicaSets:
         except NotFound:
             return
 
-    async def _each(self, writes: Iterable[tuple[str, Write]]) -> dict[str, str]:
+    async def _each(self, writes: Iterable[tuple[str, WriteOne]]) -> dict[str, str]:
         """A decision that names no cluster leads nowhere: that is the ValueError."""
         return await write_each(writes, (KubeError, TakenName, ValueError))
 

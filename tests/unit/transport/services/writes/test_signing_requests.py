@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from muster.api.addon.conversion import KUBE_CLIENT_SIGNER
+from muster.api.addons import ADDON_LABEL
 from muster.api.agents import CLUSTER_LABEL, CSR_USER, GRPC_SIGNER
 from muster.machinery.objects import Object
 from muster.runtime.client.errors import AlreadyExists, Forbidden
@@ -54,3 +56,38 @@ class TestSigningRequests:
             await send(services, SIGNING_REQUEST_ROW, self.request(), agent("c1"))
             with pytest.raises(AlreadyExists):
                 await send(services, SIGNING_REQUEST_ROW, self.request(), agent("c1"))
+
+
+class TestSigningRequestsOfAddons:
+    def request(self, name: str = "addon-c1-work-abcde", addon: str = "work", signer: str = KUBE_CLIENT_SIGNER) -> CloudEvent:
+        metadata = {"name": name, "labels": {CLUSTER_LABEL: "c1", ADDON_LABEL: addon, "more": "x"}}
+        spec = {**signing_request_spec(), "signerName": signer}
+        return publish(SIGNING_REQUEST_ROW, {"metadata": metadata, "spec": spec}, Subresource.SPEC, CREATE)
+
+    @pytest.mark.parametrize("signer", [KUBE_CLIENT_SIGNER, "example.com/custom"])
+    async def test_an_agent_asks_for_an_addon_of_its_cluster(self, hub: Hub, signer: str) -> None:
+        async with hub.serving() as services:
+            await send(services, SIGNING_REQUEST_ROW, self.request(signer=signer), agent("c1"))
+        csr = await hub.admin.get(SIGNING_REQUEST_ROW.resource, "addon-c1-work-abcde")
+        assert csr["metadata"]["labels"] == {CLUSTER_LABEL: "c1", ADDON_LABEL: "work"}
+        assert csr["metadata"]["annotations"] == {CSR_USER: agent("c1").user.name}
+        assert csr["spec"]["signerName"] == signer
+
+    async def test_whoever_lets_a_cluster_join_does_not(self, hub: Hub) -> None:
+        async with hub.serving() as services:
+            with pytest.raises(Forbidden, match="registered agent"):
+                await send(services, SIGNING_REQUEST_ROW, self.request(), newcomer("c1"))
+
+    @pytest.mark.parametrize(
+        "signer", [GRPC_SIGNER, "kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"]
+    )
+    async def test_signers_of_agents_and_nodes_are_not_asked(self, hub: Hub, signer: str) -> None:
+        async with hub.serving() as services:
+            with pytest.raises(Forbidden, match="signerName"):
+                await send(services, SIGNING_REQUEST_ROW, self.request(signer=signer), agent("c1"))
+
+    @pytest.mark.parametrize("name", ["addon-c2-work-abcde", "addon-c1-other-abcde", "c1-abcde", "addon-c1-work-"])
+    async def test_the_name_begins_with_cluster_and_addon(self, hub: Hub, name: str) -> None:
+        async with hub.serving() as services:
+            with pytest.raises(InvalidEvent, match="addon-c1-work-…"):
+                await send(services, SIGNING_REQUEST_ROW, self.request(name), agent("c1"))

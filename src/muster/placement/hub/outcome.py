@@ -28,7 +28,7 @@ from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.placement.choice import Choice, ChosenGroup
 from muster.placement.decisions import group_of
-from muster.placement.writing import Decision, free_names, in_batches
+from muster.placement.hub.writing import Decision, free_names, in_batches
 
 BY_SCORE: Final = "Score"
 SCORE_RATE_LIMIT: Final = timedelta(minutes=1)

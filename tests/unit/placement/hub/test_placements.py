@@ -7,6 +7,7 @@ import pytest
 from muster.api.cluster.v1beta1 import Placement
 from muster.placement import scheduling
 from muster.placement.choice import Choice
+from muster.placement.stopwatch import Stopwatch
 from muster.placement.world import World
 from muster.runtime.client.builtin import EVENTS
 from muster.runtime.client.errors import Forbidden
@@ -26,7 +27,7 @@ from tests.support.choosing import (
     labelled,
     scored,
 )
-from tests.unit.placement.conftest import Site
+from tests.unit.placement.hub.conftest import Site
 
 
 async def test_a_placement_chooses_and_says_so_in_one_decision_and_one_status(site: Site) -> None:
@@ -383,12 +384,12 @@ async def test_events_tell_of_decisions_and_scores(site: Site) -> None:
 async def test_a_poisoned_object_of_every_kind_harms_itself_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     original = scheduling.schedule
 
-    def poisoned(placement: Placement, world: World) -> Choice:
+    def poisoned(placement: Placement, world: World, stopwatch: Stopwatch) -> Choice:
         if placement.metadata.name == "poisoned":
             raise RuntimeError("a defect")
-        return original(placement, world)
+        return original(placement, world, stopwatch)
 
-    monkeypatch.setattr("muster.placement.controller.schedule", poisoned)
+    monkeypatch.setattr("muster.placement.hub.controller.schedule", poisoned)
     for name in ("c1", "c2"):
         await site.namespace(name)
     hostile = {"clusterClaims": [{"name": "a" * 253, "value": "\u2028"}], "allocatable": {"cpu": "-9e99"}, "capacity": {"cpu": "1"}}

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.support.choosing import DECISIONS, GROUP, NS, labelled
-from tests.unit.placement.conftest import Life, Site
+from tests.unit.placement.hub.conftest import Life, Site
 
 MOST = 12
 """Writes that no scenario needs."""

@@ -30,17 +30,18 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.placement.candidates import candidate_of
 from muster.placement.choice import Choice
-from muster.placement.decision_writer import DecisionWriter, NotWritten, scores_note
-from muster.placement.inventory import Inventory
+from muster.placement.hub.decision_writer import DecisionWriter, NotWritten, scores_note
+from muster.placement.hub.inventory import Inventory
+from muster.placement.hub.measurements import Measurements
+from muster.placement.hub.outcome import BY_SCORE, is_unnameable, kept_decisions, status_of, waits_until, wanted_decisions
+from muster.placement.hub.writing import Decision, Write, free_names, is_as_wanted, plan_writes
 from muster.placement.names import DISABLED
-from muster.placement.outcome import BY_SCORE, is_unnameable, kept_decisions, status_of, waits_until, wanted_decisions
 from muster.placement.scheduling import schedule
-from muster.placement.writing import Decision, Write, free_names, is_as_wanted, plan_writes
 from muster.runtime.cache import Informer, MutationCache
 from muster.runtime.client import patch_object
 from muster.runtime.controller import ControllerContext
 
-log = get_logger("muster.placement.controller")
+log = get_logger("muster.placement.hub.controller")
 
 R = TypeVar("R", bound=TypedObject)
 NAME: Final = "placements"
@@ -66,9 +67,7 @@ class Placements:
         self._running: set[ObjectKey] = set()
         self._controller = context.controller(NAME, self.reconcile)
         self._writer = DecisionWriter(context.client, context.events, self.inventory.decisions)
-        metrics = context.metrics
-        self._choosing = metrics.histogram("scheduling_scheduling_duration_seconds", "How long in seconds a choice takes")
-        self._binding = metrics.histogram("scheduling_bind_duration_seconds", "How long in seconds writing decisions takes")
+        self.measurements = Measurements(context.metrics, context.clock)
         inventory = self.inventory
         self._follow(
             ManagedCluster, lambda one: inventory.put_cluster(candidate_of(one)), lambda key: inventory.drop_cluster(key.name)
@@ -185,7 +184,7 @@ class Placements:
         except NotWritten as error:
             self._left.pop(key, None)
             await self._report_failure(placement, choice, error)
-            raise error.cause from error
+            raise error.failure from error
         scored = bool(writes) and placement.spec.sort_by == BY_SCORE
         status = status_of(placement, wanted, (choice.satisfied, choice.misconfigured), now, scored=scored)
         self._left[key] = _Left(wanted, status, self._name_foreign(key, placement))
@@ -197,10 +196,8 @@ class Placements:
         return max(0.0, (min(times) - self._context.clock.now()).total_seconds()) + JUST_AFTER if times else None
 
     def _choose(self, placement: Placement, now: datetime) -> Choice:
-        began = self._context.clock.monotonic()
-        choice = schedule(placement, self.inventory.world(placement, now))
-        self._choosing.observe(self._context.clock.monotonic() - began)
-        return choice
+        with self.measurements.choice():
+            return schedule(placement, self.inventory.world(placement, now), self.measurements)
 
     @staticmethod
     def _wanted(
@@ -216,9 +213,8 @@ class Placements:
     async def _write(self, placement: Placement, writes: Sequence[Write], choice: Choice) -> None:
         if not writes:
             return
-        began = self._context.clock.monotonic()
-        await self._writer.write(placement, writes, choice.warnings)
-        self._binding.observe(self._context.clock.monotonic() - began)
+        with self.measurements.binding():
+            await self._writer.write(placement, writes, choice.warnings)
         if choice.totals:
             note = scores_note(choice.totals)
             self._context.events.event(placement.document(), "Normal", "ScoreUpdate", note, action="ScoreUpdated")

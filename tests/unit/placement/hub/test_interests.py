@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.api.cluster.v1beta1 import PlacementSpec
-from muster.placement.interests import Interests, interests_of, touches
+from muster.placement.hub.interests import Interests, interests_of, touches
 from muster.placement.world import Candidate
 from tests.support.placement_world import addon, built_in, cluster, placement, policy, selector
 

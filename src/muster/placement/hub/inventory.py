@@ -20,8 +20,8 @@ from muster.api.cluster.v1beta2 import ClusterSetSelector, ManagedClusterSet
 from muster.kube.selectors import Selector
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import ObjectKey
-from muster.placement.decision_index import DecisionIndex
-from muster.placement.interests import Interests, interests_of, touches
+from muster.placement.hub.decision_index import DecisionIndex
+from muster.placement.hub.interests import Interests, interests_of, touches
 from muster.placement.world import Candidate, World
 from muster.registration.hub.sets.members import selector_of
 

@@ -13,9 +13,9 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.metrics import Metrics
-from muster.placement.install import ACCOUNT, install
-from muster.placement.manager import PlacementManager
-from muster.placement.options import PlacementOptions
+from muster.placement.hub.install import ACCOUNT, install
+from muster.placement.hub.manager import PlacementManager
+from muster.placement.hub.options import PlacementOptions
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.errors import Unreachable
 from muster.runtime.client.rest import JSON, Query
@@ -126,7 +126,7 @@ class Site(Chooser):
     @property
     def passes(self) -> int:
         """How often the controller has chosen so far."""
-        return self.metrics.histogram("scheduling_scheduling_duration_seconds", "How long in seconds a choice takes").count
+        return self.manager.placements.measurements.choices if self.manager is not None else 0
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from muster.api.cluster.v1 import GROUP
 from muster.api.crds import HUB, definitions
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
-from muster.placement.options import PlacementOptions
+from muster.placement.hub.options import PlacementOptions
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CRDS
 from muster.runtime.install import READ, account_permissions, apply_all, await_definitions, ensure_namespace, rule

@@ -15,13 +15,13 @@ import pytest
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
-from muster.placement.debug_server import MAX_BODY, DebugOptions
-from muster.placement.install import install
-from muster.placement.manager import PlacementManager
+from muster.placement.hub.debug_server import MAX_BODY, DebugOptions
+from muster.placement.hub.install import install
+from muster.placement.hub.manager import PlacementManager
 from muster.runtime.client.builtin import CLUSTER_ROLES, ROLE_BINDINGS
 from tests.support.choosing import NS, labelled
 from tests.support.eventually import eventually
-from tests.unit.placement.conftest import OPTIONS, Life, Site
+from tests.unit.placement.hub.conftest import OPTIONS, Life, Site
 
 RBAC = "rbac.authorization.k8s.io"
 TOKENS = {name: UserInfo(name, groups=("system:authenticated",)) for name in ("viewer", "author", "stranger")}

@@ -29,13 +29,13 @@ from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.placement.explanation import debug_document
-from muster.placement.inventory import Inventory
+from muster.placement.hub.inventory import Inventory
 from muster.placement.scheduling import schedule
 from muster.runtime.auth import Authenticator, Authorizer
 from muster.runtime.client import KubeError
 from muster.runtime.webhook import make_pair
 
-log = get_logger("muster.placement.debug_server")
+log = get_logger("muster.placement.hub.debug_server")
 
 PATH: Final = "/debug/placements/"
 MAX_BODY: Final = 1024 * 1024

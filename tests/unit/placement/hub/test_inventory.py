@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.api.cluster.v1beta1 import Placement
 from muster.api.cluster.v1beta2 import ManagedClusterSet
 from muster.machinery.objects import ObjectKey
-from muster.placement.inventory import Inventory
+from muster.placement.hub.inventory import Inventory
 from tests.support.placement_world import NOW, placement
 
 CHOOSY = ObjectKey("apps", "choosy")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muster.api.cluster.v1beta1 import PlacementDecision
 from muster.machinery.objects import ObjectKey
-from muster.placement.decision_index import CONFIRMED_WITHIN, DecisionIndex
+from muster.placement.hub.decision_index import CONFIRMED_WITHIN, DecisionIndex
 from tests.support.fake_clock import FakeClock
 
 LABEL = "cluster.open-cluster-management.io/placement"

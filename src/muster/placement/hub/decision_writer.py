@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.machinery.objects import Object, ObjectKey
-from muster.placement.decision_index import DecisionIndex, WrittenDecision
-from muster.placement.writing import Change, Create, Decision, Delete, Write
+from muster.placement.hub.decision_index import DecisionIndex, WrittenDecision
+from muster.placement.hub.writing import Change, Create, Decision, Delete, Write
 from muster.runtime.client import AlreadyExists, Conflict, KubeClient, KubeError, NotFound, Unreachable, served
 from muster.runtime.controller import EventRecorder
 
@@ -34,6 +34,11 @@ class NotWritten(Exception):
     def ordinary(self) -> bool:
         """Whether nothing is wrong but the moment: somebody else wrote, or the server is away."""
         return isinstance(self.cause, AlreadyExists | Conflict | NotFound | Unreachable)
+
+    @property
+    def failure(self) -> KubeError:
+        """What the pass fails with. A decision that went, with its placement perhaps, or that came in between is a lost race."""
+        return Conflict(409, "Conflict", str(self)) if isinstance(self.cause, AlreadyExists | NotFound) else self.cause
 
 
 class DecisionWriter:

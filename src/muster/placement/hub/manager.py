@@ -11,9 +11,9 @@ from typing import Final
 
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
-from muster.placement.controller import NAME, Placements
-from muster.placement.debug_server import DebugOptions, DebugServer
-from muster.placement.options import PlacementOptions
+from muster.placement.hub.controller import NAME, Placements
+from muster.placement.hub.debug_server import DebugOptions, DebugServer
+from muster.placement.hub.options import PlacementOptions
 from muster.runtime.auth import AccessReviewer, TokenReviewer
 from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext, Manager

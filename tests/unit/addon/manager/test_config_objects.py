@@ -1,0 +1,87 @@
+"""Configurations of any kind, watched as long as somebody refers to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from muster.addon.config_objects import ConfigKey, WatchedConfigObjects
+from muster.api.addon.v1alpha1 import GROUP
+from tests.unit.addon.manager.conftest import CONFIGS, Life, Site
+
+KEY = ConfigKey(GROUP, "addondeploymentconfigs", "config", "a")
+
+
+class Watching:
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.life = Life()
+        self.objects = WatchedConfigObjects(site.own(self.life), clock=site.clock)
+        self.told: list[ConfigKey] = []
+        self.objects.on_change(lambda *parts: self.told.append(ConfigKey(*parts)))
+
+    async def refer(self, user: str, *keys: ConfigKey) -> None:
+        """Time goes on meanwhile."""
+        task = asyncio.create_task(self.objects.refer(user, keys))
+
+        async def ended() -> bool:
+            return task.done()
+
+        await self.site.until(ended, "the hub to tell")
+        assert task.result()
+
+    async def until_told(self) -> None:
+        async def look() -> bool:
+            return KEY in self.told
+
+        await self.site.until(look, "to be told")
+        self.told.clear()
+
+
+@pytest.fixture
+async def watching(bare: Site) -> AsyncIterator[Watching]:
+    made = Watching(bare)
+    task = asyncio.create_task(made.objects.run())
+    yield made
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_after_referring_to_an_object_it_is_known(watching: Watching) -> None:
+    await watching.site.deployment_config("a")
+    await watching.refer("u", KEY)
+    found = watching.objects.get(*KEY)
+    assert found is not None
+    assert found.document["spec"]["customizedVariables"] == [{"name": "V", "value": "1"}]
+    assert watching.objects.get(*KEY) is found, "it is read once per version"
+    await watching.site.deployment_config("a", "2")
+    await watching.until_told()
+    changed = watching.objects.get(*KEY)
+    assert changed is not None
+    assert changed.spec_hash != found.spec_hash
+
+
+async def test_who_only_asks_is_told_when_it_is_known(watching: Watching) -> None:
+    await watching.site.deployment_config("a")
+    assert watching.objects.get(*KEY) is None
+    await watching.until_told()
+    assert watching.objects.get(*KEY) is not None
+    await watching.site.admin.delete(CONFIGS, "a", "config")
+    await watching.until_told()
+    assert watching.objects.get(*KEY) is None
+
+
+async def test_what_the_last_user_lets_go_is_no_longer_followed(watching: Watching) -> None:
+    await watching.site.deployment_config("a")
+    await watching.refer("u", KEY)
+    await watching.refer("v", KEY)
+    assert watching.objects.users_of(KEY) == ["u", "v"]
+    await watching.refer("u")
+    assert watching.objects.get(*KEY) is not None
+    await watching.refer("v")
+    assert watching.objects.users_of(KEY) == []
+    await watching.site.deployment_config("a", "2")
+    await watching.site.quiet()
+    assert watching.told == []
