@@ -12,7 +12,6 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from muster.addon.install import AGGREGATION_LABEL
 from muster.api.addon.v1alpha1 import (
     DEFAULT_NAMESPACE,
     GROUP,
@@ -21,7 +20,7 @@ from muster.api.addon.v1alpha1 import (
     ClusterManagementAddOn,
     ManagedClusterAddOn,
 )
-from muster.api.addons import LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED, agent_name
+from muster.api.addons import AGGREGATION_LABEL, LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED, agent_name
 from muster.api.cluster.v1beta1 import Placement
 from muster.api.cluster.v1beta2 import ManagedClusterSetBinding
 from muster.api.meta import is_true

@@ -110,7 +110,7 @@ class QuickElection(LeaderElection):
         await elector.run(lead)
 
 
-@pytest.mark.parametrize("writes", range(4, 40) if FULL else [12, 24])
+@pytest.mark.parametrize("writes", range(4, 30) if FULL else [12, 24])
 async def test_another_leads_in_the_middle_of_a_rollout(site: ManagerSite, writes: int) -> None:
     """The leader dies at some request and lets nothing go; who stood by waits for its lease to run out, and goes on."""
     await site.with_clusters(*CLUSTERS)
