@@ -14,7 +14,9 @@ from typing import Any
 
 import msgspec
 
+from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
 from muster.api.addon.v1alpha1 import AddOnDeploymentConfig, AddOnTemplate, ClusterManagementAddOn, ManagedClusterAddOn
+from muster.api.addons import ADDON_LABEL, AGGREGATION_LABEL, LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
 from muster.api.meta import is_true
 from muster.machinery.objects import Object
 from muster.placement.hub.writing import LIMIT
@@ -29,10 +31,9 @@ from tests.support.choosing import CLUSTERS, DECISIONS, GROUP, Chooser
 NAMESPACE = "addons"
 """Of placements and configurations."""
 ROLE = "followed-addon-agent"
-ADDON_GROUP = "addon.open-cluster-management.io"
 TEMPLATES, CONFIGS, OFFERS = served(AddOnTemplate), served(AddOnDeploymentConfig), served(ClusterManagementAddOn)
 INSTALLED = served(ManagedClusterAddOn)
-AGGREGATED = {"open-cluster-management.io/aggregate-to-addon-manager": "true"}
+AGGREGATED = {AGGREGATION_LABEL: "true"}
 ALL: Object = {"type": "All"}
 REPORTERS = 16
 NO_HASH = ""
@@ -106,7 +107,7 @@ class FollowedAddon(Chooser):
         await self._create(TEMPLATES, {"metadata": {"name": self.addon}, "spec": spec})
         await self._create(CONFIGS, {"metadata": {"name": self.addon, "namespace": NAMESPACE}, "spec": settings("hello")})
         supported = [{**_kind(TEMPLATES), "defaultConfig": {"name": self.addon}}, _kind(CONFIGS)]
-        metadata = {"name": self.addon, "annotations": {f"{ADDON_GROUP}/lifecycle": "addon-manager"}}
+        metadata = {"name": self.addon, "annotations": {LIFECYCLE_ANNOTATION: LIFECYCLE_MANAGED}}
         spec = {"supportedConfigs": supported, "installStrategy": self._strategy(rollout)}
         await self._create(OFFERS, {"metadata": metadata, "spec": spec})
 
@@ -191,7 +192,7 @@ class FollowedAddon(Chooser):
         self.news.set()
 
     def _work_changed(self, old: Work | None, new: Work | None) -> None:
-        if new is None or new.metadata.labels.get("open-cluster-management.io/addon-name") != self.addon:
+        if new is None or new.metadata.labels.get(ADDON_LABEL) != self.addon:
             return
         self.deployed.add(new.metadata.namespace)
         if old is None or old.metadata.generation != new.metadata.generation:
