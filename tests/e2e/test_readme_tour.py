@@ -114,10 +114,11 @@ def test_the_tour_is_what_the_readme_promises(place: Path) -> None:
     assert re.search(r"hello +cluster3 +1 +True +True", works)
     assert "who: you" in said["kubectl --context cluster1 get configmap hello -o yaml"]
     assert "<default/hello> applied" in said["clusteradm get works hello --clusters cluster1"]
+    assert "text: Hello, cluster2!" in said["kubectl --context cluster2 get configmap greeting -o yaml"]
     left = said["kubectl get managedclusters"]
     assert "cluster2" in left
     assert "cluster3" not in left
-    assert [entry.name for entry in place.iterdir() if entry.name != ".kube"] == ["hello.yaml"]
+    assert sorted(entry.name for entry in place.iterdir() if entry.name != ".kube") == ["greeting.yaml", "hello.yaml"]
 
 
 @local_fleet

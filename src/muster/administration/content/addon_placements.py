@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from muster.administration.content.addons import CLUSTER_ADDONS, apply_configs, require_addon
+from muster.administration.content.addons import CLUSTER_ADDONS, apply_configs, missing_of, require_addon
+from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
-from muster.api import Document
+from muster.administration.progress import SILENT, Progress, wait
+from muster.api import Document, condition_of
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
+from muster.api.addons import MANUAL_ANNOTATION
 from muster.api.cluster.v1 import ManagedCluster
-from muster.api.cluster.v1beta1 import Placement
+from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, SATISFIED, Placement, PlacementDecision
 from muster.machinery.objects import ObjectKey
 from muster.placement.candidates import candidate_of
 from muster.placement.filters.taints import Taints
@@ -94,6 +98,61 @@ def _strategy(strategy: Document, placement: ObjectKey, entry: Document | None) 
         return {**strategy, "type": BY_PLACEMENTS, "placements": [*listed, entry]}
     # What is said of it beside stays: its rollout strategy, and its configurations unless there are others now.
     return {**strategy, "placements": [*listed[:at], {**listed[at], **entry}, *listed[at + 1 :]]}
+
+
+async def await_enabled_by_placement(
+    client: KubeClient, names: Sequence[str], placement: ObjectKey, *, within: float, progress: Progress = SILENT
+) -> None:
+    """Until the addons are available on every cluster that the placement chose. Raises TookTooLong, which names what is missing."""
+    if is_dry_run(client):
+        return
+
+    async def look() -> str:
+        found = await client.get(Placement, placement.name, placement.namespace)
+        if condition_of(found.status.conditions, SATISFIED) is None:
+            return f"Placement {placement} has not been scheduled yet"
+        problems = [await missing_of(client, name, one) for name in names for one in sorted(await _chosen(client, placement))]
+        return "; ".join(filter(None, problems))
+
+    await wait("addons", look, within=within, progress=progress)
+
+
+async def await_disabled_by_placement(
+    client: KubeClient, names: Sequence[str], placement: ObjectKey, *, within: float, progress: Progress = SILENT
+) -> None:
+    """Until the addons are gone from the clusters that the placement chose and nobody else wants them on."""
+    if is_dry_run(client):
+        return
+
+    async def look() -> str:
+        chosen = await _chosen(client, placement)
+        left = []
+        for name in names:
+            wanted = await _wanted(client, name)
+            for one in (await client.list(ManagedClusterAddOn, field_selector=f"metadata.name={name}")).items:
+                cluster, by_hand = one.metadata.namespace, MANUAL_ANNOTATION in one.metadata.annotations
+                if cluster in chosen - wanted and not by_hand:
+                    left.append(f"{name} on {cluster}")
+        return f"still there: {', '.join(sorted(left))}" if left else ""
+
+    await wait("addons", look, within=within, progress=progress)
+
+
+async def _chosen(client: KubeClient, placement: ObjectKey) -> frozenset[str]:
+    """By the placement's decisions."""
+    label = f"{PLACEMENT_LABEL}={placement.name}"
+    decisions = (await client.list(PlacementDecision, placement.namespace, label_selector=label)).items
+    return frozenset(one.cluster_name for decision in decisions for one in decision.status.decisions)
+
+
+async def _wanted(client: KubeClient, name: str) -> frozenset[str]:
+    """Clusters that some placement still brings the addon to."""
+    try:
+        strategy = (await client.get(ClusterManagementAddOn, name)).spec.install_strategy
+    except NotFound:
+        return frozenset()
+    chosen = [await _chosen(client, ObjectKey(one.namespace, one.name)) for one in strategy.placements]
+    return frozenset().union(*chosen)
 
 
 async def chooses_by_placement(client: KubeClient, name: str) -> bool:

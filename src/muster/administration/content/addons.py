@@ -157,6 +157,15 @@ async def signing_requests(client: KubeClient, cluster: str, name: str) -> Seque
         return ()
 
 
+async def missing_of(client: KubeClient, name: str, cluster: str) -> str:
+    """What an addon on a cluster wants until it is available; empty when it is."""
+    try:
+        missing = missing_step(await view_of(client, await client.get(ManagedClusterAddOn, name, cluster)))
+    except NotFound:
+        missing = Missing("installation", "it is not there, or not any more", "see get addons")
+    return "" if missing is None else f"{name} on {cluster}: {missing}"
+
+
 async def await_enabled(
     client: KubeClient, outcomes: Sequence[Outcome], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
@@ -165,15 +174,8 @@ async def await_enabled(
         return
 
     async def look() -> str:
-        problems = []
-        for one in outcomes:
-            try:
-                missing = missing_step(await view_of(client, await client.get(ManagedClusterAddOn, one.addon, one.cluster)))
-            except NotFound:
-                missing = Missing("installation", "it is gone: somebody else has removed it", "see get addons")
-            if missing is not None:
-                problems.append(f"{one.addon} on {one.cluster}: {missing}")
-        return "; ".join(problems)
+        problems = [await missing_of(client, one.addon, one.cluster) for one in outcomes]
+        return "; ".join(filter(None, problems))
 
     await wait("addons", look, within=within, progress=progress, clock=clock)
 

@@ -105,14 +105,19 @@ def enable(**given: Any) -> None:
 def _refuse_beside_placement(given: dict[str, Any], clusters: list[str]) -> None:
     if clusters or given.get("all_clusters"):
         raise click.UsageError("--placement: chooses the clusters; it cannot be combined with --clusters")
-    of_each = {"--annotate": given.get("annotations"), "--labels": given.get("labels"), "--wait": given.get("wait")}
+    of_each = {"--annotate": given.get("annotations"), "--labels": given.get("labels")}
     of_each["--namespace"] = given.get("namespace", NAMESPACE) != NAMESPACE
     if told := [flag for flag, value in of_each.items() if value]:
         raise click.UsageError(f"--placement: the hub makes the addon on each cluster; it cannot be combined with {told[0]}")
 
 
 async def _enable_by_placement(session: Session, names: list[str], given: dict[str, Any]) -> None:
-    from muster.administration.content.addon_placements import enable_by_placement, offline_warning, parse_reference
+    from muster.administration.content.addon_placements import (
+        await_enabled_by_placement,
+        enable_by_placement,
+        offline_warning,
+        parse_reference,
+    )
     from muster.administration.content.manifests import read_manifests
     from muster.administration.hubs import require_hub
 
@@ -126,6 +131,8 @@ async def _enable_by_placement(session: Session, names: list[str], given: dict[s
         session.progress.warn(warning)
     if given["output_file"]:
         write_resources(given["output_file"], session.journal)
+    if given["wait"]:
+        await await_enabled_by_placement(session.client, names, placement, within=session.timeout, progress=session.progress)
 
 
 async def _enable(session: Session, names: list[str], clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
@@ -167,15 +174,19 @@ def disable(**given: Any) -> None:
     names, clusters = _chosen(given)
     if given["placement"]:
         _refuse_beside_placement(given, clusters)
-        administer(lambda session: _disable_by_placement(session, names, given["placement"]))
+        administer(lambda session: _disable_by_placement(session, names, given["placement"], wait=given["wait"]))
         return
     if bool(clusters) == given["all_clusters"]:
         raise click.UsageError("give either --clusters or --all-clusters")
     _end(administer(lambda session: _disable(session, names, clusters, wait=given["wait"])))
 
 
-async def _disable_by_placement(session: Session, names: list[str], reference: str) -> None:
-    from muster.administration.content.addon_placements import disable_by_placement, parse_reference
+async def _disable_by_placement(session: Session, names: list[str], reference: str, *, wait: bool) -> None:
+    from muster.administration.content.addon_placements import (
+        await_disabled_by_placement,
+        disable_by_placement,
+        parse_reference,
+    )
     from muster.administration.hubs import require_hub
 
     placement = parse_reference(reference, "--placement")
@@ -183,6 +194,8 @@ async def _disable_by_placement(session: Session, names: list[str], reference: s
     for name, was in zip(names, await disable_by_placement(session.client, names, placement), strict=True):
         done = "is removed from the clusters that only" if was else "is not installed by"
         session.progress.say(f"{name} add-on {done} Placement {placement}{' chose' if was else ''}.")
+    if wait:
+        await await_disabled_by_placement(session.client, names, placement, within=session.timeout, progress=session.progress)
 
 
 async def _disable(session: Session, names: list[str], clusters: list[str], *, wait: bool) -> list[Outcome]:

@@ -355,7 +355,6 @@ async def test_a_cluster_that_is_not_there_is_told_and_stops_no_other(offered: F
         (["enable", "--names", "a", "-c", "c1", "--placement", "default/p"], "cannot be combined with --clusters"),
         (["enable", "--names", "a", "--placement", "default/p", "--labels", "a=b"], "cannot be combined with --labels"),
         (["enable", "--names", "a", "--placement", "default/p", "-n", "there"], "cannot be combined with --namespace"),
-        (["disable", "--names", "a", "--placement", "default/p", "--wait"], "cannot be combined with --wait"),
         (["create", "a"], "--filename"),
         (["disable", "--clusters", "c1"], "--names"),
         (["disable", "--names", "a"], "either --clusters or --all-clusters"),

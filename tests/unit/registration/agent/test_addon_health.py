@@ -138,7 +138,7 @@ async def test_an_addon_that_is_well_is_written_few_times(addons: AddonFleet) ->
         await available(addons, UPDATED)
         await addons.certificate("work-hub-kubeconfig")
         await until(lambda: _rotated(addons), "the certificate in the status")
-        assert addons.hub.count("PATCH", "managedclusteraddons/work/status") <= 4
+        assert addons.hub.count("PATCH", "managedclusteraddons/work/status") <= 5
 
 
 async def _rotated(addons: AddonFleet) -> bool:

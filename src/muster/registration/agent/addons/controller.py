@@ -19,6 +19,7 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import sleep
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
+from muster.machinery.objects import ObjectKey
 from muster.machinery.tasks import race
 from muster.registration.agent.addons.credentials import AddonCredentials, Sides
 from muster.registration.agent.addons.leases import AVAILABLE, Health, health_of
@@ -29,7 +30,7 @@ from muster.registration.agent.context import AgentContext
 from muster.registration.agent.reports.lease import lease_seconds, missed_at
 from muster.registration.drivers.certificates.options import client_expiration
 from muster.registration.drivers.endpoints import HubAddress
-from muster.runtime.cache import Informer
+from muster.runtime.cache import Informer, MutationCache
 from muster.runtime.client import KubeClient, KubeError, patch_object, served
 from muster.runtime.controller import EventRecorder
 
@@ -59,7 +60,9 @@ class AddonController:
         self._addons: Informer[ManagedClusterAddOn] = Informer(
             hub, ADDONS, context.cluster, decode=ManagedClusterAddOn.decode, clock=context.clock, random=context.random
         )
+        self._latest: MutationCache[ManagedClusterAddOn] = MutationCache(self._addons, clock=context.clock)
         self._controller = context.controller("addons", self.reconcile, grace=0)
+        self._addons.on_change(self._confirm_delete)
         self._controller.watch(self._addons, lambda addon: [addon.metadata.name])
         managed = self._namespaces(context.client)
         hosting = managed if context.management is context.client else self._namespaces(context.management)
@@ -111,6 +114,10 @@ class AddonController:
             self._missed = missed
             self._wake_all()
 
+    def _confirm_delete(self, old: ManagedClusterAddOn | None, new: ManagedClusterAddOn | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._latest.confirm_delete(ObjectKey(old.metadata.namespace, old.metadata.name), old.metadata.uid)
+
     def _lease_changed(self, name: str) -> None:
         # Not all leases are addons'.
         if self._addons.cache.named(name, self._context.cluster) is not None:
@@ -123,7 +130,7 @@ class AddonController:
     # One addon.
 
     async def reconcile(self, name: str) -> float | None:
-        addon = self._addons.cache.named(name, self._context.cluster)
+        addon = self._latest.get(ObjectKey(self._context.cluster, name))
         registrations = NONE if addon is None else registrations_of(addon, self._situation())
         await self._credentials.settle(name, registrations)
         if addon is None:
@@ -132,7 +139,9 @@ class AddonController:
         available = health.available if health is not None and not self._missed else None
         facts = Facts(self._context.options.addon_driver, self._credentials.conditions(name), available)
         after = reported(addon, facts, format_time(self._context.clock.now()))
-        if await patch_object(self._hub, addon, after, status=True) is not None:
+        answer = await patch_object(self._hub, addon, after, status=True)
+        if answer is not None:
+            self._latest.record_write(answer)
             self._tell(addon, after)
         return None if health is None else health.again
 
