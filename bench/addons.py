@@ -13,17 +13,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from tests.support.followed_addon import FollowedAddon, progressive
 
 from bench import addon_agents
+from bench.hub_comparison import Rest, compare, measure_one, rest_rows
 from bench.hub_controllers import ADDONS, HubController, Onlooker, Ours, Upstream, each
 from bench.report import Row
 from muster.runtime.client.http import HttpClient
@@ -67,8 +66,7 @@ class Measured:
     rollout_writes: Counter[str] = field(default_factory=Counter)
     most_at_once: int = 0
     memory: float = 0.0
-    idle_requests: int = 0
-    idle_cpu: float = 0.0
+    rest: Rest = field(default_factory=Rest)
 
 
 async def _measure(manager: HubController, case: Case) -> Measured:
@@ -90,10 +88,7 @@ async def _measure(manager: HubController, case: Case) -> Measured:
                 await _roll_out(load, case, found)
             found.memory = manager.memory()
             if case.idle:
-                mark, cpu = manager.audit.mark(), manager.cpu()
-                await asyncio.sleep(case.idle)
-                found.idle_requests = manager.requests(mark).total()
-                found.idle_cpu = (manager.cpu() - cpu) / case.idle
+                found.rest = await Rest.of(manager, case.idle)
             return found
     finally:
         await asyncio.to_thread(manager.discard)
@@ -138,17 +133,7 @@ def _writes(manager: HubController, mark: int) -> Counter[str]:
 
 
 def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
-        for number, case in enumerate(_cases(short)):
-            found = []
-            for kind in (Ours, Upstream):
-                say(f"{kind.name}: {case.words()} …")
-                measured = asyncio.run(_measure(kind(ADDONS, Path(name) / f"{kind.__name__}-{number}", case.unlimited), case))
-                say(f"  {measured}")
-                found.append(measured)
-            rows += _rows(case, *found)
-    return rows + addon_agents.run(short, say)
+    return compare(ADDONS, _cases(short), _measure, _rows, say) + addon_agents.run(short, say)
 
 
 def _cases(short: bool) -> list[Case]:
@@ -184,8 +169,7 @@ def _rows(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
         row("memory", "MiB", ours.memory, theirs.memory, 1),
     ]
     if case.idle:
-        rows.append(row("requests at rest", "/min", ours.idle_requests * 60 / case.idle, theirs.idle_requests * 60 / case.idle))
-        rows.append(row("CPU at rest", "% of a core", ours.idle_cpu * 100, theirs.idle_cpu * 100))
+        rows += rest_rows(words, ours.rest, theirs.rest)
     return rows
 
 
@@ -198,9 +182,7 @@ def main() -> None:
     parser.add_argument("--unlimited", action="store_true")
     given = parser.parse_args()
     case = Case(given.clusters, given.at_once, given.unlimited, given.idle)
-    kind = Ours if given.manager == Ours.name else Upstream
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
-        print(asyncio.run(_measure(kind(ADDONS, Path(name) / "manager", case.unlimited), case)))
+    print(measure_one(ADDONS, given.manager, case, _measure))
 
 
 if __name__ == "__main__":

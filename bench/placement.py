@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from tests.support.choosing import CLUSTERS, GROUP, Chooser, expressed, labelled, scored
 
+from bench.hub_comparison import Rest, compare, measure_one, rest_rows
 from bench.hub_controllers import PLACEMENT, HubController, Onlooker, Ours, Upstream, each
 from bench.report import Row
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
@@ -84,8 +83,7 @@ class Measured:
     scored_requests: Counter[str] = field(default_factory=Counter)
     memory: float = 0.0
     cpu: float = 0.0
-    idle_requests: int = 0
-    idle_cpu: float = 0.0
+    rest: Rest = field(default_factory=Rest)
 
 
 @dataclass(kw_only=True)
@@ -165,10 +163,7 @@ async def _measure(placer: HubController, case: Case) -> Measured:
                 await _change(load, case, found)
             found.memory = placer.memory()
             if case.idle:
-                mark, cpu = placer.audit.mark(), placer.cpu()
-                await asyncio.sleep(case.idle)
-                found.idle_requests = placer.asked(mark).total()
-                found.idle_cpu = (placer.cpu() - cpu) / case.idle
+                found.rest = await Rest.of(placer, case.idle)
             return found
     finally:
         await asyncio.to_thread(placer.discard)
@@ -203,17 +198,7 @@ async def _score(load: Load, case: Case, found: Measured) -> None:
 
 
 def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
-        for number, case in enumerate(_cases(short)):
-            found = []
-            for kind in (Ours, Upstream):
-                say(f"{kind.name}: {case.words()} …")
-                measured = asyncio.run(_measure(kind(PLACEMENT, Path(name) / f"{kind.__name__}-{number}", case.unlimited), case))
-                say(f"  {measured}")
-                found.append(measured)
-            rows += _rows(case, *found)
-    return rows
+    return compare(PLACEMENT, _cases(short), _measure, _rows, say)
 
 
 def _cases(short: bool) -> list[Case]:
@@ -255,8 +240,7 @@ def _rows(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
         mine, others = ours.add_writes / case.placements, theirs.add_writes / case.placements
         rows.append(row("writes for it per placement", "", mine, others, None, 2.0))
     if case.idle:
-        rows.append(row("requests at rest", "/min", ours.idle_requests * 60 / case.idle, theirs.idle_requests * 60 / case.idle))
-        rows.append(row("CPU at rest", "% of a core", ours.idle_cpu * 100, theirs.idle_cpu * 100))
+        rows += rest_rows(words, ours.rest, theirs.rest)
     return rows
 
 
@@ -273,9 +257,7 @@ def main() -> None:
         parser.add_argument(f"--{flag}", action="store_true")
     given = parser.parse_args()
     case = Case(given.clusters, given.placements, given.every, given.cel, given.scores, given.seconds, given.unlimited, given.idle)
-    kind = Ours if given.controller == Ours.name else Upstream
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
-        print(asyncio.run(_measure(kind(PLACEMENT, Path(name) / "placer", case.unlimited), case)))
+    print(measure_one(PLACEMENT, given.controller, case, _measure))
 
 
 if __name__ == "__main__":
