@@ -16,11 +16,11 @@ import os
 import sys
 import tempfile
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from muster.addon.agent_addon import AddonError, Agent, Installation, KubeClient, RoleBindingRequest, StaticAddons
+from muster.addon.lease import RENEWAL, LeaseUpdater
 from muster.addon.options import AddonOptions
 from muster.addon.process import AddonManager
 from muster.api.addon.v1alpha1 import GROUP, ClusterManagementAddOn, ConfigGroupResource
@@ -30,14 +30,13 @@ from muster.machinery.objects import Object
 from muster.machinery.privatefiles import replace_private
 from muster.runtime.client import HttpClient, KubeError, NotFound, load_kubeconfig, served
 from muster.runtime.client import KubeClient as Client
-from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, LEASES, SECRETS
+from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, SECRETS
 from muster.runtime.controller import LeaderElection, leader_identity
 from muster.runtime.process import serve
 
 NAME: Final = "greeting"
 NAMESPACE: Final = "greeting"
 CONFIGS: Final = ConfigGroupResource(group=GROUP, resource="addondeploymentconfigs")
-RENEWAL: Final = 60.0
 
 
 class Greeting:
@@ -81,7 +80,7 @@ async def run_manager(kubeconfig: Path) -> None:
     await client.apply(CLUSTER_ROLES, agents_role(), manager=NAME)
     await client.apply(served(ClusterManagementAddOn), definition(), manager=NAME)
     metrics = Metrics()
-    manager = AddonManager(client, AddonOptions(process=NAME), addons=StaticAddons.of(Greeting()), metrics=metrics)
+    manager = AddonManager(client, AddonOptions(), addons=StaticAddons.of(Greeting()), process=NAME, metrics=metrics)
     election = LeaderElection(client, f"{NAME}-manager", "default", leader_identity(os.environ))
     await serve(manager, metrics, ("127.0.0.1", 0), lambda port: print(f"up: {port}", flush=True), election=election)
 
@@ -103,13 +102,9 @@ async def answer(managed: Client, hub: Client, cluster: str) -> str:
     return heard
 
 
-async def renew(managed: Client, now: datetime) -> None:
-    lease = {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": {"renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}}
-    await managed.apply(LEASES, lease, manager=NAME)
-
-
 async def run_agent(kubeconfig: Path) -> None:
     managed = HttpClient(load_kubeconfig(kubeconfig), agent=f"{NAME}-agent")
+    lease = LeaseUpdater(managed, NAME, NAMESPACE)
     with tempfile.TemporaryDirectory() as directory:
         while True:
             wait = 1.0
@@ -117,7 +112,7 @@ async def run_agent(kubeconfig: Path) -> None:
                 hub, cluster = await hub_of(managed, Path(directory))
                 try:
                     print(await answer(managed, hub, cluster), flush=True)
-                    await renew(managed, datetime.now(UTC))
+                    await lease.update()
                     wait = RENEWAL
                 except KubeError as error:
                     print(f"not well: {error}", file=sys.stderr, flush=True)

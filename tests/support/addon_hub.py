@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -17,7 +16,6 @@ from muster.api.addon.v1alpha1 import GROUP, AddOnTemplate, ClusterManagementAdd
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.crds import HUB, definitions
 from muster.apiserver.server import ApiServer
-from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import Object
@@ -27,10 +25,8 @@ from muster.runtime.client.builtin import CRDS, EVENTS, NAMESPACES, SIGNING_REQU
 from muster.runtime.controller import ControllerContext, Manager
 from muster.runtime.install import account_permissions, apply_all, await_definitions
 from tests.support.addon_requests import ADDON, CLUSTER, agent_of, request_of
-from tests.support.eventually import eventually
-from tests.support.fake_clock import FakeClock
 from tests.support.in_process import serving
-from tests.unit.placement.hub.conftest import Life, Mortal
+from tests.support.mortal_hub import Life, MortalHub, running
 
 ACCOUNT = "addon-manager-controller-sa"
 ADDONS, OFFERED, CLUSTERS = served(ManagedClusterAddOn), served(ClusterManagementAddOn), served(ManagedCluster)
@@ -57,24 +53,15 @@ class ListedConfigs:
         return None
 
 
-class AddonHub:
+class AddonHub(MortalHub):
+    account = ACCOUNT
+    step = 0.05
+
     def __init__(self, server: ApiServer) -> None:
-        self.server = server
-        self.clock = FakeClock()
+        super().__init__(server)
         self.configs = ListedConfigs()
-        self.admin = self.client(UserInfo("admin", groups=("system:masters", "system:authenticated")))
         self.registry: TemplateAddons | None = None
         self.registrations: RegistrationsOf | None = None
-
-    def client(self, user: UserInfo) -> InProcessClient:
-        return InProcessClient(self.server.client(self.server.clusters["hub"], user))
-
-    def manager(self, life: Life) -> Mortal:
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{HUB_NAMESPACE}", "system:authenticated")
-        account = UserInfo(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=groups)
-        client = Mortal(self.server.client(self.server.clusters["hub"], account))
-        client.life = life
-        return client
 
     async def install(self) -> None:
         await apply_all(self.admin, [(CRDS, document) for document in definitions(KINDS)], "test")
@@ -88,20 +75,14 @@ class AddonHub:
         """For as long as `life` lasts, or the test."""
         life = life or Life()
         manager = Manager()
-        context = ControllerContext.of(self.manager(life), "addon-manager", clock=self.clock, random=lambda: 0.0)
+        context = ControllerContext.of(self.own(life), "addon-manager", clock=self.clock, random=lambda: 0.0)
         self.registry = TemplateAddons(context.informers)
         self.registrations = RenderedRegistrations(context.informers, self.registry, self.configs)
         manager.add_context(context)
         manager.add_controllers(request_controllers(context, self.registrations))
         manager.add_controllers(token_controllers(context))
-        task = asyncio.create_task(manager.run())
-        try:
-            await manager.synced()
+        async with running(manager):
             yield life
-            assert not task.done(), task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def namespace(self, name: str) -> None:
         with suppress(AlreadyExists):
@@ -150,15 +131,6 @@ class AddonHub:
 
     async def notes(self, reason: str) -> list[str]:
         return [event["note"] for event in (await self.admin.list(EVENTS)).items if event["reason"] == reason]
-
-    async def until(self, look: Callable[[], Awaitable[Any]], what: str) -> Any:
-        """Time goes on a little at each look."""
-
-        async def moved() -> Any:
-            await self.clock.advance(0.05)
-            return await look()
-
-        return await eventually(moved, what, timeout=30.0, poll=0.01)
 
 
 @asynccontextmanager

@@ -17,5 +17,3 @@ class AddonOptions:
     namespace: str = HUB_NAMESPACE
     """Where the manager keeps its lease, and where signing CAs are that name no namespace."""
     workers: int = 16
-    process: str = "addon-manager"
-    """A label's value by which a process knows the role bindings that it keeps; no two share one."""

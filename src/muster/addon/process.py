@@ -42,7 +42,10 @@ class AddonManager(Manager):
         random: Random = chance.random,
         metrics: Metrics | None = None,
     ) -> None:
-        """`process` names the manager among all that run on a hub, as a label's value: what bears it is its to remove."""
+        """`process` names the manager among all that run on a hub, as a label's value: what bears it is its to remove. No two share
+        one, so with `addons` there has to be one."""
+        if addons is not None and process == ADDON_MANAGER:
+            raise ValueError("a manager of its own addons has a name of its own: give `process`")
         super().__init__()
         context = ControllerContext.of(client, REPORTER, workers=options.workers, metrics=metrics, clock=clock, random=random)
         configs = WatchedConfigObjects(client, clock=clock)

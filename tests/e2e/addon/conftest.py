@@ -1,6 +1,7 @@
 """A hub with registration, placement and addon manager as processes, and a managed cluster with its agents, for addons.
 
 `site` has one managed cluster that is really there, joined once; clusters that only the hub knows are made by tests that need many.
+`grpc` adds a gRPC server to the same hub, for clusters that know nothing else of it.
 Names of addons are given once, so tests do not meet.
 """
 
@@ -19,14 +20,16 @@ import pytest
 import yaml
 
 from muster.registration.agent.install import ADDON_ROLE
-from tests.support.administrator import AVAILABLE, RBAC, TRUSTED, Document, managed_cluster, read_secret
+from tests.e2e.transport.conftest import Site as GrpcSite
+from tests.e2e.transport.conftest import hub_flags
+from tests.support.administrator import AVAILABLE, RBAC, Document, managed_cluster, read_secret
 from tests.support.client import Client
 from tests.support.hub_components import AddonHub, PlacementHub
-from tests.support.planes import ControlPlane, lent
+from tests.support.pki import Authority
+from tests.support.planes import Cluster, ControlPlane, lent
 from tests.support.processes import Server, complaints, free_ports, tail
 from tests.support.registration import MUSTER, Agent, Hub, Spoke
 
-AUTO = ("--feature-gates=ManagedClusterAutoApproval=true", f"--auto-approved-csr-users={TRUSTED}")
 ADDONS = "/apis/addon.open-cluster-management.io/v1alpha1"
 ADDON_GROUP = "addon.open-cluster-management.io"
 WORKS = "/apis/work.open-cluster-management.io/v1"
@@ -170,6 +173,12 @@ class Site:
         found = self.admin.get(f"{WORKS}/namespaces/{cluster or self.cluster}/manifestworks?{selector}").expect(200)
         return sorted(found["items"], key=lambda work: str(work["metadata"]["name"]))
 
+    def let_works_go(self, addon: str, cluster: str = "") -> None:
+        """As an administrator does whose cluster's work agent will not come back."""
+        for work in self.works(addon, cluster):
+            path = f"{WORKS}/namespaces/{cluster or self.cluster}/manifestworks/{work['metadata']['name']}"
+            self.admin.patch(path, {"metadata": {"finalizers": None}})
+
     def on_cluster(self, path: str) -> Document | None:
         """An object of the managed cluster."""
         reply = self.spoke.admin.get(path)
@@ -219,14 +228,15 @@ class Site:
         return Client(cluster["cluster"]["server"], ca=ca, certificate=(folder / "tls.crt", folder / "tls.key"))
 
 
-def work_agent(agent: Agent) -> Server:
-    """Applies the addons' works, with the rights that it gives itself as administrator."""
-    admin = agent.spoke.cluster.kubeconfig
+def work_agent(agent: Agent, managed: Cluster | None = None) -> Server:
+    """Applies the addons' works, with the rights that it gives itself as administrator, on `managed` if the agent runs elsewhere.
+    Two of one hub may be on one cluster here, so each knows its records by its own name."""
+    admin = (managed or agent.spoke.cluster).kubeconfig
     (health,) = free_ports(1)
     command: list[str | Path] = [MUSTER, "work-agent", f"--spoke-kubeconfig={admin}", f"--kubeconfig={admin}", "--install"]
     command += [f"--cluster-name={agent.name}", f"--namespace={agent.namespace}", f"--health-port={health}"]
-    command += [f"--hub-kubeconfig={agent.files / 'kubeconfig'}"]
-    return Server(f"muster work-agent {agent.name}", command, agent.spoke.directory / "work-agent.log")
+    command += [f"--hub-kubeconfig={agent.files / 'kubeconfig'}", f"--agent-id={agent.name}"]
+    return Server(f"muster work-agent {agent.name}", command, agent.spoke.directory / f"{agent.name}-work-agent.log")
 
 
 @pytest.fixture(scope="session")
@@ -235,8 +245,13 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="session")
-def site(ground: ControlPlane) -> Iterator[Site]:
-    hub = Hub(ground.cluster, ground.directory / "hub", AUTO)
+def grpc_signer(ground: ControlPlane) -> Authority:
+    return Authority(ground.directory, "grpc signer")
+
+
+@pytest.fixture(scope="session")
+def site(ground: ControlPlane, grpc_signer: Authority) -> Iterator[Site]:
+    hub = Hub(ground.cluster, ground.directory / "hub", hub_flags(grpc_signer))
     hub.install()
     hub.start()
     placement = PlacementHub(ground.cluster, ground.directory / "placement")
@@ -259,6 +274,17 @@ def site(ground: ControlPlane) -> Iterator[Site]:
     hub.stop()
     assert addons.process is not None
     assert complaints(addons.process.log) == []
+
+
+@pytest.fixture(scope="session")
+def grpc(site: Site, ground: ControlPlane, grpc_signer: Authority) -> Iterator[GrpcSite]:
+    found = GrpcSite(site.hub, site.spoke, ground.directory, grpc_signer)
+    found.install_server()
+    found.server("grpc-server")
+    yield found
+    found.stop_agents()
+    for server in list(found.servers):
+        found.end(server)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -21,10 +21,10 @@ LEASES = "/apis/coordination.k8s.io/v1"
 USAGES = ["digital signature", "key encipherment", "client auth"]
 
 
-def enabled(site: Site, registration: list[Document]) -> str:
+def enabled(site: Site, registration: list[Document], cluster: str = "") -> str:
     addon = site.name()
     site.offer(addon, site.template(addon, config_map(addon), registration=registration))
-    site.enable(addon)
+    site.enable(addon, cluster)
     return addon
 
 
@@ -46,19 +46,15 @@ def test_an_addon_that_went_while_the_agent_was_away_leaves_no_credential(site: 
     site.agent.kill()
     site.disable(addon)
     # Its works hold it no longer than their agent is away: they are let go by the hub's administrator here.
-    for work in site.works(addon):
-        path = f"/apis/work.open-cluster-management.io/v1/namespaces/{site.cluster}/manifestworks/{work['metadata']['name']}"
-        site.admin.patch(path, {"metadata": {"finalizers": None}})
+    site.let_works_go(addon)
     site.hub.wait(lambda: site.find(addon) is None, "the addon to be gone", 60)
     assert site.secret(f"{addon}-hub-kubeconfig")
     site.agent.start()
     site.hub.wait(lambda: not site.secret(f"{addon}-hub-kubeconfig"), "its credential to be gone", 60)
 
 
-def test_a_certificate_of_the_addons_own_signer_is_signed_with_its_authority(
-    site: Site, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    authority = Authority(tmp_path_factory.mktemp("signer"), "an addon's signer")
+def own_signer(site: Site, authority: Authority) -> Document:
+    """A signer of an addon's own that signs as this authority, as an administrator lets the addon manager serve it."""
     secret = site.name("signing-ca")
     pair = {"tls.crt": authority.pair.cert.read_text(), "tls.key": authority.pair.key.read_text()}
     body = {"metadata": {"name": secret}, "type": "kubernetes.io/tls", "stringData": pair}
@@ -73,11 +69,24 @@ def test_a_certificate_of_the_addons_own_signer_is_signed_with_its_authority(
     reads = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [secret], "verbs": ["get"]}
     allow(site, site.name("signer-role"), signs, reads)
     subject = {"user": "somebody", "groups": ["readers"], "organizationUnit": ["unit"]}
-    custom = {"signerName": signer, "signingCA": {"name": secret, "namespace": HUB_NAMESPACE}, "subject": subject}
-    addon = enabled(site, [{"type": "CustomSigner", "customSigner": custom}])
-    found = site.wait_secret(f"{addon}-{signer.replace('/', '-')}-client-cert")
+    return {"signerName": signer, "signingCA": {"name": secret, "namespace": HUB_NAMESPACE}, "subject": subject}
+
+
+def signed(site: Site, addon: str, signer: Document, authority: Authority) -> x509.Certificate:
+    """The certificate of such a signer that the addon has."""
+    found = site.wait_secret(f"{addon}-{signer['signerName'].replace('/', '-')}-client-cert")
     certificate = x509.load_pem_x509_certificate(found["tls.crt"])
     certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.pair.cert.read_bytes()))
+    return certificate
+
+
+def test_a_certificate_of_the_addons_own_signer_is_signed_with_its_authority(
+    site: Site, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    authority = Authority(tmp_path_factory.mktemp("signer"), "an addon's signer")
+    signer = own_signer(site, authority)
+    addon = enabled(site, [{"type": "CustomSigner", "customSigner": signer}])
+    certificate = signed(site, addon, signer, authority)
     assert [one.value for one in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)] == ["somebody"]
     assert [one.value for one in certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)] == ["readers"]
     site.disable(addon)

@@ -163,9 +163,10 @@ def test_images_nodes_proxies_and_resources_follow_the_configuration(site: Site)
     site.disable(addon)
 
 
-def test_a_hook_runs_before_the_agent_is_removed_and_orphans_stay(site: Site) -> None:
-    addon = site.name()
-    hook = {
+def hook(addon: str) -> Document:
+    """A Job that has to be done before the addon is removed."""
+    container = {"name": "hook", "image": "quay.io/example/agent:v1"}
+    return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
@@ -173,28 +174,40 @@ def test_a_hook_runs_before_the_agent_is_removed_and_orphans_stay(site: Site) ->
             "namespace": INSTALL_NAMESPACE,
             "annotations": {"addon.open-cluster-management.io/addon-pre-delete": ""},
         },
-        "spec": {
-            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "hook", "image": "quay.io/example/agent:v1"}]}}
-        },
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
     }
+
+
+def hook_path(addon: str) -> str:
+    return f"/apis/batch/v1/namespaces/{INSTALL_NAMESPACE}/jobs/{addon}-hook"
+
+
+def finish_hook(site: Site, addon: str) -> None:
+    """As the controller of Jobs would report."""
+    site.wait_on_cluster(hook_path(addon))
+    now = "2026-11-18T00:00:00Z"
+    done = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("SuccessCriteriaMet", "Complete")]
+    status = {"conditions": done, "startTime": now, "completionTime": now, "succeeded": 1}
+    site.spoke.admin.patch(f"{hook_path(addon)}/status", {"status": status}).expect(200)
+
+
+def test_a_hook_runs_before_the_agent_is_removed_and_orphans_stay(site: Site) -> None:
+    addon = site.name()
     kept = config_map(f"{addon}-kept", annotations={"addon.open-cluster-management.io/deletion-orphan": ""})
-    site.offer(addon, site.template(addon, config_map(addon), hook, kept))
+    site.offer(addon, site.template(addon, config_map(addon), hook(addon), kept))
     site.enable(addon)
     maps = f"/api/v1/namespaces/{INSTALL_NAMESPACE}/configmaps"
     site.wait_on_cluster(f"{maps}/{addon}")
     site.wait_on_cluster(f"{maps}/{addon}-kept")
     site.wait(addon, "ManifestApplied")
-    job = f"/apis/batch/v1/namespaces/{INSTALL_NAMESPACE}/jobs/{addon}-hook"
+    job = hook_path(addon)
     assert site.on_cluster(job) is None
 
     site.disable(addon)
     site.wait_on_cluster(job)
     site.wait(addon, "HookManifestCompleted", "False", "HookManifestIsNotCompleted")
     assert site.on_cluster(f"{maps}/{addon}"), "the agent is there while its hook runs"
-    now = "2026-11-18T00:00:00Z"
-    done = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("SuccessCriteriaMet", "Complete")]
-    status = {"conditions": done, "startTime": now, "completionTime": now, "succeeded": 1}
-    site.spoke.admin.patch(f"{job}/status", {"status": status}).expect(200)
+    finish_hook(site, addon)
     site.hub.wait(lambda: site.find(addon) is None, "the addon to be gone", 60)
     site.hub.wait(lambda: site.on_cluster(f"{maps}/{addon}") is None, "its ConfigMap to be gone", 60)
     assert site.on_cluster(f"{maps}/{addon}-kept"), "what is orphaned stays"

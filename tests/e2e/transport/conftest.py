@@ -129,6 +129,9 @@ class Site:
 
     def install(self) -> None:
         self.hub.install()
+        self.install_server()
+
+    def install_server(self) -> None:
         command: list[str | Path] = [MUSTER, "grpc-server", "--kubeconfig", self.hub.cluster.kubeconfig, "--install-only"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr

@@ -1,13 +1,12 @@
-"""The addon of docs/addons.md: what its readers copy says the right things of a cluster, and its agent answers and renews."""
+"""The addon of docs/addons.md: what its readers copy says the right things of a cluster, and its agent answers."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from examples.greeting_addon import NAMESPACE, Greeting, agents_role, answer, definition, renew
+from examples.greeting_addon import NAMESPACE, Greeting, agents_role, answer, definition
 
 from muster.addon.agent_addon import AddonError, AgentAddon, ConfigObject, Installation, KubeClient, StaticAddons
 from muster.api.addon.v1alpha1 import GROUP, ClusterManagementAddOn, ManagedClusterAddOn
@@ -15,7 +14,7 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.api.crds import HUB
 from muster.fleet.in_process import InProcessClient, embedded_cluster
 from muster.runtime.client import served
-from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, LEASES, NAMESPACES
+from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, NAMESPACES
 
 SOURCE = Path(__file__).parents[3] / "examples" / "greeting_addon.py"
 
@@ -62,7 +61,7 @@ async def client() -> AsyncIterator[InProcessClient]:
         yield cluster
 
 
-async def test_what_it_brings_is_taken_by_a_hub_and_its_agent_answers_and_renews(client: InProcessClient) -> None:
+async def test_what_it_brings_is_taken_by_a_hub_and_its_agent_answers(client: InProcessClient) -> None:
     await client.apply(served(ClusterManagementAddOn), definition(), manager="test")
     await client.apply(CLUSTER_ROLES, agents_role(), manager="test")
     for name in (NAMESPACE, "c1"):
@@ -70,10 +69,6 @@ async def test_what_it_brings_is_taken_by_a_hub_and_its_agent_answers_and_renews
     await client.create(CONFIG_MAPS, {"metadata": {"name": "greeting", "namespace": NAMESPACE}, "data": {"text": "Hello, c1!"}})
     assert await answer(client, client, "c1") == "Hello, c1!"
     assert (await client.get(CONFIG_MAPS, "greeting-answer", "c1"))["data"] == {"text": "c1 heard: Hello, c1!"}
-    for minute in (1, 2):
-        await renew(client, datetime(2026, 1, 1, 0, minute, tzinfo=UTC))
-    lease = await client.get(LEASES, "greeting", NAMESPACE)
-    assert lease["spec"]["renewTime"] == "2026-01-01T00:02:00.000000Z"
 
 
 def test_it_stays_small() -> None:

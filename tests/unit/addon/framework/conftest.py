@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,19 +22,17 @@ from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigGroupResourc
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.crds import HUB, definitions
 from muster.api.work.v1 import ManifestWork
-from muster.apiserver.server import ApiServer, ServerConfig
+from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM
-from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CRDS, NAMESPACES
 from muster.runtime.client.errors import AlreadyExists, NotFound
 from muster.runtime.client.typed import served
 from muster.runtime.controller import ControllerContext, Manager
 from muster.runtime.install import account_permissions, apply_all, await_definitions
-from tests.support.fake_clock import FakeClock
-from tests.unit.placement.hub.conftest import Life, Mortal
+from tests.support.mortal_hub import Life, MortalHub, hub_server, running
 
 ADDON, CLUSTER, HOST = "hello", "c1", "host1"
 CMAS, MCAS, CLUSTERS, WORKS, BINDINGS = (
@@ -115,28 +113,20 @@ class FakeConfigs:
         return PlannedConfig(GROUP, ADC, ConfigSpecHash(name=name, namespace="configs", spec_hash=digest))
 
 
-class AddonSite:
+class AddonSite(MortalHub):
+    account = ACCOUNT
+
     def __init__(self, server: ApiServer) -> None:
-        self.server = server
-        self.clock = FakeClock()
-        self.metrics = Metrics()
+        super().__init__(server)
         self.addon = StubAddon()
         self.registry = StubRegistry(self.addon)
         self.plans: Plans | None = Plans()
         self.configs = FakeConfigs()
         self.framework: Framework | None = None
-        self.admin = self.user("admin", "system:masters")
 
     def user(self, name: str, *groups: str) -> InProcessClient:
         user = UserInfo(name, groups=(*groups, "system:authenticated"))
         return InProcessClient(self.server.client(self.server.clusters["hub"], user))
-
-    def own(self, life: Life) -> Mortal:
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{NS}", "system:authenticated")
-        account = UserInfo(f"system:serviceaccount:{NS}:{ACCOUNT}", groups=groups)
-        client = Mortal(self.server.client(self.server.clusters["hub"], account))
-        client.life = life
-        return client
 
     @asynccontextmanager
     async def running(self, life: Life | None = None) -> AsyncIterator[Life]:
@@ -151,29 +141,11 @@ class AddonSite:
         manager = Manager()
         manager.add_context(context)
         manager.add_controllers(self.framework.controllers)
-        task = asyncio.create_task(manager.run())
-        try:
-            if life is None:
-                await manager.synced()
+        async with running(manager, synced=life is None):
             yield living
-            assert not task.done(), task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
-    async def until(self, probe: Callable[[], Awaitable[Any]], what: str, seconds: float = 30.0, *, moving: float = 0.02) -> Any:
-        """What the probe gives once it is true; time goes on a little at each look."""
-        found: Any = None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    await self.clock.advance(moving)
-                    if found := await probe():
-                        return found
-                    await asyncio.sleep(0.002)
-        except TimeoutError:
-            shown = orjson.dumps(await self.status(), option=orjson.OPT_INDENT_2).decode()
-            raise AssertionError(f"waited for {what}; last seen: {found!r}; the addon's status is {shown}") from None
+    async def described(self) -> str:
+        return f"the addon's status is {orjson.dumps(await self.status(), option=orjson.OPT_INDENT_2).decode()}"
 
     async def settled(self) -> None:
         """Until the controller has nothing to do now."""
@@ -296,18 +268,16 @@ def _field_value(value: Any) -> Object:
 
 @asynccontextmanager
 async def hub() -> AsyncIterator[AddonSite]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
-    await server.start()
-    site = AddonSite(server)
-    kinds = [kind for kind in HUB if kind.resource.plural in _KINDS]
-    await apply_all(site.admin, [(CRDS, document) for document in definitions(kinds)], "test")
-    await site.namespace(NS)
-    await apply_all(site.admin, account_permissions(ACCOUNT, NS, "addon-manager", RULES), "test")
-    await apply_all(site.admin, [aggregated_role(), aggregated_binding(NS, "cluster-manager")], "test")
-    await await_definitions(site.admin, [kind.name for kind in kinds], SYSTEM)
-    await site.cluster()
-    yield site
-    await server.stop(grace=0.1)
+    async with hub_server() as server:
+        site = AddonSite(server)
+        kinds = [kind for kind in HUB if kind.resource.plural in _KINDS]
+        await apply_all(site.admin, [(CRDS, document) for document in definitions(kinds)], "test")
+        await site.namespace(NS)
+        await apply_all(site.admin, account_permissions(ACCOUNT, NS, "addon-manager", RULES), "test")
+        await apply_all(site.admin, [aggregated_role(), aggregated_binding(NS, "cluster-manager")], "test")
+        await await_definitions(site.admin, [kind.name for kind in kinds], SYSTEM)
+        await site.cluster()
+        yield site
 
 
 @pytest.fixture

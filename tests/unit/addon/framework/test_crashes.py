@@ -12,8 +12,8 @@ from muster.api.addons import HOSTING_CLUSTER_ANNOTATION
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CLUSTER_ROLES
 from muster.runtime.client.errors import NotFound
+from tests.support.mortal_hub import Life
 from tests.unit.addon.framework.conftest import ADDON, BINDINGS, HOST, MCAS, WORKS, AddonSite, config_map, deployment, hook
-from tests.unit.placement.hub.conftest import Life
 
 HOOK = f"addon-{ADDON}-pre-delete"
 MOST = 16

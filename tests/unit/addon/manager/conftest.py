@@ -16,9 +16,7 @@ from muster.addon.manager.rules import RULES
 from muster.addon.plans import Planned, Plans
 from muster.api.addon.v1alpha1 import AddOnDeploymentConfig, AddOnTemplate, ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.crds import HUB, definitions
-from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet.in_process import InProcessClient
-from muster.machinery.authentication import UserInfo
+from muster.apiserver.server import ApiServer
 from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import Object
 from muster.registration.names import HUB_NAMESPACE
@@ -29,8 +27,7 @@ from muster.runtime.controller import ControllerContext, Manager
 from muster.runtime.install import READ, account_permissions, apply_all, await_definitions, ensure_namespace, rule
 from tests.support.addon_world import addon_document
 from tests.support.choosing import CLUSTERS, DECISIONS, GROUP, NS, PLACEMENTS, Chooser
-from tests.support.fake_clock import FakeClock
-from tests.unit.placement.hub.conftest import Life, Mortal
+from tests.support.mortal_hub import Life, MortalHub, hub_server, running
 
 ADDONS, MANAGED = served(ClusterManagementAddOn), served(ManagedClusterAddOn)
 CONFIGS, TEMPLATES = served(AddOnDeploymentConfig), served(AddOnTemplate)
@@ -40,22 +37,13 @@ ACCOUNT = "addon-manager-controller-sa"
 ADDON = "hello"
 
 
-class Site(Chooser):
-    def __init__(self, server: ApiServer) -> None:
-        self.server = server
-        self.clock = FakeClock()
-        self.plans = Plans()
-        self.life = Life()
-        self.admin = InProcessClient(
-            server.client(server.clusters["hub"], UserInfo("admin", groups=("system:masters", "system:authenticated")))
-        )
+class Site(MortalHub, Chooser):
+    account = ACCOUNT
+    step = 0.1
 
-    def own(self, life: Life) -> Mortal:
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{HUB_NAMESPACE}", "system:authenticated")
-        account = UserInfo(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=groups)
-        client = Mortal(self.server.client(self.server.clusters["hub"], account))
-        client.life = life
-        return client
+    def __init__(self, server: ApiServer) -> None:
+        super().__init__(server)
+        self.plans = Plans()
 
     @asynccontextmanager
     async def manager(self, life: Life | None = None) -> AsyncIterator[Life]:
@@ -68,15 +56,10 @@ class Site(Chooser):
         manager.add_context(context)
         manager.add("configurations", configs)
         manager.add_controllers(manager_controllers(context, self.plans, configs))
-        task = asyncio.create_task(manager.run())
-        try:
+        async with running(manager, synced=False):
             if life is None:
                 await self.until(self._synced(manager), "the caches to be complete")
             yield self.life
-            assert not task.done(), task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     @staticmethod
     def _synced(manager: Manager) -> Callable[[], Awaitable[bool]]:
@@ -84,19 +67,6 @@ class Site(Chooser):
             return manager.ready
 
         return look
-
-    async def until(self, probe: Callable[[], Awaitable[Any]], what: str, seconds: float = 20.0, *, moving: float = 0.1) -> Any:
-        """What the probe gives once it is true; time goes on a little at each look."""
-        found: Any = None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    await self.clock.advance(moving)
-                    if found := await probe():
-                        return found
-                    await asyncio.sleep(0.002)
-        except TimeoutError:
-            raise AssertionError(f"waited for {what}; last seen: {found!r}") from None
 
     async def quiet(self, looks: int = 30) -> None:
         """Time for what should not happen."""
@@ -226,16 +196,14 @@ def _typed(resource: Any) -> Object:
 
 @asynccontextmanager
 async def hub() -> AsyncIterator[Site]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
-    await server.start()
-    site = Site(server)
-    await apply_all(site.admin, [(CRDS, document) for document in definitions(KINDS)], "test")
-    await await_definitions(site.admin, [kind.name for kind in KINDS], SYSTEM)
-    for namespace in (HUB_NAMESPACE, NS, "config"):
-        await ensure_namespace(site.admin, namespace)
-    await apply_all(site.admin, account_permissions(ACCOUNT, HUB_NAMESPACE, ACCOUNT, RULES), "test")
-    yield site
-    await server.stop(grace=0.1)
+    async with hub_server() as server:
+        site = Site(server)
+        await apply_all(site.admin, [(CRDS, document) for document in definitions(KINDS)], "test")
+        await await_definitions(site.admin, [kind.name for kind in KINDS], SYSTEM)
+        for namespace in (HUB_NAMESPACE, NS, "config"):
+            await ensure_namespace(site.admin, namespace)
+        await apply_all(site.admin, account_permissions(ACCOUNT, HUB_NAMESPACE, ACCOUNT, RULES), "test")
+        yield site
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from muster.registration.drivers.certificates.requests import issued_certificate
 from muster.runtime.client.builtin import SECRETS, SIGNING_REQUESTS
 from tests.support.addon_hub import AddonHub
 from tests.support.addon_requests import CLUSTER, content
+from tests.support.mortal_hub import Life
 from tests.support.template_addons import template_of
 from tests.unit.addon.requests.test_approval import SIGNER, may_sign
 from tests.unit.addon.requests.test_signing import SUBJECT, _parts, custom, elliptic, secret_of
 from tests.unit.addon.requests.test_token_infrastructure import OBJECTS, TOKEN, none_left, until_ready
-from tests.unit.placement.hub.conftest import Life
 
 WRITES = 6
 """Account, role, binding and condition; approval and certificate."""
