@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,31 +12,19 @@ import pytest
 from muster.addon.install import ACCOUNT, install
 from muster.addon.options import AddonOptions
 from muster.addon.process import AddonManager
-from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet.in_process import InProcessClient
-from muster.machinery.authentication import UserInfo
-from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.controller.leader_election import LeaderElection
 from tests.support.eventually import eventually
 from tests.support.followed_addon import FollowedAddon
-from tests.unit.placement.hub.conftest import Life, Mortal
+from tests.support.mortal_hub import Life, Mortal, MortalHub, hub_server
 
 OPTIONS = AddonOptions()
 WITHIN = 30.0
 
 
-@dataclass
-class ManagerSite:
-    server: ApiServer
-    admin: InProcessClient
-    clusters: list[str] = field(default_factory=list)
+class ManagerSite(MortalHub):
+    """Time goes on here as everywhere."""
 
-    def own(self, life: Life) -> Mortal:
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{HUB_NAMESPACE}", "system:authenticated")
-        account = UserInfo(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=groups)
-        client = Mortal(self.server.client(self.server.clusters["hub"], account))
-        client.life = life
-        return client
+    account = ACCOUNT
 
     @asynccontextmanager
     async def managed(
@@ -66,7 +53,6 @@ class ManagerSite:
         made = FollowedAddon(admin=self.admin, addon="none")
         for name in names:
             await made.make_cluster(name)
-        self.clusters += names
 
 
 async def until(addon: FollowedAddon, done: Callable[[], Any], what: str) -> None:
@@ -78,10 +64,7 @@ async def until(addon: FollowedAddon, done: Callable[[], Any], what: str) -> Non
 
 @pytest.fixture
 async def site() -> AsyncIterator[ManagerSite]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
-    await server.start()
-    user = UserInfo("admin", groups=("system:masters", "system:authenticated"))
-    site = ManagerSite(server, InProcessClient(server.client(server.clusters["hub"], user)))
-    await install(site.admin, OPTIONS)
-    yield site
-    await server.stop(grace=0.1)
+    async with hub_server() as server:
+        site = ManagerSite(server)
+        await install(site.admin, OPTIONS)
+        yield site

@@ -23,8 +23,8 @@ from muster.runtime.controller.leader_election import LeaderElection, LeaderElec
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.eventually import eventually
 from tests.support.followed_addon import INSTALLED, OFFERS, FollowedAddon, progressive
+from tests.support.mortal_hub import Life, Mortal
 from tests.unit.addon.conftest import ManagerSite, until
-from tests.unit.placement.hub.conftest import Life, Mortal
 
 FULL = os.environ.get("MUSTER_ADDON_FAULTS") == "full"
 CLUSTERS = ("c1", "c2", "c3")
