@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from bench import (
+    addons,
     apiserver,
     aws,
     caches,
@@ -41,6 +42,7 @@ AREAS: dict[str, tuple[str, str, Callable[[bool], list[Row]]]] = {
     "simulation": (simulation.TITLE, simulation.TEXT, lambda short: simulation.run(short)),
     "work": (work.TITLE, work.TEXT, lambda short: work.run(short)),
     "placement": (placement.TITLE, placement.TEXT, lambda short: placement.run(short)),
+    "addons": (addons.TITLE, addons.TEXT, lambda short: addons.run(short)),
     "transport": (transport.TITLE, transport.TEXT, lambda short: transport.run(short)),
     "wire": (wire.TITLE, wire.TEXT, lambda short: wire.run(short)),
     "http": (http_layer.TITLE, http_layer.TEXT, lambda short: http_layer.run(short)),

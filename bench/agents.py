@@ -10,6 +10,9 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.interop import ocm
@@ -28,10 +31,22 @@ OURS, THEIRS = "agent-muster", "agent-upstream"
 AVAILABLE = "ManagedClusterConditionAvailable"
 
 
-def rows(directory: Path, short: bool) -> list[Row]:
-    settle, idle = (2.0, 5.0) if short else (60.0, 300.0)
+@dataclass(frozen=True)
+class Pair:
+    """An agent of each side, by cluster, on one hub."""
+
+    hub: Hub
+    plane: EmbeddedPlane
+    own_log: AuditLog
+    agents: dict[str, Server]
+
+
+@contextmanager
+def joined(directory: Path) -> Iterator[Pair]:
+    """Both are Available."""
     hub = Upstream(directory / "hub")
-    plane = EmbeddedPlane(directory / "spokes", (OURS, THEIRS), flags=("--audit-log", str(directory / "spokes-audit.log")))
+    log = directory / "spokes-audit.log"
+    plane = EmbeddedPlane(directory / "spokes", (OURS, THEIRS), flags=("--audit-log", str(log)))
     agents: dict[str, Server] = {}
     try:
         hub.start()
@@ -43,13 +58,19 @@ def rows(directory: Path, short: bool) -> list[Row]:
             agents[name].start()
         for name, server in agents.items():
             server.wait_until(lambda name=name: _available(hub, name), 120, poll=0.2)  # type: ignore[misc]
-        time.sleep(settle)
-        return _measured(hub, AuditLog(directory / "spokes-audit.log", stage=""), agents, idle)
+        yield Pair(hub, plane, AuditLog(log, stage=""), agents)
     finally:
         for server in agents.values():
             server.stop(timeout=5)
         plane.discard()
         hub.discard()
+
+
+def rows(directory: Path, short: bool) -> list[Row]:
+    settle, idle = (2.0, 5.0) if short else (60.0, 300.0)
+    with joined(directory) as pair:
+        time.sleep(settle)
+        return _measured(pair.hub, pair.own_log, pair.agents, idle)
 
 
 def _agent(name: str, hub: Hub, plane: EmbeddedPlane, directory: Path) -> Server:
@@ -79,12 +100,11 @@ def _agent(name: str, hub: Hub, plane: EmbeddedPlane, directory: Path) -> Server
 
 
 def _program(name: str) -> list[str | Path]:
-    """The program, and the flags that are not the same on both sides: addons are not ours to register yet, we elect no leader."""
+    """The program, and the flags that are not the same on both sides: we elect no leader."""
     if name == OURS:
         return [MUSTER, "agent", "--health-port=0"]
     (port,) = free_ports(1)
-    flags = ["--disable-leader-election", f"--listen=127.0.0.1:{port}", "--feature-gates=AddonManagement=false"]
-    return [peers.need("registration"), "agent", *flags]
+    return [peers.need("registration"), "agent", "--disable-leader-election", f"--listen=127.0.0.1:{port}"]
 
 
 def _available(hub: Hub, name: str) -> bool:
@@ -100,7 +120,7 @@ def _measured(hub: Hub, own_log: AuditLog, agents: dict[str, Server], idle: floa
     cpu = {name: cpu_seconds(server.pid) for name, server in agents.items()}
     time.sleep(idle)
     minutes = idle / 60
-    to_hub = by_party(hub.audit.requests(hub_mark), _whose)
+    to_hub = by_party(hub.audit.requests(hub_mark), whose)
     to_own = by_party(own_log.requests(own_mark), lambda request: request.cluster if request.cluster in agents else "")
     for name in agents:
         print(f"  {name} asked the hub {dict(to_hub.get(name, Counter()))}, its own cluster {dict(to_own.get(name, Counter()))}")
@@ -120,7 +140,8 @@ def _measured(hub: Hub, own_log: AuditLog, agents: dict[str, Server], idle: floa
     ]
 
 
-def _whose(request: Request) -> str:
+def whose(request: Request) -> str:
+    """The agent that asked the hub."""
     return next((name for name in (OURS, THEIRS) if request.user.startswith(f"{AGENT_PREFIX}{name}:")), "")
 
 

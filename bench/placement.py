@@ -12,20 +12,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from tests.support.choosing import CLUSTERS, GROUP, Chooser, expressed, labelled, scored
 
-from bench.audit import by_party
-from bench.awaiting import until
-from bench.placers import Ours, Placer, Upstream, party
+from bench.hub_comparison import Rest, compare, measure_one, rest_rows
+from bench.hub_controllers import PLACEMENT, HubController, Onlooker, Ours, Upstream, each
 from bench.report import Row
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.runtime.cache.informer import Informer
@@ -44,8 +41,6 @@ counted in the audit log; Events are left out. A change is measured until the la
 AddOnPlacementScores are written, spread over the time that the row says, while 20 placements rank by them.
 """
 NAMESPACE = "bench"
-WITHIN = 1800.0
-_MAKERS = 16
 
 
 @dataclass(frozen=True)
@@ -88,22 +83,19 @@ class Measured:
     scored_requests: Counter[str] = field(default_factory=Counter)
     memory: float = 0.0
     cpu: float = 0.0
-    idle_requests: int = 0
-    idle_cpu: float = 0.0
+    rest: Rest = field(default_factory=Rest)
 
 
-@dataclass
-class Load(Chooser):
+@dataclass(kw_only=True)
+class Load(Chooser, Onlooker):
     """The hub as its administrator sees it."""
 
-    placer: Placer
     admin: HttpClient
     ns: str = NAMESPACE
     done: set[str] = field(default_factory=set)
     """Placements that say that all their decisions are scheduled."""
     held: dict[str, frozenset[str]] = field(default_factory=dict)
     """By decision, its clusters."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def placement_changed(self, old: Placement | None, new: Placement | None) -> None:
         if new is not None and any(one.reason == "AllDecisionsScheduled" for one in new.status.conditions):
@@ -120,15 +112,11 @@ class Load(Chooser):
     def holding(self, cluster: str) -> int:
         return sum(cluster in clusters for clusters in self.held.values())
 
-    async def until_so(self, done: Callable[[], bool], what: str) -> float:
-        """When it was so: monotonic time."""
-        return await until(self.placer, self.news, done, what, WITHIN)
-
 
 @asynccontextmanager
-async def loaded(placer: Placer) -> AsyncIterator[Load]:
+async def loaded(placer: HubController) -> AsyncIterator[Load]:
     admin = HttpClient(load_kubeconfig(placer.plane.kubeconfig, environ={}))
-    load = Load(placer, admin)
+    load = Load(controller=placer, admin=admin)
     placements = Informer(admin, served(Placement), decode=Placement.decode)
     decisions = Informer(admin, served(PlacementDecision), decode=PlacementDecision.decode)
     placements.on_change(load.placement_changed)
@@ -143,33 +131,21 @@ async def loaded(placer: Placer) -> AsyncIterator[Load]:
         await admin.close()
 
 
-async def _each(numbers: Iterable[int], make: Callable[[int], Awaitable[object]]) -> None:
-    left = iter(numbers)
-
-    async def maker() -> None:
-        for number in left:
-            await make(number)
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(_MAKERS):
-            tasks.create_task(maker())
-
-
 async def _make(load: Load, case: Case) -> None:
     await load.namespace(NAMESPACE)
     await load.cluster_set("all", {})
     await load.bind("all")
-    await _each(range(case.clusters), lambda number: load.cluster(f"cluster{number:05d}", env="prod"))
+    await each(range(case.clusters), lambda number: load.cluster(f"cluster{number:05d}", env="prod"))
     if case.scores:
-        await _each(range(case.clusters), lambda number: load.namespace(f"cluster{number:05d}"))
+        await each(range(case.clusters), lambda number: load.namespace(f"cluster{number:05d}"))
     spec: dict[str, Any] = {} if case.every else {"numberOfClusters": case.wanted}
     spec["predicates"] = expressed('managedCluster.metadata.labels["env"] == "prod"') if case.cel else labelled(env="prod")
     if case.scores:
         spec["prioritizerPolicy"] = {"mode": "Exact", "configurations": [scored("usage", "cpu")]}
-    await _each(range(case.placements), lambda number: load.place(f"placement{number:03d}", **spec))
+    await each(range(case.placements), lambda number: load.place(f"placement{number:03d}", **spec))
 
 
-async def _measure(placer: Placer, case: Case) -> Measured:
+async def _measure(placer: HubController, case: Case) -> Measured:
     found = Measured()
     try:
         await asyncio.to_thread(placer.prepare)
@@ -179,77 +155,50 @@ async def _measure(placer: Placer, case: Case) -> Measured:
             placer.start()
             found.chosen = await load.until_so(lambda: len(load.done) == case.placements, "all to be scheduled") - began
             found.cpu = placer.cpu()
-            await _settled(placer, case.settle)
-            found.writes = _asked(placer, mark)["writes"]
+            await placer.settled(case.settle)
+            found.writes = placer.asked(mark)["writes"]
             if case.scores:
                 await _score(load, case, found)
             else:
                 await _change(load, case, found)
             found.memory = placer.memory()
             if case.idle:
-                mark, cpu = placer.audit.mark(), placer.cpu()
-                await asyncio.sleep(case.idle)
-                found.idle_requests = _asked(placer, mark).total()
-                found.idle_cpu = (placer.cpu() - cpu) / case.idle
+                found.rest = await Rest.of(placer, case.idle)
             return found
     finally:
         await asyncio.to_thread(placer.discard)
 
 
 async def _change(load: Load, case: Case, found: Measured) -> None:
-    placer = load.placer
+    placer = load.controller
     victim = max(sorted({cluster for clusters in load.held.values() for cluster in clusters}), key=load.holding)
     found.touched = load.holding(victim)
     mark, began = placer.audit.mark(), time.monotonic()
     await load.admin.patch(CLUSTERS, victim, {"spec": {"taints": [{"key": f"{GROUP}/down", "effect": "NoSelect"}]}})
     found.tainted = await load.until_so(lambda: not load.holding(victim), "the tainted cluster to go") - began
-    await _settled(placer, case.settle)
-    found.taint_writes = _asked(placer, mark)["writes"]
+    await placer.settled(case.settle)
+    found.taint_writes = placer.asked(mark)["writes"]
     mark, began = placer.audit.mark(), time.monotonic()
     await load.cluster("zlast", env="prod")
     if case.every:
         found.added = await load.until_so(lambda: load.holding("zlast") == case.placements, "the new cluster") - began
-    await _settled(placer, case.settle)
-    found.add_writes = _asked(placer, mark)["writes"]
+    await placer.settled(case.settle)
+    found.add_writes = placer.asked(mark)["writes"]
 
 
 async def _score(load: Load, case: Case, found: Measured) -> None:
-    placer = load.placer
+    placer = load.controller
     mark, cpu, began = placer.audit.mark(), placer.cpu(), time.monotonic()
     for number in range(case.scores):
         await asyncio.sleep(max(0.0, began + number * case.seconds / case.scores - time.monotonic()))
         await load.score(f"cluster{number % case.clusters:05d}", "usage", cpu=number % 100)
-    await _settled(placer, case.settle)
+    await placer.settled(case.settle)
     found.scored_cpu = placer.cpu() - cpu
-    found.scored_requests = _asked(placer, mark)
-
-
-def _asked(placer: Placer, mark: int) -> Counter[str]:
-    """Requests by kind since a mark."""
-    return Counter({kind: one.total() for kind, one in by_party(placer.audit.requests(mark), party).items() if kind})
-
-
-async def _settled(placer: Placer, seconds: float) -> None:
-    """Until nothing was written for some seconds."""
-    mark, since = placer.audit.mark(), time.monotonic()
-    while time.monotonic() < since + seconds:
-        await asyncio.sleep(min(0.5, seconds))
-        if _asked(placer, mark)["writes"]:
-            mark, since = placer.audit.mark(), time.monotonic()
+    found.scored_requests = placer.asked(mark)
 
 
 def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
-        for number, case in enumerate(_cases(short)):
-            found = []
-            for kind in (Ours, Upstream):
-                say(f"{kind.name}: {case.words()} …")
-                measured = asyncio.run(_measure(kind(Path(name) / f"{kind.__name__}-{number}", case.unlimited), case))
-                say(f"  {measured}")
-                found.append(measured)
-            rows += _rows(case, *found)
-    return rows
+    return compare(PLACEMENT, _cases(short), _measure, _rows, say)
 
 
 def _cases(short: bool) -> list[Case]:
@@ -291,8 +240,7 @@ def _rows(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
         mine, others = ours.add_writes / case.placements, theirs.add_writes / case.placements
         rows.append(row("writes for it per placement", "", mine, others, None, 2.0))
     if case.idle:
-        rows.append(row("requests at rest", "/min", ours.idle_requests * 60 / case.idle, theirs.idle_requests * 60 / case.idle))
-        rows.append(row("CPU at rest", "% of a core", ours.idle_cpu * 100, theirs.idle_cpu * 100))
+        rows += rest_rows(words, ours.rest, theirs.rest)
     return rows
 
 
@@ -309,9 +257,7 @@ def main() -> None:
         parser.add_argument(f"--{flag}", action="store_true")
     given = parser.parse_args()
     case = Case(given.clusters, given.placements, given.every, given.cel, given.scores, given.seconds, given.unlimited, given.idle)
-    kind = Ours if given.controller == Ours.name else Upstream
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
-        print(asyncio.run(_measure(kind(Path(name) / "placer", case.unlimited), case)))
+    print(measure_one(PLACEMENT, given.controller, case, _measure))
 
 
 if __name__ == "__main__":

@@ -21,12 +21,23 @@ TEXT = """
 `muster sim`: one embedded hub (API server on SQLite with durable writes, and registration's controllers) in one process, all
 managed clusters with their agents in a second one; the agents reach the hub over TLS, each with its own certificate. The clusters
 join a hundred at a time. CPU is in cores of this machine, requests are those the hub's API server answered.
+
+With an addon (`--addon`, a run of its own) the hub also runs placement's controller and the addon manager, and each cluster a work
+agent. When all have joined, an addon made of a template is installed everywhere by a placement; it is Available on a cluster when
+its certificate is signed and stored, and its Deployment applied and reported.
 """
 
 
 def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
     clusters, duration, within = (20, 20, 60) if short else (1000, 600, 300)
     say(f"{clusters} clusters for {duration} s …")
+    rows = _rows(_simulated(clusters, duration, within), within)
+    clusters, duration = (5, 25) if short else (1000, 900)
+    say(f"{clusters} clusters with an addon for {duration} s …")
+    return rows + _addon_rows(_simulated(clusters, duration, 2 * within, "--addon", f"--addon-within={within}s"), within)
+
+
+def _simulated(clusters: int, duration: int, within: int, *flags: str) -> dict[str, Any]:
     command = [
         str(Path(sys.executable).parent / "muster"),
         "sim",
@@ -34,20 +45,32 @@ def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
         f"--duration={duration}s",
         f"--join-within={within}s",
         "--output=json",
+        *flags,
     ]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=duration + 120, check=False)
     if not done.stdout:
         raise RuntimeError(f"muster sim ended with {done.returncode} and no report; its complaint is above")
-    return _rows(json.loads(done.stdout), within)
+    return dict(json.loads(done.stdout))
+
+
+def row(title: str, unit: str, value: float | None, limit: float | None = None) -> Row:
+    return Row(title, unit, value, None, "less", limit=limit)
+
+
+def _addon_rows(found: dict[str, Any], within: float) -> list[Row]:
+    title = f"{found['plan']['clusters']:,} clusters with an addon"
+    return [
+        row(f"{title}: all Available after", "s", found["all_available_after"]),
+        row(f"{title}: the addon Available on all, after it was enabled", "s", found["addon_available_after"], within),
+        row(f"{title}: writes to a ManagedClusterAddOn until then, of hub and agents", "", found["addon_writes"], 8.0),
+        row(f"{title}: the hub's memory", "MiB", found["hub_mib"]),
+        row(f"{title}: memory of all agents and their clusters", "MiB", found["agents_mib"]),
+    ]
 
 
 def _rows(found: dict[str, Any], within: float) -> list[Row]:
     clusters, joining, steady = found["plan"]["clusters"], found["joining"], found["steady"]
     lost = clusters - found["lowest_since"]
-
-    def row(title: str, unit: str, value: float | None, limit: float | None = None) -> Row:
-        return Row(title, unit, value, None, "less", limit=limit)
-
     return [
         row(f"{clusters:,} clusters join: all Available after", "s", found["all_available_after"], within),
         row("most clusters not Available afterwards", "", lost, 0),

@@ -46,6 +46,21 @@ def test_clusters_join_and_stay_over_grpc(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
+def test_an_addon_becomes_available_on_all_clusters(tmp_path: Path) -> None:
+    code, report = simulate("--clusters=3", "--duration=25s", "--addon", f"--data-dir={tmp_path}")
+    assert report["addon_available_at_end"] == 3
+    assert report["addon_available_after"] < 20
+    assert report["addon_writes"] <= 8
+    assert (code, report["good"], report["agent_restarts"]) == (0, True, 0)
+
+
+@pytest.mark.timeout(120)
+def test_an_addon_that_is_not_available_in_time_is_a_failure() -> None:
+    code, report = simulate("--clusters=1", "--duration=8s", "--addon", "--addon-within=1ms", "--ephemeral")
+    assert (code, report["good"]) == (1, False)
+
+
+@pytest.mark.timeout(120)
 def test_clusters_that_do_not_join_in_time_are_a_failure() -> None:
     code, report = simulate("--clusters=1", "--duration=2s", "--join-within=1ms", "--ephemeral")
     assert (code, report["good"]) == (1, False)

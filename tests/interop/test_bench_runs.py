@@ -56,7 +56,8 @@ def test_the_short_benchmark_counts_calls_of_aws() -> None:
 
 @pytest.mark.timeout(120)
 def test_the_short_benchmark_simulates_a_fleet() -> None:
-    assert {"20 clusters join: all Available after", "the hub's memory"} <= rows_of("simulation")
+    with_addon = "5 clusters with an addon: the addon Available on all, after it was enabled"
+    assert {"20 clusters join: all Available after", "the hub's memory", with_addon} <= rows_of("simulation")
 
 
 @pytest.mark.timeout(120)
@@ -86,6 +87,14 @@ def test_the_short_benchmark_measures_both_placement_controllers() -> None:
     by_scores = "5 placements × 20 clusters by scores, taking 10, limits lifted"
     expected = {f"{by_label}: {what}" for what in ("all scheduled after", "a new cluster is in all decisions after", "CPU at rest")}
     assert expected | {f"{by_scores}: CPU for 10 scores in 1 s"} <= rows_of("placement")
+
+
+@pytest.mark.timeout(240)
+def test_the_short_benchmark_measures_both_addon_managers() -> None:
+    managers = ("all Configured and with a work after", "a configuration rolled out, 3 at a time", "CPU at rest")
+    agents = ("requests of an agent to its own cluster", "requests of an agent to the hub")
+    expected = {f"8 clusters, limits lifted: {what}" for what in managers}
+    assert expected | {f"5 addons with leases: {what}" for what in agents} <= rows_of("addons")
 
 
 @pytest.mark.timeout(240)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Keep the hub's state here.  [default: a temporary directory]")
 @click.option("--ephemeral", is_flag=True, help="Keep the hub's state in memory only.")
 @click.option("--auth", type=click.Choice([DEFAULT, GRPC]), default=DEFAULT, show_default=True, help="How clusters register.")
+@click.option("--addon", is_flag=True, help="When all have joined, enable an addon on all; each then has a work agent too.")
+@click.option("--addon-within", type=Duration(), default="5m", show_default=True, help="From enabling it until all are Available.")
 @click.option("-v", "--verbose", is_flag=True, help="Log what hub and agents do.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
 def command(
@@ -39,16 +41,20 @@ def command(
     data_dir: str | None,
     ephemeral: bool,
     auth: str,
+    addon: bool,
+    addon_within: float,
     verbose: bool,
     output: str,
 ) -> None:
     """Simulate a fleet: one hub in a process of its own, and here as many managed clusters with real agents as you like.
 
-    Progress goes to standard error. Ends with 1 when not all clusters were Available in time, or one was lost afterwards.
+    Progress goes to standard error. Ends with 1 when not all clusters were Available in time, or one was lost afterwards. With
+    --addon, an addon made of a template is then installed on all of them by a placement, and has to be Available in time too.
     """
     from muster.fleet.simulation import Plan
 
-    plan = Plan(clusters, duration, join_within, batch, "memory" if ephemeral else "sqlite", verbose, auth)
+    store = "memory" if ephemeral else "sqlite"
+    plan = Plan(clusters, duration, join_within, batch, store, verbose, auth, addon, addon_within)
     outcome = _run(plan, data_dir)
     echo(_json(outcome) if output == "json" else _text(outcome))
     if not outcome.good:
@@ -97,4 +103,13 @@ def _text(outcome: Outcome) -> str:
         f"hub {steady.hub_cores:.2f} cores, agents {steady.agents_cores:.2f}",
         f"memory:   hub {outcome.hub_mib:,.0f} MiB, all agents and their clusters {outcome.agents_mib:,.0f} MiB",
     ]
+    if plan.addon:
+        lines.insert(1, _addon(outcome))
     return "\n".join(lines)
+
+
+def _addon(outcome: Outcome) -> str:
+    after = outcome.addon_available_after
+    if after is None:
+        return f"addon:    Available on {outcome.addon_available_at_end} of {outcome.plan.clusters} clusters at the end"
+    return f"addon:    Available on all clusters {after:.1f} s after it was enabled, by {outcome.addon_writes:.1f} writes each"

@@ -1,11 +1,12 @@
 """A hub of its own process for simulations: an embedded control plane, and the hub's controllers and webhooks beside it.
 
-    python -m muster.fleet.hub DIRECTORY sqlite|memory [csr|grpc] [-v]
+    python -m muster.fleet.hub DIRECTORY sqlite|memory [csr|grpc] [--addons] [-v]
 
 Writes `admin.kubeconfig` and what agents introduce themselves with (`bootstrap.kubeconfig`, or over gRPC `bootstrap.yaml`) into
 DIRECTORY, says `ready` on standard output, and serves until standard
 input ends, so it never outlives the process that started it. Controllers reach the API in process, agents over TLS, and so does
-the API server its webhooks. New clusters are accepted by themselves when they come with the bootstrap identity.
+the API server its webhooks. New clusters are accepted by themselves when they come with the bootstrap identity. With `--addons`,
+placements are chosen for and addons managed too.
 """
 
 from __future__ import annotations
@@ -15,12 +16,18 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from muster.addon.install import install as install_addons
+from muster.addon.options import AddonOptions
+from muster.addon.process import AddonManager
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.bootstrap import BOOTSTRAP_USER, bootstrap_identity, write_kubeconfig
 from muster.fleet.grpc_hub import GrpcFiles, open_server
 from muster.http.filelimit import raise_file_limit
 from muster.machinery import logs
+from muster.placement.hub.install import install as install_placement
+from muster.placement.hub.manager import PlacementManager
+from muster.placement.hub.options import PlacementOptions
 from muster.registration.drivers.csr.options import APPROVED_USERS
 from muster.registration.drivers.flags import DEFAULT, GRPC
 from muster.registration.hub.install import install, install_namespaces
@@ -36,9 +43,10 @@ BOOTSTRAP = "bootstrap.kubeconfig"
 BOOTSTRAPS = {DEFAULT: BOOTSTRAP, GRPC: "bootstrap.yaml"}
 """By driver."""
 READY = "ready"
+ADDONS = "--addons"
 
 
-async def serve(directory: Path, store: str, auth: str = DEFAULT) -> None:
+async def serve(directory: Path, store: str, auth: str = DEFAULT, *, addons: bool = False) -> None:
     async with AsyncExitStack() as stack:
         server = ApiServer(ServerConfig(data_dir=directory, clusters=(CLUSTER,), store=store))
         await server.start()
@@ -58,6 +66,8 @@ async def serve(directory: Path, store: str, auth: str = DEFAULT) -> None:
         if grpc is not None:
             stack.push_async_callback(grpc.stop, 1.0)
             hub.add("grpc-server", grpc)
+        if addons:
+            await _manage_addons(hub, client)
         running: asyncio.Task[None] = asyncio.create_task(hub.run(), name="hub")
         await hub.synced()
         await _write_kubeconfigs(server, client, directory)
@@ -66,6 +76,13 @@ async def serve(directory: Path, store: str, auth: str = DEFAULT) -> None:
             files.write_bootstrap(directory / BOOTSTRAPS[GRPC], grpc.port, (await bootstrap_identity(client)).token)
         print(READY, flush=True)
         await _until_told(running)
+
+
+async def _manage_addons(hub: Hub, client: InProcessClient) -> None:
+    await install_placement(client, PlacementOptions())
+    await install_addons(client, AddonOptions())
+    hub.add("placement", PlacementManager(client, PlacementOptions()))
+    hub.add("addons", AddonManager(client, AddonOptions()))
 
 
 async def _write_kubeconfigs(server: ApiServer, client: InProcessClient, directory: Path) -> None:
@@ -92,4 +109,4 @@ if __name__ == "__main__":
     logs.set_level(logs.INFO if "-v" in sys.argv else logs.ERROR)
     raise_file_limit()
     drivers = [word for word in sys.argv[3:] if word in BOOTSTRAPS]
-    uvloop.run(serve(Path(sys.argv[1]), sys.argv[2], *drivers))
+    uvloop.run(serve(Path(sys.argv[1]), sys.argv[2], *drivers, addons=ADDONS in sys.argv))

@@ -2,6 +2,7 @@
 
 An agent is the real one, with the options that an installation would give it and its own identity on the hub over TLS; only its
 own cluster it reaches in process. Agents that end are started again after a pause, as a Deployment would do it, and counted.
+Where `works` are wanted, each cluster has a work agent too, and its Deployments are reported as running.
 
 At most `at_once` clusters are on their way to becoming Available at any moment: who starts the fleet says `arrived(name)`, and the
 next one starts.
@@ -17,6 +18,8 @@ from typing import Final
 
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.embedded.in_process import InProcessClient
+from muster.fleet.simulated_agents import run_work_agent
+from muster.fleet.simulated_pods import SimulatedPods
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock, Timer, sleep
 from muster.machinery.logs import get_logger
@@ -26,6 +29,8 @@ from muster.registration.drivers.flags import DEFAULT
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import NODES
+from muster.work.agent.install import install as install_work_agent
+from muster.work.names import DEFAULT_SERVICE_ACCOUNT
 
 log = get_logger("muster.fleet.managed")
 
@@ -36,10 +41,9 @@ PATIENCE: Final = 60.0
 """A cluster that is not Available after so long no longer keeps the next ones waiting."""
 COMPLAINTS: Final = 20
 """So many different failures of agents are logged."""
-_AGENT: Final = UserInfo(
-    f"system:serviceaccount:{AGENT_NAMESPACE}:{ACCOUNT}",
-    groups=("system:serviceaccounts", f"system:serviceaccounts:{AGENT_NAMESPACE}", "system:authenticated"),
-)
+_GROUPS: Final = ("system:serviceaccounts", f"system:serviceaccounts:{AGENT_NAMESPACE}", "system:authenticated")
+_AGENT: Final = UserInfo(f"system:serviceaccount:{AGENT_NAMESPACE}:{ACCOUNT}", groups=_GROUPS)
+_WORK_AGENT: Final = UserInfo(f"system:serviceaccount:{AGENT_NAMESPACE}:{DEFAULT_SERVICE_ACCOUNT}", groups=_GROUPS)
 
 
 async def run_agent(client: KubeClient, options: AgentOptions) -> None:
@@ -59,6 +63,7 @@ class ManagedClusters:
         *,
         driver: str = DEFAULT,
         at_once: int = AT_ONCE,
+        works: bool = False,
         run_agent: RunAgent = run_agent,
         clock: Clock = SYSTEM,
     ) -> None:
@@ -71,13 +76,17 @@ class ManagedClusters:
         self._slots = asyncio.Semaphore(at_once)
         self._joining: dict[str, Timer] = {}
         self._clients: dict[str, KubeClient] = {}
+        self._works = works
         self._server = ApiServer(ServerConfig(clusters=(), store="memory"))
+        self._pods = SimulatedPods.beside(self._server) if works else None
         self._told: set[str] = set()
         self.started = 0
         self.restarts = 0
 
     async def start(self) -> None:
         await self._server.start()
+        if self._pods is not None:
+            self._pods.start()
 
     async def furnish(self) -> None:
         """Make all clusters now and not when their agents start."""
@@ -85,6 +94,8 @@ class ManagedClusters:
             await asyncio.gather(*map(self._furnish, self._names[first : first + AT_ONCE]))
 
     async def stop(self) -> None:
+        if self._pods is not None:
+            await self._pods.stop()
         await self._server.stop()
 
     def arrived(self, name: str) -> None:
@@ -99,7 +110,7 @@ class ManagedClusters:
             for name in self._names:
                 await self._slots.acquire()
                 self._joining[name] = self._clock.call_later(PATIENCE, functools.partial(self.arrived, name))
-                agents.create_task(self._keep(name), name=f"agent of {name}")
+                agents.create_task(self._keep(agents, name), name=f"agent of {name}")
                 self.started += 1
 
     async def _furnish(self, name: str) -> KubeClient:
@@ -109,10 +120,12 @@ class ManagedClusters:
         await install(admin, AgentOptions())
         resources = {"cpu": "4", "memory": "16Gi", "pods": "110"}
         await admin.create(NODES, {"metadata": {"name": "node-0"}, "status": {"capacity": resources, "allocatable": resources}})
+        if self._works:
+            await install_work_agent(admin)
         client = self._clients[name] = InProcessClient(self._server.client(cluster, _AGENT, "klusterlet"), name)
         return client
 
-    async def _keep(self, name: str) -> None:
+    async def _keep(self, agents: asyncio.TaskGroup, name: str) -> None:
         client = self._clients.get(name) or await self._furnish(name)
         options = AgentOptions(
             cluster_name=name,
@@ -120,9 +133,15 @@ class ManagedClusters:
             bootstrap_kubeconfigs=(self._bootstrap,),
             hub_kubeconfig_dir=self._directory / name,
         )
+        if self._works:
+            own = InProcessClient(self._server.client(self._server.clusters[name], _WORK_AGENT, "klusterlet-work"), name)
+            agents.create_task(self._ever(name, lambda: run_work_agent(own, options)), name=f"work agent of {name}")
+        await self._ever(name, lambda: self._run_agent(client, options))
+
+    async def _ever(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
-                await self._run_agent(client, options)
+                await run()
             except Exception as error:
                 self._complain(name, f"{type(error).__name__}: {error}")
             self.restarts += 1

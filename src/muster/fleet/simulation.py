@@ -2,8 +2,11 @@
 
 Two processes share the machine's cores: the hub (API server and controllers, `hub.py`) in a child, all managed clusters with their
 agents (`managed.py`) in this one; they meet over TLS only. This process also follows the hub's ManagedClusters as an
-administrator would, so what is reported is what the hub's API says. Samples of CPU, memory and requests are taken every
-`SAMPLE_EVERY` seconds; a figure of the join phase is the difference between its first and last sample, and so for the time after.
+administrator would, so what is reported is what the hub's API says. With an addon, that goes on when all have joined: it is
+enabled for all clusters by a placement, and followed until it is Available on all of them (`simulated_addon.py`).
+
+Samples of CPU, memory and requests are taken every `SAMPLE_EVERY` seconds; a figure of the join phase is the difference between its
+first and last sample, and so for the time after.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from muster.api.meta import is_true
 from muster.fleet import hub as hub_process
 from muster.fleet.availability import Availability
 from muster.fleet.managed import ManagedClusters
+from muster.fleet.simulated_addon import AddonObserver
 from muster.fleet.usage import Sample, counted, rates, usage
 from muster.http.filelimit import raise_file_limit
 from muster.machinery import logs
@@ -52,6 +56,10 @@ class Plan:
     """Log what hub and agents do, and not only what goes wrong."""
     auth: str = DEFAULT
     """The driver by which clusters register."""
+    addon: bool = False
+    """Enable an addon on all clusters when they have joined."""
+    addon_within: float = 300.0
+    """Seconds from then until it is to be Available on all."""
 
 
 @dataclass(frozen=True)
@@ -80,21 +88,31 @@ class Outcome:
     hub_mib: float
     agents_mib: float
     machine_cores: int
+    addon_available_after: float | None = None
+    """Seconds from when it was enabled; None without an addon, and where it is not Available on all."""
+    addon_available_at_end: int = 0
+    addon_writes: float = 0.0
+    """To a ManagedClusterAddOn until then, by whomever: how often it was seen to change, on average."""
 
     @property
     def good(self) -> bool:
-        """Whether all were Available in time and stayed so."""
+        """Whether all were Available in time and stayed so, and the addon too."""
         joined = self.all_available_after is not None and self.all_available_after <= self.plan.join_within
-        return joined and self.lowest_since >= self.plan.clusters
+        return joined and self.lowest_since >= self.plan.clusters and self._addon_is_good
+
+    @property
+    def _addon_is_good(self) -> bool:
+        after = self.addon_available_after
+        return not self.plan.addon or (after is not None and after <= self.plan.addon_within)
 
 
 async def simulate(plan: Plan, directory: Path, say: Say) -> Outcome:
-    _allow_connections(plan.clusters)
+    _allow_connections(plan.clusters, plan.addon)
     logs.set_level(logs.INFO if plan.verbose else logs.ERROR)
     async with _hub(directory, plan) as hub_pid, contextlib.aclosing(_Observer(directory, hub_pid, plan)) as observer:
         names = [f"cluster{number:04d}" for number in range(plan.clusters)]
         bootstrap, at_once = directory / hub_process.BOOTSTRAPS[plan.auth], plan.at_once or plan.clusters
-        fleet = ManagedClusters(names, bootstrap, directory / "agents", driver=plan.auth, at_once=at_once)
+        fleet = ManagedClusters(names, bootstrap, directory / "agents", driver=plan.auth, at_once=at_once, works=plan.addon)
         observer.availability = Availability(plan.clusters, fleet.arrived)
         await fleet.start()
         try:
@@ -120,6 +138,7 @@ class _Observer:
         self._client = HttpClient(load_kubeconfig(directory / hub_process.ADMIN), agent="muster-sim")
         self._informer = Informer(self._client, MANAGED_CLUSTERS, decode=ManagedCluster.decode)
         self._informer.on_change(self._saw)
+        self._addons = AddonObserver(self._client, plan.clusters) if plan.addon else None
         self._following: asyncio.Task[None] | None = None
         self._samples: list[Sample] = []
 
@@ -132,6 +151,8 @@ class _Observer:
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait({self._following})
+        if self._addons is not None:
+            await self._addons.aclose()
         await self._client.close()
 
     def _saw(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
@@ -152,6 +173,8 @@ class _Observer:
             if running.done():
                 running.result()
             self._samples.append(await self._sample())
+            if self._addons is not None and self.availability.complete_at is not None:
+                await self._addons.enable()
             say(self._line(fleet))
             if self.availability.complete_at is None and self._samples[-1].at > began + self._plan.join_within:
                 return
@@ -162,6 +185,7 @@ class _Observer:
         state = self.availability
         return (
             f"{now.at - self._samples[0].at:5.0f} s  {fleet.started} started, {state.available}/{state.wanted} Available"
+            f"{'' if self._addons is None else self._addons.line()}"
             f"  hub {recent.requests_per_second:,.0f} req/s, {recent.hub_cores:.2f} cores, {now.hub.mib:,.0f} MiB"
             f"  agents {recent.agents_cores:.2f} cores, {now.agents.mib:,.0f} MiB"
         )
@@ -187,6 +211,9 @@ class _Observer:
             hub_mib=last.hub.mib,
             agents_mib=last.agents.mib,
             machine_cores=os.cpu_count() or 1,
+            addon_available_after=None if self._addons is None else self._addons.available_after,
+            addon_available_at_end=0 if self._addons is None else self._addons.availability.available,
+            addon_writes=0.0 if self._addons is None else self._addons.writes / self._plan.clusters,
         )
 
 
@@ -205,6 +232,7 @@ def _phase(first: Sample, last: Sample) -> Phase:
 async def _hub(directory: Path, plan: Plan) -> AsyncIterator[int]:
     """The hub's process, ready; it ends when its standard input does, so also when this process dies."""
     command = [sys.executable, "-m", hub_process.__name__, str(directory), plan.store, plan.auth]
+    command += [hub_process.ADDONS] if plan.addon else []
     command += ["-v"] if plan.verbose else []
     # In a session of its own: Ctrl-C on the terminal is for us alone, and the hub goes when the agents are gone.
     process = await asyncio.create_subprocess_exec(
@@ -235,9 +263,9 @@ async def _ready(output: asyncio.StreamReader) -> None:
         raise SimulationFailed("the hub did not start; its complaint is above")
 
 
-def _allow_connections(clusters: int) -> None:
+def _allow_connections(clusters: int, addon: bool) -> None:
     """Every agent keeps a few connections; both processes need a file descriptor for each."""
-    wanted = clusters * 8 + 256
+    wanted = clusters * (16 if addon else 8) + 256
     limit = raise_file_limit()
     if limit < wanted:
         raise SimulationFailed(f"{clusters} clusters need {wanted} open files and the limit is {limit}: raise it (ulimit -n)")

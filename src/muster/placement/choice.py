@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from muster.api.meta import Condition
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     cluster: str
     score: int
     """Of all prioritizers, by their weights."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import starmap
 
 from muster.api.cluster.v1beta1 import Placement, PlacementSpec
 from muster.api.meta import Condition
@@ -169,8 +170,8 @@ def _must_spread(spec: PlacementSpec, left: int, wanted: int) -> bool:
 
 
 def _best(totals: Mapping[str, int], wanted: int) -> tuple[Chosen, ...]:
-    best = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))
-    return tuple(Chosen(name, total) for name, total in best[:wanted])
+    best = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0])) if wanted < len(totals) else sorted(totals.items())
+    return tuple(starmap(Chosen, best[:wanted]))
 
 
 def _first(*moments: datetime | None) -> datetime | None:

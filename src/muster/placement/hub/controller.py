@@ -5,8 +5,9 @@ it when they are other than its last pass left them, so the echo of a write begi
 Time wakes it when a toleration or a score ends, and when scores may be written again.
 
 A pass is: choose → what decisions should be there → write them, in an order in which no cluster that stays chosen is ever missing
-→ say so in the status, in one patch. A write that fails ends the pass; the status then tells of what is written, and the pass is
-repeated. A misconfigured placement keeps the decisions it has.
+→ say so in the status, in one patch. Where other placements wait for their decisions, these come first and the status is a pass of
+its own. A write that fails ends the pass; the status then tells of what is written, and the pass is repeated. A misconfigured
+placement keeps the decisions it has.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ log = get_logger("muster.placement.hub.controller")
 
 R = TypeVar("R", bound=TypedObject)
 NAME: Final = "placements"
+STATUS_WITHIN: Final = 2.0
+"""Seconds for which a status may wait until all others have their decisions."""
 JUST_AFTER: Final = 0.01
 """Seconds that are added to a moment, so that it is over when a pass begins."""
 
@@ -179,13 +182,17 @@ class Placements:
         spare = free_names(placement.metadata.name, lambda name: name in present or name in wanted or is_taken(name))
         writes = plan_writes(present, wanted, spare)
         try:
-            with self.inventory.decisions.expecting(key, frozenset(name for one in wanted.values() for name in one.names)):
+            with self.inventory.decisions.expecting(key, frozenset(name for one in wanted.values() for name, _ in one.clusters)):
                 await self._write(placement, writes, choice)
         except NotWritten as error:
             self._left.pop(key, None)
             await self._report_failure(placement, choice, error)
             raise error.failure from error
         scored = bool(writes) and placement.spec.sort_by == BY_SCORE
+        if writes and not scored and self._controller.crowded:
+            self._left.pop(key, None)
+            self._controller.enqueue_when_idle(key, STATUS_WITHIN)
+            return None
         status = status_of(placement, wanted, (choice.satisfied, choice.misconfigured), now, scored=scored)
         self._left[key] = _Left(wanted, status, self._name_foreign(key, placement))
         await self._report(placement, status)

@@ -6,13 +6,14 @@ so the watch's echo of a write changes nothing. What the watch never confirms is
 A decision belongs to the placement whose uid it names as an owner. For counting, one that nobody owns is taken for a decision of
 the placement that its label names. A placement that has a cluster in two decisions, as while it moves, has chosen it once.
 
-Invariant: `_chosen` is, for every cluster, the number of placements in `_counts` that have it.
+Invariant: `_chosen` is, for every cluster, the number of placements that have it, be it written (`_counts`) or, of a placement
+whose choice is being written, chosen (`_expected`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -96,25 +97,31 @@ class DecisionIndex:
 
     def chosen_by_others(self, placement: ObjectKey) -> dict[str, int]:
         """By cluster, how many placements but this one have chosen it."""
-        own: Mapping[str, int] = self._counts.get(placement, {})
-        if not own and not self._expected:
-            return dict(self._chosen)
-        counts = Counter(self._chosen)
-        counts.subtract(own.keys())
-        for other, clusters in self._expected.items():
-            if other != placement:
-                counts.update(clusters)
-                counts.subtract(self._counts.get(other, {}).keys())
-        return {cluster: number for cluster, number in counts.items() if number > 0}
+        counts = dict(self._chosen)
+        for cluster in self._expected.get(placement, self._written(placement)):
+            _decrease(counts, cluster)
+        return counts
 
     @contextmanager
     def expecting(self, placement: ObjectKey, clusters: frozenset[str]) -> Iterator[None]:
         """While a choice is being written it counts as written: those who choose meanwhile would else all choose alike."""
+        self._count(self._written(placement), clusters)
         self._expected[placement] = clusters
         try:
             yield
         finally:
             del self._expected[placement]
+            self._count(clusters, self._written(placement))
+
+    def _written(self, placement: ObjectKey) -> Set[str]:
+        return self._counts.get(placement, {}).keys()
+
+    def _count(self, before: Set[str], after: Set[str]) -> None:
+        """A placement has chosen these and no longer those."""
+        for cluster in after - before:
+            self._chosen[cluster] += 1
+        for cluster in before - after:
+            _decrease(self._chosen, cluster)
 
     def observe(self, decision: PlacementDecision) -> bool:
         """The watch has brought a version; False when it is no news."""
@@ -164,9 +171,10 @@ class DecisionIndex:
         if label := written.content.labels.get(PLACEMENT_LABEL):
             self._by_label.setdefault(ObjectKey(written.key.namespace, label), {})[written.key] = None
         counts = self._counts.setdefault(written.placement, Counter())
+        counting = written.placement not in self._expected
         for cluster in written.content.names:
             counts[cluster] += 1
-            if counts[cluster] == 1:
+            if counting and counts[cluster] == 1:
                 self._chosen[cluster] += 1
 
     def _remove(self, key: ObjectKey, *, keeping: bool = False) -> None:
@@ -181,9 +189,10 @@ class DecisionIndex:
         if label := written.content.labels.get(PLACEMENT_LABEL):
             _discard(self._by_label, ObjectKey(key.namespace, label), key)
         counts = self._counts.pop(written.placement, Counter())
+        counting = written.placement not in self._expected
         for cluster in written.content.names:
             _decrease(counts, cluster)
-            if cluster not in counts:
+            if counting and cluster not in counts:
                 _decrease(self._chosen, cluster)
         if counts:
             self._counts[written.placement] = counts
@@ -196,7 +205,7 @@ def _discard(index: dict[K, dict[ObjectKey, None]], value: K, key: ObjectKey) ->
         del index[value]
 
 
-def _decrease(counts: Counter[str], cluster: str) -> None:
+def _decrease(counts: dict[str, int], cluster: str) -> None:
     counts[cluster] -= 1
     if not counts[cluster]:
         del counts[cluster]

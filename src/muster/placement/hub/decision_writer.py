@@ -136,7 +136,9 @@ _DONE: Final[Mapping[type[Write], str]] = {Create: "Created", Change: "Updated",
 
 
 def scores_note(totals: Mapping[str, int]) -> str:
-    text = " ".join(f"{cluster}:{score}" for cluster, score in sorted(totals.items()))
+    # As many as can be told of: no pair is shorter than four characters with the blank after it.
+    told = sorted(totals.items())[: NOTE_LENGTH // 4 + 1]
+    text = " ".join(f"{cluster}:{score}" for cluster, score in told)
     return text if len(text) <= NOTE_LENGTH else f"{text[:NOTE_LENGTH]}......"
 
 

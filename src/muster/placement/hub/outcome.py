@@ -107,7 +107,7 @@ def status_of(
     for condition in conditions:
         said = with_condition(said, msgspec.structs.replace(condition, observed_generation=placement.metadata.generation), time)
     return PlacementStatus(
-        number_of_selected_clusters=len({cluster for one in decisions.values() for cluster in one.names}),
+        number_of_selected_clusters=len({cluster for one in decisions.values() for cluster, _ in one.clusters}),
         decision_groups=_groups(decisions),
         conditions=said,
         last_score_update_time=time if scored else placement.status.last_score_update_time,

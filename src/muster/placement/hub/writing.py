@@ -71,8 +71,8 @@ class _Plan:
         self._wanted = wanted
         self._spare = iter(spare)
         self._limit = limit
-        self._held = Counter(name for one in present.values() for name in one.names)
-        """By cluster, how many decisions have it."""
+        self._held: Counter[str] = Counter()
+        """By cluster, how many decisions have it; filled where some cluster leaves one."""
         self.writes: list[Write] = []
         for name, decision in wanted.items():
             if name not in present:
@@ -86,12 +86,12 @@ class _Plan:
 
     def _change(self, names: Sequence[str]) -> list[str]:
         """Gives the decisions in transit that were needed."""
-        staying = frozenset(name for one in self._wanted.values() for name in one.names)
-        moving = {
-            name: (self._present[name].names - self._wanted[name].names) & staying
-            for name in names
-            if not is_as_wanted(self._present[name], self._wanted[name])
-        }
+        changed = [name for name in names if not is_as_wanted(self._present[name], self._wanted[name])]
+        moving = {name: self._present[name].names - self._wanted[name].names for name in changed}
+        if any(moving.values()):
+            staying = frozenset(cluster for one in self._wanted.values() for cluster, _ in one.clusters)
+            moving = {name: clusters & staying for name, clusters in moving.items()}
+            self._held.update(cluster for one in self._present.values() for cluster in one.names)
         transits: list[str] = []
         while moving:
             # Those that hold up nobody first, and these from the last: clusters mostly move one decision on.

@@ -114,3 +114,15 @@ def test_a_choice_that_is_being_written_counts_as_written() -> None:
         assert index.chosen_by_others(ObjectKey("ns", "q")) == {"b": 1, "c": 1}
         assert index.chosen_by_others(ObjectKey("ns", "p")) == {}
     assert index.chosen_by_others(ObjectKey("ns", "q")) == {"a": 1, "b": 1}
+
+
+def test_what_is_written_while_a_choice_is_being_written_is_counted_once() -> None:
+    index = DecisionIndex(FakeClock())
+    index.observe(decision("d1", 1, "a", "b", owner="p"))
+    with index.expecting(ObjectKey("ns", "p"), frozenset("bcd")):
+        index.record_write(decision("d1", 2, "b", "c", owner="p"))
+        assert index.chosen_by_others(ObjectKey("ns", "q")) == {"b": 1, "c": 1, "d": 1}
+        index.observe(decision("d9", 3, "c", owner="other"))
+        assert index.chosen_by_others(ObjectKey("ns", "q")) == {"b": 1, "c": 2, "d": 1}
+        assert index.chosen_by_others(ObjectKey("ns", "p")) == {"c": 1}
+    assert index.chosen_by_others(ObjectKey("ns", "q")) == {"b": 1, "c": 2}, "what could not be written is not counted"

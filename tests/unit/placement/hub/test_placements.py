@@ -65,6 +65,27 @@ async def test_a_change_costs_two_writes_and_one_pass(site: Site) -> None:
     assert site.passes - passes == 1
 
 
+async def test_decisions_of_all_come_before_the_status_of_most(site: Site) -> None:
+    """Who follows decisions does not wait for what is only told of them."""
+    names = [f"p{number:02d}" for number in range(40)]
+    for name in ("c1", "c2"):
+        await site.cluster(name)
+    for name in names:
+        await site.place(name)
+    for name in names:
+        await site.until_chosen(name, "c1", "c2")
+    await site.settled()
+    before = len(site.life.writes)
+    await site.cluster("c3")
+    for name in names:
+        await site.until_chosen(name, "c1", "c2", "c3")
+    await site.settled()
+    written = ["placementdecisions" in path for _, path in site.life.writes[before:]]
+    assert len(written) == 2 * len(names)
+    assert sum(written) == len(names)
+    assert all(written[: len(names) // 2])
+
+
 async def test_defect_7_a_change_wakes_only_those_who_look_at_it(site: Site) -> None:
     """Upstream's defect 7: every status change of a cluster wakes every placement that could see it."""
     await site.namespace("other")

@@ -1,0 +1,32 @@
+"""Agents of a simulated cluster beside the registration agent: the work agent, from when the way to the hub is there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from muster.registration.agent.options import AgentOptions
+from muster.registration.drivers import endpoints_of
+from muster.registration.drivers.endpoints import ClientSettings
+from muster.runtime.client import KubeClient
+from muster.work.agent.agent import WorkAgent
+from muster.work.agent.options import WorkAgentOptions
+from muster.work.names import AGENT
+
+LOOK_SECONDS: Final = 1.0
+
+
+async def run_work_agent(spoke: KubeClient, registered: AgentOptions) -> None:
+    """Until cancelled; `registered`: the options of the registration agent, which keeps the way to the hub."""
+    endpoints, cluster = endpoints_of(registered.driver), registered.cluster_name
+    assert registered.hub_kubeconfig_dir is not None, "a simulated agent keeps files"
+    file = registered.hub_kubeconfig_dir / endpoints.key
+    # Files have no event to wait for.
+    while not file.is_file():  # noqa: ASYNC110
+        await asyncio.sleep(LOOK_SECONDS)
+    way = endpoints.read(file, file.read_bytes())
+    hub = way.connect(ClientSettings(AGENT, cluster=cluster))
+    try:
+        await WorkAgent(hub, spoke, WorkAgentOptions(cluster_name=cluster, hub_url=way.url)).run()
+    finally:
+        await hub.close()
