@@ -145,5 +145,5 @@ def test_a_hosted_addon_that_is_disabled_leaves_nothing_on_either_cluster(site: 
     for side in (True, False):
         hosted.wait_on(hosting=side)
     site.hub.wait(lambda: not hosted.secret(hosting=True), "its Secret to be gone", 60)
-    for cluster in (site.cluster, hosted.cluster):
-        assert site.works(hosted.addon, cluster) == []
+    site.hub.wait(lambda: site.works(hosted.addon, site.cluster) == [], "no works of the host", 60)
+    site.hub.wait(lambda: site.works(hosted.addon, hosted.cluster) == [], "no works of its own cluster", 60)
