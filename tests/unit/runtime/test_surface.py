@@ -17,7 +17,7 @@ SURFACE = {
     """,
     "cache": """
         Cache DynamicCache DynamicRESTMapper Informer Informers Metadata MutationCache ObservedObject Presence
-        Snapshot UNKNOWN label_index
+        Snapshot UNKNOWN label_index older
     """,
     "client": """
         AlreadyExists AuthInfo BadRequest ClientConfig Conflict CredentialError DelegatingClient Expired

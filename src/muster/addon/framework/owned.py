@@ -12,8 +12,7 @@ from typing import Final, Generic, TypeVar
 from muster.api.resource import TypedObject
 from muster.machinery.clock import Clock
 from muster.machinery.objects import Object, ObjectKey, key_of
-from muster.runtime.cache import Informer, MutationCache
-from muster.runtime.cache.observed import older
+from muster.runtime.cache import Informer, MutationCache, older
 from muster.runtime.client import AlreadyExists, KubeClient, NotFound, patch_changes, served
 
 R = TypeVar("R", bound=TypedObject)

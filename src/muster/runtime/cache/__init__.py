@@ -3,7 +3,7 @@
 from muster.runtime.cache.dynamic import DynamicCache
 from muster.runtime.cache.informer import Informer, Informers
 from muster.runtime.cache.mutation_cache import MutationCache
-from muster.runtime.cache.observed import UNKNOWN, Metadata, ObservedObject, Presence
+from muster.runtime.cache.observed import UNKNOWN, Metadata, ObservedObject, Presence, older
 from muster.runtime.cache.restmapper import DynamicRESTMapper
 from muster.runtime.cache.store import Cache, Snapshot, label_index
 
@@ -20,4 +20,5 @@ __all__ = [
     "Presence",
     "Snapshot",
     "label_index",
+    "older",
 ]
