@@ -63,14 +63,17 @@ async def ensure_namespace(client: KubeClient, name: str) -> None:
 
 
 async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clock) -> None:
-    """Until the definitions are served. Raises InstallError when that takes too long."""
+    """Until the definitions, which are there, are served. Raises InstallError when that takes too long, or when one is gone."""
     waiting = set(names)
     deadline = clock.monotonic() + ESTABLISHED_WITHIN
     while True:
-        found = await client.list(CRDS)
-        waiting -= {obj["metadata"]["name"] for obj in found.items if _established(obj)}
+        found = {obj["metadata"]["name"]: obj for obj in (await client.list(CRDS)).items}
+        waiting -= {name for name, obj in found.items() if _established(obj)}
         if not waiting:
             return
+        if gone := sorted(waiting - found.keys()):
+            # Whoever waited on would hold up everything else, such as the removal that somebody asked for meanwhile.
+            raise InstallError(f"somebody has deleted these since they were applied: {', '.join(gone)}")
         if clock.monotonic() >= deadline:
             raise InstallError(f"not served {ESTABLISHED_WITHIN:g} s after they were applied: {', '.join(sorted(waiting))}")
         await sleep(clock, 0.1)

@@ -15,6 +15,9 @@ import pytest
 from tests.e2e.addon.conftest import INSTALL_NAMESPACE, Site, config_map
 from tests.e2e.addon.test_template_addons import KUBE_CLIENT
 from tests.support.administrator import CSRS
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 KILLS = int(os.environ.get("MUSTER_ADDON_KILLS", "4"))
 COUNT = 20 if KILLS >= 50 else 4

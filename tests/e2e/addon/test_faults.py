@@ -15,6 +15,9 @@ from tests.e2e.addon.test_tokens import READS, may_read
 from tests.support.administrator import CSRS, HUB_NAMESPACE, Document
 from tests.support.hub_components import AddonHub
 from tests.support.processes import complaints
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 LOCK = f"/apis/coordination.k8s.io/v1/namespaces/{HUB_NAMESPACE}/leases/manager-lock"
 ONE_BY_ONE: dict[str, Any] = {"type": "Progressive", "progressive": {"maxConcurrency": 1}}

@@ -17,6 +17,9 @@ from tests.e2e.addon.test_credentials import enabled, signing_request
 from tests.e2e.addon.test_installation import wait_installed
 from tests.e2e.addon.test_template_addons import KUBE_CLIENT
 from tests.support.administrator import CSRS, Document
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ANYTHING = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
