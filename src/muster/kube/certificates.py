@@ -165,7 +165,7 @@ class CertificateAuthority:
         own = next((one for one in found if one.public_key() == private.public_key()), None)
         if own is None:
             raise UnusableAuthority("there is no certificate for the key in it")
-        if not _is_authority(own):
+        if not is_authority(own):
             raise UnusableAuthority("the certificate is not one of an authority (basic constraints)")
         return cls(own, private)
 
@@ -239,11 +239,18 @@ class CertificateAuthority:
 
     def signed(self, certificate: x509.Certificate) -> bool:
         """Whether this authority itself signed the certificate (not merely one of the same name)."""
-        try:
-            certificate.verify_directly_issued_by(self.certificate)
-        except Exception:  # cryptography raises several kinds for "no"; none of them is a server fault
-            return False
-        return True
+        return has_issued(self.certificate, certificate)
+
+
+def has_issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    """Whether a certificate names the authority as its issuer and has its signature."""
+    if authority.subject != certificate.issuer:
+        return False
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except Exception:  # cryptography raises several kinds for "no"; none of them is a server fault
+        return False
+    return True
 
 
 def _builder(
@@ -260,7 +267,7 @@ def _builder(
     )
 
 
-def _is_authority(certificate: x509.Certificate) -> bool:
+def is_authority(certificate: x509.Certificate) -> bool:
     try:
         return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):

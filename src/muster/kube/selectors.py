@@ -20,7 +20,8 @@ _INT: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _INT64: Final = range(-(2**63), 2**63)
 _NEGATIVE: Final = frozenset({"!=", "notin", "!"})
 _OBJECT_OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
-_TOKEN: Final = re.compile(r"[ \t\r\n]*(?:(?P<symbol>[=!(),><]+)|(?P<word>[^=!(),>< \t\r\n]+))")
+_TOKEN: Final = re.compile(r"[ \t\r\n]*(?:(?P<symbol>[=!(),><]+)|(?P<word>[^=!(),>< \t\r\n\0]+))\0?")
+"""A NUL ends a token, and where none has begun the whole text."""
 _SYMBOLS: Final = frozenset({")", ",", "!", "==", "=", ">", "<", "!=", "("})
 _BINARY: Final = frozenset({"in", "notin", "=", "==", "!=", ">", "<"})
 _END: Final = ""
@@ -168,7 +169,9 @@ def _split_symbols(run: str) -> Iterable[tuple[str, str]]:
 
 def _lex(text: str) -> list[tuple[str, str]]:
     tokens: list[tuple[str, str]] = []
-    for match in _TOKEN.finditer(text):
+    position = 0
+    while match := _TOKEN.match(text, position):
+        position = match.end()
         if (run := match["symbol"]) is not None:
             tokens += _split_symbols(run)
         else:

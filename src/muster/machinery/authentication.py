@@ -38,3 +38,14 @@ class UserInfo:
         if self.extra:
             document["extra"] = {key: list(values) for key, values in self.extra.items()}
         return document
+
+
+ANONYMOUS: Final = UserInfo("system:anonymous", groups=(UNAUTHENTICATED,))
+"""Whoever shows no credential at all."""
+
+
+def authenticated(user: UserInfo) -> UserInfo:
+    """The identity that every successful authenticator hands on: `system:authenticated` added once."""
+    if AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups or user.name == ANONYMOUS.name:
+        return user
+    return UserInfo(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)

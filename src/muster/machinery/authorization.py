@@ -14,7 +14,11 @@ import msgspec
 
 
 class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
-    """A resource request (`resource` set) or a non-resource one (`path` only). `verb` is lower case."""
+    """A resource request (`resource` set) or a non-resource one (`path` only). `verb` is lower case.
+
+    The selectors are those of a list, watch or deletecollection, as they stand in the query. They are for authorizers beside RBAC,
+    which knows none; who asks on behalf of somebody else sends them along, and whoever does not know them ignores them.
+    """
 
     verb: str
     group: str = ""
@@ -24,6 +28,8 @@ class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
     namespace: str = ""
     name: str = ""
     path: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
 
     @classmethod
     def decode(cls, spec: Mapping[str, Any]) -> AccessAttributes:
@@ -39,7 +45,12 @@ class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
         if not self.resource:
             return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
         named = ((name, getattr(self, name)) for name in _OF_RESOURCE)
-        return {"resourceAttributes": {name: value for name, value in named if value}}
+        asked: dict[str, Any] = {name: value for name, value in named if value}
+        if self.field_selector:
+            asked["fieldSelector"] = {"rawSelector": self.field_selector}
+        if self.label_selector:
+            asked["labelSelector"] = {"rawSelector": self.label_selector}
+        return {"resourceAttributes": asked}
 
     @property
     def is_resource(self) -> bool:
@@ -53,7 +64,7 @@ class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
         return f"{self.verb} {self.full_resource or self.path}"
 
 
-_OF_RESOURCE: Final = tuple(name for name in AccessAttributes.__struct_fields__ if name != "path")
+_OF_RESOURCE: Final = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
 
 
 class AccessDecision(msgspec.Struct, frozen=True, gc=False):

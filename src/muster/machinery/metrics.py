@@ -109,6 +109,13 @@ class Metrics:
         """A counter that somebody keeps already."""
         self._family(name, "counter", text)[tuple(labels.items())] = Reading(read)
 
+    def forget(self, label: str, value: str) -> None:
+        """Drop every counter and histogram with that label: what it stood for is gone. Whoever holds one keeps a number that nobody
+        reads any more."""
+        for _, _, members in self._families.values():
+            for labels in [labels for labels in members if (label, value) in labels]:
+                del members[labels]
+
     def _family(self, name: str, kind: str, text: str) -> dict[Labels, Member]:
         found = self._families.setdefault(name, (kind, text, {}))
         if found[0] != kind:

@@ -37,3 +37,10 @@ def joined(text: str) -> str:
 
 def byte_len(text: str) -> int:
     return len(text) if text.isascii() else len(encode(text))
+
+
+def well_formed(text: str) -> str:
+    """A Go string where only text can stand: bytes that are not UTF-8 are replacement characters, as Go's own JSON has them."""
+    if text.isascii():
+        return text
+    return "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)

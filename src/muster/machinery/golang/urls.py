@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
 
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.ips import parse_address
@@ -24,6 +25,7 @@ _SAFE["zone"] = _SAFE["host"]
 _is_safe = {mode: re.compile(f"[{re.escape(bytes(safe).decode())}]*").fullmatch for mode, safe in _SAFE.items()}
 _VALID_ENCODED = frozenset(b"!$&'()*+,;=:@[]%")
 _ESCAPE = re.compile(rb"%([0-9a-fA-F]{2})")
+_BAD_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _PORT = re.compile(r"(?::[0-9]*)?\Z")
@@ -42,26 +44,58 @@ def unescape(text: str, mode: str) -> str:
     if "%" not in text and (_is_safe["host"](text) if mode in ("host", "zone") else text.isascii()):
         return text.replace("+", " ") if mode == "query" else text
     data = encode(text)
+    if mode in ("host", "zone"):
+        _check_host(data, mode)
+    elif bad := _BAD_ESCAPE.search(data):
+        raise GoError(f"invalid URL escape {quote(decode(data[bad.start() : bad.start() + 3]))}")
+    if mode == "query":
+        data = data.replace(b"+", b" ")
+    return decode(unquote_to_bytes(data))
+
+
+def _check_host(data: bytes, mode: str) -> None:
     at = 0
     while at < len(data):
         byte = data[at]
         if byte == ord("%"):
             code = _ESCAPE.match(data, at)
-            if not code:
-                raise GoError(f"invalid URL escape {quote(decode(data[at : at + 3]))}")
-            value = int(code[1], 16)
-            if mode == "host" and value < 0x80 and value != 0x25:
-                raise GoError(f"invalid URL escape {quote(decode(data[at : at + 3]))}")
-            if mode == "zone" and value not in (0x25, 0x20) and value not in _SAFE["host"]:
+            value = int(code[1], 16) if code else -1
+            if (
+                value < 0
+                or (mode == "host" and value < 0x80 and value != 0x25)
+                or (mode == "zone" and value not in (0x25, 0x20) and value not in _SAFE["host"])
+            ):
                 raise GoError(f"invalid URL escape {quote(decode(data[at : at + 3]))}")
             at += 3
             continue
-        if mode in ("host", "zone") and byte < 0x80 and byte not in _SAFE[mode]:
+        if byte < 0x80 and byte not in _SAFE[mode]:
             raise GoError(f"invalid character {quote(chr(byte))} in host name")
         at += 1
-    if mode == "query":
-        data = data.replace(b"+", b" ")
-    return decode(_ESCAPE.sub(lambda code: bytes((int(code[1], 16),)), data))
+
+
+def decode_path(raw: str) -> str:
+    """The path of a request's target, which came without its query, with escapes resolved. ValueError where it has no such form, or
+    one that is not UTF-8 and so is no text."""
+    if "%" not in raw:
+        return raw
+    path = unescape(raw, "path")
+    if not path.isascii() and any("\udc80" <= character <= "\udcff" for character in path):
+        raise ValueError("the request path is not UTF-8")
+    return path
+
+
+def query_pairs(query: str) -> list[tuple[str, str]]:
+    """The names and values of a query in their order, as `ParseQuery` reads them: pairs that cannot be read are left out."""
+    pairs = []
+    for pair in query.split("&"):
+        if not pair or ";" in pair:
+            continue
+        name, _, value = pair.partition("=")
+        try:
+            pairs.append((unescape(name, "query"), unescape(value, "query")))
+        except GoError:
+            continue
+    return pairs
 
 
 @dataclass
@@ -97,15 +131,8 @@ class URL:
     def query_values(self) -> dict[str, list[str]]:
         """`URL.Query`: pairs that cannot be read are left out."""
         values: dict[str, list[str]] = {}
-        for pair in self.query.split("&"):
-            if not pair or ";" in pair:
-                continue
-            name, _, value = pair.partition("=")
-            try:
-                read = unescape(name, "query"), unescape(value, "query")
-            except GoError:
-                continue
-            values.setdefault(read[0], []).append(read[1])
+        for name, value in query_pairs(self.query):
+            values.setdefault(name, []).append(value)
         return values
 
     def userinfo(self) -> str:

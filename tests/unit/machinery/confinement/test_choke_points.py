@@ -13,16 +13,22 @@ from pathlib import Path
 import muster
 
 ROOT = Path(muster.__file__).parent
-ROOMS = ("aws", "runtime", "registration", "transport", "work", "operator", "http")
+ROOMS = ("accounts", "addon", "aws", "gateway", "http", "operator", "placement", "registration", "runtime", "transport", "work")
 PARTS = (
+    "addon_manager",
     "agent",
     "aws_token",
     "component",
+    "gateway",
+    "gateway_agent",
     "grpc_persistence",
     "grpc_server",
     "hub",
+    "hub_addons",
     "hub_address",
+    "managed_serviceaccount_agent",
     "operator",
+    "placement",
     "process",
     "programs",
     "work_agent",
@@ -47,6 +53,10 @@ KNOWN = {
     "registration/agent/memory/directory.py": {
         **dict.fromkeys(("read_bytes", "replace_private"), "in a directory that `mirror` has asked about"),
     },
+    "gateway/authorization/impersonation_file.py": {"open": "asks before"},
+    "gateway/konnectivity/cluster_proxy.py": {"open_connection": "on a socket that is given"},
+    "gateway/tunnel/agent.py": {"open_connection": "the pool's, which asks"},
+    "gateway/tunnel/tunnels.py": {"open": "a method of that name, of a tunnel", "create_connection": "on a socket that is given"},
     "operator/bundle.py": {
         **dict.fromkeys(("read_text", "write_text"), "the command that writes deploy/"),
     },
@@ -57,6 +67,8 @@ KNOWN = {
         **dict.fromkeys(("create_connection", "open_connection"), "asks before"),
         "open": "a method of that name, which asks",
     },
+    "http/paired_pool.py": {"create_connection": "on a pair of sockets of this process"},
+    "http/socks.py": {"create_connection": "on a socket that dialing has connected"},
     "http/tunnel.py": {"open_connection": "the pool's, which asks, for the proxy"},
     "http/http2/client.py": {"open_connection": "the pool's, which asks"},
     "http/acceptor.py": {"listening_sockets": "asks before"},

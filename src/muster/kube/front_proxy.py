@@ -1,0 +1,105 @@
+"""Whom a front proxy speaks for: the user in the X-Remote-* fields of a request.
+
+They are worth what the connection they came on is worth: whoever reads them has made sure that it is the front proxy's, and whoever
+passes a request on takes them away, those of the usual names too where others are configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from muster.kube.identity_headers import HeaderPairs, extra_fields, from_header
+from muster.machinery.authentication import UserInfo
+
+_USUAL_PREFIX: Final = "x-remote-"
+_REMEMBERED: Final = 1024
+_LONGEST_REMEMBERED: Final = 4096
+"""Bytes of what is said of one user."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontProxyHeaders:
+    """Names of the fields, in lower case: the first that is not empty names the user and the uid, all of them name groups."""
+
+    user: tuple[str, ...] = ("x-remote-user",)
+    uid: tuple[str, ...] = ("x-remote-uid",)
+    group: tuple[str, ...] = ("x-remote-group",)
+    extra_prefixes: tuple[str, ...] = ("x-remote-extra-",)
+    names: frozenset[str] = field(init=False, repr=False, compare=False)
+    """Fields that must not be passed on, besides those with one of `prefixes`."""
+    prefixes: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Of fields that must not be passed on: the usual ones too, whatever is configured."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "names", frozenset((*self.user, *self.uid, *self.group)))
+        object.__setattr__(self, "prefixes", (_USUAL_PREFIX, *self.extra_prefixes))
+
+
+USUAL: Final = FrontProxyHeaders()
+
+
+def remote_user(headers: HeaderPairs, names: FrontProxyHeaders = USUAL) -> UserInfo | None:
+    """None without a user, and where several are named by one field: a front proxy sends one, so one of them is not from it."""
+    known, prefixes = names.names, names.extra_prefixes
+    found: dict[str, list[str]] = {}
+    extras = []
+    for name, value in headers:
+        if name in known and value:
+            found.setdefault(name, []).append(value)
+        if name.startswith(prefixes):
+            extras.append((name, value))
+    user, uid = _only(found, names.user), _only(found, names.uid)
+    if not user or uid is None:
+        return None
+    groups = tuple(from_header(group) for name in dict.fromkeys(names.group) for group in found.get(name, ()))
+    extra: dict[str, tuple[str, ...]] = {}
+    if extras:
+        for prefix in dict.fromkeys(prefixes):
+            for key, values in extra_fields(extras, prefix).items():
+                extra[key] = (*extra.get(key, ()), *values)
+    return UserInfo(user, uid, groups, extra)
+
+
+def _only(found: dict[str, list[str]], names: tuple[str, ...]) -> str | None:
+    """The value of the first of these fields that is there; empty without any, None where it is there more than once."""
+    for name in names:
+        if values := found.get(name):
+            return from_header(values[0]) if len(values) == 1 else None
+    return ""
+
+
+class RemoteUsers:
+    """`remote_user` for a server that hears of the same few users in request after request: what the very same fields said before
+    is not read again."""
+
+    def __init__(self, names: FrontProxyHeaders = USUAL) -> None:
+        self._names = names
+        self._telling: dict[bytes, bool] = {}
+        """Whether fields of a name, as it is spelled, say anything of a user."""
+        self._users: dict[tuple[tuple[bytes, bytes], ...], UserInfo | None] = {}
+
+    def find(self, fields: Iterable[tuple[bytes, bytes]]) -> UserInfo | None:
+        """`fields`: all of a request, as they came."""
+        telling = self._telling
+        said = tuple([field for field in fields if (telling[field[0]] if field[0] in telling else self._tells(field[0]))])
+        if said in self._users:
+            return self._users[said]
+        user = remote_user([(_lowered(name), value.decode("latin-1")) for name, value in said], self._names)
+        if sum([len(value) for _, value in said]) <= _LONGEST_REMEMBERED:
+            if len(self._users) >= _REMEMBERED:
+                self._users.clear()
+            self._users[said] = user
+        return user
+
+    def _tells(self, raw_name: bytes) -> bool:
+        name = _lowered(raw_name)
+        tells = name in self._names.names or name.startswith(self._names.extra_prefixes)
+        if len(self._telling) < _REMEMBERED:
+            self._telling[raw_name] = tells
+        return tells
+
+
+def _lowered(raw_name: bytes) -> str:
+    return raw_name.decode("latin-1").lower()

@@ -1,0 +1,52 @@
+"""A bearer token in a WebSocket's subprotocols, where browsers put it: they cannot set an Authorization field.
+
+A client offers `base64url.bearer.authorization.k8s.io.<token>` beside the protocols it speaks. The token is for the server that
+authenticates; whoever passes the request on takes it out (`without_bearer_protocol`).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from typing import Final
+
+BEARER_PROTOCOL: Final = "base64url.bearer.authorization.k8s.io."
+_ALPHABET: Final = re.compile("[A-Za-z0-9_-]*")
+
+
+def protocol_token(values: Iterable[str]) -> str:
+    """The token in the values of Sec-WebSocket-Protocol; empty without one. ValueError for what is no token, for several, and for
+    one without a protocol beside it, which is what the server would answer with."""
+    offered = [protocol.strip() for value in values for protocol in value.split(",")]
+    tokens = [protocol.removeprefix(BEARER_PROTOCOL) for protocol in offered if protocol.startswith(BEARER_PROTOCOL)]
+    if not tokens:
+        return ""
+    if len(tokens) > 1:
+        raise ValueError("several bearer tokens among the WebSocket protocols")
+    token = _decoded(tokens[0])
+    if token and len(offered) == 1:
+        raise ValueError("no WebSocket protocol beside the bearer token")
+    return token
+
+
+def upgrade_token(protocol: str | None, values: Iterable[str]) -> str:
+    """`protocol_token` of a request that wants to leave HTTP for `protocol`; empty if that is not WebSocket. Raises ValueError."""
+    return protocol_token(values) if protocol is not None and protocol.strip().lower() == "websocket" else ""
+
+
+def without_bearer_protocol(value: str) -> str:
+    """A value of Sec-WebSocket-Protocol without tokens, in whatever case they are announced; empty where nothing else was in it."""
+    if BEARER_PROTOCOL not in value.lower():
+        return value
+    offered = (protocol.strip() for protocol in value.split(","))
+    return ", ".join(protocol for protocol in offered if not protocol.lower().startswith(BEARER_PROTOCOL))
+
+
+def _decoded(token: str) -> str:
+    try:
+        if not _ALPHABET.fullmatch(token):  # Python would skip what is not of it
+            raise ValueError
+        return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
+    except ValueError:
+        raise ValueError("the bearer token among the WebSocket protocols is not base64url, without padding, of a text") from None
