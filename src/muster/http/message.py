@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import unquote_to_bytes
+
+from muster.machinery.golang.urls import decode_path
 
 if TYPE_CHECKING:
     from muster.http.stream import BodyStream, RawConnection, StreamWriter
@@ -147,7 +148,7 @@ class Request:
             self.raw_path, _, self.query = target.partition("?")
         else:
             self.raw_path, self.query = _split_other_form(method, target)
-        self.path = self.raw_path if "%" not in self.raw_path else _decode_path(self.raw_path)
+        self.path = decode_path(self.raw_path)
 
     async def read_body(self) -> bytes:
         """The whole body, which is `body` from then on; waits for what has not arrived. Raises BodyRefused."""
@@ -171,19 +172,6 @@ def _split_other_form(method: str, target: str) -> tuple[str, str]:
         return "/", rest[question + 1 :] if question >= 0 else ""
     path, _, query = rest[slash:].partition("?")
     return path, query
-
-
-_HEX = frozenset("0123456789abcdefABCDEF")
-
-
-def _decode_path(raw_path: str) -> str:
-    for escape in raw_path.split("%")[1:]:
-        if len(escape) < 2 or escape[0] not in _HEX or escape[1] not in _HEX:
-            raise ValueError("invalid percent-escape in the request path")
-    try:
-        return unquote_to_bytes(raw_path).decode()
-    except UnicodeDecodeError:
-        raise ValueError("the request path is not UTF-8") from None
 
 
 HeaderFields = Sequence[tuple[str, str]]

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from muster.http.dialing import dial, is_address
+from muster.http.stream import READ_BUFFER
 from muster.http.upstream import (
     AnswerHead,
     UpstreamConnection,
@@ -25,8 +26,6 @@ from muster.http.upstream import (
     place,
 )
 from muster.machinery.confinement import check_dial
-
-READ_BUFFER = 256 * 1024
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -78,15 +77,17 @@ async def open_connection(key: UpstreamKey, protocol: Callable[[], P]) -> P:
 
 
 class UpstreamPool:
-    """Idle connections by upstream; the TLS context is part of the key, so one identity never rides on another's connection."""
+    """Idle connections by upstream; the TLS context is part of the key, so one identity never rides on another's connection.
 
-    def __init__(self, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
+    Bytes arrive in `read_buffer`, and are copied out before the next read: all pools of a loop may have one together."""
+
+    def __init__(self, *, max_idle: int = 32, idle_timeout: float = 30.0, read_buffer: memoryview | None = None) -> None:
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
         self._idle: dict[UpstreamKey, list[UpstreamConnection]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
-        self._read_buffer = memoryview(bytearray(READ_BUFFER))
+        self._read_buffer = memoryview(bytearray(READ_BUFFER)) if read_buffer is None else read_buffer
 
     @property
     def idle(self) -> int:

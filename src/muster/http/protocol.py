@@ -19,7 +19,7 @@ from muster.http.message import Answer, Request, Response, StreamResponse, Takeo
 from muster.http.reader import Rejection, RequestReader
 from muster.http.receiver import Receiver
 from muster.http.stepping import begin
-from muster.http.stream import READ_AHEAD, RawConnection, StreamWriter
+from muster.http.stream import READ_AHEAD, RawConnection, StreamWriter, lose_nothing_unread
 
 if TYPE_CHECKING:
     from muster.http.server import HttpServer
@@ -44,6 +44,7 @@ class ServerConnection(Receiver, ServedGuest):
         "_narrow",
         "_out",
         "_out_left",
+        "_retiring",
         "_task",
     )
 
@@ -55,6 +56,7 @@ class ServerConnection(Receiver, ServedGuest):
         self._close_after = False
         self._discarded = 0
         self._narrow = False
+        self._retiring = False
 
     # Transport callbacks
 
@@ -125,6 +127,7 @@ class ServerConnection(Receiver, ServedGuest):
             self._writable.set_result(None)
         if self._takeover is not None:
             self._takeover.feed_eof()
+            self._takeover = None  # which has this connection: what has ended shall need no garbage collector
             if self._task is not None:
                 self.loop.call_later(TAKEOVER_LINGER, self._task.cancel)
         elif self._task is not None:
@@ -203,7 +206,7 @@ class ServerConnection(Receiver, ServedGuest):
 
     def _keeps_alive(self, request: Request) -> bool:
         body = request.body_stream
-        return request.keep_alive and not self.server.stopping and (body is None or body.complete)
+        return request.keep_alive and not (self.server.stopping or self._retiring) and (body is None or body.complete)
 
     def _tail(self, request: Request | None, framing: str, keep: bool) -> str:
         connection = "" if keep else "Connection: close\r\n"
@@ -331,6 +334,8 @@ class ServerConnection(Receiver, ServedGuest):
         initial, self._unfed = self._unfed, b""
         self.reader.ended = True
         self._takeover = raw = RawConnection(self, initial)
+        if raw.secure:
+            lose_nothing_unread(self._transport)
         self.resume_reading()
         try:
             task, _ = begin(self.loop, answer.run(raw))
@@ -368,7 +373,16 @@ class ServerConnection(Receiver, ServedGuest):
         """The server is stopping: go at once if idle, else when the request at hand, or on its way, is answered."""
         if self._writer is not None:
             self._writer.announce_end()
-        elif self._current is None and not self._lingering and self.reader.receiving is None and not self.reader.has_partial_head():
+        else:
+            self._close_if_idle()
+
+    def retire(self) -> None:
+        """Go at once if idle, else when what is at hand, or on its way, is answered to its own end."""
+        self._retiring = True
+        self._close_if_idle()
+
+    def _close_if_idle(self) -> None:
+        if self._current is None and not self._lingering and self.reader.receiving is None and not self.reader.has_partial_head():
             self.close()
 
     def cancel(self) -> None:

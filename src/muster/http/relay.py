@@ -5,13 +5,17 @@ own Connection field names is gone then), removes and adds, and hands the result
 Host if missing, and the Upgrade pair. An answer that is complete at once is passed on as one piece; any other flows at
 the pace of the slower side. A torn answer tears the client's connection too, never fakes an end. A request is tried a
 second time only if an idle connection turned out dead before the upstream said a word, and only if it is safe to repeat.
+
+What is to be known or changed of an answer before any of it is passed on is for `review`, and what passes is told to `meter`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from muster.http.message import (
     Answer,
@@ -27,10 +31,8 @@ from muster.http.message import (
 from muster.http.pool import UpstreamKey, UpstreamPool
 from muster.http.stream import BodyStream, RawConnection, StreamWriter
 from muster.http.upstream import (
-    FORBIDDEN_HEADER_CHARS,
     AnswerHead,
     UpstreamConnection,
-    UpstreamTimeout,
     UpstreamUnavailable,
     place,
 )
@@ -52,7 +54,16 @@ _OWN_REQUEST_FIELDS = HOP_BY_HOP | {"content-length", "expect"}
 _OWN_ANSWER_FIELDS = HOP_BY_HOP | {"content-length", "date"}
 _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS"})
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+_RAW_TARGET = re.compile(r"/[!-~]*").fullmatch
 HALF_CLOSE_GRACE = 5.0
+
+
+class Meter(Protocol):
+    """Learns how many bytes pass, of bodies and of what is spoken after an upgrade."""
+
+    def sent(self, size: int) -> None: ...
+
+    def received(self, size: int) -> None: ...
 
 
 class RequestBodyTooLarge(Exception):
@@ -79,11 +90,14 @@ async def relay(
     connect_timeout: float = 10.0,
     head_timeout: float | None = 60.0,
     max_body: int | None = None,
+    review: Callable[[AnswerHead], None] | None = None,
+    meter: Meter | None = None,
 ) -> Answer:
     """Send `request` to an upstream as `path` (a raw request target) with `headers`, and give its answer.
 
     Raises UpstreamUnavailable, UpstreamTimeout, UpstreamUntrusted or UpstreamBroken (all UpstreamError) as long as nothing
-    of the answer has been passed on, and RequestBodyTooLarge. `head_timeout` counts from the end of the request's body.
+    of the answer has been passed on, and RequestBodyTooLarge. `head_timeout` counts from the end of the request's body. `review`
+    may change the fields of the answer's head, of a switch of protocols too, and what it raises is raised here.
     """
     key: UpstreamKey = (host, port, tls, server_hostname)
     if request.method == "CONNECT":
@@ -93,9 +107,11 @@ async def relay(
     repeatable = request.method in _REPEATABLE and request.body_stream is None
     for fresh in (protocol is not None, True):
         connection = await pool.connect(key, connect_timeout, fresh=fresh, sure=not repeatable)
-        exchange = _Exchange(pool, key, connection)
+        exchange = _Exchange(pool, key, connection, meter)
         try:
             answer = await exchange.perform(request, head, head_timeout, max_body, upgrade=protocol is not None)
+            if review is not None:
+                review(answer)
         except UpstreamUnavailable:
             exchange.abandon()
             if connection.used and repeatable and not connection.received and not fresh:
@@ -109,30 +125,32 @@ async def relay(
 
 
 def _request_head(request: Request, path: str, headers: HeaderFields, host: str, protocol: str | None) -> bytes:
-    fields = [f"{name}: {value}" for name, value in headers if name.lower() not in _OWN_REQUEST_FIELDS]
+    fields = [f"{name}: {value}\r\n" for name, value in headers if name.lower() not in _OWN_REQUEST_FIELDS]
     if not any(name.lower() == "host" for name, _ in headers):
-        fields.insert(0, f"Host: {host}")
+        fields.insert(0, f"Host: {host}\r\n")
     body = request.body_stream
     if body is not None and body.length is None:
-        fields.append("Transfer-Encoding: chunked")
+        fields.append("Transfer-Encoding: chunked\r\n")
     elif body is not None or request.body or request.method in _WITH_BODY:
-        fields.append(f"Content-Length: {len(request.body) if body is None else body.length}")
+        fields.append(f"Content-Length: {len(request.body) if body is None else body.length}\r\n")
     if protocol is not None:
-        fields += ["Connection: Upgrade", f"Upgrade: {protocol}"]
-    if any(FORBIDDEN_HEADER_CHARS(field) for field in fields):
+        fields += ["Connection: Upgrade\r\n", f"Upgrade: {protocol}\r\n"]
+    lines = "".join(fields)
+    if lines.count("\n") != len(fields) or lines.count("\r") != len(fields) or "\0" in lines:
         raise ValueError("a header field to be relayed contains a line break or NUL")
-    if not path.startswith("/") or any(ord(character) <= 32 or ord(character) > 126 for character in path):
+    if _RAW_TARGET(path) is None:
         raise ValueError("the path to be relayed is not a raw request target")
-    return ("\r\n".join([f"{request.method} {path} HTTP/1.1", *fields]) + "\r\n\r\n").encode("latin-1")
+    return f"{request.method} {path} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
 
 
 class _Exchange:
     """One request on one upstream connection, from the head sent to the connection given back."""
 
-    def __init__(self, pool: UpstreamPool, key: UpstreamKey, connection: UpstreamConnection) -> None:
+    def __init__(self, pool: UpstreamPool, key: UpstreamKey, connection: UpstreamConnection, meter: Meter | None) -> None:
         self._pool = pool
         self._key = key
         self._connection = connection
+        self._meter = meter
         self._upload: asyncio.Task[None] | None = None
 
     async def perform(
@@ -144,18 +162,16 @@ class _Exchange:
             if max_body is not None and len(request.body) > max_body:
                 raise RequestBodyTooLarge
             connection.exchange(head + request.body, bodiless=request.method == "HEAD", upgrade=upgrade)
+            if request.body and self._meter is not None:
+                self._meter.sent(len(request.body))
         else:
             if max_body is not None and body.length is not None and body.length > max_body:
                 raise RequestBodyTooLarge
             connection.exchange(head, bodiless=request.method == "HEAD", upgrade=upgrade)
-            self._upload = asyncio.create_task(_send_body(body, connection, max_body))
+            self._upload = asyncio.create_task(_send_body(body, connection, max_body, self._meter))
             self._upload.add_done_callback(_heard)
             await self._until_sent_or_answered(self._upload)
-        try:
-            async with asyncio.timeout(head_timeout):
-                return await connection.answer()
-        except TimeoutError:
-            raise UpstreamTimeout(connection.upstream, f"no answer within {head_timeout:g} s") from None
+        return await (connection.answer() if head_timeout is None else connection.answer_within(head_timeout))
 
     async def _until_sent_or_answered(self, upload: asyncio.Task[None]) -> None:
         answered = asyncio.ensure_future(self._connection.answer())
@@ -178,14 +194,18 @@ class _Exchange:
             if answer.length is not None and (request.method == "HEAD" or answer.status == 304):
                 fields.append(("Content-Length", str(answer.length)))
             body = connection.body_at_hand()
+            if body and self._meter is not None:
+                self._meter.received(len(body))
             self._give_back()
             return Response(answer.status, body, fields)
         return StreamResponse(answer.status, fields, self._stream, length=answer.length, discard=self.abandon)
 
     async def _stream(self, writer: StreamWriter) -> None:
-        connection = self._connection
+        connection, meter = self._connection, self._meter
         try:
             while data := await connection.body():
+                if meter is not None:
+                    meter.received(len(data))
                 writer.write(data)
                 await writer.drain()
         except BaseException:
@@ -203,7 +223,7 @@ class _Exchange:
             try:
                 client.write(head)
                 self._connection.write(client.initial)
-                await _splice(client, self._connection)
+                await _splice(client, self._connection, self._meter)
             finally:
                 self._connection.close()
 
@@ -227,32 +247,44 @@ def _heard(upload: asyncio.Task[None]) -> None:
         upload.exception()
 
 
-async def _send_body(body: BodyStream, connection: UpstreamConnection, max_body: int | None) -> None:
+async def _send_body(body: BodyStream, connection: UpstreamConnection, max_body: int | None, meter: Meter | None) -> None:
     sent = 0
     async for data in body:
         sent += len(data)
         if max_body is not None and sent > max_body:
             raise RequestBodyTooLarge
+        if meter is not None:
+            meter.sent(len(data))
         connection.write(frame(data) if body.length is None else data)
         await connection.drain()
     if body.length is None:
         connection.write(b"0\r\n\r\n")
 
 
-async def _copy(read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], None], drain: Callable[[], Awaitable[None]]) -> None:
+async def _copy(
+    read: Callable[[], Awaitable[bytes]],
+    write: Callable[[bytes], None],
+    drain: Callable[[], Awaitable[None]],
+    count: Callable[[int], None] | None,
+) -> None:
     while data := await read():
+        if count is not None:
+            count(len(data))
         write(data)
         await drain()
 
 
-async def _splice(client: RawConnection, upstream: UpstreamConnection) -> None:
+async def _splice(client: RawConnection, upstream: UpstreamConnection, meter: Meter | None) -> None:
     """Copy both ways. When one side ends its direction, the other may finish; when one is gone, what it sent is delivered."""
-    up = asyncio.create_task(_copy(client.read, upstream.write, upstream.drain))
-    down = asyncio.create_task(_copy(upstream.body, client.write, client.drain))
+    up = asyncio.create_task(_copy(client.read, upstream.write, upstream.drain, meter.sent if meter else None))
+    down = asyncio.create_task(_copy(upstream.body, client.write, client.drain, meter.received if meter else None))
     directions: Sequence[asyncio.Task[None]] = (up, down)
     try:
         await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-        if up.done():
+        if up.done() and up.exception() is not None:
+            # The upstream went, not the client: what it had said is still to be delivered.
+            source_gone, half_closed = False, True
+        elif up.done():
             source_gone, half_closed = client.is_closed or client.secure, upstream.write_eof()
         else:
             source_gone, half_closed = upstream.lost or upstream.secure, client.write_eof()

@@ -22,8 +22,8 @@ from muster.http.flushing import FlushQueue
 from muster.http.message import Answer, Handler, Request, Response
 from muster.http.protocol import ServerConnection
 from muster.http.reader import Rejection
+from muster.http.stream import READ_BUFFER
 
-READ_BUFFER = 256 * 1024
 LINGERING_STRANGERS = 16
 
 logger = logging.getLogger("muster.http")
@@ -136,6 +136,13 @@ class HttpServer(Accepting[ServerConnection]):
     @property
     def stopping(self) -> bool:
         return self._acceptor.stopping
+
+    def retire_unproven(self) -> None:
+        """Have connections without a client certificate made anew: clients do not show one to a server that does not know its
+        authority, and the server may know others now. What is under way on them is answered first."""
+        for connection in list(self._acceptor.connections):
+            if connection.info.peer_certificate is None:
+                connection.retire()
 
     async def stop(self, grace: float) -> None:
         """Accept no more, close idle connections, let running requests and streams end for `grace` seconds, then cut."""

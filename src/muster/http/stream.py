@@ -9,7 +9,7 @@ way round: reading from the socket pauses while the handler has not taken what i
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.http.bodies import BodyRefused
 from muster.http.message import frame, unframe
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from muster.http.receiver import Receiver
 
 READ_AHEAD = 64 * 1024
+READ_BUFFER = (256 + 32) * 1024
+"""More than TLS has at once, so that nothing of it stays behind where `lose_nothing_unread` does not see it."""
 PIECE_OVERHEAD = 64
 """What a piece costs beside its bytes: a client that sends single bytes must not make us hold fifty times as much."""
 GATHERED = 256 * 1024
@@ -146,6 +148,13 @@ class _Nobody:
 
 
 _NOBODY = _Nobody()
+
+
+def lose_nothing_unread(transport: Any) -> None:
+    """Have TLS stop reading from the socket as soon as something waits in it for a reader who has paused. uvloop throws away what
+    waits there when the socket's end comes, and whoever closes at once after the last word, as servers written in Go do, would not
+    be heard to the end."""
+    transport.set_read_buffer_limits(1, 0)
 
 
 class Inbox:

@@ -20,7 +20,7 @@ import httptools
 
 from muster.http.flow import GONE
 from muster.http.keepalive import keep_tcp_alive
-from muster.http.stream import Inbox
+from muster.http.stream import Inbox, lose_nothing_unread
 
 MAX_HEAD = 256 * 1024
 """Of a head, and of all else that may come before, between and after the pieces of a body."""
@@ -153,6 +153,21 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         assert self._answer is not None
         return await asyncio.shield(self._answer)
 
+    async def answer_within(self, seconds: float) -> AnswerHead:
+        """As `answer`, for the only one who waits for it, and who gives the connection up if it does not come. A timer of its own
+        costs a fraction of `asyncio.timeout` around it. Raises UpstreamTimeout."""
+        answer = self._answer
+        assert answer is not None
+        timer = self.loop.call_later(seconds, self._late, answer, seconds)
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+
+    def _late(self, answer: asyncio.Future[AnswerHead], seconds: float) -> None:
+        if not answer.done():
+            answer.set_exception(UpstreamTimeout(self.upstream, f"no answer within {seconds:g} s"))
+
     async def body(self) -> bytes:
         """The next bytes of the body, or of the other protocol after a switch; empty at the end."""
         return await self._inbox.take()
@@ -223,6 +238,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self.secure = transport.get_extra_info("ssl_object") is not None
+        if self.secure:
+            lose_nothing_unread(self._transport)
         keep_tcp_alive(transport.get_extra_info("socket"))
 
     def get_buffer(self, sizehint: int) -> memoryview:

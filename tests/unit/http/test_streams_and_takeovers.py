@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 
 import pytest
 
 from muster.http import Answer, RawConnection, Request, Response, StreamResponse, StreamWriter, Takeover, frame
+from muster.http.protocol import ServerConnection
 
 from .conftest import Serve
 from .wire import request
@@ -341,3 +343,26 @@ async def test_a_takeover_of_a_request_that_did_not_ask_is_an_error(serve: Serve
     peer = await (await serve(upgrading)).peer()
     with caplog.at_level(logging.CRITICAL, "muster.http"):
         assert (await peer.get("/up")).status == 500
+
+
+async def test_a_connection_that_was_taken_over_needs_no_garbage_collector(serve: Serve) -> None:
+    """Or terminals and tunnels that come and go would take memory until what has lived long is looked at."""
+
+    def alive() -> int:
+        return sum(isinstance(one, ServerConnection) for one in gc.get_objects())
+
+    server = await serve(upgrading)
+    gc.collect()
+    before = alive()
+    gc.disable()
+    try:
+        peer = await server.peer()
+        peer.send(request("GET", "/up", *UPGRADE))
+        await peer.head()
+        assert alive() == before + 1
+        peer.close()
+        async with asyncio.timeout(20):
+            while alive() > before:  # noqa: ASYNC110  # what is waited for has no event
+                await asyncio.sleep(0.01)
+    finally:
+        gc.enable()

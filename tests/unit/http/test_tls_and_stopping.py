@@ -41,6 +41,19 @@ async def test_an_intermediate_authority_is_part_of_the_chain(serve: Serve, serv
     assert (reply.body, reply.headers["x-chain"]) == (der, "3")
 
 
+async def test_a_client_authority_need_not_be_a_root(serve: Serve, server_ca: Authority) -> None:
+    above = Authority("above")
+    intermediate = Authority("intermediate", above)
+    cert, key, _ = server_ca.issue("server", client=False)
+    site = await serve(identify)
+    site.server.replace_tls(server_context(cert, key, intermediate.pem))
+    cert, key, der = intermediate.issue("somebody", client=True)
+    assert (await (await site.peer(client_context(server_ca, cert, key))).get("/")).body == der
+    cert, key, _ = above.issue("somebody", client=True)
+    with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
+        await (await site.peer(client_context(server_ca, cert, key))).get("/")
+
+
 async def test_an_expired_certificate_is_no_identity_but_is_served(
     serve: Serve, server_ca: Authority, client_ca: Authority
 ) -> None:
@@ -142,3 +155,30 @@ async def test_stopping_cancels_what_outlives_the_grace() -> None:
     assert cancelled.is_set()
     assert await peer.ended()
     assert server.connections == 0
+
+
+async def test_connections_without_a_certificate_are_made_anew_when_others_would_count(
+    serve: Serve, server_ca: Authority, client_ca: Authority
+) -> None:
+    going_on, answer = asyncio.Event(), asyncio.Event()
+
+    async def handle(incoming: Request) -> Answer:
+        if incoming.raw_path == "/slow":
+            going_on.set()
+            await answer.wait()
+        return await identify(incoming)
+
+    site = await serve(handle)
+    cert, key, der = client_ca.issue("somebody", client=True)
+    known, idle, busy = await site.peer(client_context(server_ca, cert, key)), await site.peer(), await site.peer()
+    for peer in (known, idle):
+        assert (await peer.get("/")).status == 200
+    busy.send(request("GET", "/slow"))
+    await going_on.wait()
+    site.server.retire_unproven()
+    assert await idle.ended()
+    assert (await known.get("/")).body == der
+    answer.set()
+    reply = await busy.reply()
+    assert (reply.body, reply.headers["connection"]) == (b"none", "close")
+    assert await busy.ended()

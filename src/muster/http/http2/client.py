@@ -218,7 +218,9 @@ class ClientConnection(Http2Connection):
         if not self._first_settings.done():
             self._first_settings.set_result(None)
         self._call_waiting()
-        self._on_end(self)
+        # Forgotten along with what it holds: it may hold this connection, and no collector shall be needed for what has ended.
+        on_end, self._on_end = self._on_end, lambda _: None
+        on_end(self)
 
     def _sweep(self) -> None:
         keepalive = self._keepalive

@@ -320,6 +320,12 @@ class Http2Server(Accepting[ServerConnection]):
         if self._timer is None:
             self._sweep()
 
+    def connection(self) -> ServerConnection:
+        """The server's end of a connection that others have made: whoever has its transport tells it what comes."""
+        if self._timer is None:
+            self._sweep()
+        return ServerConnection(self, asyncio.get_running_loop())
+
     @property
     def streams(self) -> int:
         return sum(len(connection.streams) for connection in self._acceptor.connections)

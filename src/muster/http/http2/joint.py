@@ -1,0 +1,135 @@
+"""A stream of an HTTP/2 connection joined to a socket: what comes of one goes to the other, at the pace of the slower.
+
+Who does not read stalls only himself. Bytes that the socket does not take stay with the other side, which may send no more than the
+stream's window; the connection's own window is opened for all that comes, so that other streams go on. Bytes that the stream may
+not send are not read from the socket. What is kept for one joint is so bounded by `WINDOW` and by what is read at once.
+
+The end of either is the end of both, after what came before it: what is spoken inside (TLS) knows no half of a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from muster.http.flow import GONE
+from muster.http.http2.fields import Fields
+from muster.http.http2.frames import ErrorCode
+from muster.http.http2.stream import Stream
+
+WINDOW: Final = 512 * 1024
+"""Bytes of a stream that may be on their way to a socket."""
+READ_BUFFER: Final = 64 * 1024
+SOCKET_BYTES: Final = 128 * 1024
+"""Bytes in the socket's transport from which on nothing more is allowed to come."""
+
+
+class Joint(asyncio.BufferedProtocol):
+    """The handler of a stream and the protocol of a socket in one. `stream` is set by whoever opens it."""
+
+    stream: Stream
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read_buffer: memoryview) -> None:
+        self._loop = loop
+        self._read_buffer = read_buffer
+        self._transport: Any = None
+        self._early: list[bytes] = []
+        """What came of the stream before there was a socket."""
+        self._full = False
+        self._ended_here = False
+        self._ended_there = False
+        self._resuming: asyncio.Task[None] | None = None
+
+    # The stream
+
+    def head_received(self, fields: Fields) -> None:
+        """Of the answer, where this is the client's end."""
+
+    def data_received(self, data: bytes) -> None:
+        self.stream.consumed(len(data))
+        if self._transport is None:
+            self._early.append(data)
+            return
+        self._transport.write(data)
+        self._allow()
+
+    def ended(self, trailers: Fields) -> None:
+        self._ended_there = True
+        if self._transport is not None:
+            self._transport.close()
+
+    def lost(self, code: int | None) -> None:
+        self._ended_there = self._ended_here = True
+        if self._transport is None:
+            return
+        if code == ErrorCode.NO_ERROR:
+            self._transport.close()
+        else:
+            self._transport.abort()
+
+    def _allow(self) -> None:
+        stream = self.stream
+        if not self._full and stream.allowance * 2 < WINDOW:
+            stream.allow(WINDOW)
+
+    # The socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._transport.set_write_buffer_limits(SOCKET_BYTES)
+        for data in self._early:
+            self._transport.write(data)
+        self._early.clear()
+        if self.stream.closed:
+            self._transport.abort()
+        elif self._ended_there:
+            self._transport.close()
+        else:
+            self._allow()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._read_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        stream = self.stream
+        if self._ended_here or stream.closed:
+            return
+        stream.send(bytes(self._read_buffer[:nbytes]))
+        if stream.unsent and self._resuming is None:
+            self._transport.pause_reading()
+            self._resuming = self._loop.create_task(self._resume())
+
+    async def _resume(self) -> None:
+        try:
+            await self.stream.writable()
+        except ConnectionResetError:
+            return  # `lost` has been called, or we have ended it
+        finally:
+            self._resuming = None
+        if self._transport is not GONE and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def eof_received(self) -> bool | None:
+        self._end()
+        return None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = GONE
+        if error is None:
+            self._end()
+        elif not self._ended_here:
+            self._ended_here = True
+            self.stream.reset(ErrorCode.CANCEL)
+
+    def _end(self) -> None:
+        if not self._ended_here:
+            self._ended_here = True
+            self.stream.send(b"", end=True)
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        if not self.stream.closed:
+            self._allow()

@@ -1,0 +1,36 @@
+"""Connections to servers through something that is no socket, such as a stream of another connection.
+
+Loops begin TLS on sockets of their own only. So there is a pair of sockets: TLS runs on one, and the other is joined to whatever
+leads to the server. The end of one is the end of the other.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import socket
+
+from muster.http.pool import UpstreamKey, UpstreamPool, proven_name
+from muster.http.upstream import UpstreamConnection, place
+
+
+class PairedPool(UpstreamPool, abc.ABC):
+    @abc.abstractmethod
+    async def lead(self, end: socket.socket) -> None:
+        """Join `end`, which is taken over in any case, to the server. What goes wrong is raised as it comes."""
+
+    async def open(self, key: UpstreamKey) -> UpstreamConnection:
+        host, port, tls, _ = key
+        assert tls is not None, "what is between is nobody to be trusted"
+        ours, theirs = socket.socketpair()
+        try:
+            for one in (ours, theirs):
+                one.setblocking(False)
+            await self.lead(theirs)
+        except BaseException:
+            ours.close()
+            raise
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: self.protocol(place(host, port)), sock=ours, ssl=tls, server_hostname=proven_name(key)
+        )
+        return connection

@@ -1,0 +1,112 @@
+"""Connections to other servers by way of a SOCKS5 proxy (RFC 1928, passwords by RFC 1929).
+
+The proxy is told the server's name and finds its address itself, as Go's clients have it done for `socks5` and `socks5h` alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from ipaddress import IPv4Address, ip_address
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from muster.http.dialing import dial, is_address
+from muster.http.pool import UpstreamKey, UpstreamPool, explained, proven_name
+from muster.http.tunnel import ProxyRefused
+from muster.http.upstream import UpstreamConnection, place
+
+_VERSION: Final = 5
+_NO_AUTHENTICATION: Final = 0
+_PASSWORD: Final = 2
+_REFUSALS: Final = {
+    1: "general failure",
+    2: "not allowed",
+    3: "network unreachable",
+    4: "host unreachable",
+    5: "connection refused",
+    6: "time to live expired",
+    7: "command not supported",
+    8: "address type not supported",
+}
+
+
+class SocksPool(UpstreamPool):
+    """`address` is socks5://[user:password@]host[:port]."""
+
+    def __init__(
+        self, address: str, *, max_idle: int = 32, idle_timeout: float = 30.0, read_buffer: memoryview | None = None
+    ) -> None:
+        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout, read_buffer=read_buffer)
+        parts = urlsplit(address)
+        self._host = parts.hostname or ""
+        self._port = parts.port or 1080
+        self._name = place(self._host, self._port)
+        self._user = unquote(parts.username or "").encode()
+        self._password = unquote(parts.password or "").encode()
+
+    async def open(self, key: UpstreamKey) -> UpstreamConnection:
+        host, port, tls, _ = key
+        loop = asyncio.get_running_loop()
+        with explained(place(host, port), f"the proxy {self._name}: "):
+            way = await dial(self._host, self._port)
+            try:
+                await self._lead(_Conversation(loop, way), host, port)
+            except BaseException:
+                way.close()
+                raise
+        name = proven_name(key) if tls is not None else None
+        _, connection = await loop.create_connection(
+            lambda: self.protocol(place(host, port)), sock=way, ssl=tls, server_hostname=name
+        )
+        return connection
+
+    async def _lead(self, proxy: _Conversation, host: str, port: int) -> None:
+        methods = bytes([_NO_AUTHENTICATION, _PASSWORD]) if self._user else bytes([_NO_AUTHENTICATION])
+        await proxy.say(bytes([_VERSION, len(methods)]) + methods)
+        version, method = await proxy.hear(2)
+        if version != _VERSION or method not in methods:
+            raise ProxyRefused("it is no SOCKS5 proxy, or wants another proof of identity")
+        if method == _PASSWORD:
+            await proxy.say(b"\1" + _counted(self._user) + _counted(self._password))
+            if (await proxy.hear(2))[1]:
+                raise ProxyRefused("it does not accept user and password")
+        await proxy.say(bytes([_VERSION, 1, 0]) + _address(host) + port.to_bytes(2, "big"))
+        version, refusal, _, kind = await proxy.hear(4)
+        if version != _VERSION or refusal:
+            raise ProxyRefused(f"it does not lead there: {_REFUSALS.get(refusal, refusal)}")
+        size = {1: 4, 4: 16}[kind] if kind in (1, 4) else (await proxy.hear(1))[0]
+        await proxy.hear(size + 2)
+
+
+class _Conversation:
+    """Exact numbers of bytes on a socket that is not yet the loop's."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, way: socket.socket) -> None:
+        self._loop = loop
+        self._way = way
+
+    async def say(self, data: bytes) -> None:
+        await self._loop.sock_sendall(self._way, data)
+
+    async def hear(self, size: int) -> bytes:
+        heard = b""
+        while len(heard) < size:
+            more = await self._loop.sock_recv(self._way, size - len(heard))
+            if not more:
+                raise ProxyRefused("it closed the connection")
+            heard += more
+        return heard
+
+
+def _counted(text: bytes) -> bytes:
+    if len(text) > 255:
+        raise ProxyRefused("no name and no password of a SOCKS5 proxy has more than 255 bytes")
+    return bytes([len(text)]) + text
+
+
+def _address(host: str) -> bytes:
+    if not is_address(host):
+        return b"\3" + _counted(host.encode("idna"))
+    address = ip_address(host)
+    return (b"\1" if isinstance(address, IPv4Address) else b"\4") + address.packed

@@ -1,0 +1,166 @@
+"""A WebSocket as an asyncio transport: a protocol of streams (HTTP/2) runs over it as it would over a socket.
+
+What carries the WebSocket is a `Pipe`: a connection that a server handed over, or one that a client had switched. `run` reads it
+until either side ends, and tells the protocol. Writing never waits: the protocol is told to pause while the pipe has more than
+`HIGH_WATER` bytes that are not known to have left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final, Protocol
+
+from muster.http.http2.guard import Guard
+from muster.http.websocket import (
+    GOING_AWAY,
+    POLICY,
+    Close,
+    Data,
+    Nothing,
+    Ping,
+    WebSocketCodec,
+    WebSocketFailure,
+)
+
+HIGH_WATER: Final = 256 * 1024
+CLOSE_SECONDS: Final = 5.0
+"""For the other side to take our farewell."""
+_NUISANCES: Final = (200.0, 20.0)
+"""Control frames and empty ones: how many may come at once, and per second from then on."""
+
+
+class Pipe(Protocol):
+    """Bytes both ways. `read` gives empty bytes at the end, `close` lets leave what was written."""
+
+    async def read(self) -> bytes: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class WebSocketTransport(asyncio.Transport):
+    def __init__(self, pipe: Pipe, codec: WebSocketCodec, protocol: asyncio.BufferedProtocol) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._pipe = pipe
+        self._codec = codec
+        self._protocol = protocol
+        self._closing = False
+        self._paused = False
+        self._written = 0
+        """Bytes since the pipe was last known to have room."""
+        self._high_water = HIGH_WATER
+        self._behind = asyncio.Event()
+        self._cut: asyncio.TimerHandle | None = None
+        self._guard = Guard(*_NUISANCES, time.monotonic())
+
+    def begin(self) -> None:
+        """Before `run`, and once."""
+        self._protocol.connection_made(self)
+
+    async def run(self, initial: bytes = b"") -> None:
+        """Until the connection ends. `initial` are bytes that came with the handshake."""
+        error: Exception | None = None
+        draining = asyncio.create_task(self._drain())
+        try:
+            data = initial or await self._pipe.read()
+            while data and not self._take(data):
+                data = await self._pipe.read()
+        except WebSocketFailure as failure:
+            error = failure
+            self._say_goodbye(failure.code, failure.reason)
+        except OSError as problem:
+            error = problem
+        finally:
+            draining.cancel()
+            self._closing = True
+            if self._cut is not None:
+                self._cut.cancel()
+            self._pipe.close()
+            self._protocol.connection_lost(error)
+
+    def _take(self, data: bytes) -> bool:
+        """Whether this was the end. Raises WebSocketFailure."""
+        for event in self._codec.feed(data):
+            if isinstance(event, Data):
+                if not self._closing:
+                    self._hand_over(event.payload)
+                continue
+            if isinstance(event, Close):
+                self._say_goodbye(event.code if 1000 <= event.code < 5000 and event.code not in (1005, 1006) else GOING_AWAY, "")
+                return True
+            if not self._guard.charge(time.monotonic(), stranger=False):
+                raise WebSocketFailure(POLICY, "too many control frames, or frames without data")
+            if isinstance(event, Ping) and not self._closing:
+                self._pipe.write(self._codec.pong(event.payload))
+            elif isinstance(event, Nothing):
+                continue
+        return False
+
+    def _hand_over(self, payload: bytes) -> None:
+        protocol = self._protocol
+        position = 0
+        while position < len(payload):
+            buffer = memoryview(protocol.get_buffer(-1))
+            size = min(len(buffer), len(payload) - position)
+            buffer[:size] = payload[position : position + size]
+            protocol.buffer_updated(size)
+            position += size
+
+    # What a protocol asks of its transport
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        if self._closing or not data:
+            return
+        self._pipe.write(self._codec.data(bytes(data)))
+        self._written += len(data)
+        if self._written > self._high_water and not self._paused:
+            self._paused = True
+            self._behind.set()
+            self._protocol.pause_writing()
+
+    async def _drain(self) -> None:
+        while True:
+            await self._behind.wait()
+            self._behind.clear()
+            try:
+                await self._pipe.drain()
+            except OSError:
+                return  # the reader learns of it
+            self._written = 0
+            self._paused = False
+            self._protocol.resume_writing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_water = HIGH_WATER if high is None else max(high, HIGH_WATER)
+
+    def get_write_buffer_size(self) -> int:
+        return self._written if self._paused else 0
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def close(self) -> None:
+        if not self._closing:
+            self._say_goodbye(GOING_AWAY, "")
+            self._pipe.close()
+            # Whoever never reads our farewell is not waited for.
+            self._cut = self._loop.call_later(CLOSE_SECONDS, self._pipe.abort)
+
+    def abort(self) -> None:
+        self._closing = True
+        self._pipe.abort()
+
+    def _say_goodbye(self, code: int, reason: str) -> None:
+        if not self._closing:
+            self._closing = True
+            self._pipe.write(self._codec.close(code, reason))
