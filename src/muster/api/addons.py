@@ -7,10 +7,11 @@ the cluster and the addon; it is never taken from a status or a request, which a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from muster.api.addon.v1alpha1 import GROUP
+from muster.api.addon.v1alpha1 import GROUP, ManagedClusterAddOnStatus
 from muster.api.agents import PREFIX
 
 ADDON_LABEL: Final = "open-cluster-management.io/addon-name"
@@ -45,6 +46,23 @@ AGGREGATION_LABEL: Final = "open-cluster-management.io/aggregate-to-addon-manage
 
 CLUSTER_NAME_ENTRY: Final = "cluster-name"
 """In an addon's Secret: the cluster that it is for."""
+
+CSR_DRIVER: Final = "csr"
+TOKEN_DRIVER: Final = "token"
+CERTIFICATE_ROTATED: Final = "ClusterCertificateRotated"
+TOKEN_REFRESHED: Final = "TokenRefreshed"
+CREDENTIAL_CONDITIONS: Final[Mapping[str, str]] = {CSR_DRIVER: CERTIFICATE_ROTATED, TOKEN_DRIVER: TOKEN_REFRESHED}
+"""By driver, the condition by which an agent says that its credential is in the addon's Secret."""
+
+
+def drivers_in_use(status: ManagedClusterAddOnStatus) -> tuple[str, ...]:
+    """By which an addon's agent may prove itself now: the driver that its cluster's agent names, and until that one's credential is
+    in the Secret the other one, if its credential was. The status chooses between identities that are both the agent's own.
+    """
+    named, other = (TOKEN_DRIVER, CSR_DRIVER) if status.kube_client_driver == TOKEN_DRIVER else (CSR_DRIVER, TOKEN_DRIVER)
+    held = {one.type for one in status.conditions if one.status == "True"}
+    changing = CREDENTIAL_CONDITIONS[named] not in held and CREDENTIAL_CONDITIONS[other] in held
+    return (named, other) if changing else (named,)
 
 
 def addon_group(addon: str) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final, Literal
 
 import orjson
 
@@ -29,6 +31,10 @@ _MOST_WAITING = 100_000
 HUNG_UP = 499
 """The code of a request whose client did not wait for the answer; what it asked for may have been done."""
 FAILED = 500
+
+Stage = Literal["ResponseStarted", "ResponseComplete"]
+RESPONSE_STARTED: Final = "ResponseStarted"
+RESPONSE_COMPLETE: Final = "ResponseComplete"
 
 
 class Audit:
@@ -54,41 +60,18 @@ class Audit:
         answer: Response | StreamResponse | Takeover | int,
     ) -> None:
         """Note a finished request; `answer` is a code where there was nobody or nothing to answer."""
+        stage: Stage = RESPONSE_STARTED if isinstance(answer, StreamResponse) else RESPONSE_COMPLETE
         caller = original or user
-        now = format_micro_time(datetime.now(UTC))
-        event: dict[str, object] = {
-            "kind": "Event",
-            "apiVersion": "audit.k8s.io/v1",
-            "level": "Metadata",
-            "auditID": new_uid(),
-            "stage": "ResponseStarted" if isinstance(answer, StreamResponse) else "ResponseComplete",
-            "requestURI": request.target,
-            "verb": attributes.verb,
-            "cluster": cluster.name,
-            "user": caller.document() if caller is not None else {},
-            "sourceIPs": [request.connection.remote[0]],
-            "userAgent": request.headers.get("user-agent") or "",
-            "responseStatus": {"metadata": {}, "code": _code(answer)},
-            "stageTimestamp": now,
-        }
+        event = audit_event(new_uid(), stage, cluster.name, request, attributes, caller, _code(answer))
         if original is not None and user is not None and user is not original:
             event["impersonatedUser"] = user.document()
-        if attributes.is_resource:
-            event["objectRef"] = {
-                "resource": attributes.resource,
-                "namespace": attributes.namespace,
-                "name": attributes.name,
-                "apiGroup": attributes.group,
-                "apiVersion": attributes.version,
-                "subresource": attributes.subresource,
-            }
-        self.append(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
+        self.append(event)
 
-    def append(self, line: bytes) -> None:
+    def append(self, event: Mapping[str, object]) -> None:
         if len(self._lines) >= _MOST_WAITING:
             self.lost += 1
         else:
-            self._lines.append(line)
+            self._lines.append(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
 
     def close(self) -> None:
         self._stopping = True
@@ -109,6 +92,43 @@ class Audit:
                 log.error("audit lines lost", lines=len(lines), problem=repr(problem))
             if self._stopping and not self._lines:
                 return
+
+
+def audit_event(
+    audit_id: str,
+    stage: Stage,
+    cluster: str,
+    request: Request,
+    attributes: AccessAttributes,
+    user: UserInfo | None,
+    code: int,
+) -> dict[str, object]:
+    """The one form that events have, whoever served the request; `user` is who proved to be it."""
+    event: dict[str, object] = {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "level": "Metadata",
+        "auditID": audit_id,
+        "stage": stage,
+        "requestURI": request.target,
+        "verb": attributes.verb,
+        "cluster": cluster,
+        "user": user.document() if user is not None else {},
+        "sourceIPs": [request.connection.remote[0]],
+        "userAgent": request.headers.get("user-agent") or "",
+        "responseStatus": {"metadata": {}, "code": code},
+        "stageTimestamp": format_micro_time(datetime.now(UTC)),
+    }
+    if attributes.is_resource:
+        event["objectRef"] = {
+            "resource": attributes.resource,
+            "namespace": attributes.namespace,
+            "name": attributes.name,
+            "apiGroup": attributes.group,
+            "apiVersion": attributes.version,
+            "subresource": attributes.subresource,
+        }
+    return event
 
 
 def _code(answer: Response | StreamResponse | Takeover | int) -> int:

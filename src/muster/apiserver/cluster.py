@@ -1,7 +1,7 @@
 """One logical cluster: its slice of the store, its served resources, its identity and its rules.
 
 A cluster is cheap until it is used: everything beyond its name is made on first access, and what is the same for all clusters
-(built-in rows, bootstrap objects, compiled schemas) is shared.
+(built-in rows, bootstrap objects, compiled schemas) is shared. One that is given a table of resources has no rows but those.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from muster.apiserver.admission.chain import AdmissionChain
     from muster.apiserver.aggregation import Aggregator
     from muster.apiserver.auth.access import Access
+    from muster.apiserver.auth.rules import AccessRules
     from muster.apiserver.longrunning import OpenRequests
     from muster.apiserver.nodes import Node
     from muster.apiserver.services import ServiceResolver
@@ -54,6 +55,7 @@ class Cluster:
         clock: Clock = utc_now,
         health: StoreHealth | None = None,
         worker: Worker | None = None,
+        resources: ResourceTable | None = None,
     ) -> None:
         self.name = name
         self.prefix = prefix
@@ -61,7 +63,9 @@ class Cluster:
         self.clock = clock
         self.health = health or StoreHealth()
         self.worker = worker or Worker()
-        self.resources = ResourceTable(builtin_table())
+        self.resources = resources if resources is not None else ResourceTable(builtin_table())
+        self.rules: AccessRules
+        """Who may do what: `access` where the cluster judges itself, or the word of whoever has judged before."""
         self.access: Access
         self.admission: AdmissionChain
         self.aggregator: Aggregator

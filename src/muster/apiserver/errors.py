@@ -11,6 +11,8 @@ from typing import Any
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.fielderrors import MOST, FieldError
 from muster.kube.fielderrors import invalid as invalid_field
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
 
 
 class ApiError(Exception):
@@ -194,6 +196,18 @@ def forbidden(group: str, plural: str, name: str, text: str, causes: list[dict[s
 
 def forbidden_path(user: str, verb: str, path: str) -> ApiError:
     return ApiError(403, "Forbidden", f'forbidden: User "{user}" cannot {verb} path "{path}"', {})
+
+
+def refusal(user: UserInfo, attributes: AccessAttributes, reason: str = "") -> ApiError:
+    """The refusal of an authorizer in the words every client knows."""
+    if not attributes.is_resource:
+        return forbidden_path(user.name, attributes.verb, attributes.path)
+    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    what = f'resource "{attributes.full_resource}" in API group "{attributes.group}"'
+    text = f'User "{user.name}" cannot {attributes.verb} {what} {where}'
+    if reason:
+        text = f"{text}: {reason}"
+    return forbidden(attributes.group, attributes.resource, attributes.name, text)
 
 
 def method_not_allowed() -> ApiError:

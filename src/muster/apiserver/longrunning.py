@@ -156,19 +156,19 @@ class OpenRequests:
                 await asyncio.sleep(0)
 
     def _is_allowed(self, opened: OpenRequest) -> bool:
-        access = self._cluster.access
+        rules = self._cluster.rules
         try:
-            acting = access.impersonate(opened.caller, opened.request)
+            acting = rules.impersonate(opened.caller, opened.request)
         except ApiError:
             return False
-        return access.authorize(acting, opened.attributes).allowed
+        return rules.authorize(acting, opened.attributes).allowed
 
     async def _is_still_admitted(self, opened: OpenRequest) -> bool:
         """Whether the request would be admitted if it came now, with the credentials it came with."""
         if opened.in_process:
             return is_alive(self._cluster, opened.caller) and self._is_allowed(opened)
         try:
-            caller = await self._cluster.access.authenticate(opened.request, [])
+            caller = await self._cluster.rules.authenticate(opened.request, [])
         except ApiError:
             return False
         if (caller.name, caller.uid) != (opened.caller.name, opened.caller.uid):
@@ -186,7 +186,7 @@ class OpenRequests:
 
     def _credentials_ended(self, opened: OpenRequest) -> None:
         """One of them did; there may be another that serves."""
-        self._cluster.access.forget_tokens()
+        self._cluster.rules.forget_tokens()
         self._wait_for_end_of_credentials(opened)
         self._start_review((opened,), self._is_still_admitted)
 

@@ -19,11 +19,9 @@ from msgspec.structs import replace
 
 from muster.apiserver import errors
 from muster.apiserver.audit import FAILED, HUNG_UP, Audit
-from muster.apiserver.auth.access import refusal
-from muster.apiserver.auth.identity import ANONYMOUS
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.documents.metrics import ServerMetrics
+from muster.apiserver.documents.metrics import RequestMetrics
 from muster.apiserver.documents.negotiation import JSON, check_collection, check_object, error_media
 from muster.apiserver.documents.presentation import NO_CACHE, Later, warning_fields
 from muster.apiserver.fairness import FairQueue
@@ -33,7 +31,7 @@ from muster.apiserver.request import parse_query, parse_target
 from muster.apiserver.verbs import deletion, patches, reads, watches, writes
 from muster.http import BodyRefused, Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
-from muster.machinery.authentication import UserInfo
+from muster.machinery.authentication import ANONYMOUS, UserInfo
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.logs import get_logger
 from muster.store.api import Unavailable
@@ -63,7 +61,7 @@ class Pipeline:
         subresources: Mapping[tuple[str, str], SubresourceHandler],
         creates: Mapping[str, CreateHandler],
         fairness: FairQueue,
-        metrics: ServerMetrics,
+        metrics: RequestMetrics,
         audit: Audit | None = None,
     ) -> None:
         self._non_resource = non_resource
@@ -88,12 +86,12 @@ class Pipeline:
         fairness.in_flight += 1
         try:
             if caller is None:
-                acting = caller = await cluster.access.authenticate(request, warnings)
+                acting = caller = await cluster.rules.authenticate(request, warnings)
                 if caller is not ANONYMOUS:
                     request.connection.owner = (cluster.name, caller.name)
                 if not fairness.may_start(caller.name):
                     await fairness.wait(caller.name)
-            acting = cluster.access.impersonate(caller, request)
+            acting = cluster.rules.impersonate(caller, request)
             ctx = Context(cluster, request, acting, asked, query, tail)
             ctx.warnings += warnings
             warnings = ctx.warnings
@@ -131,21 +129,23 @@ class Pipeline:
         )
         if ctx.cluster.removed:  # while the request waited, or for an in-process client that outlived its cluster
             raise errors.no_such_cluster(ctx.cluster.name)
-        decision = ctx.cluster.access.authorize(ctx.user, wanted)
+        decision = ctx.cluster.rules.authorize(ctx.user, wanted)
         if not decision.allowed and ctx.user is not ANONYMOUS and await ctx.cluster.caught_up():
-            decision = ctx.cluster.access.authorize(ctx.user, wanted)
+            decision = ctx.cluster.rules.authorize(ctx.user, wanted)
         if not decision.allowed:
-            raise refusal(ctx.user, attributes, decision.reason)
+            raise errors.refusal(ctx.user, attributes, decision.reason)
         if ctx.cluster.aggregator.remotes:
             proxied = await ctx.cluster.aggregator.serve(ctx)
             if proxied is not None:
                 return proxied
         if not attributes.is_resource:
             return _uncached(await self._non_resource(ctx) or _unrouted(ctx))
+        if ctx.tail.startswith("/"):  # the path names its verb
+            return _unrouted(ctx)
         resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
         if resource is None and await ctx.cluster.caught_up():
             resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
-        if resource is None or ctx.tail:  # nothing served here takes a path below a subresource
+        if resource is None or (ctx.tail and not _takes_path(resource, attributes)):
             return _unrouted(ctx)
         if resource.deprecation:
             ctx.warn(resource.deprecation)
@@ -195,6 +195,8 @@ class Pipeline:
         sub: Subresource | None = resource.subresources.get(attributes.subresource)
         if sub is None:
             raise errors.no_such_resource() if resource.custom is None else errors.not_found(resource, attributes.name)
+        if sub.takes_path:
+            return await self._subresources[resource.storage, sub.name](ctx, resource, attributes.name)
         if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":
             raise errors.method_not_allowed()
         if resource.custom is None and sub.name != "log":  # a log is text
@@ -209,6 +211,11 @@ class Pipeline:
         if attributes.verb == "update":
             return await writes.update(ctx, resource, attributes.name)
         return await patches.patch(ctx, resource, attributes.name)
+
+
+def _takes_path(resource: ServedResource, attributes: AccessAttributes) -> bool:
+    sub = resource.subresources.get(attributes.subresource)
+    return sub is not None and sub.takes_path
 
 
 async def _receive(request: Request) -> None:

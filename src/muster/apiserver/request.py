@@ -1,32 +1,24 @@
-"""From a URL to what is asked: path segments become `Attributes`, the query becomes typed options.
+"""From a URL to what is asked: path segments become `AccessAttributes`, the query becomes typed options.
 
-Paths follow Kubernetes: `/api/v1/…`, `/apis/{group}/{version}/…`, optional `namespaces/{ns}`, then `{plural}[/{name}[/{sub}…]]`,
-with `namespaces/{name}/status|finalize` told apart from `namespaces/{ns}/{resource}`. A logical cluster's requests carry the
-prefix `/clusters/{name}`; without it the default cluster is meant.
+Paths are read by `muster.kube.request_info`; those with an empty segment are no resource's here. A logical cluster's requests carry
+the prefix `/clusters/{name}`; without it the default cluster is meant.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from muster.apiserver.errors import bad_request, bad_revision, invalid_options
 from muster.kube import fielderrors
 from muster.kube.fielderrors import FieldError
+from muster.kube.request_info import is_true, request_info
 from muster.machinery.authorization import AccessAttributes
+from muster.machinery.golang.text import well_formed
+from muster.machinery.golang.urls import query_pairs
 from muster.machinery.memo import memoized
 
 CLUSTER_PREFIX = "/clusters/"
-_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
-_COLLECTION_VERBS = {
-    "GET": "list",
-    "HEAD": "list",
-    "POST": "create",
-    "DELETE": "deletecollection",
-    "PUT": "update",
-    "PATCH": "patch",
-}
-_OBJECT_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "DELETE": "delete", "PUT": "update", "PATCH": "patch"}
 
 
 def split_cluster(raw_path: str) -> tuple[str | None, str]:
@@ -39,39 +31,21 @@ def split_cluster(raw_path: str) -> tuple[str | None, str]:
 
 def parse_target(method: str, raw_path: str, query: Query) -> tuple[AccessAttributes, str]:
     """The authorization view of a request, and the tail of its path: what follows the subresource (`proxy/…`). Never fails;
-    anything unknown is a non-resource path."""
-    path = unquote(raw_path) if "%" in raw_path else raw_path
-    segments = path.split("/")
-    # ['', 'api', 'v1', …] or ['', 'apis', group, version, …]
-    if len(segments) > 3 and segments[1] == "api":
-        group, version, rest = "", segments[2], segments[3:]
-    elif len(segments) > 4 and segments[1] == "apis":
-        group, version, rest = segments[2], segments[3], segments[4:]
-    else:
+    anything unknown is a non-resource path. The tail of a path that names its verb (`watch/pods`) is all of it, and begins with a
+    slash, for nothing here serves those."""
+    try:
+        asked = request_info(method, raw_path, query.raw)
+    except ValueError:
+        return AccessAttributes(method.lower(), path=unquote(raw_path)), ""
+    path, parts = asked.path, asked.parts
+    if not parts or "//" in path:
         return AccessAttributes(method.lower(), path=path), ""
-    if rest and rest[-1] == "":
-        rest = rest[:-1]
-    if not rest or "" in rest:
-        return AccessAttributes(method.lower(), path=path), ""
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) > 1:
-        namespace = rest[1]
-        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
-            rest = rest[2:]
-    name = rest[1] if len(rest) > 1 else ""
-    subresource = rest[2] if len(rest) > 2 else ""
-    verb = (_OBJECT_VERBS if name else _COLLECTION_VERBS).get(method, method.lower())
-    if verb == "list" and query.values:
-        verb, name = _list_or_watch(name, query)
-    return AccessAttributes(verb, group, version, rest[0], subresource, namespace, name, path), "/".join(rest[3:])
-
-
-def _list_or_watch(name: str, query: Query) -> tuple[str, str]:
-    """The verb, and the name that authorization sees: the one a `metadata.name=` selector pins, so that resourceNames apply."""
-    selector = query.get("fieldSelector")
-    if selector.startswith("metadata.name=") and "," not in selector:
-        name = selector[len("metadata.name=") :].lstrip("=")
-    return "watch" if query.flag("watch") else "list", name
+    attributes = AccessAttributes(
+        asked.verb, asked.group, asked.version, asked.resource, asked.subresource, asked.namespace, asked.name, path
+    )
+    if asked.verb_in_path:
+        return attributes, "/" + "/".join(parts)
+    return attributes, "/".join(parts[3:]) if len(parts) > 3 else ""
 
 
 class Query:
@@ -81,7 +55,8 @@ class Query:
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
-        self.pairs = parse_qsl(raw, keep_blank_values=True, errors="replace") if raw else []
+        # Of what authorization has read, nothing may be read otherwise when it is served: both read as Go does.
+        self.pairs = [(well_formed(key), well_formed(value)) for key, value in query_pairs(raw)]
         self.values: dict[str, str] = {}
         for key, value in self.pairs:
             self.values.setdefault(key, value)
@@ -93,9 +68,8 @@ class Query:
         return [value for key, value in self.pairs if key == name]
 
     def flag(self, name: str) -> bool:
-        """Go's lenient boolean: present and not 0/false."""
         value = self.values.get(name)
-        return value is not None and value.lower() not in ("false", "0")
+        return value is not None and is_true(value)
 
     def integer(self, name: str) -> int | None:
         text = self.values.get(name)

@@ -8,7 +8,6 @@ acknowledged is lost.
 from __future__ import annotations
 
 import asyncio
-import gc
 import ssl
 import sys
 from collections.abc import Mapping, Sequence
@@ -34,6 +33,7 @@ from muster.apiserver.wiring import build_pipeline, equip
 from muster.apiserver.worker import SWITCH_SECONDS, Worker
 from muster.http import HttpServer, Request, Response, server_context
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
+from muster.machinery.allocation import settle_garbage
 from muster.machinery.authentication import MASTERS, UserInfo
 from muster.machinery.logs import get_logger
 from muster.store import Store, StoreError, Unavailable, open_store
@@ -130,9 +130,7 @@ class ApiServer:
         known = [name for name in self.store.clusters() if not name.startswith("_")]
         for name in dict.fromkeys((*self.config.clusters, *known)):
             await self.add_cluster(name)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
+        settle_garbage()
         sys.setswitchinterval(SWITCH_SECONDS)
 
     async def stop(self, grace: float = 5.0) -> None:

@@ -94,7 +94,7 @@ def equip(server: ApiServer, cluster: Cluster) -> None:
         BootstrapTokens(cluster),
         server.token_webhooks.of(cluster.name),
     ]
-    cluster.access = Access(cluster, vault, tokens, lambda: server.cluster_url(cluster.name))
+    cluster.rules = cluster.access = Access(cluster, vault, tokens, lambda: server.cluster_url(cluster.name))
     cluster.open_requests = OpenRequests(cluster)
     cluster.aggregator = Aggregator(cluster)
     cluster.addresses = ServiceAddresses(cluster)

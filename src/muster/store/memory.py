@@ -1,17 +1,23 @@
 """A store without a medium, for tests and throw-away clusters: a write is "durable" the moment it is made.
 
 It keeps the same order of things as the durable backends: the write becomes visible, watchers hear of it, the writer goes on.
+Nothing in it waits, so who has one in hand may write without waiting too. `after` is the revision behind which its own begin:
+stores whose ranges of revisions lie apart never take one of another's for their own.
 """
 
 from __future__ import annotations
 
 from muster.store.api import ANY_REVISION, EncodeAt, Entry, StoreError
-from muster.store.buckets import BURY, DELETE, DROP, PUT
-from muster.store.resident import Change, ResidentStore
+from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT
+from muster.store.resident import Change, ResidentStore, Retention
 
 
 class MemoryStore(ResidentStore):
     _closed = False
+
+    def __init__(self, retention: Retention | None = None, after: int = BASE_REVISION) -> None:
+        super().__init__(retention)
+        self._revision = after
 
     async def start(self) -> None:
         return
@@ -25,6 +31,12 @@ class MemoryStore(ResidentStore):
     async def commit(
         self, cluster: str, resource: str, key: str, encode: EncodeAt, expect: int = ANY_REVISION, delete: bool = False
     ) -> Entry:
+        return self.write(cluster, resource, key, encode, expect, delete)
+
+    def write(
+        self, cluster: str, resource: str, key: str, encode: EncodeAt, expect: int = ANY_REVISION, delete: bool = False
+    ) -> Entry:
+        """`commit` for those who cannot wait."""
         self._require_open()
         bucket = self._bucket(self._writable(cluster), resource)
         self._require_head(key, bucket.get(key), expect, delete)

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.http import HttpServer, RawConnection, Request, Response, StreamResponse, StreamWriter, Takeover, server_context
+from muster.kube.websocket_token import BEARER_PROTOCOL
 from muster.machinery.authentication import MASTERS, UserInfo
 from tests.support.in_process import serving
 from tests.support.pki import Authority
@@ -40,14 +42,22 @@ class Extension:
         self.ca = base64.b64encode(authority.pair.cert.read_bytes()).decode()
         self.requests: list[Request] = []
         self.uploaded = 0
+        self.asked = asyncio.Event()
+        """For what it serves."""
+        self.answers = asyncio.Event()
+        self.answers.set()
         tls = server_context(pair.cert.read_bytes(), pair.key.read_bytes(), proxy_ca)
         self.http = HttpServer(self.handle, tls=tls, stream_body=lambda request: request.method == "POST")
 
     async def handle(self, request: Request) -> Response | StreamResponse | Takeover:
-        if request.headers.get("x-remote-user") != "system:kube-aggregator":
+        if request.headers.get("x-remote-user") not in ("system:kube-aggregator", "system:aggregator"):
             self.requests.append(request)
         path = request.raw_path
+        if path.startswith("/openapi/"):
+            return Response(404)
         if path == "/apis/x.io/v1":
+            self.asked.set()
+            await self.answers.wait()
             body = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "x.io/v1", "resources": [WIDGETS]}
             return Response(200, orjson.dumps(body), content_type="application/json")
         if request.body_stream is not None:
@@ -123,9 +133,9 @@ class Wire:
         context = ssl.create_default_context(cadata=server.ca_pem.decode())
         return cls(*await asyncio.open_connection("localhost", server.port, ssl=context))
 
-    async def send(self, method: str, path: str, *fields: str, body: bytes = b"") -> int:
+    async def send(self, method: str, path: str, *fields: str, body: bytes = b"", known: bool = True) -> int:
         """The status of the answer; its body is left to be read."""
-        head = [f"{method} {path} HTTP/1.1", "Host: x", "Authorization: Bearer alice-token", *fields]
+        head = [f"{method} {path} HTTP/1.1", "Host: x", *(("Authorization: Bearer alice-token",) if known else ()), *fields]
         if body:
             head.append(f"Content-Length: {len(body)}")
         self.writer.write(("\r\n".join(head) + "\r\n\r\n").encode() + body)
@@ -133,11 +143,17 @@ class Wire:
         return int(answer.split()[1])
 
 
+@asynccontextmanager
+async def opened(server: ApiServer) -> AsyncIterator[Wire]:
+    wire = await Wire.open(server)
+    yield wire
+    wire.writer.close()
+
+
 @pytest.fixture
 async def wire(server: ApiServer) -> AsyncIterator[Wire]:
-    opened = await Wire.open(server)
-    yield opened
-    opened.writer.close()
+    async with opened(server) as wire:
+        yield wire
 
 
 async def test_the_extension_hears_who_asks_from_a_proxy_it_can_trust(
@@ -193,6 +209,47 @@ async def test_upgraded_connections_are_spliced(server: ApiServer, client: Direc
     assert await asyncio.wait_for(wire.reader.readexactly(5), 5) == b"HELLO"
 
 
+def offered(token: str, *others: str) -> str:
+    encoded = base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+    return f"Sec-WebSocket-Protocol: {', '.join([*others, BEARER_PROTOCOL + encoded])}"
+
+
+async def test_a_token_among_a_websockets_protocols_names_the_caller_and_stays_here(
+    server: ApiServer, client: DirectClient, extension: Extension, wire: Wire
+) -> None:
+    await joined(server, client, extension)
+    fields = ("Connection: Upgrade", "Upgrade: WebSocket", offered("alice-token", "v4", "v5"))
+    # A header field that names nobody is no hindrance.
+    for first in ((), ("Authorization: Bearer nobodys",)):
+        async with opened(server) as other:
+            assert await other.send("GET", "/apis/x.io/v1/echo", *first, *fields, known=False) == 101
+        heard = extension.requests[-1].headers
+        assert heard.getall("x-remote-user") == ["alice"]
+        assert heard.getall("sec-websocket-protocol") == ["v4, v5"]
+    # Whoever names somebody else by a header field is that one; the token goes no further all the same.
+    assert await wire.send("GET", "/apis/x.io/v1/echo", *fields[:2], offered("nobodys")) == 101
+    assert extension.requests[-1].headers.get("sec-websocket-protocol") is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        (("Connection: Upgrade", "Upgrade: websocket", offered("nobodys", "v4")), 401),
+        (("Connection: Upgrade", "Upgrade: websocket", offered("alice-token")), 401),
+        (("Connection: Upgrade", "Upgrade: websocket", offered("alice-token", "v4") + "="), 401),
+        (("Connection: Upgrade", "Upgrade: echo", offered("alice-token", "v4")), 403),
+        ((offered("alice-token", "v4"),), 403),
+    ],
+)
+async def test_what_is_no_token_of_a_websocket_names_nobody(
+    server: ApiServer, client: DirectClient, extension: Extension, fields: tuple[str, ...], status: int
+) -> None:
+    await joined(server, client, extension)
+    async with opened(server) as wire:
+        assert await wire.send("GET", "/apis/x.io/v1/echo", *fields, known=False) == status
+    assert extension.requests == []
+
+
 async def test_an_extension_that_proves_another_name_gets_nothing(
     server: ApiServer, client: DirectClient, extension: Extension, tmp_path: Path
 ) -> None:
@@ -240,6 +297,21 @@ async def test_an_extension_that_goes_away_is_unavailable_until_it_returns(
     assert condition["message"].endswith("connect: connection refused")
     await extension.http.start("127.0.0.1", port)
     await eventually(lambda: remote.available, "it is found again", 10)
+
+
+async def test_an_apiservice_that_is_written_while_its_server_is_asked_is_available_all_the_same(
+    server: ApiServer, client: DirectClient, extension: Extension
+) -> None:
+    extension.answers.clear()
+    await join(client, extension)
+    await asyncio.wait_for(extension.asked.wait(), 20)
+    path = object_path("apiregistration.k8s.io/v1", "apiservices", "", "v1.x.io")
+    found = await client.get(path)
+    await client.update(path, {**found, "metadata": {**found["metadata"], "labels": {"a": "b"}}})
+    extension.answers.set()
+    remote = server.clusters["default"].aggregator.named("v1.x.io")
+    assert remote is not None
+    await eventually(lambda: remote.available, "the extension is available")
 
 
 async def test_every_cluster_knows_its_own_authorities(server: ApiServer) -> None:

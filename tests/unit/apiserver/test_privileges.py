@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from muster.apiserver.aggregation.remote import identity_fields
-from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.controllers.certificates import signing_problem
@@ -19,6 +18,7 @@ from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
 from muster.http import Headers, Request, Response
 from muster.http.message import Connection
+from muster.kube.front_proxy import remote_user
 from muster.machinery.authentication import AUTHENTICATED, UserInfo
 from muster.machinery.authorization import AccessDecision
 
@@ -143,13 +143,30 @@ def test_names_in_headers_are_utf8_both_ways() -> None:
     named = UserInfo("Łukasz", "ü", ("grupa ł",), {"team": ("zespół",)})
     headers = Headers([(name.lower().encode(), value.encode("latin-1")) for name, value in identity_fields(named)])
     request = Request("GET", "/", headers, Connection(("127.0.0.1", 0), "https"), received=0.0)
-    remote = Access._remote_user(request, headers.get("x-remote-user") or "")
-    assert remote == UserInfo("Łukasz", "ü", ("grupa ł", AUTHENTICATED), {"team": ("zespół",)})
+    assert remote_user(request.headers.items()) == named
     asking = Headers([(b"impersonate-user", "Łukasz".encode()), (b"impersonate-group", "grupa ł".encode())])
     acting = impersonated(
         MALLORY, Request("GET", "/", asking, request.connection, received=0.0), lambda user, what: AccessDecision(True)
     )
     assert (acting.name, acting.groups) == ("Łukasz", ("grupa ł", AUTHENTICATED))
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/api/v1/watch/namespaces/default/secrets/mine", 404),
+        ("/api/v1/watch/namespaces/default/secrets/other", 403),
+        ("/api/v1/watch/secrets", 403),
+        ("/api/v1/proxy/secrets/mine", 403),
+    ],
+)
+async def test_a_verb_in_the_path_is_authorized_as_that_verb_and_serves_nothing(
+    server: ApiServer, client: DirectClient, mallory: DirectClient, path: str, code: int
+) -> None:
+    await grant(client, rule("watch", "secrets", names="mine"), rule("get list", "secrets"))
+    with pytest.raises(ApiError) as refused:
+        await mallory.get(path)
+    assert refused.value.code == code
 
 
 async def test_a_path_with_empty_segments_does_not_reach_a_remote_server_as_if_it_were_discovery(

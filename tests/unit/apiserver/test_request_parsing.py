@@ -46,6 +46,24 @@ def test_a_proxy_keeps_the_rest_of_its_path() -> None:
     assert tail == "api/v1/pods"
 
 
+def test_a_path_that_names_its_verb_is_authorized_as_such_and_served_by_nobody() -> None:
+    found, tail = parse_target("GET", "/api/v1/watch/namespaces/a/secrets/s", Query(""))
+    assert (found.verb, found.resource, found.namespace, found.name) == ("watch", "secrets", "a", "s")
+    assert tail.startswith("/")
+
+
+@pytest.mark.parametrize("path", ["/api/v1//pods", "/api/v1/pods//", "//api/v1/pods", "/api/v1/watch", "/api/v1/pods/%zz"])
+def test_paths_with_a_hole_in_them_are_no_resources(path: str) -> None:
+    assert not attributes("GET", path).is_resource
+
+
+def test_what_authorization_reads_of_a_query_is_what_is_served() -> None:
+    raw = "fieldSelector=metadata.namespace!%3Da;b&fieldSelector=metadata.name%3Dx&watch=%zz&watch=0"
+    assert attributes("GET", "/api/v1/secrets", raw).name == "x"
+    assert Query(raw).get("fieldSelector") == "metadata.name=x"
+    assert not Query(raw).flag("watch")
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

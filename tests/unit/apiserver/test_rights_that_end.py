@@ -21,6 +21,7 @@ from muster.apiserver.nodes import LogOptions
 from muster.apiserver.server import ApiServer
 from muster.apiserver.verbs import watches
 from muster.http import Connection, Headers, RawConnection, Request, Response, StreamResponse, Takeover
+from muster.kube.websocket_token import BEARER_PROTOCOL
 from muster.machinery.authentication import UserInfo
 from tests.support.in_process import serving
 from tests.unit.apiserver.conftest import eventually
@@ -237,6 +238,15 @@ async def test_no_watch_is_longer_than_the_longest(client: DirectClient, monkeyp
     async with asyncio.timeout(10):
         async for _ in client.watch(MAPS, {"timeoutSeconds": str(2**31)}):
             pass
+
+
+def test_a_token_among_a_websockets_protocols_ends_too() -> None:
+    claims = base64.urlsafe_b64encode(b'{"exp":1000}').decode().rstrip("=")
+    token = base64.urlsafe_b64encode(f"a.{claims}.c".encode()).decode().rstrip("=")
+    fields = [(b"upgrade", b"websocket"), (b"sec-websocket-protocol", f"v4, {BEARER_PROTOCOL}{token}".encode())]
+    for upgrade, count in ((True, 1), (False, 0)):
+        request = Request("GET", "/", Headers(fields), Connection(("127.0.0.1", 1), "https"), received=0, upgrade=upgrade)
+        assert len(ends(request)) == count
 
 
 def test_a_token_that_says_nothing_of_its_end_has_none() -> None:

@@ -87,7 +87,8 @@ class ClusterGateway(TypedObject):
             Column("Credential-Type", ".spec.access.credential.type"),
             Column("Endpoint", ".spec.access.endpoint"),
             Column("Healthy", ".status.healthy", "boolean"),
-            Column("Expires", ".status.expirationTimestamp", "date"),
+            # A date is shown as an age, and this one is in the future.
+            Column("Expires", ".status.expirationTimestamp"),
             AGE,
         ),
     )

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from muster.apiserver.aggregation.openapi import RemoteOpenApi
 from muster.apiserver.aggregation.remote import Fields, Remote, identity_fields
 from muster.apiserver.documents.discovery import GroupVersion
 from muster.apiserver.request import split_cluster
 from muster.apiserver.webhooks import go_words
 from muster.http import Headers, Response, StreamResponse, Takeover, UpstreamError, UpstreamPool, end_to_end_fields, relay
+from muster.kube.websocket_token import without_bearer_protocol
 
 if TYPE_CHECKING:
     from muster.apiserver.cluster import Cluster
@@ -21,14 +23,18 @@ if TYPE_CHECKING:
 _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 _NEVER_SENT_ON: Final = ("authorization", "host")
 _NEVER_SENT_ON_PREFIXES: Final = ("x-remote-", "impersonate-")
+_PROTOCOLS: Final = "sec-websocket-protocol"
+"""Browsers offer their token among them."""
 
 
 class Aggregator:
-    """The remote API servers of one cluster. `generation` changes with everything discovery shows of them."""
+    """The remote API servers of one cluster. `generation` changes with everything discovery shows of them, `descriptions` with what
+    OpenAPI does."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.generation = 0
+        self.descriptions = 0
         self.remotes: dict[tuple[str, str], Remote] = {}
         self._pool: UpstreamPool | None = None
 
@@ -41,11 +47,13 @@ class Aggregator:
     def put(self, remote: Remote) -> None:
         self.remotes[remote.group, remote.version] = remote
         self.generation += 1
+        self.descriptions += 1
 
     def drop(self, name: str) -> None:
         for key in [key for key, remote in self.remotes.items() if remote.name == name]:
             del self.remotes[key]
             self.generation += 1
+            self.descriptions += 1
 
     def named(self, name: str) -> Remote | None:
         return next((remote for remote in self.remotes.values() if remote.name == name), None)
@@ -61,6 +69,9 @@ class Aggregator:
             )
             for remote in self.remotes.values()
         ]
+
+    def openapi(self) -> list[RemoteOpenApi]:
+        return [remote.openapi for remote in self.remotes.values()]
 
     def covering(self, path: str) -> Remote | None:
         """The remote server that a path within the cluster leads to."""
@@ -108,11 +119,15 @@ def _is_odd(ctx: Context, path: str) -> bool:
 
 def sent_on(headers: Headers) -> Fields:
     """What of a request's head the remote server sees: no credentials, and no word about identity but ours."""
-    return [
+    fields = [
         (name, value)
         for name, value in end_to_end_fields(headers)
         if name not in _NEVER_SENT_ON and not name.startswith(_NEVER_SENT_ON_PREFIXES)
     ]
+    if _PROTOCOLS not in headers:
+        return fields
+    offered = [(name, without_bearer_protocol(value) if name == _PROTOCOLS else value) for name, value in fields]
+    return [(name, value) for name, value in offered if value or name != _PROTOCOLS]
 
 
 def _plain(code: int, text: str) -> Response:

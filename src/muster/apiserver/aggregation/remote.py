@@ -10,21 +10,22 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import quote
 
 import orjson
 
-from muster.apiserver.auth.identity import to_header
+from muster.apiserver.aggregation.openapi import RemoteOpenApi
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.webhooks import go_words, trusting
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
 from muster.http.tls import load_chain
-from muster.http.upstream import message
+from muster.http.upstream import AnswerHead, message
 from muster.kube.certificates import KeyPair
+from muster.kube.identity_headers import to_header
 from muster.machinery.authentication import MASTERS, UserInfo
 from muster.machinery.logs import get_logger
 
@@ -33,7 +34,10 @@ PROXY_NAME: Final = "front-proxy-client"
 CERTIFICATE_LIFETIME: Final = timedelta(days=365)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 _PROBER: Final = UserInfo("system:kube-aggregator", groups=(MASTERS,))
+_DESCRIBER: Final = UserInfo("system:aggregator")
+"""As whom kube-apiserver asks for OpenAPI documents."""
 _PROBE_SECONDS: Final = 5
+_DESCRIPTION_SECONDS: Final = 15
 _MAX_DISCOVERY: Final = 16 * 1024 * 1024
 _HEADER_SAFE: Final = "!#$&'*+-.^_`|~"
 Fields = list[tuple[str, str]]
@@ -60,6 +64,7 @@ class Remote:
         self.available = False
         self.rows: list[dict[str, Any]] | None = None
         """What it serves, in the aggregated form; None before it was first heard."""
+        self.openapi = RemoteOpenApi(self.group, self.version)
         self._cluster = cluster
         self._insecure = bool(spec.get("insecureSkipTLSVerify"))
         self._bundle = base64.b64decode(spec.get("caBundle") or "")
@@ -116,6 +121,27 @@ class Remote:
         except (TimeoutError, ConnectionError) as problem:
             log.warning("discovery of a remote API server failed", cluster=self._cluster.name, name=self.name, problem=str(problem))
 
+    async def describe(self, pool: UpstreamPool) -> bool:
+        """Hear how the server describes its kinds; says whether that is new. One that does not say so, or too slowly or at too
+        great a length, is no less available for it."""
+        try:
+            place, tls = self.address(), await self.tls()
+
+            async def fetch(target: str, etag: str, longest: int) -> tuple[int, str, bytes]:
+                known = [("If-None-Match", etag)] if etag else []
+                fields = [*known, *identity_fields(_DESCRIBER)]
+                head, body = await self._exchange(pool, tls, place, target, "application/json", fields, longest)
+                return head.status, head.field("etag") or "", body
+
+            async def aside(function: Callable[..., Any], *arguments: Any) -> Any:
+                return await self._cluster.worker.run(_DESCRIBER.name, function, *arguments)
+
+            async with asyncio.timeout(_DESCRIPTION_SECONDS):
+                return await self.openapi.refresh(fetch, aside)
+        except (LookupError, OSError) as problem:
+            log.debug("no OpenAPI of a remote API server", cluster=self._cluster.name, name=self.name, problem=str(problem))
+            return False
+
     async def _ask_rows(self, pool: UpstreamPool, place: tuple[str, int]) -> list[dict[str, Any]]:
         tls = await self.tls()
         status, body = await self._get(pool, tls, place, "/apis", _AGGREGATED)
@@ -140,25 +166,36 @@ class Remote:
     async def _get(
         self, pool: UpstreamPool, tls: ssl.SSLContext, place: tuple[str, int], path: str, accept: str
     ) -> tuple[int, bytes]:
+        head, body = await self._exchange(pool, tls, place, path, accept, identity_fields(_PROBER), _MAX_DISCOVERY)
+        return head.status, body
+
+    async def _exchange(
+        self,
+        pool: UpstreamPool,
+        tls: ssl.SSLContext,
+        place: tuple[str, int],
+        path: str,
+        accept: str,
+        more: Fields,
+        longest: int,
+    ) -> tuple[AnswerHead, bytes]:
         host, port = place
         key: UpstreamKey = (host, port, tls, self.server_name)
-        fields = [("Host", f"{host}:{port}"), ("Accept", accept), ("User-Agent", "muster-apiserver"), *identity_fields(_PROBER)]
+        fields = [("Host", f"{host}:{port}"), ("Accept", accept), ("User-Agent", "muster-apiserver"), *more]
         try:
             async with asyncio.timeout(_PROBE_SECONDS):
                 connection = await pool.connect(key, _PROBE_SECONDS, fresh=True)
                 try:
                     connection.exchange(message("GET", path, fields), bodiless=False)
                     answer = await connection.answer()
-                    body = bytearray()
-                    while (piece := await connection.body()) and len(body) < _MAX_DISCOVERY:
-                        body += piece
+                    body = await connection.whole_body(longest)
                 finally:
                     connection.abort()
         except UpstreamError as problem:
             raise ConnectionError(go_words(problem)) from None
         except TimeoutError:
             raise TimeoutError("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
-        return answer.status, bytes(body)
+        return answer, body
 
 
 def _unverified() -> ssl.SSLContext:
@@ -175,7 +212,7 @@ def identity_fields(user: UserInfo) -> Fields:
         fields.append(("X-Remote-Uid", to_header(user.uid)))
     fields += [("X-Remote-Group", to_header(group)) for group in user.groups]
     for key, values in user.extra.items():
-        escaped = quote(key, safe=_HEADER_SAFE).lower() if not key.isalnum() else key.lower()
+        escaped = key.lower() if key.isascii() and key.isalnum() else quote(key, safe=_HEADER_SAFE).lower()
         fields += [(f"X-Remote-Extra-{escaped}", to_header(value)) for value in values]
     return fields
 

@@ -1,7 +1,8 @@
 """One cluster's front door: from credentials to an identity, and from an identity to a decision.
 
-Order and results follow kube-apiserver: front-proxy headers, client certificate, bearer token, anonymous. A bad credential is a
-401; only a request without any credential is anonymous. Certificates are checked against the addressed cluster's own CA, because
+Order and results follow kube-apiserver: front-proxy headers, client certificate, bearer token (of the Authorization field, then of
+a WebSocket's subprotocols), anonymous. A bad credential is a 401 unless a later one is good; only a request without any credential
+is anonymous. Certificates are checked against the addressed cluster's own CA, because
 TLS happens before the cluster is known. Results are cached per connection (certificates) and per token for a short while.
 """
 
@@ -12,12 +13,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from urllib.parse import unquote
 
 from cryptography import x509
 
 from muster.apiserver import errors
-from muster.apiserver.auth.identity import ANONYMOUS, authenticated, from_header
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.auth.outgoing import WebhookIdentity
 from muster.apiserver.auth.rbac import Rbac
@@ -25,8 +24,11 @@ from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, BoundObjectGone
 from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.cluster import Cluster
 from muster.http import Request
-from muster.kube.certificates import CertificateAuthority, common_name, organizations
-from muster.machinery.authentication import MASTERS, UserInfo
+from muster.kube.certificates import common_name
+from muster.kube.client_certificates import certificate_user
+from muster.kube.front_proxy import remote_user
+from muster.kube.websocket_token import upgrade_token
+from muster.machinery.authentication import ANONYMOUS, MASTERS, UserInfo, authenticated
 from muster.machinery.authorization import ALLOWED, AccessAttributes, AccessDecision
 from muster.machinery.logs import get_logger
 
@@ -40,7 +42,6 @@ _Inspected = tuple[ClusterKeys | None, UserInfo | None, bool, datetime]
 allowed front proxy, and how long it is valid."""
 _TOKEN_CACHE = 4096
 _TOKEN_SECONDS = 10.0
-_FRONT_PROXY_PREFIX = "x-remote-"
 _MEMO = "muster.user"
 _EXTRA_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 
@@ -114,13 +115,21 @@ class Access:
             user = self._by_certificate(request, certificate)
             if user is not None:
                 return user
+        refusal: errors.ApiError | None = None
         header = request.headers.get("authorization")
         if header is not None:
             scheme, *rest = header.strip().split(" ", 2)
             if scheme.lower() == "bearer" and rest and rest[0]:
-                return await self._by_token(rest[0])
-            if scheme.lower() == "bearer" and len(rest) == 2:
+                try:
+                    return await self._by_token(rest[0])
+                except errors.ApiError as error:
+                    refusal = error
+            elif scheme.lower() == "bearer" and len(rest) == 2:
                 warnings.append(_EXTRA_SPACE)
+        if request.upgrade and (token := _websocket_token(request)):
+            return await self._by_token(token)
+        if refusal is not None:
+            raise refusal
         if certificate is not None or request.connection.foreign_certificate is not None:
             raise errors.unauthorized()
         return ANONYMOUS
@@ -162,9 +171,9 @@ class Access:
         if self._cluster.clock() > until:
             return None
         if is_proxy:
-            remote = request.headers.get("x-remote-user")
-            if remote:
-                return self._remote_user(request, remote)
+            remote = remote_user(request.headers.items())
+            if remote is not None:
+                return authenticated(remote)
         return user
 
     def _inspect(self, der: bytes, keys: ClusterKeys | None) -> _Inspected:
@@ -172,40 +181,16 @@ class Access:
         until = certificate.not_valid_after_utc
         if keys is None:
             return keys, None, False, until
-        name = common_name(certificate.subject)
-        if _issued_by(keys.proxy_ca, certificate):
-            return keys, None, not self._proxy_names or name in self._proxy_names, until
-        if not _issued_by(keys.client_ca, certificate) or not name:
-            return keys, None, False, until
-        groups = tuple(organizations(certificate.subject))
-        digest = hashlib.sha256(der).hexdigest()
-        extra = {"authentication.kubernetes.io/credential-id": (f"X509SHA256={digest}",)}
-        return keys, authenticated(UserInfo(name, groups=groups, extra=extra)), False, until
-
-    @staticmethod
-    def _remote_user(request: Request, name: str) -> UserInfo:
-        extra: dict[str, tuple[str, ...]] = {}
-        for header, value in request.headers.items():
-            lowered = header.lower()
-            if lowered.startswith("x-remote-extra-"):
-                key = unquote(lowered[len("x-remote-extra-") :])
-                extra[key] = (*extra.get(key, ()), from_header(value))
-        groups = tuple(from_header(group) for group in request.headers.getall("x-remote-group"))
-        uid = from_header(request.headers.get("x-remote-uid") or "")
-        return authenticated(UserInfo(from_header(name), uid, groups, extra))
+        if keys.proxy_ca.signed(certificate):
+            return keys, None, not self._proxy_names or common_name(certificate.subject) in self._proxy_names, until
+        user = certificate_user(certificate) if keys.client_ca.signed(certificate) else None
+        return keys, None if user is None else authenticated(user), False, until
 
 
-def _issued_by(authority: CertificateAuthority, certificate: x509.Certificate) -> bool:
-    return certificate.issuer == authority.certificate.subject and authority.signed(certificate)
-
-
-def refusal(user: UserInfo, attributes: AccessAttributes, reason: str = "") -> errors.ApiError:
-    """The refusal of an authorizer in the words every client knows."""
-    if not attributes.is_resource:
-        return errors.forbidden_path(user.name, attributes.verb, attributes.path)
-    where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
-    what = f'resource "{attributes.full_resource}" in API group "{attributes.group}"'
-    text = f'User "{user.name}" cannot {attributes.verb} {what} {where}'
-    if reason:
-        text = f"{text}: {reason}"
-    return errors.forbidden(attributes.group, attributes.resource, attributes.name, text)
+def _websocket_token(request: Request) -> str:
+    """Raises ApiError 401."""
+    try:
+        return upgrade_token(request.headers.get("upgrade"), request.headers.getall("sec-websocket-protocol"))
+    except ValueError as problem:
+        log.debug("token refused", reason=str(problem))
+        raise errors.unauthorized() from None

@@ -15,6 +15,7 @@ from cryptography import x509
 
 from muster.apiserver.auth.serviceaccounts import LEEWAY_SECONDS
 from muster.http import Request
+from muster.kube.websocket_token import upgrade_token
 
 _MEMO = "muster.certificate-end"
 _BEARER = "bearer "
@@ -22,8 +23,9 @@ _BEARER = "bearer "
 
 def ends(request: Request) -> Sequence[datetime]:
     """The moments at which one of the request's credentials ends, the first one first."""
-    found = [end for end in (_certificate_end(request), _token_end(request.headers.get("authorization") or "")) if end is not None]
-    return sorted(found)
+    tokens = (_authorization_token(request.headers.get("authorization") or ""), _websocket_token(request))
+    found = [_certificate_end(request), *(_token_end(token) for token in tokens if token)]
+    return sorted(end for end in found if end is not None)
 
 
 def _certificate_end(request: Request) -> datetime | None:
@@ -37,9 +39,21 @@ def _certificate_end(request: Request) -> datetime | None:
     return end
 
 
-def _token_end(header: str) -> datetime | None:
+def _authorization_token(header: str) -> str:
+    return header[len(_BEARER) :].strip() if header[: len(_BEARER)].lower() == _BEARER else ""
+
+
+def _websocket_token(request: Request) -> str:
+    if not request.upgrade:
+        return ""
+    try:
+        return upgrade_token(request.headers.get("upgrade"), request.headers.getall("sec-websocket-protocol"))
+    except ValueError:
+        return ""
+
+
+def _token_end(token: str) -> datetime | None:
     """Of a JWT; whatever else is a token says nothing about its end."""
-    token = header[len(_BEARER) :].strip() if header[: len(_BEARER)].lower() == _BEARER else ""
     parts = token.split(".")
     if len(parts) != 3:
         return None

@@ -18,6 +18,7 @@ from muster.apiserver.verbs.bodies import decode_body
 from muster.apiserver.verbs.metadata import in_type_order
 from muster.apiserver.verbs.ownership import book_create
 from muster.http import Response
+from muster.kube.access_reviews import check_attributes, shown_path
 from muster.kube.fielderrors import FieldError, Rendered, invalid
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
@@ -83,7 +84,7 @@ async def self_subject_review(ctx: Context, resource: ServedResource) -> Respons
 async def subject_access_review(ctx: Context, resource: ServedResource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
-    _refuse(_spec_problems(spec) + _subject_problems(spec) + _metadata_problems(obj))
+    _refuse(check_attributes(spec) + _subject_problems(spec) + _metadata_problems(obj))
     extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
     user = UserInfo(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), extra)
     return _decided(ctx, obj, user, spec)
@@ -92,13 +93,13 @@ async def subject_access_review(ctx: Context, resource: ServedResource) -> Respo
 async def local_subject_access_review(ctx: Context, resource: ServedResource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
-    problems = _spec_problems(spec) + _subject_problems(spec) + _metadata_problems(obj, namespaced=True)
+    problems = check_attributes(spec) + _subject_problems(spec) + _metadata_problems(obj, namespaced=True)
     asked, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if asked is not None and asked.get("namespace", "") != ctx.attributes.namespace:
         problem = invalid("spec.resourceAttributes.namespace", asked.get("namespace", ""), "must match metadata.namespace")
         problems.append(problem)
     if path is not None:
-        problems.append(invalid("spec.nonResourceAttributes", _shown_path(path), "disallowed on this kind of request"))
+        problems.append(invalid("spec.nonResourceAttributes", shown_path(path), "disallowed on this kind of request"))
     _refuse(problems)
     user = UserInfo(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
     return _decided(ctx, obj, user, spec)
@@ -107,19 +108,8 @@ async def local_subject_access_review(ctx: Context, resource: ServedResource) ->
 async def self_subject_access_review(ctx: Context, resource: ServedResource) -> Response:
     obj = await _asked(ctx, resource)
     spec = obj.get("spec") or {}
-    _refuse(_spec_problems(spec) + _metadata_problems(obj))
+    _refuse(check_attributes(spec) + _metadata_problems(obj))
     return _decided(ctx, obj, ctx.user, spec)
-
-
-def _spec_problems(spec: Mapping[str, Any]) -> list[FieldError]:
-    path, with_resource = spec.get("nonResourceAttributes"), "resourceAttributes" in spec
-    if with_resource and path is not None:
-        text = "cannot be specified in combination with resourceAttributes"
-        return [invalid("spec.nonResourceAttributes", _shown_path(path), text)]
-    if not with_resource and path is None:
-        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        return [invalid("spec.resourceAttributes", None, text)]
-    return []
 
 
 def _subject_problems(spec: Mapping[str, Any]) -> list[FieldError]:
@@ -135,11 +125,6 @@ def _metadata_problems(obj: Object, namespaced: bool = False) -> list[FieldError
         return []
     text = "must be empty except for namespace" if namespaced else "must be empty"
     return [invalid("metadata", Rendered(orjson.dumps(in_type_order(meta)).decode()), text)]
-
-
-def _shown_path(path: Mapping[str, Any]) -> Rendered:
-    """The attributes as their internal Go type shows itself: every field, under its own name."""
-    return Rendered(orjson.dumps({"Path": path.get("path", ""), "Verb": path.get("verb", "")}).decode())
 
 
 def _refuse(problems: list[FieldError]) -> None:

@@ -87,7 +87,10 @@ class ApiServices:
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         if not self._server.controllers.leading:
             remote = cluster.aggregator.named(key)
-            return None if remote is None else _again((await self._look(cluster, remote))[0])
+            if remote is None:
+                return None
+            reason, _ = await self._look(cluster, remote)
+            return await self._described(cluster, remote, reason)
         api_service = cluster.read(API_SERVICES, key)
         wanted = any(key in _served(definition) for definition in cluster.scan(_DEFINITIONS))
         if api_service is None:
@@ -108,7 +111,7 @@ class ApiServices:
         status = "True" if reason == "Passed" else "False"
         condition = {"type": "Available", "status": status, "lastTransitionTime": cluster.now()}
         await self._report(cluster, api_service, {**condition, "reason": reason, "message": message})
-        return _again(reason)
+        return await self._described(cluster, remote, reason)
 
     async def _look(self, cluster: Cluster, remote: Remote) -> tuple[str, str]:
         """Reason and message of the Available condition."""
@@ -123,6 +126,15 @@ class ApiServices:
         if remote.rows != before:
             cluster.aggregator.generation += 1
         return "Passed", "all checks passed"
+
+    @staticmethod
+    async def _described(cluster: Cluster, remote: Remote, reason: str) -> float:
+        """Hear what a remote that answers says of its kinds, now that its availability is known; when to look again."""
+        if reason != "Passed":
+            return _AGAIN_WHEN_ILL
+        if await remote.describe(cluster.aggregator.pool):
+            cluster.aggregator.descriptions += 1
+        return _AGAIN_WHEN_WELL
 
     def _client(self, cluster: Cluster) -> DirectClient:
         return self._server.client(cluster, agent="kube-apiserver")
@@ -151,12 +163,9 @@ class ApiServices:
         try:
             await self._client(cluster).update(path, {**api_service, "status": {"conditions": [condition]}})
         except ApiError as error:
-            if error.code not in (404, 409):
+            # Whoever wrote meanwhile may have changed nothing that wakes this controller: a conflict is tried again at once.
+            if error.code != 404:
                 raise
-
-
-def _again(reason: str) -> float:
-    return _AGAIN_WHEN_WELL if reason == "Passed" else _AGAIN_WHEN_ILL
 
 
 def _spec_changed(event: Event) -> bool:

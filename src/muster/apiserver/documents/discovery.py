@@ -197,7 +197,7 @@ class Discovery:
         address = ctx.request.headers.get("host") or ""
         return {
             "kind": "APIVersions",
-            "versions": ["v1"],
+            "versions": [gv.version for gv in self.group_versions() if not gv.group],
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
         }
 

@@ -31,8 +31,11 @@ Check = Callable[[], str | None]
 
 
 class Health:
-    def __init__(self, checks: Mapping[str, Check]) -> None:
+    """`checks` say whether the server lives, and with `readiness` besides whether it is ready to be asked."""
+
+    def __init__(self, checks: Mapping[str, Check], readiness: Mapping[str, Check] | None = None) -> None:
         self._checks = dict(checks)
+        self._readiness = {**checks, **(readiness or {})}
 
     def serve(self, ctx: Context) -> Response | None:
         path = ctx.attributes.path.rstrip("/")
@@ -45,11 +48,12 @@ class Health:
         return None
 
     def _report(self, ctx: Context, endpoint: str, only: str) -> Response | None:
-        if only and only not in self._checks:
+        checks = self._readiness if endpoint == "/readyz" else self._checks
+        if only and only not in checks:
             return None
         excluded = set(ctx.query.getall("exclude"))
-        names = [only] if only else [name for name in self._checks if name not in excluded]
-        results = {name: self._checks[name]() for name in names}
+        names = [only] if only else [name for name in checks if name not in excluded]
+        results = {name: checks[name]() for name in names}
         failed = {name: problem for name, problem in results.items() if problem is not None}
         if not failed and "verbose" not in ctx.query.values:
             return Response(200, b"ok", (), "text/plain; charset=utf-8")

@@ -25,11 +25,12 @@ _BUCKETS = (
 CONTENT_TYPE: Final = f"{metrics.CONTENT_TYPE}; escaping=underscores"
 
 
-class ServerMetrics:
-    def __init__(self, server: ApiServer) -> None:
-        self._metrics = Metrics()
+class RequestMetrics:
+    """What requests count into, among whatever else is in `metrics`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._counted: dict[tuple[str, str, str, str, str, int], tuple[Counter, Histogram | None]] = {}
-        self._read(server)
 
     def count(self, attributes: AccessAttributes, resource: ServedResource | None, code: int, seconds: float) -> None:
         """What is not served counts by its verb alone: clients can make up names without end, and put anything into them."""
@@ -62,6 +63,14 @@ class ServerMetrics:
         if verb == "watch":
             return requests, None
         return requests, self._metrics.histogram("apiserver_request_duration_seconds", "", _BUCKETS, **labels)
+
+
+class ServerMetrics(RequestMetrics):
+    """All that a server shows of itself."""
+
+    def __init__(self, server: ApiServer) -> None:
+        super().__init__(Metrics())
+        self._read(server)
 
     def render(self) -> bytes:
         return self._metrics.render()

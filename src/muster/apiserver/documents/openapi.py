@@ -1,4 +1,5 @@
-"""OpenAPI documents: v3 per group version (what kubectl reads) and one v2 document (for older tools), made from the resource table.
+"""OpenAPI documents: v3 per group version (what kubectl reads) and one v2 document (for older tools), made from the resource table
+and from what remote API servers say of theirs.
 
 Built-in schemas come from the generated catalogue, those of custom resources from their definitions. A document is built when it is
 first asked for and kept by content hash; its URL carries the hash, so clients may cache it forever. Those without custom
@@ -13,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from muster.apiserver.aggregation.openapi import merge_swagger
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import JSON
@@ -23,6 +25,7 @@ from muster.apiserver.verbs.patches import BUILTIN_PATCHES, CUSTOM_PATCHES
 from muster.http import Response
 
 Document = dict[str, Any]
+_V2, _V2_PROTOBUF = "v2", "v2 protobuf"
 _REF = "#/components/schemas/"
 _OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
@@ -54,6 +57,7 @@ class OpenApi:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._built_for = -1
+        self._merged_for = -1
         self._documents: dict[str, tuple[bytes, str]] = {}
 
     def serve(self, ctx: Context) -> Response | None:
@@ -63,15 +67,20 @@ class OpenApi:
         if self._built_for != self._cluster.resources.generation:
             self._documents = {}
             self._built_for = self._cluster.resources.generation
+        if self._merged_for != self._cluster.aggregator.descriptions:
+            for name in _V2, _V2_PROTOBUF:
+                self._documents.pop(name, None)
+            self._merged_for = self._cluster.aggregator.descriptions
         if path == "/openapi/v3":
             return Response(200, orjson.dumps(self._index()), (), _INDEX_TYPE)
         if path == "/openapi/v2":
             wants_protobuf = ctx.accept.startswith(MEDIA)
-            body, digest = self._document("v2 protobuf" if wants_protobuf else "v2")
+            body, digest = self._document(_V2_PROTOBUF if wants_protobuf else _V2)
             return self._cacheable(ctx, body, digest, "no-cache", CONTENT_TYPE if wants_protobuf else JSON)
         name = path.removeprefix("/openapi/v3/")
-        if path.startswith("/openapi/v3/") and name in self._group_versions():
-            body, digest = self._document(name)
+        found = self._of_group_version(name) if path.startswith("/openapi/v3/") else None
+        if found is not None:
+            body, digest = found
             fresh = ctx.query.get("hash") == digest
             return self._cacheable(ctx, body, digest, "public, immutable" if fresh else "no-cache, private")
         return Response(404) if path.startswith("/openapi/v3/") else None
@@ -83,6 +92,13 @@ class OpenApi:
             return Response(304, b"", headers)
         return Response(200, body, headers, media)
 
+    def _of_group_version(self, name: str) -> tuple[bytes, str] | None:
+        """Requests for a group version that a remote server covers go there, so its word counts."""
+        for remote in self._cluster.aggregator.openapi():
+            if remote.name == name and remote.document is not None:
+                return remote.document
+        return self._document(name) if name in self._group_versions() else None
+
     def _group_versions(self) -> dict[str, list[ServedResource]]:
         found: dict[str, list[ServedResource]] = {}
         for resource in self._cluster.resources:
@@ -93,28 +109,39 @@ class OpenApi:
         prefix = self._cluster.prefix
         paths = {}
         for name in self._group_versions():
-            paths[name] = {"serverRelativeURL": f"{prefix}/openapi/v3/{name}?hash={self._document(name)[1]}"}
-        return {"paths": paths}
+            paths[name] = self._document(name)[1]
+        for remote in self._cluster.aggregator.openapi():
+            if remote.document is not None:
+                paths[remote.name] = remote.document[1]
+        return {
+            "paths": {name: {"serverRelativeURL": f"{prefix}/openapi/v3/{name}?hash={digest}"} for name, digest in paths.items()}
+        }
 
     def _document(self, name: str) -> tuple[bytes, str]:
         found = self._documents.get(name)
         if found is None:
-            resources = list(self._cluster.resources) if name.startswith("v2") else self._group_versions()[name]
-            if any(resource.custom is not None for resource in resources):
-                found = _rendered(name, resources)
+            resources = list(self._cluster.resources) if name in (_V2, _V2_PROTOBUF) else self._group_versions()[name]
+            parts = self._remote_parts() if name in (_V2, _V2_PROTOBUF) else []
+            if parts or any(resource.custom is not None for resource in resources):
+                found = _rendered(name, resources, parts)
             else:
                 found = _BUILTIN.get(name) or _BUILTIN.setdefault(name, _rendered(name, resources))
             self._documents[name] = found
         return found
+
+    def _remote_parts(self) -> list[Document]:
+        return [remote.swagger for remote in self._cluster.aggregator.openapi() if remote.swagger is not None]
 
 
 _BUILTIN: dict[str, tuple[bytes, str]] = {}
 """Documents without custom resources: they are the same in all clusters and made once."""
 
 
-def _rendered(name: str, resources: list[ServedResource]) -> tuple[bytes, str]:
-    document = swagger(resources) if name.startswith("v2") else group_document(resources)
-    body = encode_document(document) if name == "v2 protobuf" else orjson.dumps(document)
+def _rendered(name: str, resources: list[ServedResource], parts: Iterable[Document] = ()) -> tuple[bytes, str]:
+    document = swagger(resources) if name in (_V2, _V2_PROTOBUF) else group_document(resources)
+    for part in parts:
+        merge_swagger(document, part)
+    body = encode_document(document) if name == _V2_PROTOBUF else orjson.dumps(document)
     return body, hashlib.sha256(body).hexdigest().upper()
 
 

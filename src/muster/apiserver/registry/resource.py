@@ -90,7 +90,8 @@ class Column:
 class Subresource:
     """`name` as in the URL (`status`, `scale`, `token`). `kind`/`group`/`version` differ from the parent's for scale, token …
     `storage` tells whether it reads and writes the parent object (status, approval, finalize) or is answered by the
-    handler registered under the same name."""
+    handler registered under the same name. One that `takes_path` is answered with whatever follows it in the path and by whatever
+    method, and its handler reads the body."""
 
     name: str
     kind: str
@@ -98,6 +99,7 @@ class Subresource:
     group: str = ""
     version: str = ""
     storage: bool = True
+    takes_path: bool = False
 
 
 @dataclass(frozen=True, slots=True)

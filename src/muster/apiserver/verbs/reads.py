@@ -108,7 +108,7 @@ async def read_page(ctx: Context, resource: ServedResource, options: ListOptions
         entries, last = _collect(ctx, resource, wanted, prefix, start, limit, at)
     except Compacted:
         token = encode_token(-1, start[len(prefix) :]) if options.continuation else ""
-        raise errors.expired(_EXPIRED_CONTINUE if token else _TOO_OLD % (revision, store.revision), token) from None
+        raise errors.expired(EXPIRED_CONTINUE if token else TOO_OLD % (revision, store.revision), token) from None
     if last is None:
         return Page(entries, revision)
     following = last + "\0"
@@ -122,8 +122,8 @@ async def read_page(ctx: Context, resource: ServedResource, options: ListOptions
     return Page(entries, revision, encode_token(revision, following[len(prefix) :]), remaining)
 
 
-_TOO_OLD = "too old resource version: %d (%d)"
-_EXPIRED_CONTINUE = (
+TOO_OLD = "too old resource version: %d (%d)"
+EXPIRED_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
     "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with "
     "the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the "

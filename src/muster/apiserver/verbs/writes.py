@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.lifecycle import check_place
-from muster.apiserver.auth.access import refusal
 from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.context import Context
 from muster.apiserver.documents.negotiation import negotiate
@@ -137,7 +136,7 @@ def _require_create(ctx: Context) -> None:
     attributes = replace(ctx.attributes, verb="create")
     decision = ctx.cluster.access.authorize(ctx.user, attributes)
     if not decision.allowed:
-        raise refusal(ctx.user, attributes, decision.reason)
+        raise errors.refusal(ctx.user, attributes, decision.reason)
 
 
 def _match_namespace(ctx: Context, resource: ServedResource, meta: Object) -> None:
