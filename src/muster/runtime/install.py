@@ -12,11 +12,13 @@ from typing import Any, Final
 from muster.api import Document
 from muster.machinery.clock import Clock, sleep
 from muster.machinery.objects import GVR
+from muster.machinery.polling import poll_pause
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, NAMESPACES, SERVICE_ACCOUNTS
 from muster.runtime.client.errors import AlreadyExists
 
 ESTABLISHED_WITHIN: Final = 60.0
+LONGEST_PAUSE: Final = 0.25
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 READ: Final = ("get", "list", "watch")
 
@@ -65,7 +67,7 @@ async def ensure_namespace(client: KubeClient, name: str) -> None:
 async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clock) -> None:
     """Until the definitions, which are there, are served. Raises InstallError when that takes too long, or when one is gone."""
     waiting = set(names)
-    deadline = clock.monotonic() + ESTABLISHED_WITHIN
+    began = clock.monotonic()
     while True:
         found = {obj["metadata"]["name"]: obj for obj in (await client.list(CRDS)).items}
         waiting -= {name for name, obj in found.items() if _established(obj)}
@@ -74,9 +76,10 @@ async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clo
         if gone := sorted(waiting - found.keys()):
             # Whoever waited on would hold up everything else, such as the removal that somebody asked for meanwhile.
             raise InstallError(f"somebody has deleted these since they were applied: {', '.join(gone)}")
-        if clock.monotonic() >= deadline:
+        waited = clock.monotonic() - began
+        if waited >= ESTABLISHED_WITHIN:
             raise InstallError(f"not served {ESTABLISHED_WITHIN:g} s after they were applied: {', '.join(sorted(waiting))}")
-        await sleep(clock, 0.1)
+        await sleep(clock, poll_pause(waited, LONGEST_PAUSE))
 
 
 def _established(definition: Document) -> bool:

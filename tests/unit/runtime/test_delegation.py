@@ -152,3 +152,36 @@ async def test_a_client_in_the_process_acts_as_somebody_else_only_with_the_permi
     with pytest.raises(Forbidden) as refused:
         await alice.as_user("system:serviceaccount:default:robot").get(ACCOUNTS, "robot", "default")
     assert refused.value.details["kind"] == "serviceaccounts"
+
+
+async def test_a_question_of_any_length_is_asked_but_only_a_short_one_is_remembered(counting: Counting, clock: FakeClock) -> None:
+    reviewer = AccessReviewer(counting, clock=clock)
+    long = AccessAttributes("list", resource="secrets", label_selector="a" * 20_000)
+    for _ in range(2):
+        assert not (await reviewer.authorize(ALICE, long)).allowed
+        assert not (await reviewer.authorize(ALICE, SECRETS_OF_DEFAULT)).allowed
+    assert counting.requests == 3
+    assert len(reviewer.memory) == 1
+    assert (reviewer.memory.hits, reviewer.memory.misses) == (1, 1)
+
+
+async def test_selectors_make_another_question_and_are_ignored_by_rbac(
+    client: InProcessClient, counting: Counting, clock: FakeClock
+) -> None:
+    await grant(client, "alice")
+    reviewer = AccessReviewer(counting, clock=clock)
+    asked = AccessAttributes("list", resource="secrets", namespace="default")
+    selecting = AccessAttributes("list", resource="secrets", namespace="default", field_selector="a=b", label_selector="!c")
+    assert (await reviewer.authorize(ALICE, asked)).allowed
+    assert (await reviewer.authorize(ALICE, selecting)).allowed
+    assert counting.requests == 2
+
+
+async def test_how_long_a_review_took_and_whether_it_was_answered_is_told(counting: Counting, clock: FakeClock) -> None:
+    told: list[bool] = []
+    reviewer = AccessReviewer(counting, clock=clock, reviewed=lambda seconds, answered: told.append(answered and seconds >= 0))
+    await reviewer.authorize(ALICE, SECRETS_OF_DEFAULT)
+    counting.failing = True
+    with pytest.raises(Unreachable):
+        await reviewer.authorize(ALICE, AccessAttributes("get", resource="pods"))
+    assert told == [True, False]

@@ -16,7 +16,7 @@ from muster.runtime.cache import reflector as reflector_module
 from muster.runtime.cache.informer import Informer, Informers
 from muster.runtime.cache.store import Snapshot, label_index
 from muster.runtime.client.builtin import CONFIG_MAPS
-from muster.runtime.client.errors import BadRequest, Expired, StatusError, Unreachable
+from muster.runtime.client.errors import BadRequest, Expired, Forbidden, StatusError, Unreachable
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.runtime.conftest import config_map, eventually
 from tests.unit.runtime.scripted import ScriptedClient, bookmark, event
@@ -221,6 +221,19 @@ async def test_the_pauses_of_an_outage_grow_and_are_jittered(clock: FakeClock) -
             pauses.append(clock.pending[0])
             await clock.advance(pauses[-1])
     assert pauses == pytest.approx([0.6, 1.2, 2.4, 4.8, 9.6, 19.2, 22.5])
+
+
+async def test_a_refusal_is_tried_again_sooner_than_an_outage_until_it_lasts(clock: FakeClock) -> None:
+    client = ScriptedClient()
+    client.streams = [[Forbidden(403, "Forbidden", "not yet")]] * 11
+    informer: Informer[Snapshot] = Informer(client, CONFIG_MAPS, clock=clock, random=lambda: 0.0)
+    pauses = []
+    async with running(informer):
+        for _ in range(10):
+            await settle()
+            pauses.append(clock.pending[0])
+            await clock.advance(pauses[-1])
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0])
 
 
 async def test_one_malformed_object_stays_out_and_disturbs_nobody(client: InProcessClient, written: list[tuple[str, str]]) -> None:

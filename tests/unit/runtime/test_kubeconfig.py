@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from muster.kube import yaml
-from muster.runtime.client.kubeconfig import (
+from muster.runtime.client import (
     AuthInfo,
     ClientConfig,
     KubeconfigError,
+    context_of,
     dump_kubeconfig,
     in_cluster_config,
+    load_context,
     load_kubeconfig,
     parse_kubeconfig,
 )
@@ -178,3 +180,33 @@ def test_a_pod_finds_its_cluster(tmp_path: Path) -> None:
         in_cluster_config(tmp_path, {})
     with pytest.raises(KubeconfigError, match="is the service account's token mounted"):
         in_cluster_config(tmp_path / "empty", environ)
+
+
+def test_one_context_is_taken_out_whole_and_works_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("PEM")
+    plugin = {**PLUGIN, "command": "./get", "interactiveMode": "Always"}
+    user = {"tokenFile": "token", "exec": plugin, "as": "root"}
+    path = tmp_path / "config"
+    path.write_text(kubeconfig({"certificate-authority": "ca.crt"}, user))
+    taken = load_context(path)
+    assert taken["clusters"] == [
+        {"name": "c", "cluster": {"server": "https://host:6443/", "certificate-authority": str(tmp_path / "ca.crt")}}
+    ]
+    there = {**user, "tokenFile": str(tmp_path / "token"), "exec": {**plugin, "command": str(tmp_path / "get")}}
+    assert taken["users"] == [{"name": "u", "user": there}]
+    assert (taken["current-context"], [one["name"] for one in taken["contexts"]]) == ("one", ["one"])
+    assert load_context(taken) == taken, "a document is as good as a file"
+    assert load_context(path, "nobody")["users"] == []
+
+
+def test_a_config_becomes_a_kubeconfig_whose_files_stay_files(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    config = ClientConfig("https://host", b"PEM", identity=AuthInfo(token_file=token))
+    document = context_of(config, "hub")
+    assert document["users"] == [{"name": "hub", "user": {"tokenFile": str(token)}}]
+    assert "secret" not in str(document)
+    again = parse_kubeconfig(yaml.dump(document))
+    assert (again.server, again.ca, again.identity.token_file) == ("https://host", b"PEM", token)
+    plugged = parse_kubeconfig(kubeconfig(user={"exec": {**PLUGIN, "args": ["a"], "env": [{"name": "A", "value": "1"}]}}))
+    assert parse_kubeconfig(yaml.dump(context_of(plugged))).identity.exec_plugin == plugged.identity.exec_plugin

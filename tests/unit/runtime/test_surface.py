@@ -13,19 +13,20 @@ OPEN_MODULES = {f"{ROOM}.client.builtin"}
 """A list of names and nothing else: they are meant one by one."""
 SURFACE = {
     "auth": """
-        AccessReviewer Authenticator Authorizer Memory RbacAuthorizer Standing TokenReviewer missing_rights rights
+        AccessReviewer Authenticator Authorizer CallerAuthentication ImpersonationForbidden MAX_TOKEN Memory RbacAuthorizer
+        Standing TokenReviewer Unauthenticated impersonated missing_rights rights
     """,
     "cache": """
         Cache DynamicCache DynamicRESTMapper Informer Informers Metadata MutationCache ObservedObject Presence
         Snapshot UNKNOWN label_index older
     """,
     "client": """
-        AlreadyExists AuthInfo BadRequest ClientConfig Conflict CredentialError DelegatingClient Expired
+        AlreadyExists Asking AuthInfo BadRequest ClientConfig Conflict CredentialError Credentials DelegatingClient Expired
         Forbidden HttpClient Invalid JSON Kind KubeClient KubeError KubeconfigError Material
         NoCredential NoKindMatch NotFound ObjectList PAGE Page PatchKind Query RESTMapper RestClient
-        SERVICE_ACCOUNT Send ServerFailure StatusError Target TooManyRequests Unauthorized Unreachable
-        Untrusted WatchEvent Watched WritableKind Write document_of dump_kubeconfig gvr_of
-        in_cluster_config load_kubeconfig namespace_of parse_kubeconfig patch_changes patch_object
+        SERVICE_ACCOUNT Send ServerFailure StatusError Target TooManyRequests Transport Unauthorized Unreachable
+        Untrusted Upgraded WatchEvent Watched WritableKind Write context_of document_of dump_kubeconfig gvr_of
+        in_cluster_config load_context load_kubeconfig namespace_of parse_kubeconfig patch_changes patch_object
         patch_status proxy_for retry_on_conflict served stamp_of status_error
     """,
     "controller": """
@@ -38,8 +39,8 @@ SURFACE = {
     """,
     "webhook": """
         AdmissionRequest AdmissionResponse CONFIG_MAP Denied Endpoint Hook ServingCertificate ServingNames
-        ServingOptions ServingPair WebhookServer WebhookServing allow bad_request configure make_pair mutate
-        read trust_webhooks
+        ServingOptions ServingPair WebhookServer WebhookServing allow bad_request configure follow_files inject_ca_bundle
+        make_pair mutate read trust_webhooks
     """,
 }
 

@@ -2,13 +2,15 @@
 
 Answers are remembered for seconds only, and the memory is bounded: the least recently asked is forgotten first. Many who ask
 the same at once cost one request. A token is remembered by its hash. Failing closed: when the cluster cannot be asked, the
-error reaches the caller; it is neither remembered nor taken for a yes.
+error reaches the caller; it is neither remembered nor taken for a yes. A question with more than `LONGEST_REMEMBERED` characters in
+it is asked anew each time: whoever asks chooses the names, paths and selectors in it, and would choose how much is held.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, Protocol, TypeVar
@@ -16,11 +18,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes, AccessDecision
 from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 V = TypeVar("V")
 MAX_REMEMBERED = 10_000
+LONGEST_REMEMBERED = 10_000
+MAX_TOKEN = 16 * 1024
+"""Characters: a longer one is nobody's, and is not sent on to be reviewed."""
 
 
 class Authenticator(Protocol):
@@ -40,20 +46,33 @@ class Memory(Generic[V]):
         self._limit = limit
         self._known: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
         self._asking: dict[Hashable, asyncio.Task[V]] = {}
+        self.hits = 0
+        self.misses = 0
 
     def __len__(self) -> int:
         return len(self._known)
 
-    async def ask(self, question: Hashable, answer: Callable[[], Awaitable[V]]) -> V:
+    def recall(self, question: Hashable) -> tuple[V] | None:
+        """What is remembered, for those who need not wait for it; None: nothing is."""
         known = self._known.get(question)
-        if known is not None:
-            if self._clock.monotonic() < known[0]:
-                self._known.move_to_end(question)
-                return known[1]
+        if known is None:
+            return None
+        if self._clock.monotonic() >= known[0]:
             del self._known[question]
+            return None
+        self._known.move_to_end(question)
+        self.hits += 1
+        return (known[1],)
+
+    async def ask(self, question: Hashable, answer: Callable[[], Awaitable[V]]) -> V:
+        remembered = self.recall(question)
+        if remembered is not None:
+            return remembered[0]
+        self.misses += 1
         task = self._asking.get(question)
         if task is None:
             task = self._asking[question] = asyncio.ensure_future(self._find(question, answer))
+            task.add_done_callback(_heard)
         # One who stops waiting must not take the answer from the others.
         return await asyncio.shield(task)
 
@@ -71,6 +90,12 @@ class Memory(Generic[V]):
 
     def clear(self) -> None:
         self._known.clear()
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """A failure that everybody stopped waiting for is nobody's."""
+    if not task.cancelled():
+        task.exception()
 
 
 class TokenReviewer:
@@ -91,9 +116,11 @@ class TokenReviewer:
         self.memory: Memory[UserInfo | None] = Memory(lambda who: known_for if who else unknown_for, clock, limit)
 
     async def authenticate(self, token: str) -> UserInfo | None:
-        if not token:
+        if not token or len(token) > MAX_TOKEN:
             return None
-        return await self.memory.ask(hashlib.sha256(token.encode()).digest(), lambda: self._review(token))
+        question = hashlib.sha256(token.encode()).digest()
+        remembered = self.memory.recall(question)
+        return remembered[0] if remembered is not None else await self.memory.ask(question, lambda: self._review(token))
 
     async def _review(self, token: str) -> UserInfo | None:
         spec: dict[str, Any] = {"token": token}
@@ -110,7 +137,10 @@ class TokenReviewer:
 
 
 class AccessReviewer:
-    """What somebody may do, by the cluster's own rules."""
+    """What somebody may do, by the cluster's own rules.
+
+    `reviewed` is told of every review how long it took and whether there was an answer.
+    """
 
     def __init__(
         self,
@@ -120,13 +150,22 @@ class AccessReviewer:
         refused_for: float = 5.0,
         clock: Clock = SYSTEM,
         limit: int = MAX_REMEMBERED,
+        reviewed: Callable[[float, bool], None] | None = None,
     ) -> None:
         self._client = client
+        self._reviewed = reviewed
         self.memory: Memory[AccessDecision] = Memory(
             lambda decision: allowed_for if decision.allowed else refused_for, clock, limit
         )
 
+    def remembered(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision | None:
+        """The answer, where it is remembered and nobody has to be asked."""
+        found = self.memory.recall((who, asked))
+        return None if found is None else found[0]
+
     async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
+        if _length(asked) > LONGEST_REMEMBERED:
+            return await self.review(who, asked)
         return await self.memory.ask((who, asked), lambda: self.review(who, asked))
 
     async def review(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
@@ -139,8 +178,35 @@ class AccessReviewer:
         if who.extra:
             spec["extra"] = {key: list(values) for key, values in who.extra.items()}
         review = {**_typed(ACCESS_REVIEWS.api_version, "SubjectAccessReview"), "spec": spec}
-        status = (await self._client.create(ACCESS_REVIEWS, review)).get("status") or {}
+        status = (await self._create(review)).get("status") or {}
         return AccessDecision(bool(status.get("allowed")), str(status.get("reason") or ""), bool(status.get("denied")))
+
+    async def _create(self, review: Object) -> Object:
+        if self._reviewed is None:
+            return await self._client.create(ACCESS_REVIEWS, review)
+        started, answered = time.monotonic(), False
+        try:
+            answer = await self._client.create(ACCESS_REVIEWS, review)
+            answered = True
+        finally:
+            self._reviewed(time.monotonic() - started, answered)
+        return answer
+
+
+def _length(asked: AccessAttributes) -> int:
+    """Of everything in it that whoever asks can make as long as they like."""
+    return (
+        len(asked.verb)
+        + len(asked.group)
+        + len(asked.version)
+        + len(asked.resource)
+        + len(asked.subresource)
+        + len(asked.namespace)
+        + len(asked.name)
+        + len(asked.path)
+        + len(asked.field_selector)
+        + len(asked.label_selector)
+    )
 
 
 def _typed(api_version: str, kind: str) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 It starts with a WatchList (present state and changes in one stream) and falls back to a paged list and a watch where the server
 does not offer that. A watch that ends is taken up again at the last revision seen, bookmarks included; when the server no
 longer has that revision (410), or does not have it yet (it was restored from a backup), the state is taken in anew. A server
-that is away is asked again with growing, jittered pauses; that costs one log line when it goes and one when it is back.
+that is away is asked again with growing, jittered pauses; that costs one log line when it goes and one when it is back. One that
+answers and refuses is asked again sooner at first: rights often come a moment after the credential that they are for.
 
 What becomes of the objects is the subclass's business: `Informer` keeps all of them.
 """
@@ -21,7 +22,7 @@ from muster.machinery.clock import SYSTEM, Clock, Random, pause, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, ObjectKey
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import BadRequest, Expired, Invalid, KubeError, StatusError, Unreachable
+from muster.runtime.client.errors import BadRequest, Expired, Forbidden, Invalid, KubeError, StatusError, Unreachable
 
 log = get_logger("muster.runtime.cache.reflector")
 
@@ -71,6 +72,7 @@ class Reflector(abc.ABC):
         self._random = random
         self._synced = asyncio.Event()
         self._backoff = Backoff(0.8, 30.0, random=random)
+        self._refusals = Backoff(0.1, 30.0, random=random)
         self._relists = Backoff(0.8, 30.0, random=random)
         self._expired_at = float("-inf")
         self._open_since = float("inf")
@@ -140,7 +142,7 @@ class Reflector(abc.ABC):
         self._report(error)
         self._hurry = asyncio.Event()
         try:
-            await pause(self._clock, self._hurry, self._backoff.next())
+            await pause(self._clock, self._hurry, (self._refusals if isinstance(error, Forbidden) else self._backoff).next())
         finally:
             self._hurry = None
 
@@ -177,6 +179,7 @@ class Reflector(abc.ABC):
     def _recovered(self) -> None:
         self._answered()
         self._backoff.reset()
+        self._refusals.reset()
 
     async def _follow(self) -> None:
         """One pass: take in the state if there is no revision to go on from, then changes until the watch ends."""

@@ -1,7 +1,7 @@
 """A client for any Kubernetes API: the verbs, how requests get there, who is asking, and what can go wrong."""
 
 from muster.runtime.client.base import PAGE, KubeClient, ObjectList, Page, PatchKind, WatchEvent
-from muster.runtime.client.credentials import CredentialError, Watched, stamp_of
+from muster.runtime.client.credentials import CredentialError, Credentials, Watched, stamp_of
 from muster.runtime.client.delegating import DelegatingClient, Send, Target, Write
 from muster.runtime.client.errors import (
     AlreadyExists,
@@ -28,15 +28,17 @@ from muster.runtime.client.kubeconfig import (
     ClientConfig,
     KubeconfigError,
     Material,
-    dump_kubeconfig,
     in_cluster_config,
+    load_context,
     load_kubeconfig,
     parse_kubeconfig,
 )
+from muster.runtime.client.kubeconfig_output import context_of, dump_kubeconfig
 from muster.runtime.client.patches import patch_changes, patch_object, patch_status, retry_on_conflict
 from muster.runtime.client.proxies import proxy_for
 from muster.runtime.client.rest import JSON, Query, RestClient
 from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
+from muster.runtime.client.transport import Asking, Transport, Upgraded
 from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of, served
 
 __all__ = [
@@ -44,11 +46,13 @@ __all__ = [
     "PAGE",
     "SERVICE_ACCOUNT",
     "AlreadyExists",
+    "Asking",
     "AuthInfo",
     "BadRequest",
     "ClientConfig",
     "Conflict",
     "CredentialError",
+    "Credentials",
     "DelegatingClient",
     "Expired",
     "Forbidden",
@@ -73,17 +77,21 @@ __all__ = [
     "StatusError",
     "Target",
     "TooManyRequests",
+    "Transport",
     "Unauthorized",
     "Unreachable",
     "Untrusted",
+    "Upgraded",
     "WatchEvent",
     "Watched",
     "WritableKind",
     "Write",
+    "context_of",
     "document_of",
     "dump_kubeconfig",
     "gvr_of",
     "in_cluster_config",
+    "load_context",
     "load_kubeconfig",
     "namespace_of",
     "parse_kubeconfig",

@@ -19,7 +19,7 @@ from muster.machinery.metrics import Counter, Metrics
 from muster.runtime.client.errors import NoCredential, StatusError, Unauthorized, Unreachable, Untrusted, status_error
 from muster.runtime.client.kubeconfig import ClientConfig
 from muster.runtime.client.rest import JSON, Query, RestClient
-from muster.runtime.client.transport import Asking, Transport
+from muster.runtime.client.transport import Asking, Fields, Transport, Upgraded
 
 ATTEMPTS = 4
 THROTTLED_ATTEMPTS = 10
@@ -140,6 +140,19 @@ class HttpClient(RestClient):
                         yield line
             if rest.strip():
                 yield bytes(rest)
+
+    async def upgrade(self, path: str, fields: Fields) -> Upgraded:
+        """A connection of another protocol, to which the server is asked to switch by `fields` (`Upgrade` among them); one attempt.
+        Raises StatusError for another answer, and Unreachable."""
+        answer = await self._transport.upgrade(Asking("GET", path, {}), (*fields, *self._impersonation), self._timeout)
+        if isinstance(answer, Upgraded):
+            self._count("GET", answer.head.status)
+            return answer
+        self._count("GET", answer.status)
+        error = status_error(answer.status, answer.content, answer.retry_after)
+        if isinstance(error, Unauthorized):
+            self._transport.credentials.refused()
+        raise error
 
     def _count(self, method: str, status: int) -> None:
         counter = self._answers.get((method, status))

@@ -25,6 +25,9 @@ EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.i
 _HEADER_SAFE = "!#$&'*+-.^_`|~"
 """What may stand in a header's name beside letters and digits; the server undoes the quoting of all else."""
 
+_FILES = frozenset(("certificate-authority", "client-certificate", "client-key", "tokenFile"))
+"""Fields of clusters and users that name files."""
+
 Material = bytes | Path
 """A certificate or key: its PEM text, or the file that holds it and may change."""
 
@@ -86,14 +89,35 @@ class ClientConfig:
 def load_kubeconfig(path: Path | str | None = None, context: str = "", environ: Mapping[str, str] | None = None) -> ClientConfig:
     """One context (the current one by default) of a file, or as kubectl does of $KUBECONFIG or ~/.kube/config. A `path` is where
     the file is kept; those that variables name are whoever's these are."""
-    if path is None:
-        paths = _usual(confinement.environ() if environ is None else environ)
-        existing = [candidate for candidate in paths if candidate.exists()]
-        if not existing:
-            raise KubeconfigError(os.pathsep.join(map(confinement.shown, paths)), "", "", "no such file")
-    else:
-        existing = [Path(path)]
-    return _resolve([_read(one) for one in existing], context)
+    return _resolve(_documents(path, environ), context)
+
+
+def load_context(
+    source: Path | str | Mapping[str, Any] | None = None, context: str = "", environ: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """One context of what `load_kubeconfig` reads (or of a document), as a kubeconfig of its own: cluster and user are as they
+    were, but the files that they name have absolute paths. For tools that read kubeconfigs themselves; it may hold secrets."""
+    documents = [_Document("kubeconfig", Path(), source)] if isinstance(source, Mapping) else _documents(source, environ)
+    entry, cluster, user = _find(documents, context)
+    named = entry.text("cluster"), entry.text("user")
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": named[0], "cluster": cluster.relocated()}],
+        "users": [{"name": named[1], "user": user.relocated()}] if user is not None else [],
+        "contexts": [{"name": entry.name, "context": dict(entry.values)}],
+        "current-context": entry.name,
+    }
+
+
+def _documents(path: Path | str | None, environ: Mapping[str, str] | None) -> list[_Document]:
+    if path is not None:
+        return [_read(Path(path))]
+    paths = _usual(confinement.environ() if environ is None else environ)
+    existing = [candidate for candidate in paths if candidate.exists()]
+    if not existing:
+        raise KubeconfigError(os.pathsep.join(map(confinement.shown, paths)), "", "", "no such file")
+    return [_read(one) for one in existing]
 
 
 def _usual(environ: Mapping[str, str]) -> list[Path]:
@@ -129,52 +153,6 @@ def in_cluster_config(root: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] |
     )
 
 
-def dump_kubeconfig(
-    config: ClientConfig, *, cluster: str = "default", user: str = "default", context: str = "default", token_file: str = ""
-) -> str:
-    """A kubeconfig that needs no files: what is in files now is in it. Raises KubeconfigError, also for what only runs here.
-
-    `token_file` is one that will lie beside it and have the token, whoever the config's own identity is.
-    """
-    identity = AuthInfo() if token_file else config.identity
-    if identity.exec_plugin is not None:
-        raise KubeconfigError("kubeconfig", "user", "exec", "a program of this machine is of no use elsewhere")
-    if identity.impersonate:
-        raise KubeconfigError("kubeconfig", "user", "as", "cannot be carried over")
-    place: dict[str, Any] = {"server": config.server}
-    place |= {"insecure-skip-tls-verify": True} if config.insecure else _embedded("certificate-authority", config.ca)
-    place |= {"tls-server-name": config.tls_server_name} if config.tls_server_name else {}
-    place |= {"proxy-url": config.proxy_url} if config.proxy_url else {}
-    who: dict[str, Any] = {**_embedded("client-certificate", identity.cert), **_embedded("client-key", identity.key)}
-    token = _content(identity.token_file, "tokenFile").decode().strip() if identity.token_file else identity.token
-    plain = {"token": token, "tokenFile": token_file, "username": identity.username, "password": identity.password}
-    who |= {name: value for name, value in plain.items() if value}
-    where = {"cluster": cluster, "user": user, **({"namespace": config.namespace} if config.namespace else {})}
-    return yaml.dump(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": cluster, "cluster": place}],
-            "users": [{"name": user, "user": who}],
-            "contexts": [{"name": context, "context": where}],
-            "current-context": context,
-        }
-    )
-
-
-def _embedded(field: str, material: Material | None) -> dict[str, str]:
-    return {} if material is None else {f"{field}-data": base64.b64encode(_content(material, field)).decode()}
-
-
-def _content(material: Material, field: str) -> bytes:
-    if isinstance(material, bytes):
-        return material
-    try:
-        return confinement.read(material)
-    except OSError as error:
-        raise KubeconfigError(confinement.shown(material), "", field, error.strerror or str(error)) from None
-
-
 def _read(path: Path) -> _Document:
     try:
         text = confinement.read(path)
@@ -208,7 +186,7 @@ class _Document:
                 value = item.get(kind)
                 if not isinstance(value, dict | None):
                     raise KubeconfigError(self.source, f"{kind} {name!r}", "", "must be a map")
-                return _Entry(self, f"{kind} {name!r}", value or {})
+                return _Entry(self, f"{kind} {name!r}", value or {}, name)
         return None
 
 
@@ -219,6 +197,7 @@ class _Entry:
     document: _Document
     where: str
     values: Mapping[str, Any]
+    name: str = ""
 
     def error(self, field: str, problem: str) -> KubeconfigError:
         return KubeconfigError(self.document.source, self.where, field, problem)
@@ -253,6 +232,21 @@ class _Entry:
         except OSError as error:
             raise self.error(field, error.strerror or str(error)) from None
 
+    def relocated(self) -> dict[str, Any]:
+        """What it says, for a document that lies elsewhere."""
+        found = {name: value for name, value in self.values.items() if value is not None}
+        for name in _FILES & found.keys():
+            if path := self.file(name):
+                found[name] = str(path.absolute())
+        plugin = found.get("exec")
+        if isinstance(plugin, dict) and isinstance(plugin.get("command"), str):
+            found["exec"] = {**plugin, "command": self.command(plugin["command"])}
+        return found
+
+    def command(self, given: str) -> str:
+        """A bare name is looked up in PATH; anything with a slash is relative to the kubeconfig. In a pod neither is run."""
+        return str(self.document.base.absolute() / given) if "/" in given and confinement.current() is None else given
+
     def material(self, field: str) -> Material | None:
         """`<field>-data` wins over the file `<field>`, as in client-go."""
         data = self.text(f"{field}-data")
@@ -268,7 +262,13 @@ class _Entry:
 
 
 def _resolve(documents: Sequence[_Document], context: str) -> ClientConfig:
-    """Where several files name the same thing, the first one counts."""
+    entry, cluster, user = _find(documents, context)
+    found = _config(cluster, entry.text("namespace"), _identity(user) if user else AuthInfo())
+    return replace(found, cluster=cluster.name)
+
+
+def _find(documents: Sequence[_Document], context: str) -> tuple[_Entry, _Entry, _Entry | None]:
+    """A context, its cluster and its user. Where several files name the same thing, the first one counts."""
     source = documents[0].source if len(documents) == 1 else os.pathsep.join(document.source for document in documents)
     current = next((d.content["current-context"] for d in documents if d.content.get("current-context")), "")
     chosen = context or current
@@ -289,8 +289,7 @@ def _resolve(documents: Sequence[_Document], context: str) -> ClientConfig:
         raise entry.error("cluster", "not set")
     cluster = find("clusters", "cluster", entry.text("cluster"), entry.where)
     user = find("users", "user", entry.text("user"), entry.where) if entry.text("user") else None
-    found = _config(cluster, entry.text("namespace"), _identity(user) if user else AuthInfo())
-    return replace(found, cluster=entry.text("cluster"))
+    return entry, cluster, user
 
 
 def _config(cluster: _Entry, namespace: str, identity: AuthInfo) -> ClientConfig:
@@ -356,8 +355,7 @@ def _plugin(entry: _Entry) -> ExecPlugin:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str) or not isinstance(item.get("value"), str):
             raise entry.error("env", "must be a list of name and value")
         env[item["name"]] = item["value"]
-    # A bare name is looked up in PATH; anything with a slash is relative to the kubeconfig. In a pod neither is run.
-    located = str(entry.document.base / command) if "/" in command and confinement.current() is None else command
+    located = entry.command(command)
     return ExecPlugin(located, entry.texts("args"), env, version, entry.flag("provideClusterInfo"), entry.text("installHint"))
 
 

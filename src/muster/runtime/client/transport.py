@@ -33,6 +33,8 @@ from muster.runtime.client.rest import JSON, Query
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 15.0
 """How long an unused connection is kept: servers and what is between close them after half a minute and more."""
+LONGEST_REFUSAL: Final = 1024 * 1024
+"""Of the answer of a server that does not switch protocols."""
 _PLAIN: Final = re.compile(r"[!-\"$->@-~]*").fullmatch
 """A path as it may stand in a request: visible ASCII, no query and no fragment."""
 _SAFE: Final = "/%:@!$&'()*+,;=~"
@@ -103,6 +105,30 @@ class Stream:
             raise Unreachable(self._server, "nothing more came in time") from None
         except UpstreamError as error:
             raise Unreachable(self._server, error.reason) from error
+
+
+class Upgraded:
+    """A connection on which another protocol is spoken now, to which the server has switched."""
+
+    def __init__(self, connection: UpstreamConnection, head: AnswerHead) -> None:
+        self.head = head
+        self._connection = connection
+
+    async def read(self) -> bytes:
+        """What came since; empty at the end."""
+        return await self._connection.body()
+
+    def write(self, data: bytes) -> None:
+        self._connection.write(data)
+
+    async def drain(self) -> None:
+        await self._connection.drain()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def abort(self) -> None:
+        self._connection.abort()
 
 
 class Transport:
@@ -176,6 +202,30 @@ class Transport:
             yield Stream(self._server, connection, head, idle, deadline)
         finally:
             self._pool.release(key, connection)
+
+    async def upgrade(self, asking: Asking, fields: Fields, timeout: float) -> Upgraded | Reply:
+        """Ask for a switch to the protocol that `fields` name: the connection then, or what the server answers instead. Raises
+        Unreachable and its kinds."""
+        key, message = await self._prepare(asking, (*fields, ("Connection", "Upgrade")))
+        self.requests += 1
+        try:
+            async with asyncio.timeout(timeout):
+                connection = await self._pool.connect(key, CONNECT_SECONDS, fresh=True)
+                try:
+                    connection.exchange(message, bodiless=False, upgrade=True)
+                    head = await connection.answer()
+                    if connection.switched:
+                        return Upgraded(connection, head)
+                    content = await connection.whole_body(LONGEST_REFUSAL)
+                except BaseException:
+                    connection.abort()
+                    raise
+                self._pool.release(key, connection)
+        except TimeoutError:
+            raise Unreachable(self._server, f"no answer within {timeout:g} s") from None
+        except UpstreamError as error:
+            raise self._problem(error) from error
+        return Reply(head.status, _retry_after(head), content)
 
     def _problem(self, error: UpstreamError) -> Unreachable:
         # TLS may also fail for a server that is just going: only a certificate says something of trust.

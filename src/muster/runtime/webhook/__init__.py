@@ -1,6 +1,6 @@
 """Admission webhooks: the server, its certificate, who may ask it, and how a cluster learns of it."""
 
-from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, make_pair
+from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, follow_files, inject_ca_bundle, make_pair
 from muster.runtime.webhook.clients import CONFIG_MAP
 from muster.runtime.webhook.configuration import Endpoint, Hook, configure, trust_webhooks
 from muster.runtime.webhook.server import (
@@ -31,6 +31,8 @@ __all__ = [
     "allow",
     "bad_request",
     "configure",
+    "follow_files",
+    "inject_ca_bundle",
     "make_pair",
     "mutate",
     "read",

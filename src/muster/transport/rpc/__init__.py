@@ -1,1 +1,1 @@
-"""gRPC as the transport needs it: unary calls and server streams over HTTP/2, of messages that are bytes here."""
+"""gRPC as the transport needs it: unary calls and streams over HTTP/2, of messages that are bytes here."""

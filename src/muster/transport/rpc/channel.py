@@ -14,9 +14,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from muster.http.http2.client import ClientConnection, ConnectionGoing, KeepAlive, connect
+from muster.http.http2.client import CLIENT_LIMITS, ClientConnection, ConnectionGoing, KeepAlive, connect
 from muster.http.http2.fields import Fields, encode
 from muster.http.http2.frames import ErrorCode
+from muster.http.http2.limits import Http2Limits
 from muster.http.http2.stream import Stream
 from muster.http.tunnel import Proxy
 from muster.http.upstream import UpstreamError, place
@@ -181,6 +182,33 @@ class _Call:
         finally:
             self._news = None
 
+    @property
+    def is_full(self) -> bool:
+        """The server may send nothing before a message is taken."""
+        return self.stream is not None and self.stream.allowance <= 0
+
+    # Of a call with messages both ways
+
+    def send(self, message: bytes) -> None:
+        """Put a further message into the connection's next write. One that the server's limits hold back is kept."""
+        if self.stream is not None:
+            self.stream.send(prefixed(message))
+
+    @property
+    def unsent(self) -> int:
+        """Bytes of messages that the server has not made room for yet."""
+        return 0 if self.stream is None else self.stream.unsent
+
+    async def writable(self) -> None:
+        """Until nothing is unsent. Raises ConnectionResetError when that will never be."""
+        if self.stream is not None:
+            await self.stream.writable()
+
+    def finish(self) -> None:
+        """There are no further messages of ours."""
+        if self.stream is not None:
+            self.stream.send(b"", end=True)
+
     def close(self) -> None:
         """Whoever called wants no more."""
         if self.stream is not None and not self.stream.closed:
@@ -203,6 +231,7 @@ class RpcChannel:
         token: Token | None = None,
         proxy: Proxy | None = None,
         keepalive: KeepAlive | None = None,
+        limits: Http2Limits = CLIENT_LIMITS,
         max_receive: int = MAX_MESSAGE,
         connect_timeout: float = CONNECT_TIMEOUT,
         user_agent: str = "muster",
@@ -220,6 +249,7 @@ class RpcChannel:
         self._token = token
         self._proxy = proxy
         self._keepalive = keepalive
+        self._limits = limits
         self._max_receive = max_receive
         self._connect_timeout = connect_timeout
         self._clock = clock
@@ -266,31 +296,46 @@ class RpcChannel:
 
     @asynccontextmanager
     async def stream(self, method: str, message: bytes, *, timeout: float) -> AsyncIterator[_Call]:
-        call: _Call | None = None
+        call = await self._answered(method, message, timeout, end=True)
         try:
-            try:
-                async with asyncio.timeout(timeout):
-                    for attempt in range(MOST_ATTEMPTS):
-                        call = await self._begin(method, message, None)
-                        try:
-                            await call.head()
-                            break
-                        except _NotBegun:
-                            if attempt + 1 == MOST_ATTEMPTS:
-                                raise self._refused() from None
-            except TimeoutError:
-                raise RpcError(Code.DEADLINE_EXCEEDED, f"{self.name}: no answer within {timeout:g} s") from None
-            assert call is not None
             yield call
         finally:
-            if call is not None:
-                call.close()
+            call.close()
+
+    @asynccontextmanager
+    async def bidirectional(self, method: str, message: bytes, *, timeout: float) -> AsyncIterator[_Call]:
+        """A call with messages both ways, of which `message` is our first."""
+        call = await self._answered(method, message, timeout, end=False)
+        try:
+            yield call
+        finally:
+            call.close()
+
+    async def _answered(self, method: str, message: bytes, timeout: float, *, end: bool) -> _Call:
+        """A call whose head has come; it is the caller's to close. Raises RpcError."""
+        try:
+            async with asyncio.timeout(timeout):
+                for attempt in range(MOST_ATTEMPTS):
+                    call = await self._begin(method, message, None, end=end)
+                    try:
+                        await call.head()
+                    except _NotBegun:
+                        if attempt + 1 == MOST_ATTEMPTS:
+                            raise self._refused() from None
+                    except BaseException:
+                        call.close()
+                        raise
+                    else:
+                        return call
+        except TimeoutError:
+            raise RpcError(Code.DEADLINE_EXCEEDED, f"{self.name}: no answer within {timeout:g} s") from None
+        raise AssertionError("the last attempt returns or raises")
 
     def _refused(self) -> RpcError:
         return RpcError(Code.UNAVAILABLE, f"{self.name}: the server takes no calls")
 
-    async def _begin(self, method: str, message: bytes, deadline: float | None) -> _Call:
-        """Send a call. Raises RpcError."""
+    async def _begin(self, method: str, message: bytes, deadline: float | None, *, end: bool = True) -> _Call:
+        """Send a call; `end`: its message is its only one. Raises RpcError."""
         for _ in range(MOST_ATTEMPTS):
             token = await self._token() if self._token is not None else ""
             connection = await self._connected()
@@ -299,7 +344,7 @@ class RpcChannel:
                 call.stream = stream = await connection.open(self._block(method, token, deadline), call)
             except ConnectionGoing:
                 continue
-            stream.send(prefixed(message), end=True)
+            stream.send(prefixed(message), end=end)
             return call
         raise self._refused()
 
@@ -355,6 +400,7 @@ class RpcChannel:
                 timeout=self._connect_timeout,
                 proxy=self._proxy,
                 keepalive=self._keepalive,
+                limits=self._limits,
                 clock=self._clock,
                 on_end=self._connections.discard,
             )

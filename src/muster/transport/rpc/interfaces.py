@@ -105,6 +105,25 @@ class ClientStream(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
 
+class BidirectionalStream(ClientStream, Protocol):
+    """A call with messages both ways. Messages that are not taken hold back the server; ours wait for it in `writable`."""
+
+    @property
+    def is_full(self) -> bool:
+        """The server may send nothing before a message is taken."""
+
+    def send(self, message: bytes) -> None: ...
+
+    @property
+    def unsent(self) -> int: ...
+
+    async def writable(self) -> None:
+        """Until nothing is unsent. Raises ConnectionResetError when that will never be."""
+
+    def finish(self) -> None:
+        """There are no further messages of ours."""
+
+
 class Channel(Protocol):
     """A way to one server, connected when needed. Failures of connecting are RpcErrors with UNAVAILABLE."""
 

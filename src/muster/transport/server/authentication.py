@@ -19,11 +19,11 @@ from typing import Final
 from cryptography import x509
 
 from muster.api.agents import parse_common_name
-from muster.kube.certificates import common_name, organizations
-from muster.machinery.authentication import AUTHENTICATED, UserInfo
+from muster.kube.client_certificates import certificate_user
+from muster.machinery.authentication import UserInfo, authenticated
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
-from muster.runtime.auth import Authenticator
+from muster.runtime.auth import MAX_TOKEN, Authenticator
 from muster.runtime.client import KubeError
 from muster.transport.rpc.interfaces import CallHead
 from muster.transport.rpc.status import Code, RpcError
@@ -33,8 +33,6 @@ log = get_logger("muster.transport.server")
 
 _MEMO: Final = "muster.identity"
 _BEARER: Final = "Bearer "
-MAX_TOKEN: Final = 16 * 1024
-"""Bytes: a longer one is nobody's, and is not sent on to be reviewed."""
 REVIEWS_AT_ONCE: Final = 16
 """Of tokens, which anybody can send: in all, of one address, and waiting of one address, which may be a load balancer's."""
 REVIEWS_EACH: Final = 4
@@ -109,5 +107,5 @@ class CallerAuthentication:
 
 def read_certificate(der: bytes) -> Identity:
     certificate = x509.load_der_x509_certificate(der)
-    groups = tuple(dict.fromkeys((*organizations(certificate.subject), AUTHENTICATED)))
-    return identity(UserInfo(common_name(certificate.subject), groups=groups), certificate.not_valid_after_utc)
+    user = certificate_user(certificate)
+    return identity(UserInfo("") if user is None else authenticated(user), certificate.not_valid_after_utc)

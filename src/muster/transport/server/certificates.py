@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from muster.http.tls import HTTP_2, server_context
+from muster.kube.certificates import has_issued
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.confinement import read, shown
 from muster.machinery.logs import get_logger
@@ -97,17 +97,9 @@ def with_issuers(chain: bytes, authorities: bytes) -> bytes:
     signed = [
         one
         for one in x509.load_pem_x509_certificates(authorities)
-        if one not in shown and any(one.subject == other.issuer and _issued(one, other) for other in shown)
+        if one not in shown and any(has_issued(one, other) for other in shown)
     ]
     return b"\n".join((chain.rstrip(), *(one.public_bytes(Encoding.PEM) for one in signed)))
-
-
-def _issued(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
-        return False
-    return True
 
 
 def _authorities(pem: bytes) -> frozenset[bytes]:

@@ -20,6 +20,8 @@ from tests.unit.http.pki import Authority
 
 from .conftest import COUNT, ECHO, HANG, TOKEN, WAIT, Serve, Site, until
 
+TALK = "/test.Service/Talk"
+
 
 def context(site: Site, *, certificate: bool = True, authority: Authority | None = None) -> ssl.SSLContext:
     made = client_context((authority or site.server_ca).pem, alpn="h2")
@@ -345,9 +347,23 @@ async def other_server(server_ca: Authority, client_ca: Authority) -> AsyncItera
         for number in range(int(request)):
             yield b"%d" % number
 
+    async def talk(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        async for request in requests:
+            if request == b"fail":
+                await context.abort(grpc.StatusCode.ABORTED, "as asked")
+            if request.startswith(b"many "):
+                for _ in range(int(request[5:])):
+                    yield bytes(65536)
+            else:
+                yield request + b" 0"
+
     certificate, key, _ = server_ca.issue("server", client=False)
     server = grpc.aio.server()
-    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(echo), "Count": grpc.unary_stream_rpc_method_handler(count)}
+    handlers = {
+        "Echo": grpc.unary_unary_rpc_method_handler(echo),
+        "Count": grpc.unary_stream_rpc_method_handler(count),
+        "Talk": grpc.stream_stream_rpc_method_handler(talk),
+    }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", handlers),))
     port = server.add_secure_port(
         "localhost:0", grpc.ssl_server_credentials([(key, certificate)], client_ca.pem, require_client_auth=True)
@@ -355,6 +371,39 @@ async def other_server(server_ca: Authority, client_ca: Authority) -> AsyncItera
     await server.start()
     yield port
     await server.stop(None)
+
+
+async def test_messages_both_ways(serve: Serve, open_channel: Open, other_server: int) -> None:
+    channel = open_channel(await serve(), port=other_server)
+    async with channel.bidirectional(TALK, b"one", timeout=WAIT) as call:
+        assert await anext(call) == b"one 0"
+        large = b"x" * 3_000_000
+        call.send(large)
+        assert call.unsent > 0
+        await call.writable()
+        assert await anext(call) == large + b" 0"
+        call.send(b"last")
+        call.finish()
+        assert [message async for message in call] == [b"last 0"]
+    async with channel.bidirectional(TALK, b"one", timeout=WAIT) as call:
+        call.send(b"fail")
+        assert (await ended(_all(call))).message == "as asked"
+    assert channel.connections == 1
+
+
+async def test_a_call_that_nobody_reads_holds_up_no_other(serve: Serve, open_channel: Open, other_server: int) -> None:
+    channel = open_channel(await serve(), port=other_server)
+    async with channel.bidirectional(TALK, b"many 200", timeout=WAIT) as stalled:
+        await until(lambda: stalled.is_full)
+        async with channel.bidirectional(TALK, b"many 50", timeout=WAIT) as other:
+            other.finish()
+            assert len(await _all(other)) == 50
+        assert stalled.is_full
+        await anext(stalled)
+
+
+async def _all(call: AsyncIterator[bytes]) -> list[bytes]:
+    return [message async for message in call]
 
 
 async def test_calls_to_another_implementation(serve: Serve, open_channel: Open, other_server: int) -> None:

@@ -11,9 +11,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from muster.api.agents import AgentIdentity
 from muster.kube.certificates import CLIENT_AUTH, CertificateAuthority
 from muster.machinery.authentication import UserInfo
+from muster.runtime.auth import MAX_TOKEN
 from muster.runtime.client.errors import Unreachable
 from muster.transport.rpc.status import Code, RpcError
-from muster.transport.server.authentication import MAX_TOKEN, CallerAuthentication
+from muster.transport.server.authentication import CallerAuthentication
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.transport.server.fakes import FakeCall, code_of
 

@@ -1,0 +1,29 @@
+"""Acting as somebody else by the word of an authorizer that has to be asked, such as the hub's own."""
+
+from __future__ import annotations
+
+from muster.kube.identity_headers import HeaderPairs
+from muster.kube.impersonation import refusal_text, wanted_impersonation
+from muster.machinery.authentication import UserInfo
+from muster.machinery.authorization import AccessAttributes
+from muster.runtime.auth.delegation import Authorizer
+
+
+class ImpersonationForbidden(Exception):
+    """Somebody lacks a permission (`needed`) to be whom a request names."""
+
+    def __init__(self, user: UserInfo, needed: AccessAttributes) -> None:
+        super().__init__(refusal_text(user, needed))
+        self.needed = needed
+
+
+async def impersonated(user: UserInfo, headers: HeaderPairs, authorizer: Authorizer) -> UserInfo:
+    """Who the request is to be taken for; `headers` are those of the request, names in lower case. Raises ImpersonationForbidden,
+    BadImpersonation (`muster.kube.impersonation`) for fields that name no user, and what the authorizer raises."""
+    wanted = wanted_impersonation(headers)
+    if wanted is None:
+        return user
+    for needed in wanted.needed:
+        if not (await authorizer.authorize(user, needed)).allowed:
+            raise ImpersonationForbidden(user, needed)
+    return wanted.user
