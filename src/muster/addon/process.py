@@ -9,6 +9,7 @@ the hub's.
 from __future__ import annotations
 
 import random as chance
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from muster.addon.agent_addon import AddonRegistry
@@ -24,7 +25,7 @@ from muster.addon.templates.registry import TemplateAddons
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.runtime.client import KubeClient
-from muster.runtime.controller import ControllerContext, Manager
+from muster.runtime.controller import ControllerContext, Manager, Runnable
 
 REPORTER: Final = "addon-manager-controller"
 """Who the events are from."""
@@ -38,12 +39,13 @@ class AddonManager(Manager):
         *,
         addons: AddonRegistry | None = None,
         process: str = ADDON_MANAGER,
+        beside: Sequence[Callable[[ControllerContext], Mapping[str, Runnable]]] = (),
         clock: Clock = SYSTEM,
         random: Random = chance.random,
         metrics: Metrics | None = None,
     ) -> None:
         """`process` names the manager among all that run on a hub, as a label's value: what bears it is its to remove. No two share
-        one, so with `addons` there has to be one."""
+        one, so with `addons` there has to be one. `beside` makes further controllers of the process, on the same caches."""
         if addons is not None and process == ADDON_MANAGER:
             raise ValueError("a manager of its own addons has a name of its own: give `process`")
         super().__init__()
@@ -59,4 +61,6 @@ class AddonManager(Manager):
         self.add_controllers(framework.controllers)
         registrations = RenderedRegistrations(context.informers, registry, configs)
         self.add_controllers(request_controllers(context, registrations, RequestOptions(namespace=options.namespace)))
+        for make in beside:
+            self.add_controllers(make(context))
         self.add_context(context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.api.addon.v1beta1 import ManagedClusterAddOn
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.cluster.v1alpha1 import ClusterClaim
 from muster.api.cluster.v1beta2 import ManagedClusterSet, ManagedClusterSetBinding

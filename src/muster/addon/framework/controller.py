@@ -38,7 +38,7 @@ from muster.addon.framework.status_draft import StatusDraft
 from muster.addon.framework.works import Site
 from muster.addon.plans import Planned, Plans
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
-from muster.api.addons import ADDON_LABEL
+from muster.api.addons import ADDON_LABEL, drivers_in_use
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import TypedObject
 from muster.api.work.v1 import ManifestWork
@@ -219,7 +219,7 @@ class ManagedClusterAddOns:
     # Steps
 
     async def _bind(self, scene: Scene, draft: StatusDraft, agent: Agent) -> str:
-        wanted = wanted_bindings(scene.addon, agent, draft.status.kube_client_driver, self._process)
+        wanted = wanted_bindings(scene.addon, agent, drivers_in_use(draft.status), self._process)
         surplus = [one for one in self._bindings.of(scene.key) if _key(one) not in wanted]
         refused = await write_bindings(self._bindings, scene.key, wanted, surplus)
         register(draft, scene.addon, agent, refused)

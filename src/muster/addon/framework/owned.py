@@ -6,14 +6,15 @@ brings it, so a pass that follows on another sees what that one did; and the wat
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 from muster.api.resource import TypedObject
 from muster.machinery.clock import Clock
 from muster.machinery.objects import Object, ObjectKey, key_of
 from muster.runtime.cache import Informer, MutationCache, older
-from muster.runtime.client import AlreadyExists, KubeClient, NotFound, patch_changes, served
+from muster.runtime.client import AlreadyExists, Conflict, KubeClient, NotFound, patch_changes, served
 
 R = TypeVar("R", bound=TypedObject)
 _BY_ADDON: Final = "framework-managed-cluster-addon"
@@ -61,13 +62,15 @@ class OwnedObjects(Generic[R]):
             answer = await self._client.create(self._resource, document)
         except AlreadyExists:
             key = key_of(document)
-            return self._kind.decode(await self._client.get(self._resource, key.name, key.namespace))
+            with _gone_is_conflict():
+                return self._kind.decode(await self._client.get(self._resource, key.name, key.namespace))
         self._record(addon, answer)
         return None
 
     async def change(self, addon: ObjectKey, before: Object, after: Object) -> None:
         """Valid for the version that was read. Raises Conflict."""
-        answer = await patch_changes(self._client, self._resource, before, after, optimistic=True)
+        with _gone_is_conflict():
+            answer = await patch_changes(self._client, self._resource, before, after, optimistic=True)
         if answer is not None:
             self._record(addon, answer)
 
@@ -103,3 +106,12 @@ class OwnedObjects(Generic[R]):
         for owner in owners - {None}:
             assert owner is not None, "taken out"
             self._wake(owner)
+
+
+@contextmanager
+def _gone_is_conflict() -> Iterator[None]:
+    """Of an object that was there a moment ago: somebody has deleted it, which no watch has told of yet."""
+    try:
+        yield
+    except NotFound as gone:
+        raise Conflict(409, "Conflict", f"{gone}: deleted meanwhile") from None

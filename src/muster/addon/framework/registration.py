@@ -17,9 +17,8 @@ from muster.api.addon.v1alpha1 import (
     RegistrationConfig,
     Subject,
 )
-from muster.api.addons import token_user
+from muster.api.addons import TOKEN_DRIVER, token_user
 
-TOKEN_DRIVER: Final = "token"
 _APPLIED: Final = "Registration of the addon agent is configured"
 
 

@@ -7,13 +7,12 @@ is how it is found again when the ManagedClusterAddOn is gone, by a process that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.addon.agent_addon import Agent, KubeClient, RoleBindingRequest
-from muster.addon.framework.registration import TOKEN_DRIVER
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn, RoleRef
-from muster.api.addons import ADDON_LABEL, addon_group, token_user
+from muster.api.addons import ADDON_LABEL, TOKEN_DRIVER, addon_group, token_user
 from muster.api.agents import CLUSTER_LABEL
 from muster.api.resource import ObjectMeta, OwnerReference, Record, ResourceType, TypedObject
 from muster.machinery.objects import ObjectKey
@@ -41,8 +40,9 @@ class RoleBinding(TypedObject):
     subjects: tuple[BindingSubject, ...] = ()
 
 
-def wanted_bindings(addon: ManagedClusterAddOn, agent: Agent, driver: str, process: str) -> dict[ObjectKey, RoleBinding]:
-    wanted = (_binding(addon, client, one, driver, process) for client, one in _requests(agent))
+def wanted_bindings(addon: ManagedClusterAddOn, agent: Agent, drivers: Sequence[str], process: str) -> dict[ObjectKey, RoleBinding]:
+    """`drivers` are those by which the agent may prove itself: while one takes over from another, both identities count."""
+    wanted = (_binding(addon, client, one, drivers, process) for client, one in _requests(agent))
     return {ObjectKey(one.metadata.namespace, one.metadata.name): one for one in wanted}
 
 
@@ -53,7 +53,9 @@ def _requests(agent: Agent) -> Iterator[tuple[KubeClient, RoleBindingRequest]]:
                 yield registration, request
 
 
-def _binding(addon: ManagedClusterAddOn, client: KubeClient, request: RoleBindingRequest, driver: str, process: str) -> RoleBinding:
+def _binding(
+    addon: ManagedClusterAddOn, client: KubeClient, request: RoleBindingRequest, drivers: Sequence[str], process: str
+) -> RoleBinding:
     cluster, name = addon.metadata.namespace, addon.metadata.name
     namespace = request.namespace or cluster
     metadata = ObjectMeta(
@@ -62,7 +64,7 @@ def _binding(addon: ManagedClusterAddOn, client: KubeClient, request: RoleBindin
         labels={ADDON_LABEL: name, CLUSTER_LABEL: cluster, MANAGED_BY_LABEL: process},
         owner_references=(owner_reference(addon),) if namespace == cluster else (),
     )
-    subjects = (_subject(cluster, name, client, request, driver),)
+    subjects = tuple(_subject(cluster, name, client, request, driver) for driver in drivers)
     return RoleBinding(
         metadata=metadata, role_ref=RoleRef(api_group=RBAC_GROUP, kind=request.kind, name=request.role), subjects=subjects
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from muster.api import Condition
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn
-from muster.api.addons import NAME_LABEL, TOKEN_INFRASTRUCTURE_LABEL, token_account
+from muster.api.addons import NAME_LABEL, TOKEN_DRIVER, TOKEN_INFRASTRUCTURE_LABEL, drivers_in_use, token_account
 from muster.api.agents import cluster_group, external_group
 from muster.machinery.objects import GVR, Object
 from muster.registration.hub.clusters.rbac import Wanted
@@ -20,15 +20,14 @@ from muster.runtime.install import RBAC_GROUP, rule
 
 READY: Final = "TokenInfrastructureReady"
 FAILED: Final = "TokenInfrastructureApplyFailed"
-TOKEN_DRIVER: Final = "token"
 KINDS: Final[tuple[GVR, ...]] = (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS)
 SELECTOR: Final = f"{TOKEN_INFRASTRUCTURE_LABEL}=true"
 
 
 def wants_token(addon: ManagedClusterAddOn) -> bool:
-    """Whether the addon's agent on this cluster gets to the hub's API by a token. Agents say so themselves."""
+    """Whether the addon's agent on this cluster gets to the hub's API by a token, or still does. Agents say so themselves."""
     registered = any(one.signer_name == CLIENT_SIGNER for one in addon.status.registrations)
-    return registered and addon.status.kube_client_driver == TOKEN_DRIVER
+    return registered and TOKEN_DRIVER in drivers_in_use(addon.status)
 
 
 def token_role(addon: str) -> str:

@@ -59,13 +59,12 @@ class TemplateAddon:
 
     def agent(self, installation: Installation) -> Agent:
         """Raises AddonError."""
-        template, document = _read(installation, AddOnTemplate)
+        template, document = read_config(installation, AddOnTemplate)
         if template is None:
             raise AddonError(
                 f"addon {self.name} has no AddOnTemplate among its configurations; name one in its ClusterManagementAddOn"
             )
-        config, _ = _read(installation, AddOnDeploymentConfig)
-        deployment = config.spec if config is not None else AddOnDeploymentConfigSpec(agent_install_namespace="")
+        deployment = deployment_config(installation)
         cluster = installation.cluster.metadata.name
         credentials = registrations.read_registrations(template, cluster, self.name)
         preset = _preset(document, cluster, deployment.agent_install_namespace)
@@ -73,7 +72,7 @@ class TemplateAddon:
         substitution = Substitution(values)
         parsed = [_rendered(raw, number, substitution) for number, raw in enumerate(template.spec.agent_spec.workload.manifests)]
         environment = {name: values[name] for name in preset}
-        settings = self._pod_settings(installation, deployment, credentials, environment)
+        settings = pod_settings(installation, self.name, deployment, credentials, environment)
         there = [configured(manifest, settings) for manifest in namespaces.moved(parsed, deployment.agent_install_namespace)]
         namespace = deployment.agent_install_namespace or _workload_namespace(there)
         authority = proxy_authority(deployment.proxy_config, self.name, namespace or DEFAULT_NAMESPACE)
@@ -88,28 +87,36 @@ class TemplateAddon:
             _warnings(substitution.unknown),
         )
 
-    def _pod_settings(
-        self,
-        installation: Installation,
-        deployment: AddOnDeploymentConfigSpec,
-        credentials: tuple[Registration, ...],
-        environment: Mapping[str, str],
-    ) -> PodSettings:
-        # As served: quantities and tolerations keep their spelling.
-        found = installation.config(DEPLOYMENT_CONFIGS.group, DEPLOYMENT_CONFIGS.resource)
-        served = (found.document.get("spec") or {}) if found is not None else {}
-        mounts = registrations.credential_mounts(credentials, self.name)
-        return PodSettings(
-            {**environment, **proxy_variables(deployment.proxy_config)},
-            (*mounts, *proxy_mounts(deployment.proxy_config, self.name)),
-            deployment.node_placement.node_selector,
-            (served.get("nodePlacement") or {}).get("tolerations") or (),
-            registries_of(installation.cluster, deployment.registries),
-            read_requirements(served.get("resourceRequirements") or ()),
-        )
+
+def deployment_config(installation: Installation) -> AddOnDeploymentConfigSpec:
+    """The AddOnDeploymentConfig that counts; one that says nothing where there is none. Raises AddonError."""
+    config, _ = read_config(installation, AddOnDeploymentConfig)
+    return config.spec if config is not None else AddOnDeploymentConfigSpec(agent_install_namespace="")
 
 
-def _read(installation: Installation, kind: type[R]) -> tuple[R | None, Object]:
+def pod_settings(
+    installation: Installation,
+    addon: str,
+    deployment: AddOnDeploymentConfigSpec,
+    credentials: tuple[Registration, ...],
+    environment: Mapping[str, str],
+) -> PodSettings:
+    """What an AddOnDeploymentConfig and the cluster mean for the pods of an addon's agent. Raises AddonError."""
+    # As served: quantities and tolerations keep their spelling.
+    found = installation.config(DEPLOYMENT_CONFIGS.group, DEPLOYMENT_CONFIGS.resource)
+    served = (found.document.get("spec") or {}) if found is not None else {}
+    mounts = registrations.credential_mounts(credentials, addon)
+    return PodSettings(
+        {**environment, **proxy_variables(deployment.proxy_config)},
+        (*mounts, *proxy_mounts(deployment.proxy_config, addon)),
+        deployment.node_placement.node_selector,
+        (served.get("nodePlacement") or {}).get("tolerations") or (),
+        registries_of(installation.cluster, deployment.registries),
+        read_requirements(served.get("resourceRequirements") or ()),
+    )
+
+
+def read_config(installation: Installation, kind: type[R]) -> tuple[R | None, Object]:
     """The configuration of a kind, typed and as served."""
     found = installation.config(kind.resource.group, kind.resource.plural)
     if found is None:

@@ -46,6 +46,17 @@ async def none_left(hub: AddonHub) -> bool:
     return not any([await hub.find(kind, name, CLUSTER) for kind, name in OBJECTS])
 
 
+async def another_is_ready(hub: AddonHub) -> None:
+    """So that whatever was there before has had its turn."""
+    await hub.enable(name="other")
+    await hub.status(TOKEN, name="other")
+
+    async def look() -> bool:
+        return (await condition(hub, "other") or {}).get("status") == "True"
+
+    await hub.until(look, "another addon's infrastructure")
+
+
 @pytest.fixture
 async def token(hub: AddonHub) -> AddonHub:
     """A hub with an addon whose agent uses tokens."""
@@ -89,13 +100,7 @@ async def test_at_rest_nothing_is_written(token: AddonHub) -> None:
     before = [await token.admin.get(kind, name, CLUSTER) for kind, name in OBJECTS]
     addon = await token.admin.get(ADDONS, "hello", CLUSTER)
     await token.admin.patch(ADDONS, "hello", {"metadata": {"annotations": {"a": "b"}}}, CLUSTER)
-    await token.enable(name="other")
-    await token.status({"registrations": CLIENT, "kubeClientDriver": "token"}, name="other")
-
-    async def other() -> bool:
-        return (await condition(token, "other") or {}).get("status") == "True"
-
-    await token.until(other, "another addon's infrastructure")
+    await another_is_ready(token)
     assert [await token.admin.get(kind, name, CLUSTER) for kind, name in OBJECTS] == before
     assert (await token.admin.get(ADDONS, "hello", CLUSTER))["status"] == addon["status"]
 
@@ -153,6 +158,16 @@ async def test_with_certificates_again_everything_goes_and_so_does_the_condition
         return await condition(token) is None
 
     await token.until(look, "the condition to be gone")
+
+
+async def test_until_the_certificate_is_there_the_account_stays(token: AddonHub) -> None:
+    refreshed = {"type": "TokenRefreshed", "status": "True", "reason": "Refreshed", "lastTransitionTime": "2026-11-18T00:00:00Z"}
+    kept = await condition(token)
+    await token.status({"kubeClientDriver": "csr", "conditions": [kept, {**refreshed, "message": ""}]})
+    await another_is_ready(token)
+    assert await token.find(SERVICE_ACCOUNTS, "hello-agent", CLUSTER) is not None
+    await token.status({"conditions": [kept, {**refreshed, "type": "ClusterCertificateRotated", "message": ""}]})
+    await token.until(lambda: none_left(token), "the objects to be gone")
 
 
 async def test_with_the_addon_everything_goes(token: AddonHub) -> None:

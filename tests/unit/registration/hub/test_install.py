@@ -35,7 +35,7 @@ from muster.runtime.webhook.certificates import ServingPair, make_pair
 from muster.runtime.webhook.serving import ServingOptions
 from tests.support.fake_clock import FakeClock
 
-V1ALPHA1_ADDONS = GVR("addon.open-cluster-management.io/v1alpha1", "managedclusteraddons", "ManagedClusterAddOn")
+V1BETA1_ADDONS = GVR("addon.open-cluster-management.io/v1beta1", "managedclusteraddons", "ManagedClusterAddOn")
 
 
 @dataclass
@@ -170,13 +170,13 @@ async def test_the_api_server_asks_the_webhooks_over_tls_it_trusts(site: Site, s
 async def test_addons_are_converted_between_their_versions(site: Site, served: Webhooks) -> None:
     metadata = {"name": "search", "namespace": "default"}
     old = {
-        "apiVersion": V1ALPHA1_ADDONS.api_version,
+        "apiVersion": ADDONS.api_version,
         "kind": ADDONS.kind,
         "metadata": metadata,
         "spec": {"installNamespace": "there"},
     }
-    await site.admin.create(V1ALPHA1_ADDONS, old)
-    new = await site.admin.get(ADDONS, "search", "default")
+    await site.admin.create(ADDONS, old)
+    new = await site.admin.get(V1BETA1_ADDONS, "search", "default")
     assert new["metadata"]["annotations"]["addon.open-cluster-management.io/v1alpha1-install-namespace"] == "there"
     assert "installNamespace" not in new.get("spec", {})
 

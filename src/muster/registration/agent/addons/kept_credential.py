@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from muster.api import Condition
+from muster.api.addons import CREDENTIAL_CONDITIONS
 from muster.api.resource import Document
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import sleep
@@ -23,7 +24,6 @@ from muster.registration.agent.addons.tokens import TokenSource, refreshed, toke
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.credential import CredentialKeeper, CredentialSource
 from muster.registration.agent.memory.kept_secret import Data
-from muster.registration.agent.reports.status import CERTIFICATE_ROTATED
 from muster.registration.drivers.certificates.machine import FAILED as CERTIFICATE_FAILED
 from muster.registration.drivers.certificates.machine import CertificateMachine, rotated
 from muster.registration.drivers.certificates.profile import CertificateProfile
@@ -35,8 +35,6 @@ from muster.runtime.client import KubeClient, KubeError, Unreachable
 
 log = get_logger("muster.registration.agent.addons")
 
-TOKEN_REFRESHED: Final = "TokenRefreshed"
-CONDITIONS: Final[Mapping[str, str]] = {CSR: CERTIFICATE_ROTATED, TOKEN: TOKEN_REFRESHED}
 _FAILURES: Final[Mapping[str, tuple[str, str]]] = {
     CSR: (CERTIFICATE_FAILED, "Failed to rotate client certificate"),
     TOKEN: (TOKEN_FAILED, "Failed to create token"),
@@ -45,7 +43,7 @@ _FAILURES: Final[Mapping[str, tuple[str, str]]] = {
 
 def condition(driver: str, report: Report) -> Condition:
     status = "True" if report.status else "False"
-    return Condition(type=CONDITIONS[driver], status=status, reason=report.reason, message=report.message)
+    return Condition(type=CREDENTIAL_CONDITIONS[driver], status=status, reason=report.reason, message=report.message)
 
 
 class CertificateSource:

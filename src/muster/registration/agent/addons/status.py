@@ -3,6 +3,10 @@
 Conditions: how it went with its credentials, and with health by lease whether it is available. Where an addon has several
 credentials, what is wrong with one counts. The driver that this agent gets addons' client credentials by is said once;
 with tokens also as whom the addon's agent comes, since hubs of OCM take that from here. What others say in the status stays.
+
+While a driver takes over from another, the hub lets both identities in, and knows by the conditions when that is over
+(`drivers_in_use`). So what an earlier time of the new driver left behind goes when it is named, and what the old one said goes when
+the new credential is there.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import msgspec
 
 from muster.api import Condition, with_condition
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn, RegistrationConfig, Subject
-from muster.api.addons import token_user
+from muster.api.addons import CREDENTIAL_CONDITIONS, token_user
 from muster.registration.agent.addons.registrations import has_kube_client
 from muster.registration.drivers.flags import TOKEN
 from muster.registration.names import CLIENT_SIGNER
@@ -32,15 +36,32 @@ class Facts:
 def reported(addon: ManagedClusterAddOn, facts: Facts, now: str) -> ManagedClusterAddOn:
     status = addon.status
     conditions = status.conditions
+    speaks = has_kube_client(addon)
+    if speaks and status.kube_client_driver != facts.driver:
+        conditions = _without(conditions, CREDENTIAL_CONDITIONS[facts.driver])
     for condition in (*worst(facts.credentials), *([facts.available] if facts.available else [])):
         conditions = with_condition(conditions, condition, now)
+    if speaks:
+        conditions = _settled(conditions, facts)
     status = msgspec.structs.replace(status, conditions=conditions)
-    if has_kube_client(addon) and status.kube_client_driver != facts.driver:
+    if speaks and status.kube_client_driver != facts.driver:
         kept = status.registrations
         if facts.driver == TOKEN:
             kept = tuple(_by_token(addon, one) for one in kept)
         status = msgspec.structs.replace(status, kube_client_driver=facts.driver, registrations=kept)
     return msgspec.structs.replace(addon, status=status)
+
+
+def _settled(conditions: tuple[Condition, ...], facts: Facts) -> tuple[Condition, ...]:
+    """Without what another driver said, once the credential of this one is there; certificates of custom signers have their say."""
+    others = set(CREDENTIAL_CONDITIONS.values()) - {CREDENTIAL_CONDITIONS[facts.driver], *(one.type for one in facts.credentials)}
+    if not any(one.type == CREDENTIAL_CONDITIONS[facts.driver] and one.status == "True" for one in conditions):
+        return conditions
+    return _without(conditions, *others)
+
+
+def _without(conditions: tuple[Condition, ...], *types: str) -> tuple[Condition, ...]:
+    return tuple(one for one in conditions if one.type not in types)
 
 
 def worst(conditions: Iterable[Condition]) -> list[Condition]:

@@ -6,16 +6,12 @@ another uid, by which a stored credential is known to be of another (`WantedCred
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from muster.api.resource import Document
+from muster.kube.token_claims import read_claims
 from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import format_time
 from muster.registration.agent.addons.registrations import TOKEN_ENTRY
@@ -34,45 +30,20 @@ SHORTEST_PAUSE: Final = 30.0
 """Between two requests, however short the hub makes tokens live."""
 
 
-class _Claims(msgspec.Struct):
-    exp: float
-    iat: float
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    since: datetime
-    until: datetime
-
-    @property
-    def renewal(self) -> datetime:
-        return self.until - (self.until - self.since) * RENEWAL
-
-
-def lifetime_of(token: bytes) -> Lifetime | None:
-    """None of what is no token that tells."""
-    try:
-        payload = token.split(b".")[1]
-        claims = msgspec.json.decode(base64.urlsafe_b64decode(payload + b"=" * (-len(payload) % 4)), type=_Claims)
-        return Lifetime(datetime.fromtimestamp(claims.iat, UTC), datetime.fromtimestamp(claims.exp, UTC))
-    except (IndexError, ValueError, OverflowError, OSError, binascii.Error):
-        return None
-
-
 def token_problem(token: bytes, now: datetime) -> str:
     """Why a stored token cannot be used; empty when it can."""
-    lifetime = lifetime_of(token)
-    if lifetime is None:
+    claims = read_claims(token)
+    if claims is None:
         return "there is no token"
-    return "" if now < lifetime.until else f"the token expired at {format_time(lifetime.until)}"
+    return "" if now < claims.expires else f"the token expired at {format_time(claims.expires)}"
 
 
 def refreshed(token: bytes) -> Report | None:
     """What is told of a token that is in use."""
-    lifetime = lifetime_of(token)
-    if lifetime is None:
+    claims = read_claims(token)
+    if claims is None:
         return None
-    return Report(True, REFRESHED, f"Addon token refreshed, expires at {format_time(lifetime.until)}")
+    return Report(True, REFRESHED, f"Addon token refreshed, expires at {format_time(claims.expires)}")
 
 
 class TokenSource:
@@ -100,11 +71,11 @@ class TokenSource:
         }
         answer = await hub.create(SERVICE_ACCOUNTS, request, self._cluster, name=self._account, subresource="token")
         token = str((answer.get("status") or {}).get("token") or "").encode()
-        if lifetime_of(token) is None:
+        if read_claims(token) is None:
             raise OSError("the hub has answered with something that is no token")
         rest = max(self._until_renewal(token), SHORTEST_PAUSE)
         return Progress(credential={TOKEN_ENTRY: token}, again=min(rest, LONGEST_SLEEP), report=refreshed(token))
 
     def _until_renewal(self, token: bytes) -> float:
-        lifetime = lifetime_of(token)
-        return 0.0 if lifetime is None else (lifetime.renewal - self._clock.now()).total_seconds()
+        claims = read_claims(token)
+        return 0.0 if claims is None else (claims.after(1 - RENEWAL) - self._clock.now()).total_seconds()

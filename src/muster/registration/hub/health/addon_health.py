@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from muster.api import Condition, condition_of
-from muster.api.addon.v1beta1 import ManagedClusterAddOn
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.machinery.logs import get_logger
 from muster.registration.hub.context import HubControllerContext

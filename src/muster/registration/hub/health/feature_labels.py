@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from muster.api import MalformedObject, condition_of
-from muster.api.addon.v1beta1 import ManagedClusterAddOn
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.addons import FEATURE_LABEL_PREFIX, feature_label
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
 from muster.machinery.logs import get_logger

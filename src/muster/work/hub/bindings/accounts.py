@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from muster.api.addon.v1beta1 import ManagedClusterAddOn
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.authentication.v1alpha1 import BindingSubject, ManagedServiceAccountBinding
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.machinery.authentication import UserInfo
