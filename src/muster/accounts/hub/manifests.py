@@ -1,0 +1,101 @@
+"""What the agent is on a managed cluster: its account, its rights there, and its Deployment.
+
+The rights are those of its work: accounts and tokens in its own namespace, its lease, and TokenReviews. RBAC cannot say "accounts
+with a label", so whoever has the agent's account can get a token of every account in that namespace; keep others' out of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from muster.accounts.names import ADDON, AGENT
+from muster.addon.templates.registrations import KUBECONFIG
+from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE
+from muster.api.addons import DELETION_ORPHAN, NAMESPACE_LABEL
+from muster.machinery.objects import Object
+from muster.runtime.install import RBAC_GROUP, READ, binding, named, rule
+
+COMMAND: Final = "managed-serviceaccount-agent"
+CLUSTER_ROLE: Final = f"open-cluster-management:{ADDON}:addon-agent"
+HEALTH_PORT: Final = 8000
+PULL_SECRET: Final = "open-cluster-management-image-pull-credentials"
+"""That the registration agent copies to addons' namespaces; the name is OCM's."""
+_USER: Final = 65532
+"""As whom the image runs."""
+
+NAMESPACE_RULES: Final = (
+    rule("", ["serviceaccounts"], [*READ, "create", "delete"]),
+    rule("", ["serviceaccounts/token"], ["create"]),
+    rule("coordination.k8s.io", ["leases"], ["get", "create", "update"]),
+)
+CLUSTER_RULES: Final = (rule("authentication.k8s.io", ["tokenreviews"], ["create"]),)
+
+
+def agent_manifests(cluster: str, namespace: str, image: str) -> list[Object]:
+    subject = {"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}
+    return [
+        *_namespace(namespace),
+        _object("v1", "ServiceAccount", {"metadata": named(AGENT, namespace)}),
+        _rbac("Role", {"metadata": named(AGENT, namespace), "rules": list(NAMESPACE_RULES)}),
+        _rbac("RoleBinding", binding(AGENT, "Role", AGENT, subject, namespace)),
+        _rbac("ClusterRole", {"metadata": named(CLUSTER_ROLE), "rules": list(CLUSTER_RULES)}),
+        _rbac("ClusterRoleBinding", binding(CLUSTER_ROLE, "ClusterRole", CLUSTER_ROLE, subject)),
+        _deployment(cluster, namespace, image),
+    ]
+
+
+def _namespace(name: str) -> list[Object]:
+    """The default one is the klusterlet's. Another one stays when the addon goes: there may be others in it."""
+    if name == DEFAULT_NAMESPACE:
+        return []
+    metadata = {"name": name, "labels": {NAMESPACE_LABEL: "true"}, "annotations": {DELETION_ORPHAN: ""}}
+    return [_object("v1", "Namespace", {"metadata": metadata})]
+
+
+def _deployment(cluster: str, namespace: str, image: str) -> Object:
+    # Upstream's, which cannot be changed where its addon was before.
+    labels = {"addon-agent": ADDON}
+    return agent_deployment(AGENT, namespace, labels, image, COMMAND, cluster)
+
+
+def agent_deployment(name: str, namespace: str, labels: dict[str, str], image: str, command: str, cluster: str) -> Object:
+    """Of an addon's agent that is a command of Muster's image; its account has the same name."""
+    pod = {
+        "serviceAccountName": name,
+        "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "seccompProfile": {"type": "RuntimeDefault"}},
+        "imagePullSecrets": [{"name": PULL_SECRET}],
+        "containers": [_container(command, cluster, image)],
+    }
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    return _object("apps/v1", "Deployment", {"metadata": {**named(name, namespace), "labels": labels}, "spec": spec})
+
+
+def _container(command: str, cluster: str, image: str) -> Object:
+    probes: dict[str, Any] = {
+        kind: {"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10}
+        for kind, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"))
+    }
+    return {
+        "name": "addon-agent",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": [command, f"--cluster-name={cluster}", f"--kubeconfig={KUBECONFIG}", f"--health-port={HEALTH_PORT}"],
+        "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+        },
+        **probes,
+    }
+
+
+def _rbac(kind: str, body: Object) -> Object:
+    return _object(f"{RBAC_GROUP}/v1", kind, body)
+
+
+def _object(api_version: str, kind: str, body: Object) -> Object:
+    return {"apiVersion": api_version, "kind": kind, **body}
