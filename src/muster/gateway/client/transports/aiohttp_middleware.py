@@ -1,0 +1,46 @@
+"""For aiohttp: client middlewares that lead requests for the hub to a cluster, and that say who asks.
+
+aiohttp itself is needed only by whoever has a session.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from muster.gateway.client.identity import HubIdentity
+from muster.gateway.client.libraries import library
+from muster.gateway.client.paths import Route
+
+if TYPE_CHECKING:
+    from aiohttp import ClientRequest, ClientResponse
+
+Handler = Callable[["ClientRequest"], Awaitable["ClientResponse"]]
+Middleware = Callable[["ClientRequest", Handler], Awaitable["ClientResponse"]]
+
+
+def gateway_middleware(route: Route) -> Middleware:
+    """Put it last: what stands before it sees, and repeats, the address that was asked for."""
+    url = library("yarl").URL
+
+    async def lead(request: ClientRequest, handler: Handler) -> ClientResponse:
+        led = copy.copy(request)
+        led.url = url(route.url(str(request.url)), encoded=True)
+        return await handler(led)
+
+    return lead
+
+
+def identity_middleware(identity: HubIdentity) -> Middleware:
+    """As whom the hub is asked, always current."""
+
+    async def identify(request: ClientRequest, handler: Handler) -> ClientResponse:
+        known = copy.copy(request)
+        known.headers = request.headers.copy()
+        for name, value in await identity.headers():
+            known.headers.add(name, value)
+        known.server_hostname = identity.tls_server_name or request.server_hostname
+        return await handler(known)
+
+    return identify

@@ -1,0 +1,77 @@
+"""For requests: adapters that lead requests for the hub to a cluster, and authentication by the hub's kubeconfig."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from muster.gateway.client.identity import HubIdentity
+from muster.gateway.client.libraries import library
+from muster.gateway.client.paths import Route
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """Classes over requests: `gateway(route, inner)`, `tls(identity)`, `auth(identity)`."""
+
+    gateway: Callable[..., Any]
+    tls: Callable[..., Any]
+    auth: Callable[..., Any]
+
+
+@cache
+def adapters() -> Adapters:
+    base: Any = library("requests.adapters")
+    auth: Any = library("requests.auth")
+
+    class GatewayAdapter(base.BaseAdapter):  # type: ignore[misc]
+        """Leads requests for the hub along a `Route`."""
+
+        def __init__(self, route: Route, inner: Any = None) -> None:
+            super().__init__()
+            self._route = route
+            self._inner = base.HTTPAdapter() if inner is None else inner
+
+        def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
+            led = request.copy()
+            led.url = self._route.url(request.url)
+            response = self._inner.send(led, *arguments, **options)
+            # Whoever sends once more what was answered begins with what was asked.
+            response.request = request
+            return response
+
+        def close(self) -> None:
+            self._inner.close()
+
+    class TlsAdapter(base.HTTPAdapter):  # type: ignore[misc]
+        """Trusts and shows what the kubeconfig says, whatever `verify` and `cert` of the session are."""
+
+        def __init__(self, identity: HubIdentity, **options: Any) -> None:
+            tls, name = identity.tls_blocking(), identity.tls_server_name
+            self._secured: dict[str, Any] = {"ssl_context": tls} if tls is not None else {}
+            self._secured |= {"server_hostname": name, "assert_hostname": name} if name else {}
+            super().__init__(**options)
+
+        def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> Any:
+            host, _ = super().build_connection_pool_key_attributes(request, True, None)
+            return host, dict(self._secured)
+
+        def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
+            """The context has all of it."""
+
+    class KubeconfigAuth(auth.AuthBase):  # type: ignore[misc]
+        """As whom the hub is asked, always current: tokens in files are read again, plugins are run again."""
+
+        def __init__(self, identity: HubIdentity) -> None:
+            self._identity = identity
+
+        def __call__(self, request: Any) -> Any:
+            given = self._identity.headers_blocking()
+            if len({name for name, _ in given}) < len(given):
+                raise ValueError("as-groups, as-user-extra: requests sends a header once only; use httpx for several values")
+            request.headers.update(given)
+            return request
+
+    return Adapters(GatewayAdapter, TlsAdapter, KubeconfigAuth)

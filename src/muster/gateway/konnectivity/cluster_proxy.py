@@ -1,0 +1,185 @@
+"""The way to cluster-proxy's konnectivity server, and through it to clusters.
+
+All connections to clusters are calls on one HTTP/2 connection, which is made when it is needed. The server and the gateway prove
+themselves to each other by certificates, whose files are looked at before each dial: a new certificate is for new connections, and
+those that are there go on. Which agent dials, the server decides by the name that is dialled, which is the cluster's; where the
+name leads is the agent's business (cluster-proxy has a Service of that name beside it, for its own API server).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import ssl
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from muster.gateway.konnectivity.link import STALL_TIMEOUT, Link, LinkBroken
+from muster.gateway.konnectivity.packets import PROXY, PacketType, dial_request, read_packet
+from muster.gateway.names import COMPONENT
+from muster.http.http2.client import CLIENT_LIMITS, KeepAlive
+from muster.http.paired_pool import PairedPool
+from muster.http.upstream import UpstreamError, place
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.logs import get_logger
+from muster.machinery.printable import one_line
+from muster.machinery.protobuf import MalformedMessage
+from muster.runtime.client import CredentialError
+from muster.transport.client.tls_files import TlsFiles
+from muster.transport.rpc.channel import RpcChannel
+from muster.transport.rpc.interfaces import BidirectionalStream
+from muster.transport.rpc.status import Code, RpcError
+
+log = get_logger("muster.gateway.konnectivity")
+
+CLUSTER_PORT: Final = 443
+DIAL_TIMEOUT: Final = 30.0
+"""For whoever has none of his own."""
+KEEPALIVE: Final = KeepAlive(time=330.0, timeout=20.0)
+"""gRPC's servers in Go hang up on who asks for a sign of life more often than every five minutes, if they are told nothing else."""
+MAX_UNSENT: Final = 64 * 1024 * 1024
+"""Of all connections: one holds what is read of its socket at once, at most."""
+_LONGEST_ERROR: Final = 300
+
+
+@dataclass(frozen=True)
+class ClusterProxyOptions:
+    """`ca` vouches for the server; `cert` and `key` are the gateway's. All are PEM files."""
+
+    host: str
+    port: int
+    ca: Path
+    cert: Path
+    key: Path
+
+
+class ProxyRefused(ConnectionError):
+    """The proxy leads to no such cluster; fit to be shown."""
+
+
+class ClusterProxy:
+    def __init__(self, options: ClusterProxyOptions, *, stall_timeout: float = STALL_TIMEOUT, clock: Clock = SYSTEM) -> None:
+        self.name = place(options.host, options.port)
+        self._options = options
+        self._stall_timeout = stall_timeout
+        self._clock = clock
+        self._files = TlsFiles(self.name, options.ca, options.cert, options.key)
+        self._context: ssl.SSLContext | None = None
+        self._channel: RpcChannel | None = None
+        self._links: set[asyncio.Task[None]] = set()
+
+    @property
+    def links(self) -> int:
+        """Connections to clusters that are there."""
+        return len(self._links)
+
+    async def lead(self, cluster: str, end: socket.socket) -> None:
+        """Join `end`, which is taken over in any case, to a new connection to the cluster's API server. Raises ProxyRefused and
+        TimeoutError."""
+        try:
+            async with AsyncExitStack() as stack:
+                link = await self._dial(cluster, end, stack)
+                opened = stack.pop_all()
+        except BaseException as error:
+            end.close()
+            if isinstance(error, RpcError) and error.code is Code.DEADLINE_EXCEEDED:
+                raise TimeoutError from None
+            if isinstance(error, RpcError | MalformedMessage | CredentialError):
+                raise ProxyRefused(f"cluster-proxy at {self.name}: {_shown(error)}") from error
+            raise
+        task = asyncio.create_task(self._attend(cluster, link, opened), name=f"link to {cluster}")
+        self._links.add(task)
+        task.add_done_callback(self._links.discard)
+
+    async def _dial(self, cluster: str, end: socket.socket, stack: AsyncExitStack) -> Link:
+        random = secrets.randbits(63)
+        asked = dial_request(f"{cluster}:{CLUSTER_PORT}", random)
+        call = await stack.enter_async_context(self._connected().bidirectional(PROXY, asked, timeout=DIAL_TIMEOUT))
+        connect_id = await self._answer(call, random)
+        reader, writer = await asyncio.open_connection(sock=end)
+        return Link(call, connect_id, reader, writer, self._stall_timeout)
+
+    async def _answer(self, call: BidirectionalStream, random: int) -> int:
+        """By what the proxy knows the connection. Raises ProxyRefused, RpcError and MalformedMessage."""
+        async for message in call:
+            packet = read_packet(message)
+            if packet.type is PacketType.DRAIN:
+                continue
+            if packet.type is PacketType.DIAL_RSP and packet.random == random:
+                if packet.error:
+                    raise ProxyRefused(f"cluster-proxy at {self.name} says: {_cut(packet.error)}")
+                if packet.connect_id:
+                    return packet.connect_id
+            elif packet.type is PacketType.DIAL_CLS and packet.random == random:
+                raise ProxyRefused(f"cluster-proxy at {self.name} gave up the dial; the cluster's agent may have gone")
+            raise ProxyRefused(f"cluster-proxy at {self.name} answers a dial with what was not asked for ({packet.type.name})")
+        raise ProxyRefused(f"cluster-proxy at {self.name} does not answer a dial")
+
+    async def _attend(self, cluster: str, link: Link, opened: AsyncExitStack) -> None:
+        async with opened:
+            try:
+                await link.run()
+            except LinkBroken as broken:
+                log.info("connection through cluster-proxy broke off", cluster=cluster, problem=_shown(broken))
+
+    def _connected(self) -> RpcChannel:
+        """With the certificates of now. Raises CredentialError."""
+        context = self._files.context()
+        if self._channel is None:
+            options = self._options
+            self._channel = RpcChannel(
+                options.host,
+                options.port,
+                tls=context,
+                keepalive=KEEPALIVE,
+                limits=replace(CLIENT_LIMITS, max_unsent=MAX_UNSENT),
+                user_agent=COMPONENT,
+                clock=self._clock,
+            )
+        elif context is not self._context:
+            log.info("certificates of cluster-proxy changed", proxy=self.name)
+            self._channel.replace_tls(context)
+        self._context = context
+        return self._channel
+
+    async def close(self) -> None:
+        """End every connection."""
+        if self._channel is not None:
+            await self._channel.close()
+        # One whose reader takes nothing does not hear of it.
+        for link in self._links:
+            link.cancel()
+        await asyncio.gather(*self._links, return_exceptions=True)
+
+
+class ClusterProxyPool(PairedPool):
+    """Connections to one cluster's API server through cluster-proxy."""
+
+    def __init__(
+        self,
+        proxy: ClusterProxy,
+        cluster: str,
+        *,
+        max_idle: int = 32,
+        idle_timeout: float = 30.0,
+        read_buffer: memoryview | None = None,
+    ) -> None:
+        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout, read_buffer=read_buffer)
+        self._proxy = proxy
+        self._cluster = cluster
+
+    async def lead(self, end: socket.socket) -> None:
+        await self._proxy.lead(self._cluster, end)
+
+
+def _shown(error: Exception) -> str:
+    if isinstance(error.__cause__, UpstreamError):
+        return _cut(error.__cause__.reason)
+    return _cut(error.message if isinstance(error, RpcError) and error.message else str(error))
+
+
+def _cut(text: str) -> str:
+    return one_line(text[:_LONGEST_ERROR])

@@ -1,0 +1,206 @@
+"""What of a client's header fields goes to a cluster, what is added, and what of a cluster's goes back.
+
+The order is the safety: the fields that the client's own Connection field names are removed first, then all that speaks of identity
+or could change what was authorised, and ours are added last, so that nothing a client says can remove or double them. Names are
+compared in lower case and with hyphens for underscores, because servers between us and a cluster may read them so.
+
+X-Forwarded-For is not rebuilt. All that the gateway knows of its own is the hub's API server; what came before is the client's
+word, which a cluster's audit log would show as a fact, and addresses of users are none of a cluster's business. Who made a request
+is found by its Audit-Id, which goes along and stands in the gateway's own audit line.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import uuid
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote
+
+from muster.gateway.names import COMPONENT
+from muster.gateway.relay.problems import ClusterProblem
+from muster.gateway.target import CREDENTIAL_UNUSABLE, BearerToken, Credential, Problem
+from muster.http import Headers
+from muster.http.relay import HOP_BY_HOP
+from muster.kube.front_proxy import USUAL, FrontProxyHeaders
+from muster.kube.websocket_token import without_bearer_protocol
+from muster.machinery.authentication import UserInfo
+
+INSTANCE: Final = f"{COMPONENT}-{secrets.token_hex(6)}"
+"""The name of this process in Via fields, by which a request that comes round in a circle is known."""
+UPGRADES: Final = frozenset({"websocket", "spdy/3.1"})
+"""What may be spoken after an upgrade. Others, HTTP/2 above all, could carry requests that nobody has authorised."""
+REFUSED_METHODS: Final = frozenset({"CONNECT", "TRACE", "TRACK"})
+"""TRACE would show the client what the gateway adds."""
+
+_REMOVED: Final = HOP_BY_HOP | frozenset(
+    {
+        "authorization",
+        "cookie",
+        "cookie2",
+        "expect",
+        "forwarded",
+        "host",
+        "http2-settings",
+        "max-forwards",
+        "user-agent",
+        "audit-id",
+        "via",
+        "x-http-method",
+        "x-http-method-override",
+        "x-method-override",
+        "x-original-method",
+        "x-original-uri",
+        "x-original-url",
+        "x-rewrite-url",
+        "x-real-ip",
+        "x-client-ip",
+        "true-client-ip",
+    }
+)
+"""Credentials, words about where a request comes from or what it really asks for, and what is written anew below."""
+_REMOVED_PREFIXES: Final = ("impersonate-", "x-remote-", "x-forwarded-", "proxy-")
+_REMOVED_FROM_ANSWERS: Final = frozenset(
+    {"alt-svc", "clear-site-data", "content-location", "location", "refresh", "set-cookie", "set-cookie2", "www-authenticate"}
+)
+_REMOVED_PREFIXES_FROM_ANSWERS: Final = ("access-control-", "proxy-")
+_HEADER_SAFE: Final = "!#$&'*+-.^_`|~"
+_AUDIT_ID: Final = re.compile(r"[!-~]{1,64}").fullmatch
+_TOKEN: Final = re.compile(r"[!-~]+").fullmatch
+_KNOWN_NAMES: Final = 1024
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]").search
+
+Fields = list[tuple[str, str]]
+
+
+class UnsayableUser(Exception):
+    """A user whom no header field can name."""
+
+
+class RequestFields:
+    """How requests' fields are rewritten. `identity` says by which fields the hub's front proxies name users now.
+
+    They are asked for with every request, because an administrator may change them while the process runs. Those that once were
+    configured stay removed for its life: an API server that has not been restarted yet still sends them, and requests that were
+    authenticated by them are still on their way."""
+
+    def __init__(self, identity: Callable[[], FrontProxyHeaders] = lambda: USUAL) -> None:
+        self._identity = identity
+        self._known = USUAL
+        self._removed = _REMOVED
+        self._prefixes: tuple[str, ...] = _REMOVED_PREFIXES
+        self._passing: dict[bytes, str] = {}
+        """Names as clients spell them, and under which they go on; empty for those that do not. Most requests have the same few."""
+
+    def rewritten(
+        self, headers: Headers, *, credential: Credential | None, impersonated: UserInfo | None, audit_id: str, upgrade: bool
+    ) -> Fields:
+        """The fields for the cluster but for framing, Host and the Upgrade pair. Raises ClusterProblem and UnsayableUser."""
+        identity = self._identity()
+        if identity is not self._known:
+            self._learn(identity)
+        connection = headers.get("connection")
+        named = {name.strip().lower() for name in connection.split(",")} if connection else ()
+        passing = self._passing
+        fields: Fields = []
+        for raw_name, value in headers.raw:
+            name = passing.get(raw_name)
+            if name is None:
+                name = self._pass(raw_name)
+            if name and name not in named:
+                fields.append((name, value.decode("latin-1")))
+        if "sec-websocket-protocol" in headers:
+            fields = _without_tokens(fields) if upgrade else [field for field in fields if field[0] != "sec-websocket-protocol"]
+        agent, via = headers.get("user-agent"), headers.get("via")
+        fields.append(("User-Agent", f"{agent} via {COMPONENT}" if agent else COMPONENT))
+        fields.append(("Via", f"{via}, 1.1 {INSTANCE}" if via else f"1.1 {INSTANCE}"))
+        fields.append(("Audit-Id", audit_id))
+        if impersonated is not None:
+            fields += impersonation_fields(impersonated)
+        if isinstance(credential, BearerToken):
+            fields.append(authorization(credential))
+        return fields
+
+    def _learn(self, identity: FrontProxyHeaders) -> None:
+        self._known = identity
+        self._removed |= {_plain(name) for name in identity.names}
+        self._prefixes = tuple(dict.fromkeys((*self._prefixes, *map(_plain, identity.prefixes))))
+        self._passing.clear()
+
+    def _pass(self, raw_name: bytes) -> str:
+        name = raw_name.decode("latin-1").lower()
+        plain = _plain(name)
+        passed = "" if plain in self._removed or plain.startswith(self._prefixes) else name
+        if len(self._passing) < _KNOWN_NAMES:
+            self._passing[raw_name] = passed
+        return passed
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def _without_tokens(fields: Fields) -> Fields:
+    """WebSocket clients that cannot set header fields send their token as a subprotocol."""
+    kept: Fields = []
+    for name, value in fields:
+        if name == "sec-websocket-protocol":
+            value = without_bearer_protocol(value)
+        if value or name != "sec-websocket-protocol":
+            kept.append((name, value))
+    return kept
+
+
+def authorization(credential: BearerToken) -> tuple[str, str]:
+    """Raises ClusterProblem."""
+    if _TOKEN(credential.token) is None:
+        text = "the token has characters that no token has: look for line breaks and spaces in the Secret's data"
+        raise ClusterProblem(Problem(CREDENTIAL_UNUSABLE, text))
+    return "Authorization", f"Bearer {credential.token}"
+
+
+def impersonation_fields(user: UserInfo) -> Fields:
+    """As whom the cluster is to take the request. Raises UnsayableUser."""
+    fields = [("Impersonate-User", user.name)]
+    if user.uid:
+        fields.append(("Impersonate-Uid", user.uid))
+    fields += [("Impersonate-Group", group) for group in user.groups]
+    for key, values in user.extra.items():
+        name = f"Impersonate-Extra-{quote(key.lower(), safe=_HEADER_SAFE)}"
+        fields += [(name, value) for value in values]
+    if not user.name or any(_CONTROLS(value) or value != value.strip() for _, value in fields):
+        raise UnsayableUser("the user to be impersonated there has no name, or something in it that no header field can carry")
+    return [(name, value.encode().decode("latin-1")) for name, value in fields]
+
+
+def audit_id(headers: Headers) -> str:
+    """The client's own, by which it finds its request in every log on the way, or a new one."""
+    given = headers.get("audit-id")
+    return given if given is not None and _AUDIT_ID(given) else str(uuid.uuid4())
+
+
+def is_circular(headers: Headers) -> bool:
+    """Whether this very process has relayed the request before: an endpoint leads back to the gateway."""
+    via = headers.get("via")
+    return via is not None and INSTANCE in via
+
+
+def upgrade_problem(headers: Headers) -> str:
+    """What is wrong with the protocol that a client wants to change to; empty if nothing is."""
+    wanted = headers.get("upgrade") or ""
+    if wanted.strip().lower() in UPGRADES:
+        return ""
+    return f"Upgrade: only websocket and SPDY/3.1 pass through the gateway, not {wanted[:40]!r}"
+
+
+def answer_fields(fields: Sequence[tuple[str, str]], token: str = "") -> Fields:
+    """What of a cluster's fields the client may see. A cluster that sends the gateway's token back does not get it passed on."""
+    return [field for field in fields if _is_shown(field[0]) and not (token and token in field[1])]
+
+
+@lru_cache(maxsize=1024)
+def _is_shown(name: str) -> bool:
+    lowered = name.lower()
+    return lowered not in _REMOVED_FROM_ANSWERS and not lowered.startswith(_REMOVED_PREFIXES_FROM_ANSWERS)

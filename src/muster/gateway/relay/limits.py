@@ -1,0 +1,73 @@
+"""How much may be under way to one cluster at once, in all and for one user.
+
+A cluster that hangs, or a user who asks for too much, must not take what other clusters and users need. Ordinary requests and
+long-running ones (watches, logs, upgrades) are counted apart: a thousand watches leave the room of requests untouched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What is under way: the names are labels of metrics, too."""
+
+    REQUEST = "request"
+    STREAM = "stream"
+    UPGRADE = "upgrade"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    requests: int = 512
+    requests_per_user: int = 256
+    streams: int = 5000
+    """Watches, followed logs and upgrades."""
+    streams_per_user: int = 2500
+    body: int = 100 * 1024 * 1024
+    """The largest request body."""
+
+
+class Load:
+    """What is under way to one cluster."""
+
+    __slots__ = ("_limits", "_requests", "_streams", "_users")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._requests = 0
+        self._streams = 0
+        self._users: dict[tuple[bool, str], int] = {}
+
+    @property
+    def empty(self) -> bool:
+        return not self._users
+
+    def enter(self, kind: Kind, user: str) -> str:
+        """Count one more; or say why not, and count nothing."""
+        limits, long = self._limits, kind is not Kind.REQUEST
+        what = "long-running requests" if long else "requests"
+        mine = self._users.get((long, user), 0)
+        if (self._streams if long else self._requests) >= (limits.streams if long else limits.requests):
+            return f"too many {what} are under way to this cluster"
+        if mine >= (limits.streams_per_user if long else limits.requests_per_user):
+            return f"too many {what} of this user are under way to this cluster"
+        self._users[long, user] = mine + 1
+        if long:
+            self._streams += 1
+        else:
+            self._requests += 1
+        return ""
+
+    def leave(self, kind: Kind, user: str) -> None:
+        long = kind is not Kind.REQUEST
+        left = self._users[long, user] - 1
+        if left:
+            self._users[long, user] = left
+        else:
+            del self._users[long, user]
+        if long:
+            self._streams -= 1
+        else:
+            self._requests -= 1
