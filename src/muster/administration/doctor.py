@@ -14,6 +14,7 @@ from muster.administration.addon_diagnosis import addons
 from muster.administration.aws.agent_diagnosis import agents_identity
 from muster.administration.aws.diagnosis import aws_identity
 from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
+from muster.administration.gateway_diagnosis import gateway
 from muster.administration.grpc_diagnosis import agents_way, grpc_server
 from muster.administration.members.accept import by_certificate
 from muster.administration.members.klusterlets import find_klusterlets, list_klusterlets
@@ -426,6 +427,7 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("lease", _lease),
     ("availability", _availability),
     ("gRPC server", grpc_server),
+    ("gateway", gateway),
     ("works", _works),
     ("addons", addons),
     ("agent", _agent),

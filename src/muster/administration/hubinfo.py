@@ -23,6 +23,8 @@ PARTS: Final[Mapping[str, str]] = {
     "placement": "Placement",
     "addon": "AddOn Manager",
     GRPC_PROTOCOL: "gRPC Server",
+    "hub": "Hub AddOns",
+    "cluster": "Cluster Gateway",
     "agent": "Agent",
 }
 """Of a component, by how its Deployment's name goes on after that of the ClusterManager or Klusterlet."""

@@ -11,9 +11,10 @@ from typing import Final, Protocol
 
 from muster.administration.errors import TookTooLong
 from muster.machinery.clock import SYSTEM, Clock, sleep
+from muster.machinery.polling import poll_pause
 from muster.runtime.client import NoCredential, ServerFailure, TooManyRequests, Unreachable
 
-EVERY: Final = 0.25
+LONGEST_PAUSE: Final = 0.25
 Look = Callable[[], Awaitable[str]]
 """Why it is not so yet; empty when it is."""
 
@@ -51,11 +52,9 @@ class Silent:
 SILENT: Final = Silent()
 
 
-async def wait(
-    what: str, look: Look, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM, every: float = EVERY
-) -> None:
+async def wait(what: str, look: Look, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
     """Until `look` finds no reason any more. Raises TookTooLong with the last one."""
-    deadline = clock.monotonic() + within
+    began = clock.monotonic()
     while True:
         try:
             reason = await look()
@@ -66,7 +65,7 @@ async def wait(
         if not reason:
             return
         progress.waiting(what, reason)
-        left = deadline - clock.monotonic()
-        if left <= 0:
+        waited = clock.monotonic() - began
+        if waited >= within:
             raise TookTooLong(what, reason, within)
-        await sleep(clock, min(every, left))
+        await sleep(clock, min(poll_pause(waited, LONGEST_PAUSE), within - waited))

@@ -15,7 +15,7 @@ from muster.api.operator.v1 import ClusterManager
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, Operator
-from muster.operator.cluster_manager.components import PLACEMENT_DEGRADED, REGISTRATION_DEGRADED
+from muster.operator.cluster_manager.components import GATEWAY_DEGRADED, PLACEMENT_DEGRADED, REGISTRATION_DEGRADED
 from muster.operator.cluster_manager.status import PROGRESSING
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLETS, OPERATOR_NAMESPACE, chosen_image
 from muster.operator.reporting import APPLIED
@@ -43,8 +43,8 @@ def deployment_problem(deployment: Object) -> str:
     return f"{where}: {ready} of {wanted} pods are available" + (f": {told}" if told else "")
 
 
-def hub_problem(manager: ClusterManager) -> str:
-    """Why a ClusterManager's hub does not work yet; empty when it does."""
+def hub_problem(manager: ClusterManager, *, gateway: bool = True) -> str:
+    """Why a ClusterManager's hub does not work yet; empty when it does. Clusters can join one whose gateway does not answer yet."""
     if manager.status.observed_generation < manager.metadata.generation:
         return "the operator has not seen the ClusterManager yet"
     wanted = ((APPLIED, "True"), (REGISTRATION_DEGRADED, "False"), (PROGRESSING, "False"))
@@ -54,10 +54,11 @@ def hub_problem(manager: ClusterManager) -> str:
             return f"ClusterManager has no condition {kind} yet"
         if found.status != status:
             return f"{kind} is {found.status}: {found.reason}: {found.message}"
-    placement = condition_of(manager.status.conditions, PLACEMENT_DEGRADED)
-    if placement is not None and placement.status == "True":
-        # An operator of before says nothing of it.
-        return f"{PLACEMENT_DEGRADED} is True: {placement.reason}: {placement.message}"
+    for kind in (PLACEMENT_DEGRADED, *((GATEWAY_DEGRADED,) if gateway else ())):
+        # An operator of before says nothing of them, and nobody of a gateway that there is not.
+        said = condition_of(manager.status.conditions, kind)
+        if said is not None and said.status == "True":
+            return f"{kind} is True: {said.reason}: {said.message}"
     return ""
 
 
@@ -128,9 +129,15 @@ def _version_problem(deployment: Object, spec: Object, image: str) -> str:
 
 
 async def await_hub(
-    client: KubeClient, name: str = CLUSTER_MANAGER, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+    client: KubeClient,
+    name: str = CLUSTER_MANAGER,
+    *,
+    within: float,
+    gateway: bool = True,
+    progress: Progress = SILENT,
+    clock: Clock = SYSTEM,
 ) -> None:
-    """Until operator, controllers and webhooks run and ManagedClusters are served."""
+    """Until operator, controllers and webhooks run and ManagedClusters are served; and the gateway, if it is waited for."""
 
     async def look() -> str:
         try:
@@ -139,7 +146,7 @@ async def await_hub(
             manager = await client.get(ClusterManager, name)
         except NotFound as error:
             return str(error)
-        return hub_problem(manager) or ("" if await is_hub(client) else "ManagedClusters are not served yet")
+        return hub_problem(manager, gateway=gateway) or ("" if await is_hub(client) else "ManagedClusters are not served yet")
 
     await wait("hub", look, within=within, progress=progress, clock=clock)
 

@@ -7,7 +7,6 @@ clients, which go to another server, and ends what is under way.
 from __future__ import annotations
 
 import asyncio
-import gc
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +26,7 @@ from muster.cli.process import (
     run_until_stopped,
 )
 from muster.cli.values import Duration, FilePath, Gates, Names
+from muster.machinery.allocation import settle_garbage
 from muster.machinery.tasks import race
 from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_UNSUPPORTED_GATES
 from muster.transport.persistence import KUBE
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 TLS_VERSIONS: Final = ("VersionTLS12", "VersionTLS13")
 MINIMUM_HEARTBEAT: Final = 10.0
 FILE_CHECK_INTERVAL: Final = 1.0
-GARBAGE_THRESHOLDS: Final = (50_000, 20, 50)
 
 
 @click.command("grpc-server", short_help="Serve a hub's agents over gRPC.")
@@ -207,14 +206,6 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             here.say(f"ready: gRPC server of {client.server} on port {server.port}; health on port {port}")
 
         await serve(server, metrics, settings.health, announce, once_synced=True)
-
-
-def settle_garbage() -> None:
-    """What is here when everything has been taken in stays, and calls leave no cycles: looking through all of it again and again
-    was measured to cost 6 % of a Publish."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
 async def _until_changed(paths: tuple[Path, ...], here: ProcessEnv) -> None:

@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 PARTS: Final[Mapping[tuple[str, ...], str]] = {
     ("addon-manager",): "muster.cli.addon_manager",
     ("agent",): "muster.cli.agent",
+    ("gateway",): "muster.cli.gateway",
+    ("gateway-agent",): "muster.cli.gateway_agent",
     ("grpc-server",): "muster.cli.grpc_server",
     ("hub",): "muster.cli.hub",
+    ("hub-addons",): "muster.cli.hub_addons",
+    ("managed-serviceaccount-agent",): "muster.cli.managed_serviceaccount_agent",
     ("operator",): "muster.cli.operator",
     ("placement",): "muster.cli.placement",
     ("work-agent",): "muster.cli.work_agent",

@@ -18,8 +18,10 @@ from muster.addon.install import aggregated_role
 from muster.api import Document
 from muster.api.crds import OPERATOR, definitions
 from muster.api.operator.v1 import ResourceRequirement
+from muster.gateway.permissions import credentials_namespace, namespace_permissions
 from muster.kube import yaml
 from muster.operator.applying import Wanted
+from muster.operator.cluster_manager.components import hub_addon_roles
 from muster.operator.deployments import Workload, deployment
 from muster.operator.launch import CONTAINER
 from muster.operator.names import (
@@ -35,6 +37,7 @@ from muster.operator.names import (
 from muster.operator.pod_namespaces import RUN
 from muster.operator.rules import CLUSTER_MANAGER_RULES, KLUSTERLET_RULES
 from muster.registration.hub.install import bootstrap_permissions
+from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
 from muster.runtime.install import account_permissions, named
 
@@ -49,10 +52,16 @@ class Operator:
     plural: str
     rules: tuple[Document, ...]
     roles: tuple[Wanted, ...] = ()
-    """Further roles of its components that only an administrator can make."""
+    """Further roles of its components that only an administrator can make, and the namespace that one of them is of."""
 
 
-CLUSTER_MANAGER_OPERATOR: Final = Operator(CLUSTER_MANAGER, CLUSTER_MANAGERS.plural, CLUSTER_MANAGER_RULES, (aggregated_role(),))
+_ROLES: Final = (
+    aggregated_role(),
+    *hub_addon_roles(HUB_NAMESPACE),
+    credentials_namespace(),
+    *namespace_permissions(HUB_NAMESPACE, credentials=True),
+)
+CLUSTER_MANAGER_OPERATOR: Final = Operator(CLUSTER_MANAGER, CLUSTER_MANAGERS.plural, CLUSTER_MANAGER_RULES, _ROLES)
 KLUSTERLET_OPERATOR: Final = Operator(KLUSTERLET, KLUSTERLETS.plural, KLUSTERLET_RULES)
 
 

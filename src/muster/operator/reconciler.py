@@ -167,7 +167,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
             raise
         if made is None:
             return None
-        conditions = [*ready, self.subject.applied, *self._running(plan, [one for _, one in made.deployments])]
+        conditions = [*ready, self.subject.applied, *made.remarks, *self._running(plan, [one for _, one in made.deployments])]
         await self._set_conditions(obj, conditions, made)
         return self._nap(made.again)
 

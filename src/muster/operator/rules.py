@@ -12,8 +12,11 @@ from typing import Final
 
 from muster.addon.install import AGGREGATED_ROLE
 from muster.api import Document
+from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
 from muster.api.crds import ACCOUNTS, HUB, SPOKE, Definition
 from muster.api.operator.v1 import GROUP
+from muster.gateway.apiservice import POSSIBLE_API_SERVICES
+from muster.gateway.apiservice import SERVING_SECRET as GATEWAY_SECRET
 from muster.operator.cluster_manager.components import COMPONENTS, HUB_ACCOUNT_SECRETS, POSSIBLE_HOOKS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS
@@ -69,12 +72,15 @@ _WEBHOOKS: Final = ["mutatingwebhookconfigurations", "validatingwebhookconfigura
 CLUSTER_MANAGER_RULES: Final = (
     *_operator("clustermanagers"),
     *_definitions(HUB + ACCOUNTS),
-    *_secrets([*WEBHOOK_SECRETS, *GRPC_SECRETS, PULL_SECRET, EXTERNAL_HUB_SECRET, *HUB_ACCOUNT_SECRETS]),
+    *_secrets([*WEBHOOK_SECRETS, *GRPC_SECRETS, GATEWAY_SECRET, PULL_SECRET, EXTERNAL_HUB_SECRET, *HUB_ACCOUNT_SECRETS]),
     *_emptied(HUB + ACCOUNTS),
     rule("coordination.k8s.io", ["leases"], ["delete"], [LEASE]),
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["create", "list", "watch"]),
     rule("admissionregistration.k8s.io", _WEBHOOKS, ["get", "update", "patch", "delete"], [hook.name for hook in POSSIBLE_HOOKS]),
+    rule("apiregistration.k8s.io", ["apiservices"], ["create", "list", "watch"]),
+    rule("apiregistration.k8s.io", ["apiservices"], ["get", "update", "patch", "delete"], POSSIBLE_API_SERVICES),
     *(one for component in COMPONENTS for one in (*component.rules(), *component.binding_rules)),
+    rule(ADDON_GROUP, ["clustermanagementaddons"], ["create"]),
     # To let the addon manager have what administrators label for it, whatever that is.
     rule(RBAC_GROUP, ["clusterroles"], ["bind"], [AGGREGATED_ROLE]),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from muster.api import Condition
 from muster.machinery.clock import Clock
 from muster.machinery.objects import GVR, Object
 from muster.operator.applying import Place, Wanted, places
@@ -26,6 +27,8 @@ class Installed:
     on_target: list[Wanted] = field(default_factory=list)
     deployments: list[tuple[GVR, Object]] = field(default_factory=list)
     again: datetime | None = None
+    remarks: list[Condition] = field(default_factory=list)
+    """What is to be said beside how the Deployments fare."""
 
     @property
     def places(self) -> list[Place]:

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from muster.addon.install import AGGREGATED_ROLE
 from muster.machinery.objects import Object
-from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
+from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
 from muster.operator.cluster_manager.components import HOOKS
 from muster.operator.cluster_manager.controller import ClusterManagerOperator
 from muster.operator.names import CLUSTER_MANAGERS
@@ -78,10 +77,11 @@ class Hub:
     async def remains(self) -> list[str]:
         """What carries the operator's label, and what is known by name; not what is around the operator."""
         found = []
+        around = {document["metadata"]["name"] for _, document in bundle(CLUSTER_MANAGER_OPERATOR)}
         for resource in (CRDS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *{hook.resource for hook in HOOKS}):
             for obj in (await self.place.admin.list(resource)).items:
                 name = obj["metadata"]["name"]
-                if "open-cluster-management" in name and not name.startswith("clustermanagers.") and name != AGGREGATED_ROLE:
+                if "open-cluster-management" in name and name not in around:
                     found.append(f"{resource}/{name}")
         if await self.place.find(NAMESPACES, HUB_NAMESPACE):
             found.append(f"namespaces/{HUB_NAMESPACE}")

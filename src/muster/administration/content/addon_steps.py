@@ -13,7 +13,15 @@ from typing import Final
 
 from muster.api import Condition, Document, condition_of, is_true
 from muster.api.addon.v1alpha1 import AVAILABLE, PROGRESSING, ClusterManagementAddOn, ManagedClusterAddOn
-from muster.api.addons import AGGREGATION_LABEL, HOSTING_CLUSTER_ANNOTATION, LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
+from muster.api.addons import (
+    AGGREGATION_LABEL,
+    CERTIFICATE_ROTATED,
+    HOSTING_CLUSTER_ANNOTATION,
+    LIFECYCLE_ANNOTATION,
+    LIFECYCLE_MANAGED,
+    TOKEN_DRIVER,
+    TOKEN_REFRESHED,
+)
 from muster.api.cluster.v1 import AVAILABLE as CLUSTER_AVAILABLE
 from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.drivers.certificates.requests import issued_certificate, verdict_of
@@ -21,14 +29,11 @@ from muster.registration.names import CLIENT_SIGNER
 
 CONFIGURED: Final = "Configured"
 REGISTRATION_APPLIED: Final = "RegistrationApplied"
-CERTIFICATE_ROTATED: Final = "ClusterCertificateRotated"
 TOKEN_INFRASTRUCTURE: Final = "TokenInfrastructureReady"
-TOKEN_REFRESHED: Final = "TokenRefreshed"
 MANIFEST_APPLIED: Final = "ManifestApplied"
 HOSTING_MANIFEST_APPLIED: Final = "HostingManifestApplied"
 HOSTING_VALIDITY: Final = "HostingClusterValidity"
 HOOK_COMPLETED: Final = "HookManifestCompleted"
-TOKEN: Final = "token"
 _AGENT: Final = "does the cluster's registration agent run, with its gate AddonManagement on? see doctor {cluster}"
 _MANAGER: Final = "does the hub's addon manager run? see get hub-info; its gate is AddonManagement"
 
@@ -183,7 +188,7 @@ def _token(view: AddonView) -> Told:
 
 def _by_token(view: AddonView) -> bool:
     signers = {one.signer_name for one in view.addon.status.registrations}
-    return view.addon.status.kube_client_driver == TOKEN and CLIENT_SIGNER in signers
+    return view.addon.status.kube_client_driver == TOKEN_DRIVER and CLIENT_SIGNER in signers
 
 
 def _request(view: AddonView) -> Told:

@@ -52,11 +52,28 @@ class Outcome:
 
 
 async def enable(client: KubeClient, names: Sequence[str], clusters: Sequence[str], settings: AddonSettings) -> list[Outcome]:
-    """Raises AdministrationError before anything is written where an addon is unknown or a configuration makes no sense."""
-    for name in names:
+    """With those that they require, where these are not enabled yet. Raises AdministrationError before anything is written where an
+    addon is unknown or a configuration makes no sense."""
+    from muster.gateway.addon import with_required
+
+    wanted = with_required(names)
+    for name in wanted:
         await require_addon(client, name)
     references = await apply_configs(client, settings.configs)
-    return [await _enable(client, name, cluster, settings, references) for cluster in clusters for name in names]
+    return [
+        await _enable(client, name, cluster, settings, references)
+        for cluster in clusters
+        for name in wanted
+        if name in names or not await _is_enabled(client, name, cluster)
+    ]
+
+
+async def _is_enabled(client: KubeClient, name: str, cluster: str) -> bool:
+    try:
+        await client.get(ADDONS, name, cluster)
+    except NotFound:
+        return False
+    return True
 
 
 async def apply_configs(client: KubeClient, configs: Sequence[Document]) -> list[Document]:
@@ -71,9 +88,11 @@ async def require_addon(client: KubeClient, name: str) -> None:
     try:
         await client.get(CLUSTER_ADDONS, name)
     except NotFound:
-        raise AdministrationError(
-            f"--names: enabling the unknown addon {name} is not supported", "see addon list; the addon's own manager brings it"
-        ) from None
+        from muster.gateway.addon import HUB_ADDONS
+
+        own = f"clusteradm install hub-addon --names {name}"
+        remedy = own if name in HUB_ADDONS else "see addon list; the addon's own manager brings it"
+        raise AdministrationError(f"--names: enabling the unknown addon {name} is not supported", remedy) from None
 
 
 async def _kind_of(client: KubeClient, document: Document) -> GVR:

@@ -21,6 +21,7 @@ from muster.administration.waiting import deployment_problem
 from muster.api import MalformedObject, condition_of
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import ClusterManager
+from muster.gateway.names import CREDENTIALS_NAMESPACE
 from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.applying import Place, places, remove, remove_and_wait
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
@@ -194,20 +195,32 @@ async def _namespaces_of_clusters(client: KubeClient) -> list[str]:
 async def _operator(client: KubeClient, options: CleanOptions) -> tuple[list[Place], list[str]]:
     """What belongs to the operator, the last first; and what stays because somebody else needs it."""
     own = list(reversed(places(bundle(CLUSTER_MANAGER_OPERATOR))))
+    held = await _credentials(client)
+    if held:
+        own = [place for place in own if place != Place(NAMESPACES, CREDENTIALS_NAMESPACE)]
     try:
         others = [one["metadata"]["name"] for one in (await client.list(CLUSTER_MANAGERS)).items]
     except NotFound:
         others = []
     others = [name for name in others if name != options.name]
     if others:
-        return [], [f"the operator: there is still ClusterManager {', '.join(others)}"]
+        return [], [*held, f"the operator: there is still ClusterManager {', '.join(others)}"]
     pull_secret = Place(SECRETS, PULL_SECRET, OPERATOR_NAMESPACE)
     try:
         await client.get(DEPLOYMENTS, KLUSTERLET, OPERATOR_NAMESPACE)
     except NotFound:
-        return [pull_secret, *own], []
-    shared = [place for place in own if place.resource is not NAMESPACES]
-    return shared, [f"Namespace {OPERATOR_NAMESPACE}: the operator of klusterlets is there"]
+        return [pull_secret, *own], held
+    shared = [place for place in own if place != Place(NAMESPACES, OPERATOR_NAMESPACE)]
+    return shared, [*held, f"Namespace {OPERATOR_NAMESPACE}: the operator of klusterlets is there"]
+
+
+async def _credentials(client: KubeClient) -> list[str]:
+    """Why the namespace of clusters' credentials is to stay."""
+    found = [one["metadata"]["name"] for one in (await client.list(SECRETS, CREDENTIALS_NAMESPACE)).items]
+    if not found:
+        return []
+    few = ", ".join(sorted(found)[:3])
+    return [f"Namespace {CREDENTIALS_NAMESPACE}: it holds credentials that somebody put there, such as {few}"]
 
 
 async def _remove(client: KubeClient, wanted: list[Place], options: CleanOptions, clock: Clock) -> list[str]:

@@ -11,12 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from muster.addon.options import GATES as ADDON_GATES
+from msgspec.structs import replace
+
 from muster.administration.drivers import fitting, installed_driver, refuse_unheard
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
 from muster.administration.hub import preflight, tokens
 from muster.administration.hub.grpc_server import PublishedServer, published_server
+from muster.administration.hub.hub_addons import refuse_collision
 from muster.administration.hub.probe import WITHIN as PROBE_WITHIN
 from muster.administration.hubs import CLUSTERADM, HubAddress
 from muster.administration.progress import SILENT, Progress, wait
@@ -25,11 +27,12 @@ from muster.api import Document, MalformedObject
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import ClusterManager, ResourceRequirement
 from muster.api.resource import known_fields
+from muster.gateway.apiservice import FEATURE_GATE
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.applying import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, bundle
-from muster.operator.cluster_manager.plan import AUTO_APPROVAL, Plan, registration_arguments
+from muster.operator.cluster_manager.plan import ADDON_MANAGER_GATES, AUTO_APPROVAL, Plan, registration_arguments
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
 from muster.placement.hub.options import GATES as PLACEMENT_GATES
@@ -48,7 +51,7 @@ from muster.work.hub.options import GATES as WORK_GATES
 from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
 QOS_CLASSES: Final = ("Default", "BestEffort", "ResourceRequirement")
-ALL_GATES: Final = (*HUB_GATES, *WORK_GATES, *ADDON_GATES, *PLACEMENT_GATES)
+ALL_GATES: Final = (*HUB_GATES, *WORK_GATES, *ADDON_MANAGER_GATES, *PLACEMENT_GATES)
 UNSUPPORTED_GATES: Final = (*HUB_UNSUPPORTED_GATES, *WORK_UNSUPPORTED_GATES, *PLACEMENT_UNSUPPORTED_GATES)
 
 UNKNOWN_SERVER: Final = "no ClusterManager that could be read says where the gRPC server is: whoever runs it knows"
@@ -69,6 +72,8 @@ class InitOptions:
     resources: ResourceRequirement | None = None
     sync_labels: bool = False
     use_bootstrap_token: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the ClusterManager."""
     spec: Mapping[str, Any] = field(default_factory=dict)
     """Of the ClusterManager, over all that the other options say."""
     checks: bool = True
@@ -146,7 +151,7 @@ def cluster_manager(options: InitOptions) -> Document:
     spec: Document = {"deployOption": {"mode": "Default"}, "registrationConfiguration": registration}
     if gates := _gates(options, (*WORK_GATES, *WORK_UNSUPPORTED_GATES)):
         spec["workConfiguration"] = {"featureGates": gates}
-    if gates := _gates(options, ADDON_GATES):
+    if gates := _gates(options, ADDON_MANAGER_GATES):
         spec["addOnManagerConfiguration"] = {"featureGates": gates}
     if gates := _gates(options, (*PLACEMENT_GATES, *PLACEMENT_UNSUPPORTED_GATES)):
         spec["placementConfiguration"] = {"featureGates": gates}
@@ -154,7 +159,8 @@ def cluster_manager(options: InitOptions) -> Document:
         spec["resourceRequirement"] = known_fields(options.resources)
     for setup in setups.values():
         spec |= setup.spec
-    return {"metadata": {"name": CLUSTER_MANAGER}, "spec": apply_merge_patch(spec, dict(options.spec))}
+    metadata: Document = {"name": CLUSTER_MANAGER, **({"annotations": dict(options.annotations)} if options.annotations else {})}
+    return {"metadata": metadata, "spec": apply_merge_patch(spec, dict(options.spec))}
 
 
 def _gates(options: InitOptions, names: Sequence[str]) -> list[Document]:
@@ -177,6 +183,8 @@ async def initialize(
         checks = await preflight.run_checks(
             client, address, progress, signing=signing, probe_within=options.probe_within, clock=clock
         )
+        if options.feature_gates.get(FEATURE_GATE):
+            await _refuse_collision(client, options)
     await install_operator(client, options.bundle, clock)
     await tokens.ensure_bootstrap(client)
     if options.use_bootstrap_token:
@@ -192,6 +200,17 @@ async def initialize(
         await await_hub(client, within=options.timeout, progress=progress, clock=clock)
     token = await tokens.issue(client, use_bootstrap_token=options.use_bootstrap_token)
     return await _initialized(client, address, token, ClusterManager.decode(wanted), checks)
+
+
+async def _refuse_collision(client: KubeClient, options: InitOptions) -> None:
+    """Raises Refused where another API is where the gateway's would be, in the version that was chosen for it."""
+    wanted = ClusterManager.decode(cluster_manager(options))
+    try:
+        before = (await client.get(ClusterManager, CLUSTER_MANAGER)).metadata.annotations
+    except (NotFound, MalformedObject):
+        before = {}
+    annotations = {**before, **wanted.metadata.annotations}
+    await refuse_collision(client, replace(wanted, metadata=replace(wanted.metadata, annotations=annotations)))
 
 
 async def _set_up(client: KubeClient, setup: HubSetup, options: InitOptions, progress: Progress) -> None:

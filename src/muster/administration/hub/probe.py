@@ -19,6 +19,7 @@ from muster.api import Document
 from muster.kube import certificates
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.objects import Object
+from muster.machinery.polling import poll_pause
 from muster.registration.drivers.certificates.profile import CLIENT_USAGES
 from muster.registration.drivers.certificates.requests import issued_certificate, verdict_of
 from muster.registration.names import CLIENT_SIGNER
@@ -30,7 +31,7 @@ LABEL: Final = "open-cluster-management.io/csr-probe"
 PREFIX: Final = "clusteradm-csr-probe-"
 SUBJECT: Final = "open-cluster-management:csr-probe"
 EXPIRATION: Final = 600
-_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 0.1
 
 
 class Answer(Enum):
@@ -64,16 +65,17 @@ async def _ask(client: KubeClient, name: str, within: float, clock: Clock) -> Pr
     approval = {"type": "Approved", "status": "True", "reason": "ClusteradmProbe", "message": "A probe; it is deleted at once."}
     status["conditions"] = [*(status.get("conditions") or ()), approval]
     await client.update(SIGNING_REQUESTS, made, subresource="approval")
-    deadline = clock.monotonic() + within
+    began = clock.monotonic()
     while True:
         found = await client.get(SIGNING_REQUESTS, name)
         if issued_certificate(found):
             return Probe(Answer.ISSUED)
         if failure := verdict_of(found, "Failed", "Denied"):
             return Probe(Answer.NOT_ISSUED, f"the signer says {failure.get('reason')}: {failure.get('message')}")
-        if clock.monotonic() >= deadline:
+        waited = clock.monotonic() - began
+        if waited >= within:
             return Probe(Answer.NOT_ISSUED, f"approved, and not signed within {within:g} s")
-        await sleep(clock, _PAUSE)
+        await sleep(clock, poll_pause(waited, _LONGEST_PAUSE))
 
 
 def _request(name: str) -> Document:

@@ -88,6 +88,8 @@ class JoinOptions:
     """Where agents reach the hub's API server, if that is another place than from here."""
     api: HubAddress | None = None
     """The hub's API server, where agents are to have a way to it beside the one that their driver takes."""
+    external_servers: tuple[str, ...] = ()
+    """Where others reach the managed cluster's API server; none: where the cluster itself says."""
     managed_lookup: bool = False
     """Have agents go where the managed cluster itself says."""
     proxy_url: str = field(default="", repr=False)
@@ -204,6 +206,8 @@ def klusterlet(name: str, options: JoinOptions, existing: Klusterlet | None = No
         "namespace": (existing.spec.namespace if existing else "") or _namespace(name, options),
         "registrationConfiguration": registration,
     }
+    if options.external_servers:
+        spec["externalServerURLs"] = [{"url": url} for url in options.external_servers]
     if gates := _gates(options, WORK_GATES):
         spec["workConfiguration"] = {"featureGates": gates}
     if options.resources is not None:
@@ -236,7 +240,7 @@ async def join(
     check(options)
     async with _hub(hub, options, connect) as hub_client, _managed(client, options, connect) as managed:
         existing = await _existing(client, options)
-        options = await _with_lookup(managed, options)
+        options = await _with_external_servers(managed, await _with_lookup(managed, options), progress)
         if not options.force:
             introduction = Introduction(
                 options.cluster_name, options.driver.name, options.token, options.setup().identity, hub.server, existing
@@ -325,6 +329,17 @@ async def _with_lookup(managed: KubeClient, options: JoinOptions) -> JoinOptions
         return options
     server = await told_server(managed, "--force-internal-endpoint-lookup-managed")
     return replace(options, managed=replace(options.managed, server=server))
+
+
+async def _with_external_servers(managed: KubeClient, options: JoinOptions, progress: Progress) -> JoinOptions:
+    """As OCM's own tool: the hub is told what the managed cluster says of itself, and nothing where it says nothing."""
+    if options.external_servers:
+        return options
+    try:
+        return replace(options, external_servers=(await told_server(managed, "externalServerURLs"),))
+    except AdministrationError as error:
+        progress.warn(f"the hub is not told where this cluster's API server is reached, for its gateway or others: {error}")
+        return options
 
 
 async def _prepare(

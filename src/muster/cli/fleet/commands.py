@@ -79,6 +79,11 @@ def said() -> Iterator[None]:
     envvar=DATABASE_VARIABLE,
     help=f"Of --persistence {SQL}: {EXAMPLES}.  [default: SQLite in the data directory, or as before]",
 )
+@click.option(
+    "--gateway/--no-gateway",
+    default=None,
+    help="Reach each cluster's API through the hub.  [default: with one unless the hub is a database, or as before]",
+)
 @data_dir
 @click.option("-d", "--detach", is_flag=True, help="Return when all clusters are available; go on in the background.")
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: state in memory, and the directory goes with the process.")
@@ -98,7 +103,7 @@ def up(**options: Any) -> None:
     if options["auth"] == AWS_ALIAS:
         options["auth"] = AWS
     database = _database(options.pop("database"), options["persistence"])
-    asked = ("clusters", "auth", "aws_mode", "persistence", "ephemeral", "port")
+    asked = ("clusters", "auth", "aws_mode", "persistence", "ephemeral", "port", "gateway")
     wish = Wish(database=database, **{name: options.pop(name) for name in asked})
     with said():
         if options.pop("detach"):
@@ -174,8 +179,8 @@ def status(data_dir: str, output: str) -> None:
         echo(found.headline)
         if found.aws:
             echo(f"AWS at {found.aws}; for aws and boto3: AWS_CONFIG_FILE={found.aws_config}")
-        rows = [(one.name, one.accepted, one.joined, one.available, one.reason) for one in found.clusters]
-        echo(table(("cluster", "accepted", "joined", "available", "reason"), rows))
+        columns = ["name", "accepted", "joined", "available", *(["gateway"] if found.gateway else []), "reason"]
+        echo(table(["cluster", *columns[1:]], [[getattr(one, column) for column in columns] for one in found.clusters]))
     else:
         echo(document(found.as_document(), output))
     if not found.good:

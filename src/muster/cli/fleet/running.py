@@ -40,6 +40,7 @@ HOST = "127.0.0.1"
 USUAL_PORT = 6443
 CLUSTERS = 2
 _LOOK_EVERY = 0.1
+NO_GATEWAY = f"--gateway: a hub that is kept in a database (--persistence {SQL}) has none: no API server can lead to it there"
 
 
 def run(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, last_words_to: int | None) -> None:
@@ -76,6 +77,7 @@ class Wish:
     database: str | None = field(repr=False)
     ephemeral: bool
     port: int | None
+    gateway: bool | None = None
 
     def write_down(self, directory: FleetDirectory) -> Fleet:
         """Into the fleet's record; what is there already stays. Raises FleetError where the two contradict each other."""
@@ -93,7 +95,7 @@ class Wish:
                 f"port {taken}, where this fleet is at home, is taken by another program: end that, "
                 f"or begin anew (muster down --purge --data-dir {directory.path})"
             )
-        return directory.edit(lambda fleet: self._grown(fleet, self.clusters or 0))
+        return directory.edit(lambda fleet: self._grown(self._switched(fleet), self.clusters or 0))
 
     def check(self, directory: FleetDirectory) -> Fleet | None:
         """The fleet that goes on; None where a new one begins. Raises FleetError for what cannot be had."""
@@ -113,6 +115,8 @@ class Wish:
             raise FleetError(f"--persistence {SQL} keeps the hub in a database, --ephemeral keeps nothing: leave one of them out")
         if persistence != SQL and self.database is not None:
             raise FleetError(f"--database is for --persistence {SQL}, and --persistence is {persistence}")
+        if persistence == SQL and self.gateway:
+            raise FleetError(NO_GATEWAY)
         if self.aws_mode is not None and auth != AWS:
             raise FleetError(f"--aws-authentication-mode is for --auth {AWS}, and --auth is {auth}")
 
@@ -129,6 +133,7 @@ class Wish:
             persistence=persistence,
             database=self.database or "",
             clusters_port=clusters_port if persistence == SQL else 0,
+            gateway=persistence == KUBE and self.gateway is not False,
             ephemeral=self.ephemeral,
         )
 
@@ -145,6 +150,10 @@ class Wish:
         if self.persistence not in (None, known.persistence):
             where = f"the hub of the fleet in {path} is on {known.persistence}"
             raise FleetError(f"--persistence {self.persistence}: {where}; {otherwise}")
+        if self.gateway and known.persistence == SQL:
+            raise FleetError(NO_GATEWAY)
+        if self.gateway is False and known.gateway:
+            raise FleetError(f"--no-gateway: the fleet in {path} has one, and its clusters let it in; {otherwise}")
         if self.database is not None and known.persistence != SQL:
             raise FleetError(f"--database is for --persistence {SQL}, and the hub of the fleet in {path} is on {known.persistence}")
         if self.database not in (None, known.database):
@@ -160,12 +169,16 @@ class Wish:
         given = {"--clusters": self.clusters, "--port": self.port, "--auth": self.auth, "--persistence": self.persistence}
         given |= {"--aws-authentication-mode": self.aws_mode}
         words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
+        words += [] if self.gateway is None else ["--gateway" if self.gateway else "--no-gateway"]
         return [*words, "--ephemeral"] if self.ephemeral else words
 
     def environ(self) -> dict[str, str]:
         """With what the arguments leave out."""
         own = {name: value for name, value in os.environ.items() if name != DATABASE_VARIABLE}
         return own if self.database is None else {**own, DATABASE_VARIABLE: self.database}
+
+    def _switched(self, fleet: Fleet) -> Fleet:
+        return fleet.with_gateway() if self.gateway else fleet
 
     @staticmethod
     def _grown(fleet: Fleet, clusters: int) -> Fleet:
@@ -362,6 +375,8 @@ def _late(seconds: float, status: FleetStatus | None) -> str:
 
 def what_to_try(directory: FleetDirectory, status: FleetStatus, *, foreground: bool) -> str:
     clusters = ", ".join(status.clusters) or "no managed clusters yet"
+    if status.clusters and directory.existing().gateway:
+        clusters += ", each also through the hub's gateway"
     first = next(iter(status.clusters), HUB)
     suffix = "" if str(directory.path) == ".muster" else f" --data-dir {directory.path}"
     lines = [f"ready: {HUB} at {status.url}; {clusters}", "", "Try:"]
@@ -372,6 +387,7 @@ def what_to_try(directory: FleetDirectory, status: FleetStatus, *, foreground: b
         f"  export KUBECONFIG={directory.kubeconfig.absolute()}",
         "  kubectl get managedclusters",
         f"  kubectl --context {first} get pods -A",
+        *(_gateway_to_try(first) if status.clusters and directory.existing().gateway else ()),
         f"  muster status{suffix}",
         f"  muster cluster add cluster{len(status.clusters) + 1}{suffix}",
         *(_aws_to_try(directory, status.aws) if status.aws else ()),
@@ -379,6 +395,12 @@ def what_to_try(directory: FleetDirectory, status: FleetStatus, *, foreground: b
         f"Stop with {'Ctrl-C or ' if foreground else ''}muster down{suffix}; muster up{suffix} goes on from there.",
     ]
     return "\n".join(lines)
+
+
+def _gateway_to_try(cluster: str) -> list[str]:
+    """How a cluster is reached with the hub's credentials alone."""
+    file = f"{cluster}.kubeconfig"
+    return [f"  clusteradm gateway kubeconfig {cluster} > {file} && kubectl --kubeconfig {file} get namespaces"]
 
 
 def _aws_to_try(directory: FleetDirectory, url: str) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from muster.administration.waiting import cluster_problem
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, JOINED, ManagedCluster
 from muster.api.meta import is_true
+from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.fleet.local.cloud import config_file
 from muster.fleet.local.directory import FleetDirectory
 from muster.fleet.local.status import FleetStatus, read_status
 from muster.registration.kinds import MANAGED_CLUSTERS
-from muster.runtime.client import HttpClient, KubeconfigError, KubeError, NotFound, load_kubeconfig
+from muster.runtime.client import HttpClient, KubeconfigError, KubeError, NotFound, load_kubeconfig, served
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class ClusterView:
     accepted: bool = False
     joined: bool = False
     available: bool = False
+    gateway: bool | None = None
+    """Whether the hub's gateway reaches it; None where the fleet has none."""
     reason: str = ""
 
 
@@ -39,7 +43,12 @@ class FleetView:
 
     @property
     def good(self) -> bool:
-        return self.pid is not None and all(one.available for one in self.clusters)
+        return self.pid is not None and all(one.available and one.gateway is not False for one in self.clusters)
+
+    @property
+    def gateway(self) -> bool:
+        """Whether the fleet has one."""
+        return any(one.gateway is not None for one in self.clusters)
 
     @property
     def headline(self) -> str:
@@ -61,6 +70,7 @@ class FleetView:
                     "accepted": one.accepted,
                     "joined": one.joined,
                     "available": one.available,
+                    **({} if one.gateway is None else {"gateway": one.gateway}),
                     "reason": one.reason,
                 }
                 for one in self.clusters
@@ -68,39 +78,70 @@ class FleetView:
         }
 
 
+@dataclass(frozen=True)
+class _Told:
+    """By the hub, of each cluster."""
+
+    clusters: Mapping[str, ManagedCluster]
+    gateways: Mapping[str, ClusterGateway] | None
+    """None where the fleet has none."""
+    no_gateway: str = ""
+    """Why the gateway does not answer."""
+
+
 async def look(directory: FleetDirectory) -> FleetView:
     fleet = directory.existing()
     names = [record.name for record in fleet.clusters]
     pid = directory.holder()
+    silent = False if fleet.gateway else None
     if pid is None:
-        return FleetView(directory, None, "", tuple(ClusterView(name, reason="the fleet is not running") for name in names))
+        why = "the fleet is not running"
+        return FleetView(directory, None, "", tuple(ClusterView(name, gateway=silent, reason=why) for name in names))
     written = read_status(directory)
     if written is not None and written.pid != pid:
         written = None
     url, aws = (written.url, written.aws) if written is not None else ("", "")
     try:
-        told = await _ask(directory)
+        told = await _ask(directory, gateway=fleet.gateway)
     except (KubeError, KubeconfigError) as error:
-        return FleetView(
-            directory, pid, url, tuple(ClusterView(name, reason=f"the hub does not answer: {error}") for name in names), aws
-        )
-    return FleetView(directory, pid, url, tuple(_view(name, told.get(name), written) for name in names), aws)
+        why = f"the hub does not answer: {error}"
+        return FleetView(directory, pid, url, tuple(ClusterView(name, gateway=silent, reason=why) for name in names), aws)
+    return FleetView(directory, pid, url, tuple(_view(name, told, written) for name in names), aws)
 
 
-async def _ask(directory: FleetDirectory) -> dict[str, ManagedCluster]:
+async def _ask(directory: FleetDirectory, *, gateway: bool) -> _Told:
     client = HttpClient(load_kubeconfig(directory.kubeconfig, "hub"), agent="muster")
     try:
-        return {one["metadata"]["name"]: ManagedCluster.decode(one) for one in (await client.list(MANAGED_CLUSTERS)).items}
+        clusters = {one["metadata"]["name"]: ManagedCluster.decode(one) for one in (await client.list(MANAGED_CLUSTERS)).items}
+        if not gateway:
+            return _Told(clusters, None)
+        try:
+            found = (await client.list(served(ClusterGateway))).items
+        except KubeError as error:
+            return _Told(clusters, {}, f"the gateway does not answer: {error}")
+        return _Told(clusters, {one["metadata"]["name"]: ClusterGateway.decode(one) for one in found})
     except NotFound:
-        return {}  # not a hub yet
+        return _Told({}, {} if gateway else None)  # not a hub yet
     finally:
         await client.close()
 
 
-def _view(name: str, cluster: ManagedCluster | None, written: FleetStatus | None) -> ClusterView:
+def _view(name: str, told: _Told, written: FleetStatus | None) -> ClusterView:
     doing = written.clusters.get(name) if written is not None else None
     busy = doing.reason or doing.state if doing is not None and doing.state != "Available" else ""
+    cluster = told.clusters.get(name)
+    gateway, unreached = _gateway(name, told)
     if cluster is None:
-        return ClusterView(name, reason=busy or "the hub does not know it")
+        return ClusterView(name, gateway=gateway, reason=busy or "the hub does not know it")
     accepted, joined, available = (is_true(cluster.status.conditions, condition) for condition in (ACCEPTED, JOINED, AVAILABLE))
-    return ClusterView(name, accepted, joined, available, cluster_problem(cluster) or busy)
+    return ClusterView(name, accepted, joined, available, gateway, cluster_problem(cluster) or busy or unreached)
+
+
+def _gateway(name: str, told: _Told) -> tuple[bool | None, str]:
+    """Whether the gateway reaches the cluster, and why not."""
+    if told.gateways is None:
+        return None, ""
+    found = told.gateways.get(name)
+    if found is None:
+        return False, told.no_gateway or "the gateway does not know it"
+    return found.status.healthy, "" if found.status.healthy else f"the gateway does not reach it: {found.status.healthy_reason}"

@@ -94,10 +94,19 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """With whatever it takes to get in; empty: one in this directory."""
     clusters_port: int = 0
     """Of the managed clusters' API server, where the hub has one of its own."""
+    gateway: bool = False
+    """Whether the hub has a gateway, and every cluster lets it in; fleets of before there was one have none."""
     ephemeral: bool = False
     installed: str = ""
     """The version of Muster with which the hub was initialized."""
     clusters: tuple[ClusterRecord, ...] = ()
+
+    def with_gateway(self) -> Fleet:
+        """What was installed without one is installed anew."""
+        if self.gateway:
+            return self
+        clusters = tuple(msgspec.structs.replace(record, installed="") for record in self.clusters)
+        return msgspec.structs.replace(self, gateway=True, installed="", clusters=clusters)
 
     def has(self, name: str) -> bool:
         return any(record.name == name for record in self.clusters)

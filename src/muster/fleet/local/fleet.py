@@ -21,18 +21,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from muster.administration.errors import AdministrationError
+from muster.administration.progress import Progress
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.aws.errors import AwsError
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.local import membership
-from muster.fleet.local.cloud import FleetCloud, arn_of
-from muster.fleet.local.database_hub import LEASES, DatabaseHub, database_hub
 from muster.fleet.local.directory import HUB, FleetDirectory, FleetError
 from muster.fleet.local.ingress import ingress, ready_servers
 from muster.fleet.local.membership import Membership, Site
@@ -49,6 +48,11 @@ from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.install import InstallError
 from muster.store import StoreError
 from muster.transport.persistence import KUBE, SQL
+
+if TYPE_CHECKING:
+    # Many modules, which are loaded for those fleets alone that are on AWS, or have their hub in a database.
+    from muster.fleet.local.cloud import FleetCloud
+    from muster.fleet.local.database_hub import DatabaseHub
 
 log = get_logger("muster.fleet.local")
 
@@ -92,6 +96,8 @@ class LocalFleet:
             shutil.rmtree(directory.nodes, ignore_errors=True)
         self._cloud: FleetCloud | None = None
         if fleet.aws_port:
+            from muster.fleet.local.cloud import FleetCloud
+
             self._cloud = FleetCloud(directory, self._server, HOST, fleet.aws_port, fleet.aws_mode, clock)
         self._hub_server = self._server
         """The API server that has the hub."""
@@ -153,6 +159,8 @@ class LocalFleet:
         """What has to be there before anybody speaks to it; the hub's parts, where they are ours to run."""
         fleet = self._directory.existing()
         if fleet.persistence == SQL:
+            from muster.fleet.local.database_hub import database_hub
+
             opening = database_hub(
                 self._directory.hub,
                 self._directory.database(fleet),
@@ -237,17 +245,22 @@ class LocalFleet:
         return InProcessClient(server.client(server.clusters[name], agent="clusteradm"), name)
 
     async def _site(self, name: str) -> Site:
-        server, port = self._server_of(name), self._directory.existing().grpc_port
+        server, fleet = self._server_of(name), self._directory.existing()
+        port = fleet.grpc_port
         grpc = f"{HOST}:{port}" if port and name == HUB else ""
-        site = Site(name, self._client(name), server.cluster_url(name), server.ca_pem, grpc)
+        site = Site(name, self._client(name), server.cluster_url(name), server.ca_pem, grpc, fleet.gateway and name == HUB)
         if self._cloud is None:
             return site
+        from muster.fleet.local.cloud import arn_of
+
         arn = arn_of(name)
         return replace(site, arn=str(arn), aws=await self._cloud.surroundings(arn.account))
 
     async def _initialize(self) -> None:
         fleet, hub, progress = self._directory.existing(), await self._site(HUB), _Steps(self, HUB, "Starting")
         if fleet.persistence == SQL:
+            from muster.fleet.local.database_hub import LEASES
+
             await self._steps.await_leaders(hub, LEASES, self._since, progress)
         elif fleet.installed != self._version or not await self._steps.is_initialized(hub):
             if self._cloud is not None:
@@ -272,10 +285,26 @@ class LocalFleet:
             if self._cloud is not None:
                 await self._cloud.prepare(name, cluster.client)
             await self._steps.join(hub, cluster, fleet.auth, progress)
-            await self._steps.accept(hub, name, progress)
+            if fleet.gateway:
+                await self._accept_with_gateway(hub, name, progress)
+            else:
+                await self._steps.accept(hub, name, progress)
             self._directory.edit(lambda fleet: fleet.joined(name, self._version))
         await self._steps.await_available(hub, name, self._since, progress)
+        if fleet.gateway:
+            await self._steps.await_gateway(hub, name, progress)
         self.note(name, "Available")
+
+    async def _accept_with_gateway(self, hub: Site, name: str, progress: Progress) -> None:
+        """The hub prepares what the gateway needs of a cluster as soon as it has accepted it, while the cluster's agent comes."""
+        aside = _Aside(progress)
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._steps.enable_gateway(hub, name, aside), name=f"gateway addon of {name}")
+                await self._steps.accept(hub, name, progress)
+                aside.shown = True
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
 
     async def _take_leave(self, name: str) -> None:
         progress = _Steps(self, name, "Leaving")
@@ -315,6 +344,19 @@ class _Steps:
 
     def waiting(self, what: str, why: str) -> None:
         self._fleet.note(self._name, self._state, why.removeprefix(f"{self._name}: "))
+
+
+class _Aside:
+    """Tells of a step beside another one: what it waits for is shown when the other has ended, since a cluster has one status."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self.shown = False
+        self.say, self.note, self.warn = progress.say, progress.note, progress.warn
+
+    def waiting(self, what: str, why: str) -> None:
+        if self.shown:
+            self._progress.waiting(what, why)
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol
 
-from muster.administration.errors import TookTooLong
+from muster.administration.content.addons import AddonSettings, enable, require_addon
+from muster.administration.errors import AdministrationError, TookTooLong
 from muster.administration.hub import initialize as initializing
 from muster.administration.hub import tokens
 from muster.administration.hub.authority import grpc_authority
@@ -23,7 +24,11 @@ from muster.administration.waiting import await_available as await_all
 from muster.administration.waiting import await_hub
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
+from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.aws.surroundings import Surroundings
+from muster.gateway.addon import CLUSTER_GATEWAY
+from muster.gateway.apiservice import FEATURE_GATE, LOOPBACK_ANNOTATION
+from muster.gateway.names import PROXY
 from muster.machinery.golang.timestamps import parse_time
 from muster.operator.applying import Place, remove_and_wait
 from muster.operator.names import OPERATOR_NAMESPACE
@@ -34,9 +39,10 @@ from muster.registration.drivers.grpc import SERVER
 from muster.registration.drivers.profile import DriverOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_LOCK, HUB_NAMESPACE, LEASE
-from muster.runtime.client import ClientConfig, KubeClient, NotFound
+from muster.runtime.client import ClientConfig, Forbidden, KubeClient, NotFound, served
 from muster.runtime.client.builtin import LEASES, NAMESPACES
 
+CLUSTER_GATEWAYS: Final = served(ClusterGateway)
 PATIENCE: Final = 120.0
 """Seconds a step waits for its cluster."""
 
@@ -51,6 +57,8 @@ class Site:
     ca: bytes = field(repr=False)
     grpc: str = ""
     """Of a hub: where agents reach its gRPC server, if they do."""
+    gateway: bool = False
+    """Of a hub: whether it has one, by which its clusters are reached."""
     arn: str = ""
     """What it is called on AWS, if it is there."""
     aws: Surroundings = field(default_factory=Surroundings, repr=False)
@@ -87,19 +95,36 @@ class Membership(Protocol):
 
     async def await_available(self, hub: Site, name: str, since: datetime, progress: Progress) -> None: ...
 
+    async def enable_gateway(self, hub: Site, name: str, progress: Progress) -> None: ...
+
+    async def await_gateway(self, hub: Site, name: str, progress: Progress) -> None: ...
+
     async def leave(self, hub: Site, cluster: Site, progress: Progress) -> None: ...
 
     async def forget(self, hub: Site, name: str) -> None: ...
 
 
 async def initialize(hub: Site, auth: str, progress: Progress) -> None:
-    options = initializing.InitOptions(drivers=(auth,), driver_options=hub.driver_options, wait=True, timeout=PATIENCE)
+    options = initializing.InitOptions(
+        drivers=(auth,),
+        driver_options=hub.driver_options,
+        feature_gates={FEATURE_GATE: True} if hub.gateway else {},
+        # All clusters of the fleet are on this machine.
+        annotations={LOOPBACK_ANNOTATION: "true"} if hub.gateway else {},
+        timeout=PATIENCE,
+    )
     await initializing.initialize(hub.client, HubAddress(hub.url, hub.ca), options, progress)
+    await _await_hub(hub, progress)
+
+
+async def _await_hub(hub: Site, progress: Progress) -> None:
+    """Until clusters can join; they do while the gateway comes, and wait for it last (`await_gateway`)."""
+    await await_hub(hub.client, within=PATIENCE, gateway=False, progress=progress)
 
 
 async def await_initialized(hub: Site, since: datetime, progress: Progress) -> None:
     """Working, and by a sign of life that is not older than `since`: what is written may be from before a restart."""
-    await await_hub(hub.client, within=PATIENCE, progress=progress)
+    await _await_hub(hub, progress)
     await _await_renewal(hub, HUB_LOCK, HUB_NAMESPACE, since, "its controller", progress)
 
 
@@ -132,6 +157,7 @@ async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
         api=api if hub.grpc else None,
         auth=auth,
         driver_options=cluster.joining_options(hub),
+        external_servers=(cluster.url,),
         keep_operator=False,
     )
     address = HubAddress(hub.grpc, await grpc_authority(hub.client)) if hub.grpc else api
@@ -169,6 +195,41 @@ async def _await_renewal(hub: Site, lease: str, namespace: str, since: datetime,
         return "" if renewed and parse_time(renewed) >= since else f"{who} has not renewed its lease since the fleet started"
 
     await wait(f"lease {namespace}/{lease}", look, within=PATIENCE, progress=progress)
+
+
+async def enable_gateway(hub: Site, name: str, progress: Progress) -> None:
+    """Have the cluster let the hub's gateway in. Its agent need not be there yet, only the namespace that the hub keeps for it."""
+
+    async def look() -> str:
+        try:
+            await require_addon(hub.client, CLUSTER_GATEWAY.name)
+        except AdministrationError:
+            return f"the hub does not offer {CLUSTER_GATEWAY.name} to clusters yet"
+        try:
+            await hub.client.get(NAMESPACES, name)
+        except NotFound:
+            return "the hub has no namespace for it yet"
+        return ""
+
+    await wait(f"addon {CLUSTER_GATEWAY.name}", look, within=PATIENCE, progress=progress)
+    outcomes = await enable(hub.client, [CLUSTER_GATEWAY.name], [name], AddonSettings())
+    if failed := next((one.error for one in outcomes if one.error is not None), None):
+        raise failed
+
+
+async def await_gateway(hub: Site, name: str, progress: Progress) -> None:
+    """Until the cluster answers through it. Asked itself, since the gateway's own probe takes its time."""
+
+    async def look() -> str:
+        try:
+            await hub.client.get(CLUSTER_GATEWAYS, name, subresource=f"{PROXY}/version")
+        except NotFound:
+            return "the gateway does not know it yet"
+        except Forbidden as error:
+            return f"the gateway is not let in yet: {error}"
+        return ""
+
+    await wait(f"gateway to {name}", look, within=PATIENCE, progress=progress)
 
 
 async def leave(hub: Site, cluster: Site, progress: Progress) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 
-from muster.apiserver.auth.identity import authenticated
 from muster.apiserver.auth.serviceaccounts import USER_PREFIX
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.server import ApiServer
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.node.podspec import Pod
-from muster.machinery.authentication import UserInfo
+from muster.machinery.authentication import UserInfo, authenticated
 from muster.machinery.confinement import unconfined
 from muster.machinery.logs import diverted
 from muster.runtime.client import JSON, Query, Unauthorized

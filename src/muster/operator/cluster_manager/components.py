@@ -10,16 +10,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from muster.addon import hub_addon
 from muster.addon import install as addon
 from muster.api import Document
 from muster.api.agents import GRPC_SERVER_ACCOUNT
 from muster.api.operator.v1 import GRPC_PROTOCOL
+from muster.gateway.addon import HUB_ADDONS
+from muster.gateway.apiservice import PORT as GATEWAY_PORT
+from muster.gateway.apiservice import SERVING_SECRET as GATEWAY_SECRET
+from muster.gateway.install import RULES as GATEWAY_RULES
+from muster.gateway.names import COMPONENT as CLUSTER_GATEWAY
+from muster.gateway.permissions import ACCOUNT as GATEWAY_ACCOUNT
+from muster.gateway.permissions import namespace_permissions as gateway_permissions
 from muster.machinery.objects import GVR
 from muster.operator.applying import Wanted
 from muster.operator.cluster_manager import exposure
 from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET
 from muster.operator.cluster_manager.plan import (
     DEBUG_PORT,
+    GATEWAY_FILES,
     REGISTRATION_WEBHOOK,
     WORK_WEBHOOK,
     Plan,
@@ -27,6 +36,8 @@ from muster.operator.cluster_manager.plan import (
     driver_secrets,
     driver_tokens,
     driver_variables,
+    gateway_arguments,
+    gateway_secrets,
     placement_gates,
     registration_arguments,
     registration_gates,
@@ -36,7 +47,8 @@ from muster.operator.deployments import ConfigMapVolume, SecretVolume
 from muster.placement.hub import install as placement
 from muster.registration.drivers.profile import AccountToken
 from muster.registration.hub import install as registration
-from muster.runtime.client.builtin import CRDS
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS
+from muster.runtime.install import binding, named
 from muster.runtime.webhook import Hook
 from muster.transport.server.install import SERVER_RULES
 from muster.work.hub import install as work
@@ -45,6 +57,7 @@ REGISTRATION_DEGRADED: Final = "HubRegistrationDegraded"
 REGISTRATION_WEBHOOK_ACCOUNT: Final = "registration-webhook-sa"
 PLACEMENT_DEGRADED: Final = "HubPlacementDegraded"
 GRPC_DEGRADED: Final = "GrpcServerDegraded"
+GATEWAY_DEGRADED: Final = "ClusterGatewayDegraded"
 CA_BUNDLE: Final = "ca-bundle-configmap"
 """Has every authority of this hub: of its webhooks, of its gRPC server, and of that one's clients."""
 GRPC_CONFIG: Final = "grpc-server-config"
@@ -53,6 +66,7 @@ GRPC_CONFIG: Final = "grpc-server-config"
 _CONTROLLERS: Final = ("--no-install", "--no-webhook")
 _WEBHOOKS: Final = ("--no-install", "--no-controllers")
 _GRPC_FILES: Final = "/var/run/secrets/hub/grpc"
+_BINDING_ROLE: Final = "open-cluster-management:hub-addons:binding"
 
 
 @dataclass(frozen=True)
@@ -220,6 +234,66 @@ GRPC_SERVER: Final = Component(
     ),
     ports=lambda plan: {GRPC_PROTOCOL: exposure.PORT},
 )
+
+
+def _gateway_permissions(plan: Plan) -> list[Wanted]:
+    """Who may read the credentials of clusters is the bundle's to say, since only an administrator may; on a hub elsewhere the
+    operator is one."""
+    own = gateway_permissions(plan.hub_namespace, credentials=False)
+    return [*own, *gateway_permissions(plan.hub_namespace, credentials=True)] if plan.hosted else own
+
+
+def hub_addon_roles(namespace: str) -> list[Wanted]:
+    """Roles of addons' agents on the hub, and that those may be given them: the bundle's too, for the same reason."""
+    subject = {"kind": "ServiceAccount", "name": hub_addon.ACCOUNT, "namespace": namespace}
+    agents = [one for addon in HUB_ADDONS.values() for one in addon.objects]
+    return [
+        *agents,
+        (CLUSTER_ROLES, {"metadata": named(_BINDING_ROLE), "rules": _hub_addon_rules(binds=True)}),
+        (CLUSTER_ROLE_BINDINGS, binding(_BINDING_ROLE, "ClusterRole", _BINDING_ROLE, subject)),
+    ]
+
+
+def _hub_addon_rules(*, binds: bool) -> list[Document]:
+    """Those by which roles are given to others, or all the others."""
+    return [rule for rule in hub_addon.rules(tuple(HUB_ADDONS.values())) if ("bind" in rule["verbs"]) == binds]
+
+
+HUB_ADDONS_CONTROLLER: Final = Component(
+    "hub-addons-controller",
+    hub_addon.ACCOUNT,
+    "hub-addons:controller",
+    lambda: _hub_addon_rules(binds=False),
+    hub_addon.COMMAND,
+    ("--no-install",),
+    lambda plan: plan.addon_manager_image,
+    lambda plan: [f"--names={','.join(plan.hub_addons)}", f"--agent-image={plan.addon_manager_image}"],
+    wanted=lambda plan: bool(plan.hub_addons),
+    more_permissions=lambda plan: hub_addon_roles(plan.hub_namespace) if plan.hosted else [],
+)
+GATEWAY: Final = Component(
+    CLUSTER_GATEWAY,
+    GATEWAY_ACCOUNT,
+    CLUSTER_GATEWAY,
+    lambda: GATEWAY_RULES,
+    "gateway",
+    (
+        "--no-install",
+        "--bind-address=$(POD_IP)",
+        f"--secure-port={GATEWAY_PORT}",
+        f"--cert-dir={GATEWAY_FILES}/serving-cert",
+    ),
+    lambda plan: plan.addon_manager_image,
+    gateway_arguments,
+    degraded=GATEWAY_DEGRADED,
+    wanted=lambda plan: plan.gateway,
+    secrets=lambda plan: (
+        SecretVolume("serving-cert", GATEWAY_SECRET, f"{GATEWAY_FILES}/serving-cert"),
+        *(SecretVolume(name, name, path, optional=True) for name, path in gateway_secrets(plan).items()),
+    ),
+    ports=lambda plan: {"https": GATEWAY_PORT},
+    more_permissions=_gateway_permissions,
+)
 COMPONENTS: Final = (
     REGISTRATION_CONTROLLER,
     REGISTRATION_SERVER,
@@ -228,6 +302,8 @@ COMPONENTS: Final = (
     PLACEMENT_CONTROLLER,
     ADDON_MANAGER,
     GRPC_SERVER,
+    HUB_ADDONS_CONTROLLER,
+    GATEWAY,
 )
 SERVERS: Final = tuple((component, component.webhooks) for component in COMPONENTS if component.webhooks is not None)
 WEBHOOK_SECRETS: Final = tuple(webhooks.secret for _, webhooks in SERVERS)

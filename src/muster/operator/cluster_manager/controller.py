@@ -14,14 +14,16 @@ from typing import Final
 
 from muster.api import Condition
 from muster.api.operator.v1 import ClusterManager
+from muster.gateway.apiservice import SERVING_SECRET as GATEWAY_SECRET
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.operator.cluster_manager import status as said
 from muster.operator.cluster_manager.components import GRPC_CONFIG, HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.exposure import service_name
+from muster.operator.cluster_manager.gateway import HubSite, wanted_deployments
 from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.cluster_manager.grpc_config import config_problem
-from muster.operator.cluster_manager.installation import KINDS, HubSite, install, settle, wanted_deployments
+from muster.operator.cluster_manager.installation import KINDS, install, settle
 from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
 from muster.operator.cluster_manager.removal import Removal
 from muster.operator.cluster_manager.status import HUB_FAILED
@@ -56,7 +58,7 @@ SUBJECT: Final = Subject(
     CLUSTER_MANAGER_LABEL,
     CLUSTER_MANAGER_FIELDS,
     KINDS,
-    (EXTERNAL_HUB_SECRET, *WEBHOOK_SECRETS, *GRPC_SECRETS, PULL_SECRET, *HUB_ACCOUNT_SECRETS),
+    (EXTERNAL_HUB_SECRET, *WEBHOOK_SECRETS, *GRPC_SECRETS, GATEWAY_SECRET, PULL_SECRET, *HUB_ACCOUNT_SECRETS),
     HUB_FAILED,
     said.applied(),
     config_maps=(GRPC_CONFIG,),

@@ -1,9 +1,10 @@
 """Makes a cluster a hub, step by step: what a later step needs, an earlier one has made.
 
-Namespaces → certificates of the webhooks and of the gRPC server, and the trust in them → definitions → pull secret, accounts and
-roles → components → webhook configurations, once the webhooks answer. The first step that fails ends the pass with its reason; the
-next pass begins at the start again and costs nothing where all is well. A new certificate is trusted before it is stored, hence
-before it is served.
+Namespaces → certificates of the webhooks, of the gRPC server and of the gateway, and the trust in them → definitions → pull secret,
+accounts and roles → components → webhook configurations, once the webhooks answer → the gateway's APIServices, once it is available
+(until such a server answers, every client of the hub meets errors of discovery). The first step that fails ends the pass with its
+reason; the next pass begins at the start again and costs nothing where all is well. A new certificate is trusted before it is
+stored, hence before it is served. What is wanted no longer goes at the end, APIServices first.
 """
 
 from __future__ import annotations
@@ -14,27 +15,30 @@ from typing import Final
 from muster.machinery.objects import Object, ObjectKey, key_of
 from muster.operator.accounts import AccountSecret, ensure_account_secret
 from muster.operator.applying import Place, Wanted, checked, places, remove
-from muster.operator.cluster_manager import exposure, manifests
+from muster.operator.cluster_manager import exposure, gateway, manifests
 from muster.operator.cluster_manager.components import COMPONENTS, GRPC_CONFIG, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager.gateway import HubSite
 from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET, ensure_authority, ensure_serving
 from muster.operator.cluster_manager.grpc_config import config_hash
 from muster.operator.cluster_manager.manifests import owned
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.cluster_manager.status import (
     ACCOUNTS_FAILED,
+    ADDONS_FAILED,
     CRD_FAILED,
+    GATEWAY_FAILED,
     HUB_FAILED,
     RUNTIME_FAILED,
     WEBHOOK_FAILED,
 )
-from muster.operator.deployments import rollouts
 from muster.operator.elsewhere import copy_secret
 from muster.operator.ground import Ground
 from muster.operator.keeping import prune, step
 from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, PULL_SECRET
-from muster.operator.site import Installed, Site
+from muster.operator.site import Installed
 from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import (
+    API_SERVICES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -52,6 +56,7 @@ from muster.runtime.client.builtin import (
 from muster.runtime.webhook import Endpoint, ServingCertificate, ServingPair, trust_webhooks
 
 PRUNED: Final = (
+    API_SERVICES,
     SERVICE_ACCOUNTS,
     CLUSTER_ROLES,
     CLUSTER_ROLE_BINDINGS,
@@ -67,9 +72,6 @@ PRUNED: Final = (
 KINDS: Final = (*PRUNED, CRDS, NAMESPACES)
 
 
-HubSite = Site[Plan]
-
-
 async def settle(plan: Plan, here: Ground) -> None:
     """Have the namespace of the components, into which users of a hosted hub put the way to it. Raises StepFailed and BadSpec."""
     with step(HUB_FAILED):
@@ -82,6 +84,7 @@ async def install(site: HubSite) -> Installed:
     with step(HUB_FAILED):
         await _namespaces(site, made)
         endpoints = await _certificates(site, made)
+        gateway_ca = await gateway.ensure_certificate(site, made)
     with step(CRD_FAILED):
         await _definitions(site, made, endpoints)
     with step(HUB_FAILED):
@@ -96,7 +99,13 @@ async def install(site: HubSite) -> Installed:
     with step(WEBHOOK_FAILED):
         for component, webhooks in SERVERS:
             await _webhooks(site, made, component, webhooks, endpoints[webhooks])
+    with step(ADDONS_FAILED):
+        await _hub_addons(site, made)
+    with step(GATEWAY_FAILED):
+        problem = await gateway.lead_to(site, made, gateway_ca)
         await _prune(site, made)
+        await gateway.drop_certificate(site)
+    made.remarks += gateway.conditions(site, made, problem)
     return made
 
 
@@ -112,6 +121,8 @@ async def _namespaces(site: HubSite, made: Installed) -> None:
     await _here(site, made, [manifests.component_namespace(site.plan)])
     if site.plan.hosted:
         await _on_hub(site, made, [manifests.namespace(site.plan.hub_namespace)])
+        if site.plan.gateway:
+            await _on_hub(site, made, manifests.gateway_on_hosted_hub(site.plan))
 
 
 async def _certificates(site: HubSite, made: Installed) -> dict[Webhooks, Endpoint]:
@@ -159,8 +170,8 @@ async def _certificate(site: HubSite, webhooks: Webhooks) -> ServingPair:
 async def _definitions(site: HubSite, made: Installed, endpoints: Mapping[Webhooks, Endpoint]) -> None:
     converter = next(endpoint for webhooks, endpoint in endpoints.items() if webhooks.converted)
     documents = manifests.hub_definitions(converter)
-    if site.plan.by_bindings:
-        documents += [one for one in manifests.account_definitions() if not await _foreign(site, one)]
+    others = manifests.account_definitions() if site.plan.by_bindings else manifests.addon_definitions(site.plan)
+    documents += [one for one in others if not await _foreign(site, one)]
     await site.apply_definitions(made, owned(site.plan, documents))
 
 
@@ -201,15 +212,17 @@ async def _accounts(site: HubSite, made: Installed) -> None:
 
 async def _webhooks(site: HubSite, made: Installed, component: Component, webhooks: Webhooks, endpoint: Endpoint) -> None:
     """Not before they answer; but once configured, they are kept right."""
-    answering = rollouts(wanted_deployments(site.plan), [obj for _, obj in made.deployments])[component.deployment(site.plan)]
     documents = manifests.webhook_configurations(site.plan, webhooks, endpoint)
-    if answering is None or not answering.functional:
+    if not gateway.is_available(site.plan, made, component):
         documents = [one for one in documents if site.target.find(one[0], key_of(one[1])) is not None]
     await _on_hub(site, made, documents)
 
 
-def wanted_deployments(plan: Plan) -> list[str]:
-    return [component.deployment(plan) for component in wanted(plan)]
+async def _hub_addons(site: HubSite, made: Installed) -> None:
+    """What addons of Muster's own are called; not before those answer who convert between versions of that kind."""
+    converter = next(component for component, webhooks in SERVERS if webhooks.converted)
+    if gateway.is_available(site.plan, made, converter):
+        await _on_hub(site, made, manifests.hub_addons(site.plan))
 
 
 async def _prune(site: HubSite, made: Installed) -> None:

@@ -11,12 +11,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from muster.api import Document
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn
 from muster.api.crds import ACCOUNTS, HUB, definitions
+from muster.gateway import apiservice
+from muster.gateway.addon import HUB_ADDONS
+from muster.gateway.permissions import credentials_namespace
 from muster.operator.applying import Wanted, labelled
 from muster.operator.cluster_manager import exposure
 from muster.operator.cluster_manager.components import (
     CA_BUNDLE,
     COMPONENTS,
+    GATEWAY,
     PLACEMENT_CONTROLLER,
     SERVERS,
     Component,
@@ -29,7 +34,8 @@ from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.names import CLUSTER_MANAGER_LABEL
 from muster.operator.pod_namespaces import RUN
 from muster.registration.hub.install import ACCOUNT, conversion, driver_permissions
-from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
+from muster.runtime.client import served
+from muster.runtime.client.builtin import API_SERVICES, CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS, SERVICES
 from muster.runtime.install import account_permissions, named
 from muster.runtime.webhook import Endpoint
 from muster.work.hub.install import executor_admin
@@ -37,6 +43,7 @@ from muster.work.hub.install import executor_admin
 CERTIFICATES: Final = "/serving-certs"
 HUB_KUBECONFIG: Final = "/hub-kubeconfig"
 SERVICE_PORT: Final = 9443
+CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
 HEALTH_PORT: Final = 8081
 CONFIG_HASH: Final = "operator.open-cluster-management.io/hash-of"
 """Begins the annotations of pods that say what they were started with; the ConfigMap's name ends them."""
@@ -91,6 +98,16 @@ def account_definitions() -> list[Wanted]:
     return [(CRDS, document) for document in definitions(ACCOUNTS)]
 
 
+def addon_definitions(plan: Plan) -> list[Wanted]:
+    """Kinds that addons of Muster's own bring, and that have no other reason to be there."""
+    kinds = [kind for name in plan.hub_addons for kind in HUB_ADDONS[name].kinds]
+    return [(CRDS, document) for document in definitions(kinds)]
+
+
+def hub_addons(plan: Plan) -> list[Wanted]:
+    return [(CLUSTER_ADDONS, HUB_ADDONS[name].definition()) for name in plan.hub_addons]
+
+
 def hub_permissions(plan: Plan) -> list[Wanted]:
     """On the hub: accounts and what they may do. Raises BadSpec."""
     accounts = accounts_and_roles(plan, wanted(plan))
@@ -136,6 +153,8 @@ def components(plan: Plan, hashes: Mapping[str, str] = _NO_HASHES) -> list[Wante
         documents.append((SERVICES, exposure.service(plan)))
     if plan.placement_debug:
         documents.append((SERVICES, _debug_service(plan)))
+    if plan.gateway:
+        documents.append((SERVICES, _gateway_service(plan)))
     documents += [(DEPLOYMENTS, deployment(_workload(plan, component, hashes))) for component in wanted(plan)]
     return documents
 
@@ -158,6 +177,29 @@ def _debug_service(plan: Plan) -> Document:
         "metadata": named(debug_service_name(plan), plan.namespace),
         "spec": {"selector": {"app": PLACEMENT_CONTROLLER.deployment(plan)}, "ports": [port]},
     }
+
+
+def _gateway_service(plan: Plan) -> Document:
+    port = {"name": "https", "port": apiservice.SERVICE_PORT, "targetPort": apiservice.PORT, "protocol": "TCP"}
+    return {
+        "metadata": named(apiservice.SERVICE, plan.namespace),
+        "spec": {"selector": {"app": GATEWAY.deployment(plan)}, "ports": [port]},
+    }
+
+
+def gateway_on_hosted_hub(plan: Plan) -> list[Wanted]:
+    """What leads a hub elsewhere to the gateway: a Service that is only a name. Raises BadSpec."""
+    host, port = plan.gateway_address
+    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+    spec = {"type": "ExternalName", "externalName": host, "ports": ports}
+    return [credentials_namespace(), (SERVICES, {"metadata": named(apiservice.SERVICE, plan.hub_namespace), "spec": spec})]
+
+
+def gateway_api_services(plan: Plan, ca: bytes) -> list[Wanted]:
+    """Raises BadSpec."""
+    port = plan.gateway_address[1] if plan.hosted else apiservice.SERVICE_PORT
+    served = apiservice.api_services(plan.gateway_version, oam=plan.gateway_oam)
+    return [(API_SERVICES, apiservice.api_service(group, version, plan.hub_namespace, ca, port)) for group, version in served]
 
 
 def _workload(plan: Plan, component: Component, hashes: Mapping[str, str]) -> Workload:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
+from muster.accounts.hub import MANAGED_SERVICE_ACCOUNT
 from muster.addon.options import ADDON_MANAGEMENT
 from muster.addon.options import GATES as ADDON_GATES
 from muster.api.operator.v1 import (
@@ -24,7 +25,19 @@ from muster.api.operator.v1 import (
     HubRegistrationConfiguration,
     HubRegistrationDriver,
 )
+from muster.gateway.addon import CLUSTER_GATEWAY, with_required
+from muster.gateway.apiservice import (
+    ADDRESS_ANNOTATION,
+    API_VERSION_ANNOTATION,
+    API_VERSIONS,
+    FEATURE_GATE,
+    LOOPBACK_ANNOTATION,
+    OAM_ANNOTATION,
+)
+from muster.gateway.names import CLUSTER_PROXY_ANNOTATION, CLUSTER_PROXY_CA, CLUSTER_PROXY_CLIENT, CLUSTER_PROXY_PORT
+from muster.kube.names import dns1123_subdomain
 from muster.operator.names import chosen_image
+from muster.operator.pod_namespaces import place_of
 from muster.operator.spec import BadSpec, gate_flags, installed_driver
 from muster.operator.spec import invalid_gates as invalid
 from muster.placement.hub.options import DEBUG_SERVER
@@ -41,7 +54,11 @@ from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
 DEBUG_PORT: Final = 9443
 """Of the placement controller's debug service, on its pods and on its Service."""
+GATEWAY_FILES: Final = "/var/run/secrets/hub/gateway"
 AUTO_APPROVAL: Final = "ManagedClusterAutoApproval"
+HUB_ADDON_GATES: Final = {"ManagedServiceAccount": MANAGED_SERVICE_ACCOUNT.name, FEATURE_GATE: CLUSTER_GATEWAY.name}
+"""What switches the addons that Muster brings itself; with the gateway's, the gateway."""
+ADDON_MANAGER_GATES: Final = (*ADDON_GATES, *HUB_ADDON_GATES)
 SERVER_GATES: Final = ()
 """The gRPC server has none of its own; those of registration reach it too."""
 
@@ -129,6 +146,64 @@ class Plan:
         return not any(gate.feature == ADDON_MANAGEMENT and gate.mode != "Enable" for gate in gates)
 
     @property
+    def gateway(self) -> bool:
+        """Whether the hub has a way to the API of each of its clusters."""
+        return CLUSTER_GATEWAY.name in self.hub_addons
+
+    @cached_property
+    def hub_addons(self) -> tuple[str, ...]:
+        """Addons that Muster brings itself, with those that they require."""
+        configured = self.manager.spec.add_on_manager_configuration
+        gates = configured.feature_gates if configured else ()
+        return tuple(with_required(addon for gate, addon in HUB_ADDON_GATES.items() if _is_on(gates, gate)))
+
+    @property
+    def gateway_version(self) -> str:
+        """In which the gateway serves its API. Raises BadSpec."""
+        version = self.manager.metadata.annotations.get(API_VERSION_ANNOTATION) or API_VERSIONS[0]
+        if version not in API_VERSIONS:
+            raise BadSpec(_annotation(API_VERSION_ANNOTATION), f"{version!r} is none of {', '.join(API_VERSIONS)}")
+        return version
+
+    @property
+    def gateway_oam(self) -> bool:
+        """Whether the gateway serves upstream's group too. Raises BadSpec."""
+        return self._switch(OAM_ANNOTATION)
+
+    @property
+    def gateway_loopback(self) -> bool:
+        """Whether clusters may be on the machine that the gateway runs on. Raises BadSpec."""
+        return self._switch(LOOPBACK_ANNOTATION)
+
+    def _switch(self, annotation: str) -> bool:
+        value = self.manager.metadata.annotations.get(annotation, "false")
+        if value not in ("true", "false"):
+            raise BadSpec(_annotation(annotation), f"{value!r} is neither true nor false")
+        return value == "true"
+
+    @property
+    def gateway_address(self) -> tuple[str, int]:
+        """Host and port at which a hosted hub reaches the gateway. Raises BadSpec."""
+        text = self.manager.metadata.annotations.get(ADDRESS_ANNOTATION, "")
+        host, port = place_of(f"https://{text}") or ("", 0)
+        if dns1123_subdomain(host) or "/" in text:
+            where = "the hub must be told where it reaches the gateway, as HOST or HOST:PORT"
+            raise BadSpec(_annotation(ADDRESS_ANNOTATION), f"{text!r} is no address: in Hosted mode {where}")
+        return host, port
+
+    @property
+    def gateway_cluster_proxy(self) -> tuple[str, int] | None:
+        """Host and port at which the gateway reaches upstream's cluster-proxy, if it is told so. Raises BadSpec."""
+        text = self.manager.metadata.annotations.get(CLUSTER_PROXY_ANNOTATION, "")
+        if not text:
+            return None
+        host, port = place_of(text if ":" in text else f"{text}:{CLUSTER_PROXY_PORT}") or ("", 0)
+        if dns1123_subdomain(host) or "/" in text or "@" in text:
+            where = "the gateway must be told where it reaches cluster-proxy, as HOST or HOST:PORT"
+            raise BadSpec(_annotation(CLUSTER_PROXY_ANNOTATION), f"{text!r} is no address: {where}")
+        return host, port
+
+    @property
     def placement_debug(self) -> bool:
         """Whether the placement controller explains itself to who asks."""
         configured = self.manager.spec.placement_configuration
@@ -173,6 +248,10 @@ class Plan:
         return webhook.default(option).bind_configuration if option else BindConfiguration()
 
 
+def _annotation(key: str) -> str:
+    return f"metadata.annotations[{key}]"
+
+
 def _wants_server(auth_type: str) -> bool:
     try:
         return find(auth_type).grpc_server
@@ -200,6 +279,37 @@ def placement_gates(plan: Plan) -> list[str]:
     configured = plan.manager.spec.placement_configuration
     flags = gate_flags(configured.feature_gates if configured else (), PLACEMENT_GATES)
     return [*flags, *(("--debug-host=$(POD_IP)", f"--debug-port={DEBUG_PORT}") if plan.placement_debug else ())]
+
+
+def gateway_arguments(plan: Plan) -> list[str]:
+    """Raises BadSpec."""
+    switches = {"--oam-api": plan.gateway_oam, "--allow-loopback-endpoints": plan.gateway_loopback}
+    return [
+        f"--api-version={plan.gateway_version}",
+        *(flag for flag, on in switches.items() if on),
+        *_cluster_proxy_arguments(plan),
+    ]
+
+
+def _cluster_proxy_arguments(plan: Plan) -> list[str]:
+    if plan.gateway_cluster_proxy is None:
+        return []
+    host, port = plan.gateway_cluster_proxy
+    ca, client = gateway_secrets(plan).values()
+    return [
+        f"--proxy-host={host}",
+        f"--proxy-port={port}",
+        f"--proxy-ca-cert={ca}/ca.crt",
+        f"--proxy-cert={client}/tls.crt",
+        f"--proxy-key={client}/tls.key",
+    ]
+
+
+def gateway_secrets(plan: Plan) -> dict[str, str]:
+    """What the gateway proves itself to cluster-proxy with: Secrets beside it, and in which directories. They are cluster-proxy's,
+    which an administrator copies, and may come later than the gateway. Raises BadSpec."""
+    names = () if plan.gateway_cluster_proxy is None else (CLUSTER_PROXY_CA, CLUSTER_PROXY_CLIENT)
+    return {name: f"{GATEWAY_FILES}/{name}" for name in names}
 
 
 def registration_arguments(plan: Plan) -> list[str]:
@@ -270,7 +380,7 @@ def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
         listed["registration"] = (spec.registration_configuration.feature_gates, HUB_GATES, HUB_UNSUPPORTED_GATES)
     listed["work"] = (spec.work_configuration.feature_gates, WORK_GATES, WORK_UNSUPPORTED_GATES)
     if spec.add_on_manager_configuration:
-        listed["addon"] = (spec.add_on_manager_configuration.feature_gates, ADDON_GATES, ())
+        listed["addon"] = (spec.add_on_manager_configuration.feature_gates, ADDON_MANAGER_GATES, ())
     if spec.placement_configuration:
         listed["placement"] = (spec.placement_configuration.feature_gates, PLACEMENT_GATES, PLACEMENT_UNSUPPORTED_GATES)
     if spec.server_configuration:

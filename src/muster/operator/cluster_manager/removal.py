@@ -1,9 +1,9 @@
 """Takes a hub away again, whole, in whatever state it is.
 
-Order: definitions (addons, works, clusters, replica sets, then the rest; each waits for its objects, so the controllers still
-run) → components → secrets → accounts, roles, and what was kept for clusters → the namespace on a hub elsewhere → webhook
-configurations → the namespace here. A pass takes what steps it can, never waits, and says what is left. Only what carries this
-ClusterManager's label is touched.
+Order: the gateway's APIServices, since one that does not answer holds up the deletion of every namespace → definitions (addons,
+works, clusters, replica sets, then the rest; each waits for its objects, so the controllers still run) → components → secrets →
+accounts, roles, and what was kept for clusters → the namespace on a hub elsewhere → webhook configurations → the namespace here. A
+pass takes what steps it can, never waits, and says what is left. Only what carries this ClusterManager's label is touched.
 
 It must end even when nobody is left to finalize: webhooks that do not answer are unconfigured first, clusters and replica sets
 are let go at once when no controller of theirs runs, and what agents should have cleaned up is let go when `patience` is over.
@@ -19,6 +19,9 @@ from typing import Final
 
 from muster.api.crds import ACCOUNTS, HUB, Definition
 from muster.api.work.v1 import GROUP as WORK_GROUP
+from muster.gateway.apiservice import POSSIBLE_API_SERVICES
+from muster.gateway.apiservice import SERVICE as GATEWAY_SERVICE
+from muster.gateway.apiservice import SERVING_SECRET as GATEWAY_SECRET
 from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
@@ -45,6 +48,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import OURS
 from muster.runtime.client import Conflict, NotFound
 from muster.runtime.client.builtin import (
+    API_SERVICES,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     CONFIG_MAPS,
@@ -82,6 +86,8 @@ class Removal:
     async def run(self) -> list[str]:
         """What is left; nothing when all is gone. Raises KubeError."""
         if self.hub is not None:
+            if left := await self._remove(self.hub, [Place(API_SERVICES, name) for name in POSSIBLE_API_SERVICES]):
+                return left
             await self._silent_webhooks(self.hub)
             if left := await self._definitions(self.hub):
                 return left
@@ -163,13 +169,13 @@ class Removal:
         if left:
             return [str(place) for place in left]
         others = [Place(SERVICES, webhooks.service, namespace) for _, webhooks in SERVERS]
-        named = (exposure.service_name(self.plan), manifests.debug_service_name(self.plan))
+        named = (exposure.service_name(self.plan), manifests.debug_service_name(self.plan), GATEWAY_SERVICE)
         others += [*(Place(SERVICES, name, namespace) for name in named), Place(CONFIG_MAPS, CA_BUNDLE, namespace)]
         others += [Place(SERVICE_ACCOUNTS, one.account, namespace) for one in COMPONENTS] if self.plan.hosted else []
         others += [Place(SECRETS, name, namespace) for name in (PULL_SECRET, *HUB_ACCOUNT_SECRETS)]
         left_over = await self._remove(self.here, others)
         if await self._mine(self.here, namespace):
-            certificates = [Place(SECRETS, name, namespace) for name in (*WEBHOOK_SECRETS, *GRPC_SECRETS)]
+            certificates = [Place(SECRETS, name, namespace) for name in (*WEBHOOK_SECRETS, *GRPC_SECRETS, GATEWAY_SECRET)]
             left_over += [str(one) for one in await remove(self.here.client, certificates)]
         return left_over
 

@@ -6,8 +6,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from muster.api import Condition, condition_of
+from muster.gateway.apiservice import unavailable
 from muster.machinery.objects import Object
-from muster.operator.cluster_manager.components import GRPC_DEGRADED, PLACEMENT_DEGRADED, REGISTRATION_DEGRADED, wanted
+from muster.operator.cluster_manager.components import (
+    GATEWAY_DEGRADED,
+    GRPC_DEGRADED,
+    PLACEMENT_DEGRADED,
+    REGISTRATION_DEGRADED,
+    wanted,
+)
 from muster.operator.cluster_manager.exposure import PORT, balancers, is_load_balanced, routed, service_name
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.deployments import Rollout
@@ -20,6 +27,8 @@ HUB_FAILED: Final = "HubResourceApplyFailed"
 RUNTIME_FAILED: Final = "RuntimeResourceApplyFailed"
 ACCOUNTS_FAILED: Final = "ServiceAccountSyncFailed"
 WEBHOOK_FAILED: Final = "WebhookApplyFailed"
+ADDONS_FAILED: Final = "HubAddonApplyFailed"
+GATEWAY_FAILED: Final = "ClusterGatewayApplyFailed"
 
 
 def applied() -> Condition:
@@ -78,6 +87,27 @@ def _grpc_server(
             "an administrator has to make it"
         )
     return [said or condition(GRPC_DEGRADED, False, "GrpcServerFunctional", text)]
+
+
+def gateway(
+    plan: Plan, rollouts: Mapping[str, Rollout | None], api_services: Mapping[str, Object | None], problem: str
+) -> list[Condition]:
+    """`api_services` are those that should lead to it, by name; `problem` is why they may not. Nothing where there is no gateway
+    and never was."""
+    if not plan.gateway:
+        known = condition_of(plan.manager.status.conditions, GATEWAY_DEGRADED) is not None
+        text = "The feature gate of the gateway is off"
+        return [condition(GATEWAY_DEGRADED, False, "ClusterGatewayNotWanted", text)] if known else []
+    if problem:
+        return [condition(GATEWAY_DEGRADED, True, "GroupVersionTaken", problem)]
+    if said := _degraded(plan, rollouts, GATEWAY_DEGRADED, "ClusterGateway", "cluster gateway"):
+        return [said]
+    for name, found in api_services.items():
+        if hindrance := "it is not there yet" if found is None else unavailable(found):
+            text = f"APIService {name} is not available: {hindrance}"
+            return [condition(GATEWAY_DEGRADED, True, "APIServiceUnavailable", text)]
+    text = f"The gateway serves {', '.join(api_services)}"
+    return [condition(GATEWAY_DEGRADED, False, "ClusterGatewayFunctional", text)]
 
 
 def _degraded(plan: Plan, rollouts: Mapping[str, Rollout | None], kind: str, stem: str, what: str) -> Condition | None:

@@ -1,0 +1,62 @@
+"""How clusters fare behind the gateway: what the gateway itself says of each, and what a question through it gives now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from muster.api.proxy.v1alpha1 import ClusterGateway
+from muster.gateway.client import ClusterUnavailable, Gateway, GatewayError
+from muster.machinery.clock import SYSTEM
+from muster.runtime.client import Asking, Transport, status_error
+
+PROBED: Final = "/healthz"
+AT_ONCE: Final = 16
+
+
+@dataclass(frozen=True)
+class ClusterHealth:
+    """`probed` is whether the cluster answers, and if not, why; `seconds` is how long that took."""
+
+    gateway: ClusterGateway
+    ok: bool
+    probed: str
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        return self.gateway.metadata.name
+
+
+async def probe(gateway: Gateway, found: Sequence[ClusterGateway], timeout: float) -> list[ClusterHealth]:
+    """In the order in which they were found; a cluster that does not answer holds up nobody."""
+    known = {one.metadata.name: one for one in found}
+
+    async def ask(cluster: str) -> str:
+        # Once: a client would try again for as long as the gateway says that trying again may help.
+        transport = Transport(gateway.config_for(cluster), "clusteradm", SYSTEM, max_idle=1)
+        try:
+            reply = await transport.ask(Asking("GET", PROBED, {}), (), timeout, idempotent=True)
+        finally:
+            await transport.close()
+        if reply.status >= HTTPStatus.BAD_REQUEST:
+            raise status_error(reply.status, reply.content)
+        return reply.content[:100].decode(errors="replace").strip()
+
+    results = {}
+    async for one in gateway.fanout(known, ask, limit=AT_ONCE, timeout=timeout):
+        told = one.unwrap() if one.error is None else _told(one.error, timeout)
+        results[one.cluster] = ClusterHealth(known[one.cluster], one.error is None and told == "ok", told, one.seconds)
+    return [results[name] for name in known]
+
+
+def _told(error: Exception, timeout: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout:g} s"
+    if isinstance(error, ClusterUnavailable):
+        return error.cause
+    if isinstance(error, GatewayError):
+        return type(error).__name__
+    return str(error) or type(error).__name__

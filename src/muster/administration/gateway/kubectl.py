@@ -1,0 +1,120 @@
+"""kubectl on clusters behind the gateway: one command on one of them as if it were typed, or on many at once.
+
+Each run has a kubeconfig of its own that has one context; it is in a directory of the user's alone and gone afterwards. Whoever's
+words choose another cluster or user is refused, since the result would be shown as that of a cluster which was never asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from muster.administration.errors import AdministrationError
+from muster.gateway.client import ClusterResult, Gateway
+from muster.kube import yaml
+from muster.machinery.privatefiles import replace_private
+
+PROGRAM: Final = "kubectl"
+ELSEWHERE: Final = ("--kubeconfig", "--context", "--cluster", "--server", "-s", "--token")
+"""Flags that would lead to another cluster, or there as somebody else. `--user` is also whom a RoleBinding is for."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    code: int
+    out: str
+    err: str
+
+
+def find_program() -> str:
+    """Raises AdministrationError."""
+    found = shutil.which(PROGRAM)
+    if found is None:
+        raise AdministrationError(f"there is no {PROGRAM} in PATH", "install it, or use the kubeconfig of gateway kubeconfig")
+    return found
+
+
+def words_of(given: Sequence[str]) -> list[str]:
+    """kubectl's arguments; its name may stand before them. Raises AdministrationError for words that lead elsewhere."""
+    words = list(given)
+    if words[:1] == [PROGRAM]:
+        words = words[1:]
+    if not words:
+        raise AdministrationError("no command was given", "put it behind --, such as: -- kubectl get pods -A")
+    for word in words[: words.index("--")] if "--" in words else words:
+        flag = word.partition("=")[0] if word.startswith("--") else word[:2]
+        if flag in ELSEWHERE:
+            raise AdministrationError(f"{flag}: the gateway says which cluster and as whom", "leave it out; choose --clusters")
+    return words
+
+
+def reads_input(words: Sequence[str]) -> bool:
+    """Whether it reads manifests from standard input."""
+    own = words[: words.index("--")] if "--" in words else words
+    return any(word in ("-", "-f-", "--filename=-") for word in own)
+
+
+@contextmanager
+def kubeconfigs(gateway: Gateway, clusters: Sequence[str]) -> Iterator[dict[str, Path]]:
+    """A file for each cluster, for the time being."""
+    with tempfile.TemporaryDirectory(prefix="clusteradm-") as directory:
+        paths = {cluster: Path(directory) / cluster for cluster in clusters}
+        for cluster, path in paths.items():
+            replace_private(path, yaml.dump(gateway.kubeconfig_for(cluster)))
+        yield paths
+
+
+def run_attached(gateway: Gateway, cluster: str, words: Sequence[str]) -> int:
+    """As if it were typed, with the terminal; gives its exit code."""
+    program = find_program()
+    with kubeconfigs(gateway, [cluster]) as paths:
+        return subprocess.run([program, *words], env=_environment(paths[cluster]), check=False).returncode
+
+
+async def run_on(
+    gateway: Gateway, clusters: Sequence[str], words: Sequence[str], *, given: bytes = b"", parallel: int, timeout: float
+) -> AsyncGenerator[ClusterResult[Finished], None]:
+    """The same command on every cluster, `given` on its standard input. One that takes too long is ended."""
+    program = find_program()
+    with kubeconfigs(gateway, clusters) as paths:
+
+        async def run(cluster: str) -> Finished:
+            return await _run([program, *words], paths[cluster], given)
+
+        async with aclosing(gateway.fanout(clusters, run, limit=parallel, timeout=timeout)) as results:
+            async for result in results:
+                yield result
+
+
+async def _run(command: Sequence[str], kubeconfig: Path, given: bytes) -> Finished:
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=pipe if given else nothing,
+        stdout=pipe,
+        stderr=pipe,
+        env=_environment(kubeconfig),
+        start_new_session=True,
+    )
+    try:
+        out, err = await process.communicate(given or None)
+    finally:
+        if process.returncode is None:
+            # A plugin that kubectl runs is of its group.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    return Finished(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def _environment(kubeconfig: Path) -> dict[str, str]:
+    return {**os.environ, "KUBECONFIG": str(kubeconfig)}

@@ -1,0 +1,177 @@
+"""What `doctor` says of the hub's gateway: why it does not answer, and why a cluster cannot be reached through it.
+
+Along the way of a request: is the gateway switched on, does it run, is its certificate the one that the API server trusts, does the
+API server find it available, is another API hidden behind it? Then of one cluster: what the gateway itself says of it, which knows
+its address and credential. Nothing is said where there is no gateway and nothing is left of one.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
+from muster.administration.waiting import deployment_problem
+from muster.api import condition_of
+from muster.api.operator.v1 import ClusterManager
+from muster.api.proxy.v1alpha1 import GROUP, ClusterGateway
+from muster.gateway.apiservice import (
+    POSSIBLE_API_SERVICES,
+    SERVICE,
+    SERVING_SECRET,
+    another_version,
+    api_service_name,
+    api_services,
+    hidden,
+    occupied,
+    unavailable,
+)
+from muster.gateway.names import COMPONENT, CREDENTIALS_NAMESPACE, RESOURCE
+from muster.gateway.target import CREDENTIAL_MISSING, ENDPOINT_MISSING
+from muster.machinery.objects import GVR, Object
+from muster.operator.cluster_manager.components import GATEWAY, GATEWAY_DEGRADED
+from muster.operator.cluster_manager.plan import Plan
+from muster.operator.names import CLUSTER_MANAGER
+from muster.operator.spec import BadSpec
+from muster.registration.names import HUB_NAMESPACE
+from muster.runtime.client import Forbidden, NotFound
+from muster.runtime.client.builtin import API_SERVICES, CRDS, DEPLOYMENTS, SECRETS
+
+SUBJECT: Final = "gateway"
+
+
+async def gateway(patient: Patient) -> Findings:
+    plan = await _plan(patient)
+    if plan is None or not plan.gateway:
+        async for finding in _leftovers(patient):
+            yield finding
+        return
+    if plan.hosted:
+        yield Finding(NOTE, SUBJECT, "it runs on the cluster that hosts this hub", "ask doctor there")
+        return
+    try:
+        served = api_services(plan.gateway_version, oam=plan.gateway_oam)
+    except BadSpec as error:
+        yield Finding(PROBLEM, SUBJECT, f"ClusterManager {plan.name}: {error}", "mend the annotation, or take it away")
+        return
+    problem = await _problem(patient, plan, served)
+    if problem is not None:
+        yield problem
+        return
+    for group, version in served:
+        if names := hidden(group, version, (await patient.hub.list(CRDS)).items):
+            text = f"custom resources of {group}/{version} cannot be reached behind it: {', '.join(names)}"
+            yield Finding(PROBLEM, SUBJECT, text, another_version(plan.gateway_version))
+    yield await _cluster(patient, plan)
+
+
+async def _plan(patient: Patient) -> Plan | None:
+    try:
+        return Plan(await patient.hub.get(ClusterManager, CLUSTER_MANAGER), "")
+    except NotFound:
+        return None
+
+
+async def _leftovers(patient: Patient) -> Findings:
+    """An APIService without a server disturbs the whole hub: discovery, and the deletion of every namespace."""
+    for name in POSSIBLE_API_SERVICES:
+        try:
+            found = await patient.hub.get(API_SERVICES, name)
+        except NotFound:
+            continue
+        if occupied(found, HUB_NAMESPACE) or unavailable(found) == "":
+            continue
+        text = f"APIService {name} is left of a gateway that is switched off, and hinders the whole hub: {unavailable(found)}"
+        yield Finding(PROBLEM, SUBJECT, text, f"kubectl delete apiservice {name}")
+
+
+async def _problem(patient: Patient, plan: Plan, served: list[tuple[str, str]]) -> Finding | None:
+    """The first thing on the way that is not as it should be."""
+    name = GATEWAY.deployment(plan)
+    try:
+        deployment = await patient.hub.get(DEPLOYMENTS, name, plan.namespace)
+    except NotFound as error:
+        return Finding(PROBLEM, SUBJECT, f"it is not there yet: {error}", "the operator makes it: does it run? see get hub-info")
+    if problem := deployment_problem(deployment):
+        return Finding(PROBLEM, SUBJECT, f"it does not run: {problem}", f"see kubectl -n {plan.namespace} logs deployment/{name}")
+    said = condition_of(plan.manager.status.conditions, GATEWAY_DEGRADED)
+    for group, version in served:
+        try:
+            found = await patient.hub.get(API_SERVICES, api_service_name(version, group))
+        except NotFound as error:
+            text, remedy = f"the API server is not led to it: {error}", "the operator does that: does it run? see get hub-info"
+            if said is not None and said.status == "True":
+                text, remedy = f"the API server is not led to it: {said.message}", another_version(plan.gateway_version)
+            return Finding(PROBLEM, SUBJECT, text, remedy)
+        if problem := occupied(found, plan.hub_namespace):
+            return Finding(PROBLEM, SUBJECT, problem, another_version(version))
+        if problem := await _distrusted(patient, plan, found):
+            remedy = "the operator keeps both: does it run? see get hub-info"
+            return Finding(PROBLEM, SUBJECT, problem, remedy)
+        if problem := unavailable(found):
+            text = f"the API server does not reach it: {problem}"
+            remedy = f"is the way from the API server to Service {plan.namespace}/{SERVICE} open? See its log and its endpoints"
+            return Finding(PROBLEM, SUBJECT, text, remedy)
+    return None
+
+
+async def _distrusted(patient: Patient, plan: Plan, found: Object) -> str:
+    """Why the API server would not take the certificate that is served for the gateway's."""
+    name, where = found["metadata"]["name"], f"Secret {plan.namespace}/{SERVING_SECRET}"
+    try:
+        secret = await patient.hub.get(SECRETS, SERVING_SECRET, plan.namespace)
+    except NotFound:
+        return f"{where}, which has its certificate, is missing"
+    except Forbidden:
+        # Who may not read keys can still see the rest.
+        return ""
+    try:
+        leaf = x509.load_pem_x509_certificate(base64.b64decode((secret.get("data") or {})["tls.crt"]))
+        trusted = x509.load_pem_x509_certificates(base64.b64decode(found["spec"].get("caBundle") or ""))
+    except (KeyError, ValueError):
+        return f"{where} or the caBundle of APIService {name} cannot be read"
+    now = patient.clock.now()
+    if not leaf.not_valid_before_utc <= now <= leaf.not_valid_after_utc:
+        return (
+            f"{where}: its certificate is not good now: {leaf.not_valid_before_utc:%Y-%m-%d} to {leaf.not_valid_after_utc:%Y-%m-%d}"
+        )
+    if not any(_issued(leaf, one) for one in trusted):
+        return f"the certificate in {where} is of no authority in the caBundle of APIService {name}"
+    return ""
+
+
+def _issued(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        leaf.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+async def _cluster(patient: Patient, plan: Plan) -> Finding:
+    """What the gateway says of the cluster, and what it lacks of it."""
+    subject, name = "gateway to the cluster", patient.name
+    resource = GVR(f"{GROUP}/{plan.gateway_version}", RESOURCE, ClusterGateway.resource.kind, False)
+    try:
+        status = (await patient.hub.get(resource, name)).get("status") or {}
+    except NotFound:
+        return Finding(NOTE, subject, "the gateway answers, and does not know the cluster", "it knows those that are accepted")
+    if status.get("healthy"):
+        return Finding(OK, subject, "the gateway answers, and reaches it")
+    reason = str(status.get("healthyReason") or "it has not tried yet")
+    return Finding(NOTE, subject, f"the gateway answers, and does not reach it: {reason}", _missing(patient, reason))
+
+
+def _missing(patient: Patient, reason: str) -> str:
+    """What to do for who has no address or no credential; of all else the gateway's own words say it."""
+    if reason.startswith(ENDPOINT_MISSING):
+        return "run join again where a cluster-info says how the cluster is reached, or set externalServerURLs of its Klusterlet"
+    if reason.startswith(CREDENTIAL_MISSING):
+        return (
+            f"run addon enable --names {COMPONENT} --clusters {patient.name}, "
+            f"or put a labelled Secret into namespace {CREDENTIALS_NAMESPACE}"
+        )
+    return ""

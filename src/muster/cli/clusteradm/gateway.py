@@ -1,0 +1,315 @@
+"""`clusteradm gateway`: clusters through the hub, with the hub's credentials: kubeconfigs, one command on many, and who may."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.cluster_names import ClusterNames
+from muster.cli.clusteradm.bundling import flat
+from muster.cli.connection import Globals, Session, administer, connected, write_file
+from muster.cli.console import echo, echo_error
+from muster.cli.output import document, format_option
+from muster.cli.values import Names
+
+if TYPE_CHECKING:
+    from muster.administration.gateway.access import Access
+    from muster.administration.gateway.kubectl import Finished
+    from muster.api import Document
+    from muster.gateway.client import ClusterResult, Gateway, GatewayApi
+
+SECTIONS, PREFIX, JSON = "sections", "prefix", "json"
+
+
+@click.group("gateway")
+@connected
+def command() -> None:
+    """Reach managed clusters through the hub."""
+
+
+def selecting(text: str) -> str:
+    """A label selector, checked."""
+    from muster.kube.selectors import SelectorError, parse_label_selector
+
+    try:
+        parse_label_selector(text)
+    except SelectorError as error:
+        raise click.BadParameter(str(error), param_hint="--selector") from None
+    return text
+
+
+def hub_gateway(api: GatewayApi, hub_server: str = "") -> Gateway:
+    """By the credentials of the command's own connection."""
+    from muster.cli.process import find_cluster, in_pod
+    from muster.gateway.client import Gateway
+    from muster.runtime.client import KubeconfigError
+
+    options = Globals.current()
+    try:
+        if in_pod(options.kubeconfig, options.context):
+            return Gateway.from_config(find_cluster(options.kubeconfig, options.context).config, api=api, hub_server=hub_server)
+        return Gateway.from_kubeconfig(options.kubeconfig, options.context, api=api, hub_server=hub_server)
+    except KubeconfigError as error:
+        raise click.ClickException(f"{error}; choose another --kubeconfig or --context") from None
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--hub-server") from None
+
+
+async def chosen(session: Session, names: tuple[str, ...], selector: str = "") -> tuple[GatewayApi, list[str]]:
+    """The gateway's API and the clusters that are meant."""
+    from muster.administration.gateway.clusters import choose, find_api
+    from muster.administration.hubs import require_hub
+
+    await require_hub(session.client)
+    api = await find_api(session.client)
+    return api, await choose(session.client, api, names=names, selector=selector)
+
+
+# kubeconfig ------------------------------------------------------------------------------------------------------------------
+
+KUBECONFIG = """\b
+Examples:
+  clusteradm gateway kubeconfig cluster1 cluster2
+  clusteradm gateway kubeconfig --output fleet.kubeconfig
+  clusteradm gateway kubeconfig -l env=prod --prefix prod- --merge --output ~/.kube/config"""
+
+
+@command.command("kubeconfig", epilog=KUBECONFIG)
+@click.argument("names", nargs=-1, type=ClusterNames(), metavar="[CLUSTER]...")
+@click.option("-l", "--selector", default="", help="Only clusters with these labels.")
+@click.option("--output-file", "--output", "path", type=click.Path(dir_okay=False), help="Write to this file, for your eyes only.")
+@click.option("--merge", is_flag=True, help="Keep what else the file has.")
+@click.option("--overwrite", is_flag=True, help="Replace the file, or with --merge what has the same names in it.")
+@click.option("--hub-server", default="", metavar="URL", help="Address of the hub, where the file is used from elsewhere.")
+@click.option("--prefix", default="", help="Prefix of the names of contexts.")
+@connected
+def kubeconfig(names: tuple[tuple[str, ...], ...], selector: str, path: str | None, **given: Any) -> None:
+    """Print a kubeconfig with a context for each CLUSTER, by default for all of them.
+
+    Each leads to the cluster through the hub. It has the hub's user in it as the kubeconfig in use has it, embedded or by
+    reference, and no credential of a cluster.
+    """
+    clusters = tuple(flat(names))
+    if clusters and selector:
+        raise click.UsageError("--selector: chooses the clusters; it cannot be combined with their names")
+    if given["merge"] and not path:
+        raise click.UsageError("--merge: needs the file, --output")
+    api, found = administer(lambda session: chosen(session, clusters, selecting(selector)), machine=True)
+    made = hub_gateway(api, given["hub_server"]).kubeconfig(found, prefix=given["prefix"])
+    if path is None:
+        echo(document(made, "yaml"))
+        return
+    content = _kubeconfig_text(path, made, merge=given["merge"], overwrite=given["overwrite"])
+    told = (
+        f"{len(found)} contexts to {path}; use one with: kubectl --kubeconfig {path} --context {made['current-context']} get nodes"
+    )
+    if Globals.current().dry_run:
+        echo(f"would write {told}")
+        return
+    write_file(path, content, "--output")
+    echo(f"wrote {told}", err=True)
+
+
+def _kubeconfig_text(path: str, made: Document, *, merge: bool, overwrite: bool) -> str:
+    """What the file is to have."""
+    from muster.administration.errors import AdministrationError
+    from muster.administration.gateway.kubeconfigs import merge as merged
+    from muster.administration.gateway.kubeconfigs import read
+    from muster.kube import yaml
+
+    place = Path(path)
+    if not place.is_file():
+        return yaml.dump(made)
+    if not merge and not overwrite:
+        raise click.ClickException(f"--output {path}: there is such a file; add to it with --merge, or replace it with --overwrite")
+    try:
+        return yaml.dump(merged(read(place.read_bytes(), path), made, overwrite=overwrite) if merge else made)
+    except OSError as error:
+        raise click.ClickException(f"--output {path}: {error.strerror}") from None
+    except AdministrationError as error:
+        raise click.ClickException(str(error)) from None
+
+
+# exec ------------------------------------------------------------------------------------------------------------------------
+
+EXEC = """\b
+Examples:
+  clusteradm gateway exec --clusters cluster1,cluster2 -- kubectl get nodes
+  clusteradm gateway exec --selector env=prod --timeout 20s -- get pods -A --no-headers
+  clusteradm gateway exec --all -o json -- version
+  clusteradm gateway exec --all -- apply -f -"""
+
+
+@command.command("exec", epilog=EXEC)
+@click.option("-c", "--cluster", "--clusters", "names", type=ClusterNames(), multiple=True, help="Names of the clusters.")
+@click.option("-l", "--selector", default="", help="Clusters with these labels.")
+@click.option("--all", "everywhere", is_flag=True, help="All clusters.")
+@click.option("--parallel", type=click.IntRange(1), default=8, show_default=True, help="How many clusters at once.")
+@format_option(SECTIONS, PREFIX, JSON, default=SECTIONS)
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- [kubectl] ARGS...")
+@connected
+def execute(names: tuple[tuple[str, ...], ...], selector: str, everywhere: bool, **given: Any) -> None:
+    """Run a kubectl command on many clusters at once.
+
+    What each cluster answers is shown by itself; where it fails, or takes longer than --timeout, the others go on. Ends with 0 if
+    it succeeded everywhere, else with 1. Where the command reads standard input (-f -), every cluster gets it.
+    """
+    clusters = tuple(flat(names))
+    if (bool(clusters), bool(selector), everywhere).count(True) != 1:
+        raise click.UsageError("--clusters, --selector, --all: give one of them")
+    results = administer(lambda session: _execute(session, clusters, selecting(selector), given), machine=True)
+    failed = [one for one in results if _failure(one)]
+    if given["output"] == JSON:
+        echo(document({"results": [_told(one) for one in results], "failed": [one.cluster for one in failed]}, JSON))
+    if failed:
+        why = ", ".join(f"{one.cluster} ({_failure(one)})" for one in failed)
+        echo_error(f"{len(failed)} of {len(results)} clusters failed: {why}")
+        raise SystemExit(1)
+
+
+async def _execute(session: Session, names: tuple[str, ...], selector: str, given: dict[str, Any]) -> list[ClusterResult[Finished]]:
+    from muster.administration.gateway import kubectl
+
+    words = kubectl.words_of(given["words"])
+    kubectl.find_program()
+    api, clusters = await chosen(session, names, selector)
+    gateway = hub_gateway(api)
+    if session.dry_run:
+        session.progress.note(f"would run kubectl {' '.join(words)} on {', '.join(clusters)}")
+        return []
+    data = sys.stdin.buffer.read() if kubectl.reads_input(words) else b""
+    done: dict[str, ClusterResult[Finished]] = {}
+    shown = 0
+    running = kubectl.run_on(gateway, clusters, words, given=data, parallel=given["parallel"], timeout=session.timeout)
+    async with aclosing(running) as results:
+        async for result in results:
+            done[result.cluster] = result
+            # In the order of the clusters, as soon as it is there.
+            while given["output"] != JSON and shown < len(clusters) and clusters[shown] in done:
+                _show(done[clusters[shown]], given["output"])
+                shown += 1
+    return [done[cluster] for cluster in clusters]
+
+
+def _failure(result: ClusterResult[Finished]) -> str:
+    """Why it is none; empty if it is a success."""
+    if result.error is not None:
+        return str(result.error) or f"timed out after {result.seconds:.0f} s"
+    code = result.unwrap().code
+    return f"exit code {code}" if code else ""
+
+
+def _show(result: ClusterResult[Finished], output: str) -> None:
+    finished = result.unwrap() if result.ok else None
+    texts = [(finished.out, False), (finished.err, True)] if finished is not None else []
+    if output == SECTIONS:
+        echo(f"==> {result.cluster}")
+    for text, err in texts:
+        if lines := text.splitlines():
+            before = f"{result.cluster}: " if output == PREFIX else ""
+            echo("\n".join(f"{before}{line}" for line in lines), err=err)
+    if finished is None:
+        echo_error(f"{result.cluster}: {_failure(result)}")
+
+
+def _told(result: ClusterResult[Finished]) -> dict[str, Any]:
+    told: dict[str, Any] = {"cluster": result.cluster, "seconds": round(result.seconds, 3)}
+    if result.ok:
+        finished = result.unwrap()
+        return {**told, "exitCode": finished.code, "stdout": finished.out, "stderr": finished.err}
+    return {**told, "exitCode": None, "error": _failure(result)}
+
+
+# grant -----------------------------------------------------------------------------------------------------------------------
+
+GRANT = """\b
+Examples:
+  clusteradm gateway grant alice --role viewer --cluster cluster1
+  clusteradm gateway grant --group devs --role editor --cluster cluster1,cluster2 --namespace web --apply
+  clusteradm gateway grant --serviceaccount ci:deployer --role admin --cluster cluster1"""
+
+
+@command.command("grant", epilog=GRANT)
+@click.argument("user", required=False)
+@click.option("--group", default="", help="A group instead of a user.")
+@click.option("--serviceaccount", default="", metavar="NAMESPACE:NAME", help="A service account of the hub instead of a user.")
+@click.option(
+    "--role",
+    type=click.Choice(["viewer", "editor", "admin"]),
+    required=True,
+    help="viewer reads, but no Secrets; editor writes workloads, reads Secrets and opens shells; admin does everything.",
+)
+@click.option("-c", "--cluster", "--clusters", "clusters", type=ClusterNames(), multiple=True, help="Names of the clusters.")
+@click.option("-n", "--namespace", "namespaces", type=Names(), multiple=True, help="Only in these namespaces of the clusters.")
+@click.option("--resource", "resources", type=Names(), multiple=True, help="Further resources, such as widgets.example.com.")
+@click.option("--create-namespace", is_flag=True, help="Also make these namespaces on the hub, where the roles for them are.")
+@click.option("--apply", "apply_them", is_flag=True, help="Apply them to the hub instead of printing them.")
+@format_option("yaml", "json", default="yaml")
+@connected
+def grant(**given: Any) -> None:
+    """Print the RBAC objects by which USER, or a group or account, may use clusters through the gateway.
+
+    They are for the hub. Two things are granted for each cluster: clustergateways/proxy of its name with the verbs of HTTP methods,
+    and on what is asked there virtual verbs such as cluster1/get; RBAC has no cluster1/*, so they are listed. A Role in a namespace
+    of the hub counts for the namespace of that name on the cluster. To try it: kubectl auth can-i cluster1/get pods --as USER.
+    """
+    access = _access(given)
+    objects = administer(lambda session: _grant(session, access, apply_them=given["apply_them"]), machine=True)
+    if not given["apply_them"]:
+        from muster.kube import yaml
+
+        echo(yaml.dump_all(objects).rstrip("\n") if given["output"] == "yaml" else document(_as_list(objects), "json"))
+
+
+def _as_list(objects: list[Document]) -> Document:
+    return {"apiVersion": "v1", "kind": "List", "items": objects}
+
+
+def _access(given: dict[str, Any]) -> Access:
+    from muster.administration.errors import AdministrationError
+    from muster.administration.gateway.access import Access, group, service_account, user
+
+    subjects = [(user, given["user"]), (group, given["group"]), (service_account, given["serviceaccount"])]
+    stated = [(make, name) for make, name in subjects if name]
+    if len(stated) != 1:
+        raise click.UsageError("USER, --group, --serviceaccount: give one of them")
+    clusters, namespaces, resources = (tuple(flat(given[part])) for part in ("clusters", "namespaces", "resources"))
+    if not clusters:
+        raise click.UsageError("--cluster: name at least one cluster")
+    if given["create_namespace"] and not namespaces:
+        raise click.UsageError("--create-namespace: needs --namespace")
+    ((make, name),) = stated
+    try:
+        return Access(make(name), given["role"], clusters, namespaces, resources, given["create_namespace"])
+    except AdministrationError as error:
+        raise click.UsageError(str(error)) from None
+
+
+async def _grant(session: Session, access: Access, *, apply_them: bool) -> list[Document]:
+    from muster.administration.gateway.access import manifests, require_namespaces
+    from muster.administration.gateway.clusters import NoGateway, find_api
+    from muster.administration.hubs import CLUSTERADM, require_hub
+    from muster.gateway.client import GATEWAY_API
+    from muster.operator.applying import Applier, checked
+
+    await require_hub(session.client)
+    try:
+        api = await find_api(session.client)
+    except NoGateway as error:
+        # Rights may be given before there is a gateway to use them.
+        session.progress.warn(f"{error.message}: the roles are for its usual API")
+        api = GATEWAY_API
+    wanted = manifests(access, api)
+    if not apply_them:
+        return [document for _, document in wanted]
+    if not access.create_namespaces:
+        await require_namespaces(session.client, access.namespaces)
+    made = checked(await Applier(session.client, CLUSTERADM).apply(wanted))
+    for one in made:
+        where = f" in {one['metadata']['namespace']}" if one["metadata"].get("namespace") else ""
+        session.progress.say(f"{one['kind']} {one['metadata']['name']}{where} applied")
+    return made

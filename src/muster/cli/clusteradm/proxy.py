@@ -1,0 +1,123 @@
+"""`clusteradm proxy`: OCM's own commands for clusters behind the hub, by way of the gateway."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.cli.cluster_names import ClusterNames
+from muster.cli.clusteradm.bundling import flat
+from muster.cli.clusteradm.gateway import chosen, hub_gateway, selecting
+from muster.cli.connection import Session, administer, connected
+from muster.cli.console import echo_warning
+from muster.cli.output import Item, Listing, format_option, show
+
+if TYPE_CHECKING:
+    from muster.administration.gateway.health import ClusterHealth
+    from muster.gateway.client import Gateway
+
+PROBE_SECONDS = 30.0
+COLUMNS = ("Cluster Name", "Healthy", "Reason", "Probed Health", "Latency")
+
+
+@click.group("proxy")
+@connected
+def command() -> None:
+    """Use managed clusters, and see whether they answer, through the hub."""
+
+
+KUBECTL = """\b
+Examples:
+  clusteradm proxy kubectl --cluster cluster1 --args="get nodes"
+  clusteradm proxy kubectl --cluster cluster1 -- exec -it web-0 -- sh"""
+
+
+@command.command("kubectl", epilog=KUBECTL)
+@click.option("-c", "--cluster", "name", type=ClusterNames(), required=True, help="Name of the cluster.")
+@click.option("--sa", "account", default="", help="Taken for OCM's sake; the gateway has an account of its own.")
+@click.option("--args", "line", default="", help="Arguments of kubectl, in one word.")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
+@connected
+def kubectl(name: tuple[str, ...], account: str, line: str, words: tuple[str, ...]) -> None:
+    """Run kubectl on a cluster, with your credentials of the hub.
+
+    OCM's own tool takes the token of the ManagedServiceAccount --sa for it. Here no token of a cluster leaves the hub: the gateway
+    has one of its own, and what you may do on the cluster is said by roles on the hub (see gateway grant).
+    """
+    from muster.administration.errors import AdministrationError
+    from muster.administration.gateway.kubectl import run_attached, words_of
+
+    if bool(line) == bool(words):
+        raise click.UsageError("--args: give kubectl's arguments there, or behind --")
+    if len(name) != 1:
+        raise click.UsageError("--cluster: name one cluster; for several there is gateway exec")
+    try:
+        given = words_of(_split(line) if line else words)
+    except AdministrationError as error:
+        raise click.UsageError(str(error)) from None
+    if account:
+        echo_warning(f"--sa {account}: not needed; the gateway asks the cluster by its own account, and the hub what you may")
+    gateway = administer(lambda session: _ready(session, name, given))
+    if gateway is None:
+        return
+    try:
+        code = run_attached(gateway, name[0], given)
+    except AdministrationError as error:
+        raise click.ClickException(str(error)) from None
+    raise SystemExit(code)
+
+
+def _split(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--args") from None
+
+
+async def _ready(session: Session, name: tuple[str, ...], words: list[str]) -> Gateway | None:
+    api, (cluster,) = await chosen(session, name)
+    if session.dry_run:
+        session.progress.note(f"would run kubectl {' '.join(words)} on {cluster}")
+        return None
+    return hub_gateway(api)
+
+
+@command.command("health")
+@click.option("-c", "--cluster", "--clusters", "names", type=ClusterNames(), multiple=True, help="Only these clusters.")
+@click.option("-l", "--selector", default="", help="Only clusters with these labels.")
+@format_option("table", "tree", "json", "yaml", default="table")
+@connected
+def health(names: tuple[tuple[str, ...], ...], selector: str, output: str) -> None:
+    """Show whether clusters answer through the hub.
+
+    What the gateway says of each is shown beside what its /healthz answers you now, and how long that took. Ends with 1 if one does
+    not answer.
+    """
+    clusters = tuple(flat(names))
+    if clusters and selector:
+        raise click.UsageError("--selector: chooses the clusters; it cannot be combined with --clusters")
+    found = administer(lambda session: _health(session, clusters, selecting(selector)), machine=True)
+    show(Listing("ClusterGateway", COLUMNS, [_item(one) for one in found]), output)
+    if not all(one.ok for one in found):
+        raise SystemExit(1)
+
+
+async def _health(session: Session, names: tuple[str, ...], selector: str) -> list[ClusterHealth]:
+    from muster.administration.gateway.clusters import find_api, gateways
+    from muster.administration.gateway.health import probe
+    from muster.administration.hubs import require_hub
+
+    await require_hub(session.client)
+    api = await find_api(session.client)
+    found = await gateways(session.client, api, names=names, selector=selector)
+    return await probe(hub_gateway(api), found, min(session.timeout, PROBE_SECONDS))
+
+
+def _item(one: ClusterHealth) -> Item:
+    status = one.gateway.status
+    latency = f"{one.seconds * 1000:.0f}ms"
+    fields = {"healthy": status.healthy, "reason": status.healthy_reason, "probedHealth": one.probed, "latency": latency}
+    document = {**one.gateway.document(), "probe": {"healthy": one.ok, "answer": one.probed, "seconds": round(one.seconds, 3)}}
+    return Item(one.name, (one.name, *fields.values()), fields, document)

@@ -1,0 +1,100 @@
+"""The steps of an installation that lead a hub's API server to its gateway, and what is said of them.
+
+The certificate is kept as those of webhooks are: whom to trust is in the APIServices before anything is served with it. APIServices
+are made once the gateway's Deployment is available, since a hub whose APIService does not answer shows errors to all its users, and
+only where nothing else is served in their groups and versions. Those that are there already are kept right whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from muster.api import Condition
+from muster.gateway.apiservice import SERVING_SECRET, another_version, api_service_name, api_services, collision, serving_hosts
+from muster.machinery.objects import ObjectKey, key_of
+from muster.operator.applying import Place, Wanted, remove
+from muster.operator.cluster_manager import manifests, status
+from muster.operator.cluster_manager.components import GATEWAY, Component, wanted
+from muster.operator.cluster_manager.manifests import owned
+from muster.operator.cluster_manager.plan import Plan
+from muster.operator.deployments import Rollout, rollouts
+from muster.operator.site import Installed, Site
+from muster.runtime.client.builtin import API_SERVICES, SECRETS
+from muster.runtime.webhook import ServingCertificate, ServingPair, trust_webhooks
+
+LOOK_AGAIN: Final = timedelta(minutes=1)
+"""At what stands in the way: definitions of others are not watched."""
+
+HubSite = Site[Plan]
+
+
+def wanted_deployments(plan: Plan) -> list[str]:
+    return [component.deployment(plan) for component in wanted(plan)]
+
+
+async def ensure_certificate(site: HubSite, made: Installed) -> bytes:
+    """Have one in its Secret; gives whom to trust there, or nothing where there is no gateway. Raises BadSpec and KubeError."""
+    plan = site.plan
+    if not plan.gateway:
+        return b""
+
+    async def trusted(pair: ServingPair) -> None:
+        there = [(API_SERVICES, name) for name in _names(plan) if site.target.find(API_SERVICES, ObjectKey("", name))]
+        await trust_webhooks(site.target.client, there, pair.ca, clock=site.clock)
+
+    hosts = serving_hosts(plan.hub_namespace)
+    certificate = ServingCertificate(site.here.client, SERVING_SECRET, plan.namespace, hosts, clock=site.clock)
+    pair = await certificate.ensure(trusted)
+    made.look_again(pair.not_before + (pair.not_after - pair.not_before) * 2 / 3)
+    return pair.ca
+
+
+async def lead_to(site: HubSite, made: Installed, ca: bytes) -> str:
+    """Have the APIServices; gives why there can be none, where that is so. Raises BadSpec, KubeError and ApplyFailed."""
+    plan = site.plan
+    if not plan.gateway:
+        return ""
+    documents = manifests.gateway_api_services(plan, ca)
+    there = [one for one in documents if site.target.find(API_SERVICES, key_of(one[1])) is not None]
+    problem = ""
+    if len(there) < len(documents) and is_available(plan, made, GATEWAY):
+        problem = await _in_the_way(site, documents)
+        if problem:
+            made.look_again(site.clock.now() + LOOK_AGAIN)
+        else:
+            there = documents
+    await site.apply_on_target(made, owned(plan, there))
+    return problem
+
+
+async def _in_the_way(site: HubSite, documents: Sequence[Wanted]) -> str:
+    served = [(document["spec"]["group"], document["spec"]["version"]) for _, document in documents]
+    problem = await collision(site.target.client, served, site.plan.hub_namespace)
+    return f"{problem}; {another_version(site.plan.gateway_version)}" if problem else ""
+
+
+def is_available(plan: Plan, made: Installed, component: Component) -> bool:
+    found = _rollouts(plan, made)[component.deployment(plan)]
+    return found is not None and found.functional
+
+
+def _rollouts(plan: Plan, made: Installed) -> dict[str, Rollout | None]:
+    return rollouts(wanted_deployments(plan), [obj for _, obj in made.deployments])
+
+
+async def drop_certificate(site: HubSite) -> None:
+    """Of a gateway that was there until now."""
+    if not site.plan.gateway and site.here.has_secret(SERVING_SECRET, site.plan.namespace):
+        await remove(site.here.client, [Place(SECRETS, SERVING_SECRET, site.plan.namespace)])
+
+
+def conditions(site: HubSite, made: Installed, problem: str) -> list[Condition]:
+    names = _names(site.plan) if site.plan.gateway else []
+    found = {name: site.target.find(API_SERVICES, ObjectKey("", name)) for name in names}
+    return status.gateway(site.plan, _rollouts(site.plan, made), found, problem)
+
+
+def _names(plan: Plan) -> list[str]:
+    return [api_service_name(version, group) for group, version in api_services(plan.gateway_version, oam=plan.gateway_oam)]

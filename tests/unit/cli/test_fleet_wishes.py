@@ -1,0 +1,67 @@
+"""What `muster up` asks for of a gateway: on unless the hub is a database, written down, and agreed with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.cli.fleet.running import Wish
+from muster.fleet.local.directory import Fleet, FleetDirectory, FleetError
+
+
+def wish(**asked: Any) -> Wish:
+    nothing = dict.fromkeys(("clusters", "auth", "aws_mode", "persistence", "database", "port"))
+    return Wish(**{**nothing, "ephemeral": False, **asked})
+
+
+def written(path: Path, **asked: Any) -> Fleet:
+    directory = FleetDirectory(path / "data")
+    with directory.claimed():
+        return wish(port=0, **asked).write_down(directory)
+
+
+@pytest.mark.parametrize(
+    ("asked", "gateway"),
+    [
+        ({}, True),
+        ({"gateway": True}, True),
+        ({"gateway": False}, False),
+        ({"persistence": "sql", "auth": "grpc"}, False),
+        ({"persistence": "sql", "auth": "grpc", "gateway": False}, False),
+    ],
+)
+def test_a_new_fleet_has_one_unless_it_cannot(tmp_path: Path, asked: dict[str, Any], gateway: bool) -> None:
+    assert written(tmp_path, **asked).gateway is gateway
+    assert written(tmp_path).gateway is gateway, "and the next time"
+
+
+def test_a_hub_in_a_database_cannot_have_one(tmp_path: Path) -> None:
+    with pytest.raises(FleetError, match="--gateway"):
+        written(tmp_path, persistence="sql", auth="grpc", gateway=True)
+    written(tmp_path, persistence="sql", auth="grpc")
+    with pytest.raises(FleetError, match="--gateway"):
+        written(tmp_path, gateway=True)
+
+
+def test_it_can_be_had_later_and_is_not_taken_away_by_a_flag(tmp_path: Path) -> None:
+    assert not written(tmp_path, gateway=False).gateway
+    assert written(tmp_path, gateway=True).gateway
+    with pytest.raises(FleetError, match="--no-gateway"):
+        written(tmp_path, gateway=False)
+
+
+def test_a_fleet_of_before_has_none(tmp_path: Path) -> None:
+    directory = FleetDirectory(tmp_path / "data")
+    written(tmp_path)
+    record = msgspec.json.decode(directory.record.read_bytes())
+    del record["gateway"]
+    directory.record.write_bytes(msgspec.json.encode(record))
+    assert not directory.existing().gateway
+
+
+@pytest.mark.parametrize(("gateway", "words"), [(None, []), (True, ["--gateway"]), (False, ["--no-gateway"])])
+def test_a_process_in_the_background_is_told(gateway: bool | None, words: list[str]) -> None:
+    assert wish(gateway=gateway).arguments() == words
