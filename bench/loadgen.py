@@ -24,10 +24,14 @@ class Target:
     url: str
     ca: Path
     token: str
+    server_name: str = ""
+    """Whom its certificate is for, if not the URL's host."""
 
 
 def run(target: Target, command: str, **flags: object) -> dict[str, Any]:
     arguments = [str(peers.need("loadgen")), command, f"--url={target.url}", f"--ca={target.ca}", f"--token={target.token}"]
+    if target.server_name:
+        arguments.append(f"--server-name={target.server_name}")
     arguments += [f"--{name}={value}" for name, value in flags.items()]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if done.returncode != 0:

@@ -19,9 +19,9 @@ import msgspec
 import orjson
 import uvloop
 
-from muster.cli.grpc_server import settle_garbage
 from muster.http.http2.server import ServerLimits
 from muster.http.tls import server_context
+from muster.machinery.allocation import settle_garbage
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM
 from muster.machinery.metrics import Metrics

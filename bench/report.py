@@ -20,7 +20,7 @@ DOCUMENT = ROOT / "docs" / "benchmarks.md"
 @dataclass(frozen=True)
 class Row:
     """One measurement of both sides. `better` says what a larger figure means: "more" for throughput, "less" for time and
-    memory. `target` is the least `ratio` (how many times better ours is), or, with `limit`, the most our figure may be."""
+    memory. `target` is the least `ratio` (how many times better ours is); `limit` is the worst that our figure itself may be."""
 
     title: str
     unit: str
@@ -41,7 +41,7 @@ class Row:
     def met(self) -> bool | None:
         """Whether the target holds; None where there is none."""
         if self.limit is not None:
-            return self.ours is not None and self.ours <= self.limit
+            return self.ours is not None and (self.ours >= self.limit if self.better == "more" else self.ours <= self.limit)
         if self.target is not None:
             return self.ratio is not None and self.ratio >= self.target
         return None
@@ -49,7 +49,7 @@ class Row:
     @property
     def wanted(self) -> str:
         if self.limit is not None:
-            return f"≤ {shown(self.limit)} {self.unit}"
+            return f"{'≥' if self.better == 'more' else '≤'} {shown(self.limit)} {self.unit}"
         return f"≥ {self.target:g}×" if self.target is not None else ""
 
     def cells(self) -> list[str]:

@@ -35,11 +35,15 @@ func newServer(options Options) (*Server, error) {
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, fmt.Errorf("no certificate in %s", options.CA)
 	}
+	name := address.Hostname()
+	if options.ServerName != "" {
+		name = options.ServerName
+	}
 	return &Server{
 		host:   address.Host,
 		prefix: address.Path,
 		common: "Host: " + address.Host + "\r\nAuthorization: Bearer " + options.Token + "\r\nUser-Agent: loadgen\r\n",
-		config: &tls.Config{RootCAs: roots, ServerName: address.Hostname(), NextProtos: []string{"http/1.1"}},
+		config: &tls.Config{RootCAs: roots, ServerName: name, NextProtos: []string{"http/1.1"}},
 	}, nil
 }
 

@@ -17,13 +17,17 @@ type ListResult struct {
 
 var continueToken = regexp.MustCompile(`"continue":"([^"]+)"`)
 
-// list reads the collection several times over one connection, following continue tokens.
+// list reads the collection, or whatever the path names, several times over one connection, following continue tokens.
 func list(s *Server, o Options) (any, error) {
 	connection, err := s.connect()
 	if err != nil {
 		return nil, err
 	}
 	defer connection.close()
+	path := o.Path
+	if path == "" {
+		path = collection(o.Namespace)
+	}
 	result := ListResult{}
 	durations := []time.Duration{}
 	for range o.Repeat {
@@ -34,7 +38,7 @@ func list(s *Server, o Options) (any, error) {
 			if token != "" {
 				query += "&continue=" + url.QueryEscape(token)
 			}
-			status, size, head, err := connection.send(s.request("GET", collection(o.Namespace)+"?"+query, o.Accept, "", nil))
+			status, size, head, err := connection.send(s.request("GET", path+"?"+query, o.Accept, "", nil))
 			if err != nil {
 				return nil, err
 			}

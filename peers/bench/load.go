@@ -43,9 +43,9 @@ func load(s *Server, o Options) (any, error) {
 				if o.Count > 0 && turn >= int64(o.Count) {
 					return
 				}
-				index := int(turn)
+				index := o.First + int(turn)
 				if o.Pool > 0 {
-					index = int(turn % int64(o.Pool))
+					index = o.First + int(turn%int64(o.Pool))
 				}
 				request, err := requestFor(s, o, o.Verb, objectName(o.Prefix, index), index, start.UnixNano()+turn)
 				if err != nil {

@@ -20,10 +20,12 @@ import (
 // Options are the flags that all commands share.
 type Options struct {
 	URL, CA, Token, Namespace string
+	ServerName                string
 	Verb, Prefix              string
-	Clients, Count, Pool      int
+	Clients                   int
+	First, Count, Pool        int
 	Seconds                   float64
-	Query, Accept             string
+	Path, Query, Accept       string
 	Repeat                    int
 	Watchers, Writes          int
 	Rate                      float64
@@ -38,13 +40,16 @@ func main() {
 	flags.StringVar(&options.URL, "url", "", "base URL of the API server")
 	flags.StringVar(&options.CA, "ca", "", "file with the CA certificate")
 	flags.StringVar(&options.Token, "token", "", "bearer token")
+	flags.StringVar(&options.ServerName, "server-name", "", "whom the server's certificate is for, if not the URL's host")
 	flags.StringVar(&options.Namespace, "namespace", "bench", "namespace of the ConfigMaps")
 	flags.StringVar(&options.Verb, "verb", "", "create|get|update|patch|apply|delete")
 	flags.StringVar(&options.Prefix, "prefix", "load", "name prefix of the ConfigMaps")
 	flags.IntVar(&options.Clients, "clients", 1, "connections, each with one request at a time")
+	flags.IntVar(&options.First, "first", 0, "the number of the first object")
 	flags.IntVar(&options.Count, "count", 0, "stop after so many requests (0: only by time)")
 	flags.IntVar(&options.Pool, "pool", 0, "how many objects the verb goes round over (0: each request a new name)")
 	flags.Float64Var(&options.Seconds, "seconds", 1, "stop after so long")
+	flags.StringVar(&options.Path, "path", "", "what a list reads, if not the namespace's ConfigMaps")
 	flags.StringVar(&options.Query, "query", "", "query of a list")
 	flags.StringVar(&options.Accept, "accept", "application/json", "Accept header of a list")
 	flags.IntVar(&options.Repeat, "repeat", 5, "how many lists")
