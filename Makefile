@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
+CLIENTS := .venv-clients
 BIN := $(VENV)/bin
 PEERS_CACHE ?= $(HOME)/.cache/muster/peers
 export PEERS_CACHE
@@ -20,7 +21,7 @@ test-interop: WORKERS = 2
 # Upstream's webhook server has fixed ports, which pods of other tests use on addresses of their own.
 ALONE := tests/interop/test_work_webhook.py
 
-.PHONY: help setup lock up down test suites test-kube test-interop bench lint format peers clean
+.PHONY: help setup lock clients up down test suites test-kube test-interop bench lint format peers clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -43,6 +44,15 @@ lock: setup ## resolve dependencies anew into requirements/*.lock
 	  $(BIN)/uv pip compile -q --system-certs --upgrade --universal --generate-hashes --no-header --no-annotate \
 	    --no-emit-index-url --no-emit-find-links pyproject.toml --extra aws --extra postgres $$group -o requirements/$$target.lock; \
 	done
+	@$(BIN)/uv pip compile -q --system-certs --upgrade --universal --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links pyproject.toml --group clients -o requirements/clients.lock
+
+$(CLIENTS)/.installed: requirements/clients.lock $(VENV)/.installed
+	@$(BIN)/uv venv -q --clear --python $(BIN)/python $(CLIENTS)
+	VIRTUAL_ENV=$(CLIENTS) $(BIN)/uv pip sync -q --system-certs --compile-bytecode --require-hashes requirements/clients.lock
+	@touch $@
+
+clients: $(CLIENTS)/.installed ## create .venv-clients with the client libraries that the gateway is tried with
 
 up: setup ## start a hub and two managed clusters on this machine
 	@$(BIN)/muster up
@@ -65,7 +75,7 @@ test-kube: setup peers ## the same end-to-end tests on a real kube-apiserver, an
 	MUSTER_E2E=kube $(AGAIN) $(XDIST) tests/e2e
 	MUSTER_E2E=kube $(AGAIN) -n $(WORKERS) --dist load tests/differential
 
-test-interop: setup peers ## upstream's Go programs against ours
+test-interop: setup clients peers ## upstream's Go programs against ours
 	$(AGAIN) $(XDIST) tests/interop --ignore=$(ALONE)
 	$(AGAIN) $(ALONE)
 
@@ -85,4 +95,4 @@ format: setup ## apply ruff's fixes and formatting
 
 clean: ## remove the environment and local state
 	@[ ! -f .muster/fleet.json ] || [ ! -x $(BIN)/muster ] || $(BIN)/muster down
-	rm -rf $(VENV) .muster .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(CLIENTS) .muster .mypy_cache .ruff_cache .pytest_cache

@@ -3,13 +3,13 @@
 A Service of type ExternalName leads to this machine; the servers prove the Service's name, as in a real cluster.
 """
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.support.client import Client
+from tests.support.eventually import until
 from tests.support.https_server import Answer, HttpsServer, Received
 from tests.support.kubectl import kubectl
 from tests.support.planes import ControlPlane
@@ -35,14 +35,6 @@ def client(plane: ControlPlane) -> Iterator[Client]:
     ):
         opened.delete(path)
     opened.close()
-
-
-def until(holds: Callable[[], Any], seconds: float = 40) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := holds()):
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.02)
-    return found
 
 
 def lead_here(client: Client) -> None:

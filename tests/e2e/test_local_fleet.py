@@ -67,10 +67,9 @@ def test_components_run_as_pods_that_say_how_they_are(fleet: Fleet) -> None:
         return {one["metadata"]["name"] for one in deployments if one["status"].get("availableReplicas") == one["spec"]["replicas"]}
 
     hub = {"cluster-manager", *(f"cluster-manager-{part}" for part in ("registration-controller", "registration-webhook"))}
-    assert available("hub") == hub | {
-        f"cluster-manager-{part}" for part in ("work-webhook", "placement-controller", "addon-manager-controller")
-    }
-    agents = {"klusterlet", "klusterlet-registration-agent", "klusterlet-work-agent"}
+    hub |= {f"cluster-manager-{part}" for part in ("work-webhook", "placement-controller", "addon-manager-controller")}
+    assert available("hub") == hub | {"cluster-manager-hub-addons-controller", "cluster-manager-cluster-gateway"}
+    agents = {"klusterlet", "klusterlet-registration-agent", "klusterlet-work-agent", "managed-serviceaccount-addon-agent"}
     eventually(lambda: available("cluster1") == agents, "the agent of works, too, which comes when its cluster has joined")
 
 

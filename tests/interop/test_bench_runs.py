@@ -111,3 +111,22 @@ def test_the_short_benchmark_measures_both_grpc_servers() -> None:
         "on PostgreSQL: Publish of works' status",
     }
     assert expected <= rows_of("transport")
+
+
+@pytest.mark.timeout(240)
+def test_the_short_benchmark_measures_both_gateways() -> None:
+    expected = {
+        "GET from the cluster itself, 1 client",
+        "GET, asked directly, 1 client: added p50",
+        "GET, through the hub, 4 clients",
+        "GET, asked directly, 4 clients: CPU per request",
+        "GET, asked directly, 4 clients, upstream's authorizes too",
+        "list of 50, asked directly",
+        "a document of 2 MB, asked directly",
+        "GET by tunnel, 1 client: added p50",
+        "a document of 2 MB by tunnel",
+        "10 watches: memory each",
+        "10 watches: event lag p99",
+        "5 clusters at rest: memory",
+    }
+    assert expected <= rows_of("gateway")

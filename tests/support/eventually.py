@@ -1,8 +1,9 @@
-"""Waiting, in a coroutine, for what a server or an agent is about to do."""
+"""Waiting for what a server or an agent is about to do: in a coroutine, and by blocking."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,3 +20,12 @@ async def eventually(look: Callable[[], Awaitable[Any]], what: str, timeout: flo
                 await asyncio.sleep(poll)
     except TimeoutError:
         raise AssertionError(f"waited {timeout:g} s for {what}; last seen: {found!r}") from None
+
+
+def until(holds: Callable[[], Any], seconds: float = 40) -> Any:
+    """The first true answer of `holds`, for whoever waits by blocking."""
+    deadline = time.monotonic() + seconds
+    while not (found := holds()):
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+    return found

@@ -8,6 +8,8 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,10 +55,36 @@ def kubectl(
     environment: dict[str, str] | None = None,
 ) -> Outcome:
     """One kubectl command, with the cluster's own kubeconfig or as the holder of the token `user`."""
-    program = executable(kubectl)
+    command, settings = _prepared(cluster, arguments, kubectl, user, environment)
+    done = subprocess.run(command, input=input or "", capture_output=True, text=True, env=settings, timeout=timeout)
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@contextmanager
+def background(
+    cluster: Cluster,
+    *arguments: str,
+    kubectl: str = "current",
+    user: str | None = None,
+    environment: dict[str, str] | None = None,
+) -> Iterator[subprocess.Popen[str]]:
+    """A kubectl command that goes on until the end of the block; what it says, errors too, is in its `stdout`."""
+    command, settings = _prepared(cluster, arguments, kubectl, user, environment)
+    with subprocess.Popen(
+        command, text=True, env=settings, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _prepared(
+    cluster: Cluster, arguments: Sequence[str], which: str, user: str | None, environment: dict[str, str] | None
+) -> tuple[list[str], dict[str, str]]:
+    program = executable(which)
     if program is None:
-        raise peers.PeerMissing(f"no {kubectl} kubectl here: run `make setup` or `make -C peers kube`")
-    command = [str(program), *arguments]
+        raise peers.PeerMissing(f"no {which} kubectl here: run `make setup` or `make -C peers kube`")
     home = cluster.kubeconfig.parent
     kubeconfig = cluster.kubeconfig
     if user:
@@ -67,9 +95,8 @@ def kubectl(
         "PATH": os.environ["PATH"],
         "HOME": str(home),
         "KUBECONFIG": str(kubeconfig),
-        "KUBECACHEDIR": str(home / f"kubectl-cache-{cluster.name}-{kubectl}"),
+        "KUBECACHEDIR": str(home / f"kubectl-cache-{cluster.name}-{which}"),
         "LC_ALL": "C.UTF-8",
         **(environment or {}),
     }
-    done = subprocess.run(command, input=input or "", capture_output=True, text=True, env=settings, timeout=timeout)
-    return Outcome(done.returncode, done.stdout, done.stderr)
+    return [str(program), *arguments], settings

@@ -2,7 +2,8 @@
 
 `NetworkNamespace` holds one, on Linux where that is permitted: a process in it that ends with the test, and sockets in the file
 system, which do not belong to a network, as the only ways through. `let_out` makes a port of the outside reachable inside, under
-the same number; `let_in` a port of the inside reachable outside. Run as a program this module is the process in the namespace.
+the same number; `let_in` a port of the inside reachable outside, until `shut`; `renumbered` are ports of the outside by those under
+which they are reachable inside. Run as a program this module is the process in the namespace.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from tests.support import peers
@@ -42,14 +43,16 @@ def unavailable() -> str:
 class NetworkNamespace:
     """Use as a context manager."""
 
-    def __init__(self, directory: Path, *, let_out: int, let_in: int) -> None:
+    def __init__(self, directory: Path, *, let_out: int, let_in: int, renumbered: Mapping[int, int] | None = None) -> None:
         self._directory = directory
-        self._let_out = let_out
+        self._ways_out = {let_out: let_out, **(renumbered or {})}
         self._let_in = let_in
         self._ready = directory / "ready"
-        command = ["unshare", "--net", sys.executable, "-m", __name__, str(directory), str(let_out), str(let_in)]
+        ports = [str(let_in), *map(str, self._ways_out)]
+        command = ["unshare", "--net", sys.executable, "-m", __name__, str(directory), *ports]
         self._holder = Server("network namespace", command, directory / "namespace.log", python_path(peers.ROOT))
         self._loop = asyncio.new_event_loop()
+        self._way_in: asyncio.Server | None = None
 
     @property
     def within(self) -> list[str]:
@@ -67,17 +70,26 @@ class NetworkNamespace:
         self._holder.stop(kill=True)
         self._loop.call_soon_threadsafe(self._loop.stop)
 
+    def shut(self) -> None:
+        """From now on nobody outside can connect to anything inside."""
+        asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(10)
+
+    async def _shut(self) -> None:
+        assert self._way_in is not None, "entered"
+        self._way_in.close()
+
     async def _relay(self) -> None:
-        await relay_file(self._directory / "out", functools.partial(asyncio.open_connection, "127.0.0.1", self._let_out))
-        await relay_port(self._let_in, functools.partial(asyncio.open_unix_connection, self._directory / "in"))
+        for inside, outside in self._ways_out.items():
+            await relay_file(self._directory / f"out-{inside}", functools.partial(asyncio.open_connection, "127.0.0.1", outside))
+        self._way_in = await relay_port(self._let_in, functools.partial(asyncio.open_unix_connection, self._directory / "in"))
 
 
 async def relay_file(path: Path, dial: Dial) -> None:
     await asyncio.start_unix_server(functools.partial(_join, dial), path)
 
 
-async def relay_port(port: int, dial: Dial) -> None:
-    await asyncio.start_server(functools.partial(_join, dial), "127.0.0.1", port)
+async def relay_port(port: int, dial: Dial) -> asyncio.Server:
+    return await asyncio.start_server(functools.partial(_join, dial), "127.0.0.1", port)
 
 
 async def _join(dial: Dial, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -102,13 +114,14 @@ def _loopback_up() -> None:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP_RUNNING))
 
 
-async def _hold(directory: Path, let_out: int, let_in: int) -> None:
+async def _hold(directory: Path, let_in: int, *ways_out: int) -> None:
     _loopback_up()
-    await relay_port(let_out, functools.partial(asyncio.open_unix_connection, directory / "out"))
+    for port in ways_out:
+        await relay_port(port, functools.partial(asyncio.open_unix_connection, directory / f"out-{port}"))
     await relay_file(directory / "in", functools.partial(asyncio.open_connection, "127.0.0.1", let_in))
     (directory / "ready").write_text(_READY)
     await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(_hold(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(_hold(Path(sys.argv[1]), *map(int, sys.argv[2:])))

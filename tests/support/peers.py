@@ -52,6 +52,27 @@ def python_program(group: str, program: str) -> Path:
     return found
 
 
+@functools.cache
+def own_program(group: str) -> Path:
+    """The program of a directory in peers/ that knows itself how it is built."""
+    answer = subprocess.run(
+        ["make", "-s", "-C", str(ROOT / "peers" / group), "print-bin"], capture_output=True, text=True, check=True
+    )
+    found = Path(answer.stdout.strip().splitlines()[-1])
+    if not found.exists():
+        raise PeerMissing(f"{found.name} is not built: run `make -C peers/{group}`")
+    return found
+
+
+def is_built(group: str) -> bool:
+    """Whether `own_program` gives one."""
+    try:
+        own_program(group)
+    except PeerMissing:
+        return False
+    return True
+
+
 def _named(program: str) -> str:
     """The directory in which somebody has upstream's programs of another version; empty where the pinned ones are meant."""
     return os.environ.get(OCM, "") if program in OCM_PROGRAMS else ""

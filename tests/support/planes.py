@@ -187,6 +187,8 @@ class KubeOptions:
     issuer: str = kube_flags.ISSUER
     audit_log: bool = False
     apiserver_flags: list[str] = field(default_factory=list)
+    within: Sequence[str] = ()
+    """A command that runs its processes somewhere else, and is given each."""
 
 
 class KubePlane(ControlPlane):
@@ -209,6 +211,11 @@ class KubePlane(ControlPlane):
         write_kubeconfig(directory / "manager.kubeconfig", url, ca, kube_flags.manager_identity(self._files))
         self.logs = [directory / f"{name}.log" for name in ("etcd", "kube-apiserver", "kube-controller-manager")]
         self._servers: list[Server] = []
+
+    @property
+    def files(self) -> kube_flags.Files:
+        """Its keys and authorities, by which a test can be anybody."""
+        return self._files
 
     def start(self) -> None:
         etcd_url = f"http://127.0.0.1:{self._etcd_port}"
@@ -238,7 +245,8 @@ class KubePlane(ControlPlane):
         ]
         # All at once: each retries until the one below answers, which is faster than waiting in turn.
         self._servers = [
-            Server(log.stem, command, log, {"KUBECONFIG": ""}) for command, log in zip(commands, self.logs[:3], strict=True)
+            Server(log.stem, [*self.options.within, *command], log, {"KUBECONFIG": ""})
+            for command, log in zip(commands, self.logs[:3], strict=True)
         ]
         etcd, apiserver, manager = self._servers
         if self.options.pods and self.options.node:

@@ -202,3 +202,15 @@ def http_status(port: int, path: str) -> int:
         return 0
     finally:
         connection.close()
+
+
+def http_text(port: int, path: str) -> str:
+    """What a plain HTTP server on loopback answers; empty when nobody does."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read().decode()
+    except OSError:
+        return ""
+    finally:
+        connection.close()

@@ -27,6 +27,13 @@ def test_a_limit_is_met_up_to_itself(ours: float | None, met: bool) -> None:
     assert Row("time", "s", ours, None, "less", limit=10).met is met
 
 
+@pytest.mark.parametrize(("ours", "met"), [(51.0, True), (50.0, True), (49.0, False), (None, False)])
+def test_a_limit_of_what_should_be_much_is_met_down_to_itself(ours: float | None, met: bool) -> None:
+    row = Row("speed", "MB/s", ours, None, limit=50)
+    assert row.met is met
+    assert row.wanted == "≥ 50.0 MB/s"
+
+
 @pytest.mark.parametrize("ours", [None, 0.0, -0.3])
 def test_what_is_missing_or_not_above_zero_has_no_ratio(ours: float | None) -> None:
     """A time may be below zero that is counted from an event which came later than what is measured."""

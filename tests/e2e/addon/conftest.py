@@ -241,17 +241,17 @@ def work_agent(agent: Agent, managed: Cluster | None = None) -> Server:
     return Server(f"muster work-agent {agent.name}", command, agent.spoke.directory / f"{agent.name}-work-agent.log")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     yield from lent(tmp_path_factory.mktemp("addon"), "spoke")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def grpc_signer(ground: ControlPlane) -> Authority:
     return Authority(ground.directory, "grpc signer")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def site(ground: ControlPlane, grpc_signer: Authority) -> Iterator[Site]:
     hub = Hub(ground.cluster, ground.directory / "hub", hub_flags(grpc_signer))
     hub.install()
@@ -279,7 +279,7 @@ def site(ground: ControlPlane, grpc_signer: Authority) -> Iterator[Site]:
     assert [one for one in complaints(addons.process.log) if "MalformedObject" not in one] == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def grpc(site: Site, ground: ControlPlane, grpc_signer: Authority) -> Iterator[GrpcSite]:
     found = GrpcSite(site.hub, site.spoke, ground.directory, grpc_signer)
     found.install_server()

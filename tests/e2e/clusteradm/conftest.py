@@ -214,7 +214,7 @@ def keep_claims(request: pytest.FixtureRequest) -> Iterator[None]:
     assert claims.claimed(list(request.node.iter_markers("shows"))) <= claims.noted, "claimed, but not used"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def whole_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with open_world(tmp_path_factory.mktemp("clusteradm")) as world:
         world.ok("init")

@@ -56,6 +56,7 @@ COMMANDS = (
     Command("delete token", only_on_hubs=False),
     Command("delete work", "there --clusters known --force"),
     Command("doctor", "nobody", writes=False),
+    Command("gateway grant", "somebody --role viewer --cluster known --apply"),
     Command("get addons", writes=False),
     Command("get clusters", writes=False),
     Command("get clustersets", writes=False),
@@ -64,12 +65,14 @@ COMMANDS = (
     Command("get placements", writes=False),
     Command("get token", writes=False, only_on_hubs=False),
     Command("get works", writes=False),
+    Command("install hub-addon", "--names cluster-gateway", only_on_hubs=False),
     Command(
         "join",
         "--cluster-name new --hub-token {token} --hub-apiserver {server} --ca-file {ca} --force",
         MANAGED,
         only_on_hubs=False,
     ),
+    Command("uninstall hub-addon", "--names managed-serviceaccount", only_on_hubs=False),
     Command("unjoin", "--cluster-name nobody", MANAGED, writes=False, only_on_hubs=False),
     Command("upgrade clustermanager", "--bundle-version v9", only_on_hubs=False),
     Command("upgrade klusterlet", "", MANAGED, writes=False, only_on_hubs=False),
@@ -77,6 +80,8 @@ COMMANDS = (
 )
 ASK_NOBODY = {"completion", "version", "aws prerequisites hub", "aws prerequisites managed", "aws cleanup"}
 """Or AWS first, as which there is nobody here."""
+NEED_A_GATEWAY = {"gateway exec", "gateway kubeconfig", "proxy health", "proxy kubectl"}
+"""These are shown in `test_options_of_gateway`, and where there is one."""
 MAY_END_WITH_1 = {"doctor", "unjoin", "upgrade klusterlet"}
 """Where there is nothing to be done, or something to be told."""
 
@@ -111,6 +116,7 @@ def furnished(whole_world: World) -> World:
     for name in ("full", "empty"):
         world.ok("clusterset", "create", name)
     world.ok("clusterset", "bind", "full", "--namespace", "default")
+    world.ok("install", "hub-addon", "--names", "managed-serviceaccount")
     world.ok("addon", "enable", "--names", "there", "--clusters", "known")
     world.ok("create", "placement", "there", "--overwrite")
     world.ok("create", "work", "there", "-f", str(manifest(world)), "--clusters", "known", "--overwrite")
@@ -122,7 +128,7 @@ def furnished(whole_world: World) -> World:
 
 
 def test_every_command_is_in_the_table() -> None:
-    assert SPELLINGS.keys() == {command.path for command in COMMANDS} | ASK_NOBODY
+    assert SPELLINGS.keys() == {command.path for command in COMMANDS} | ASK_NOBODY | NEED_A_GATEWAY
 
 
 @every

@@ -14,11 +14,11 @@ import pytest
 
 from muster.operator.bundle import Operator
 from muster.operator.names import OPERATOR_NAMESPACE
+from muster.runtime.client import AuthInfo, ClientConfig, dump_kubeconfig, load_kubeconfig
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import DEPLOYMENTS, SERVICE_ACCOUNTS
 from muster.runtime.client.errors import KubeError
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig, load_kubeconfig
 from tests.support.operating import Observed, running
 from tests.support.planes import Cluster, ControlPlane, lent
 from tests.support.registration import MUSTER
@@ -69,7 +69,7 @@ class World(Observed):
             return
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     yield from lent(tmp_path_factory.mktemp("operators"), "far")
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from muster.addon.install import AGGREGATED_ROLE
 from muster.api.crds import HUB
-from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR
+from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
 from muster.operator.cluster_manager.components import HOOKS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.controller import ClusterManagerOperator
 from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS, SERVING_SECRET
@@ -37,6 +36,7 @@ WORK_CONTROLLER, WORK_WEBHOOK = f"{CM}-work-controller", f"{CM}-work-webhook"
 PLACEMENT = f"{CM}-placement-controller"
 ADDON_MANAGER = f"{CM}-addon-manager-controller"
 GRPC_SERVER = f"{CM}-grpc-server"
+AROUND = {(resource, document["metadata"]["name"]) for resource, document in bundle(CLUSTER_MANAGER_OPERATOR)}
 IMAGES = ("example.com/muster:one", "example.com/muster:two")
 
 
@@ -73,7 +73,7 @@ class Hub:
         for resource in (CRDS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, *{hook.resource for hook in HOOKS}):
             for obj in (await self.world.admin.list(resource)).items:
                 name = obj["metadata"]["name"]
-                around = ".operator.open-cluster-management" in name or name == AGGREGATED_ROLE
+                around = ".operator.open-cluster-management" in name or (resource, name) in AROUND
                 if "open-cluster-management" in name and not around:
                     found.append(f"{resource}/{name}")
         if await self.world.find(NAMESPACES, HUB_NAMESPACE):

@@ -31,8 +31,8 @@ from muster.operator.names import CLUSTER_MANAGERS, EXTERNAL_HUB_SECRET, EXTERNA
 from muster.operator.pod_namespaces import allow, on_this_machine
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_NAMESPACE, HUB_SECRET
+from muster.runtime.client import dump_kubeconfig
 from muster.runtime.client.builtin import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, SECRETS
-from muster.runtime.client.kubeconfig import dump_kubeconfig
 from muster.runtime.install import ensure_namespace
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS
 from tests.e2e.operator.test_whole_managed_cluster import SECONDS, K, Managed, nothing_left

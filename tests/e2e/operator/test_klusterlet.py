@@ -22,6 +22,7 @@ from muster.operator.klusterlet.controller import KlusterletOperator, Klusterlet
 from muster.operator.names import ADDON_NAMESPACE, EXTERNAL_MANAGED_SECRET, KLUSTERLETS
 from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET
+from muster.runtime.client import AuthInfo, ClientConfig, dump_kubeconfig, load_kubeconfig
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -34,7 +35,6 @@ from muster.runtime.client.builtin import (
 )
 from muster.runtime.client.errors import Forbidden, KubeError, NotFound
 from muster.runtime.client.http import HttpClient
-from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig, load_kubeconfig
 from muster.runtime.install import ensure_namespace
 from tests.e2e.operator.conftest import PATIENT, World, administrator
 from tests.e2e.operator.sequences import PROCESS_SEEDS, SEEDS, Mortal, MortalProcess, Operator, play

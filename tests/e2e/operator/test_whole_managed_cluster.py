@@ -20,8 +20,8 @@ from muster.operator.names import CLUSTER_MANAGERS, EXTERNAL_MANAGED_SECRET, KLU
 from muster.operator.pod_namespaces import allow, on_this_machine
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET
+from muster.runtime.client import AuthInfo, ClientConfig, dump_kubeconfig
 from muster.runtime.client.builtin import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, NODES, SECRETS, SIGNING_REQUESTS
-from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, dump_kubeconfig
 from muster.runtime.client.rest import RestClient
 from muster.runtime.install import ensure_namespace
 from muster.work.kinds import APPLIED_WORKS, MANIFEST_WORKS

@@ -64,12 +64,12 @@ class Fleet:
             assert complaints(agent.process.log) == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     yield from lent(tmp_path_factory.mktemp("registration"), "hub2", "spoke")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def whole_fleet(ground: ControlPlane) -> Iterator[Fleet]:
     # Alone, so that a new one need not wait for the lease of one that was killed.
     hub = Hub(ground.cluster, ground.directory / "first", (*AUTO, "--no-leader-elect"))
@@ -87,7 +87,7 @@ def fleet(whole_fleet: Fleet) -> Iterator[Fleet]:
     whole_fleet.stop_agents()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment in which another distribution's driver is installed."""
     site = tmp_path_factory.mktemp("plugin") / "site"
@@ -95,7 +95,7 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return python_path(site)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def hub_link(ground: ControlPlane) -> Iterator[Link]:
     """Between the second hub's processes and its API server."""
     link = Link(ground.extra("hub2").url)
@@ -103,7 +103,7 @@ def hub_link(ground: ControlPlane) -> Iterator[Link]:
     link.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def second_hub(ground: ControlPlane, plugin: dict[str, str], hub_link: Link) -> Iterator[Hub]:
     digest = hashlib.sha256(USERS["plugged"].token.encode()).hexdigest()
     flags = [

@@ -245,12 +245,12 @@ class GrpcAgent:
             link.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     yield from lent(tmp_path_factory.mktemp("transport"), "spoke", audit_log=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plane_kind(request: pytest.FixtureRequest) -> str:
     """What the hub stands on."""
     return str(getattr(request, "param", CLUSTER))
@@ -259,10 +259,10 @@ def plane_kind(request: pytest.FixtureRequest) -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Modules that say `ON_SQL` are about what persistence can change."""
     if getattr(metafunc.module, "ON_SQL", False) and "site" in metafunc.fixturenames:
-        metafunc.parametrize("plane_kind", PLANES, indirect=True, scope="session")
+        metafunc.parametrize("plane_kind", PLANES, indirect=True, scope="package")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def whole_site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, plane_kind: str) -> Iterator[Site]:
     if plane_kind != CLUSTER:
         from tests.e2e.transport.sql_site import sql_site

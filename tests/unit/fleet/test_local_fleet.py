@@ -1,6 +1,8 @@
 """A local fleet follows its record: clusters join and leave by themselves, one that fails harms itself alone and is tried again."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +17,7 @@ from muster.fleet.local.directory import Fleet, FleetDirectory
 from muster.fleet.local.fleet import LocalFleet
 from muster.fleet.local.membership import Site
 from muster.fleet.local.status import FleetStatus, read_status
+from tests.support.eventually import eventually
 from tests.support.fake_clock import FakeClock, settle
 from tests.support.processes import free_ports
 
@@ -28,6 +31,11 @@ class FakeSteps:
         self.held: dict[str, asyncio.Event] = {}
         self.initialized = False
         self.joined: set[str] = set()
+        self.accepting: asyncio.Event | None = None
+        """Until when clusters wait to be accepted."""
+        self.offered: asyncio.Event | None = None
+        """Until when the hub has no gateway to enable."""
+        self.enable_trouble: list[Exception] = []
 
     def _step(self, step: str, name: str) -> None:
         self.taken.append(f"{step} {name}")
@@ -58,10 +66,24 @@ class FakeSteps:
 
     async def accept(self, hub: Site, name: str, progress: Progress) -> None:
         self._step("accept", name)
+        if self.accepting is not None:
+            progress.waiting(f"managed cluster {name}", "its agent has not come back")
+            await self.accepting.wait()
         self.joined.add(name)
 
     async def await_available(self, hub: Site, name: str, since: datetime, progress: Progress) -> None:
         self._step("await", name)
+
+    async def enable_gateway(self, hub: Site, name: str, progress: Progress) -> None:
+        self._step("enable gateway of", name)
+        if self.enable_trouble:
+            raise self.enable_trouble.pop(0)
+        while self.offered is not None and not self.offered.is_set():
+            progress.waiting("addon", "not offered yet")
+            await asyncio.sleep(0)
+
+    async def await_gateway(self, hub: Site, name: str, progress: Progress) -> None:
+        self._step("await gateway of", name)
 
     async def leave(self, hub: Site, cluster: Site, progress: Progress) -> None:
         self._step("leave", cluster.name)
@@ -95,6 +117,14 @@ class Stage:
         self.directory.edit(lambda fleet: getattr(fleet, verb)(name))
         self.fleet.changed()
 
+    async def until_reason(self, name: str, reason: str) -> None:
+        """That a cluster waits for this was reported last."""
+
+        async def look() -> bool:
+            return bool(self.reports) and self.reports[-1].members[name].reason == reason
+
+        await eventually(look, f"{name}: {reason}", 20, poll=0.005)
+
     async def until(self, **states: str) -> None:
         """The named clusters are so; `hub` too."""
         async with asyncio.timeout(20):
@@ -127,6 +157,79 @@ async def test_the_hub_comes_first_and_clusters_join_it_and_are_accepted(stage: 
     assert read_status(stage.directory) == stage.reports[-1]
     text = stage.directory.kubeconfig.read_text()
     assert all(f"name: {name}\n" in text for name in ("hub", "one", "two"))
+
+
+@pytest.fixture
+async def with_gateway(tmp_path: Path) -> AsyncIterator[Stage]:
+    directory = FleetDirectory(tmp_path / "data")
+    with directory.claimed():
+        directory.edit(lambda fleet: fleet, Fleet(port=free_ports(1)[0], gateway=True).with_cluster("one"))
+    made = Stage(directory)
+    yield made
+    await made.stop()
+
+
+async def test_with_a_gateway_clusters_let_it_in_and_are_available_when_it_reaches_them(with_gateway: Stage) -> None:
+    stage = with_gateway
+    await stage.start()
+    await stage.until(hub="Available", one="Available")
+    steps = ["join one", "accept one", "enable gateway of one", "await one", "await gateway of one"]
+    assert [step for step in stage.steps.taken if step.endswith("one")] == steps
+    await stage.stop()
+    stage.steps.taken.clear()
+    stage.reports.clear()
+    await stage.start()
+    await stage.until(hub="Available", one="Available")
+    assert stage.steps.taken == ["await hub", "await one", "await gateway of one"]
+
+
+async def test_the_gateway_is_prepared_while_a_clusters_agent_is_waited_for(with_gateway: Stage) -> None:
+    steps = with_gateway.steps
+    steps.accepting = asyncio.Event()
+    await with_gateway.start()
+    await with_gateway.until(one="Joining")
+    await with_gateway.until_reason("one", "its agent has not come back")
+    await settle()
+    assert "enable gateway of one" in steps.taken
+    steps.accepting.set()
+    await with_gateway.until(one="Available")
+    assert steps.taken[-2:] == ["await one", "await gateway of one"]
+
+
+async def test_what_the_gateway_waits_for_is_shown_when_the_cluster_is_accepted(with_gateway: Stage) -> None:
+    steps = with_gateway.steps
+    steps.accepting, steps.offered = asyncio.Event(), asyncio.Event()
+    await with_gateway.start()
+    await with_gateway.until_reason("one", "its agent has not come back")
+    await settle()
+    assert with_gateway.reports[-1].clusters["one"].reason == "its agent has not come back"
+    steps.accepting.set()
+    await with_gateway.until_reason("one", "not offered yet")
+    steps.offered.set()
+    await with_gateway.until(one="Available")
+
+
+async def test_a_gateway_that_cannot_be_enabled_is_tried_again_with_the_clusters_other_steps(with_gateway: Stage) -> None:
+    with_gateway.steps.enable_trouble.append(AdministrationError("no such addon"))
+    await with_gateway.start()
+    await with_gateway.until(one="Failed")
+    assert with_gateway.reports[-1].clusters["one"].reason == "no such addon"
+    await with_gateway.clock.advance(5)
+    await with_gateway.until(one="Available")
+
+
+def test_a_fleet_without_aws_and_database_does_not_load_them() -> None:
+    modules = ("muster.fleet.local.cloud", "muster.fleet.local.database_hub")
+    program = f"import sys, muster.fleet.local.fleet; print([name for name in {modules} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+def test_a_fleet_that_gets_a_gateway_is_installed_anew() -> None:
+    before = Fleet(port=1, installed="1").with_cluster("one").joined("one", "1")
+    after = before.with_gateway()
+    assert (after.gateway, after.installed, after.version_of("one")) == (True, "", "")
+    assert after.with_gateway() is after
 
 
 async def test_a_hub_in_a_database_is_beside_the_clusters_and_is_only_waited_for(tmp_path: Path) -> None:
