@@ -45,6 +45,7 @@ def test_clusters_join_and_stay_over_grpc(tmp_path: Path) -> None:
     assert not (tmp_path / "agents/cluster0000/kubeconfig").exists()
 
 
+@beside_kube
 @pytest.mark.timeout(120)
 def test_an_addon_becomes_available_on_all_clusters(tmp_path: Path) -> None:
     code, report = simulate("--clusters=3", "--duration=25s", "--addon", f"--data-dir={tmp_path}")
@@ -54,12 +55,14 @@ def test_an_addon_becomes_available_on_all_clusters(tmp_path: Path) -> None:
     assert (code, report["good"], report["agent_restarts"]) == (0, True, 0)
 
 
+@beside_kube
 @pytest.mark.timeout(120)
 def test_an_addon_that_is_not_available_in_time_is_a_failure() -> None:
     code, report = simulate("--clusters=1", "--duration=8s", "--addon", "--addon-within=1ms", "--ephemeral")
     assert (code, report["good"]) == (1, False)
 
 
+@beside_kube
 @pytest.mark.timeout(120)
 def test_clusters_that_do_not_join_in_time_are_a_failure() -> None:
     code, report = simulate("--clusters=1", "--duration=2s", "--join-within=1ms", "--ephemeral")

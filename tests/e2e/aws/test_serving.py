@@ -62,6 +62,7 @@ async def pods(site: AwsSite, cluster: str) -> dict[str, int]:
     return {pod["metadata"]["uid"]: pod["status"]["containerStatuses"][0]["restartCount"] for pod in found}
 
 
+@beside_kube
 async def test_story_6_sessions_of_seconds_cost_no_restart_and_no_new_secret(site: AwsSite) -> None:
     await accepted(site, "managed-0")
 

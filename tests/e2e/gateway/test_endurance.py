@@ -27,8 +27,11 @@ from tests.support.client import Client
 from tests.support.eventually import eventually
 from tests.support.link import Link
 from tests.support.planes import USERS
+from tests.support.sites import beside_kube
 
 FULL = os.environ.get("MUSTER_GATEWAY_ENDURANCE") == "full"
+pytestmark = [] if FULL else [beside_kube]
+
 REQUESTS = 100_000 if FULL else 2_000
 RECONNECTS = 1_000 if FULL else 100
 TUNNELS = 200 if FULL else 10

@@ -17,6 +17,9 @@ from tests.support.client import Client
 from tests.support.planes import Cluster, write_kubeconfig
 from tests.support.processes import complaints
 from tests.support.recording_cluster import RecordingCluster, Talk, answer
+from tests.support.sites import beside_kube
+
+pytestmark = beside_kube
 
 PODS = ("a", "b", "c", "d")
 LOG_OF = re.compile(rb"/pods/([^/]+)/log\?")

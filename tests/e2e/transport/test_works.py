@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.transport.conftest import WORK_API, GrpcAgent, GrpcServer, Site
+from tests.support.sites import beside_kube
 
 ON_SQL = True
 FINALIZER = "cluster.open-cluster-management.io/manifest-work-cleanup"
@@ -102,6 +103,7 @@ def streams(server: GrpcServer, cluster: str) -> set[str]:
     return {line.split('data_type="')[1].split('"')[0] for line in own if float(line.rpartition(" ")[2])}
 
 
+@beside_kube
 def test_agents_go_to_another_server_when_theirs_is_killed(site: Site) -> None:
     if not site.has_several_servers:
         pytest.skip("SQLite is for one server")
