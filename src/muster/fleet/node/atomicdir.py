@@ -18,11 +18,19 @@ _DATA = "..data"
 
 
 def write(directory: Path, files: Mapping[str, bytes]) -> bool:
-    """Make `directory` hold exactly these files (by relative path); False where it did already."""
+    """Make `directory` hold exactly these files (by relative path); False where it did already.
+
+    A writer that was killed may have left the present version without its links, so those are looked at every time."""
     make_directories(directory)
     data = directory / _DATA
-    if data.exists() and read(data) == dict(files):
-        return False
+    changed = not data.exists() or read(data) != dict(files)
+    if changed:
+        _link(directory, _DATA, _write_version(directory, files).name)
+    linked = _link_names(directory, {PurePosixPath(name).parts[0] for name in files})
+    return changed or linked
+
+
+def _write_version(directory: Path, files: Mapping[str, bytes]) -> Path:
     version = Path(tempfile.mkdtemp(prefix="..v", dir=directory))
     for name, content in files.items():
         _checked(name)
@@ -30,19 +38,23 @@ def write(directory: Path, files: Mapping[str, bytes]) -> bool:
         make_directories(target.parent)
         with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
-    _link(directory, _DATA, version.name)
-    tops = {PurePosixPath(name).parts[0] for name in files}
-    for top in tops:
-        if not (directory / top).is_symlink():
-            _link(directory, top, f"{_DATA}/{top}")
+    return version
+
+
+def _link_names(directory: Path, tops: set[str]) -> bool:
+    """Link the names that readers use through the present version, and remove what is of another; False if no link was missing."""
+    missing = [top for top in tops if not (directory / top).is_symlink()]
+    for top in missing:
+        _link(directory, top, f"{_DATA}/{top}")
+    kept = {_DATA, os.readlink(directory / _DATA), *tops}
     for entry in list(os.scandir(directory)):
-        if entry.name in (_DATA, version.name) or entry.name in tops:
+        if entry.name in kept:
             continue
         if entry.is_symlink():
             os.unlink(entry.path)
         elif entry.name.startswith("..v"):
             shutil.rmtree(entry.path, ignore_errors=True)
-    return True
+    return bool(missing)
 
 
 def read(directory: Path) -> dict[str, bytes]:

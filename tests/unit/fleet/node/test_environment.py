@@ -3,7 +3,11 @@
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +79,54 @@ def test_a_directory_changes_all_at_once_and_never_leads_out(tmp_path: Path) -> 
     for wrong in ("../x", "/x", "..data/x"):
         with pytest.raises(ValueError, match="leads out"):
             atomicdir.write(place, {wrong: b""})
+
+
+@pytest.mark.parametrize("before", [{}, {"a": b"0", "old": b"x"}])
+def test_a_writer_killed_before_or_after_any_change_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: dict[str, bytes]
+) -> None:
+    wanted = {"a": b"1", "b": b"2", "d/c": b"3"}
+    moments = 0
+    for after in (False, True):
+        for moment in range(100):
+            place = tmp_path / f"{after}-{moment}"
+            if before:
+                atomicdir.write(place, before)
+            with monkeypatch.context() as patches, contextlib.suppress(_Killed):
+                _kill_at(patches, moment, after=after)
+                atomicdir.write(place, wanted)
+                break
+            moments += 1
+            atomicdir.write(place, wanted)
+            assert {name: (place / name).read_bytes() for name in wanted} == wanted
+            assert {entry.name for entry in place.iterdir()} == {"..data", os.readlink(place / "..data"), "a", "b", "d"}
+            assert not atomicdir.write(place, wanted)
+    assert moments >= 16, "each link is made and renamed"
+
+
+class _Killed(BaseException):
+    pass
+
+
+def _kill_at(patches: pytest.MonkeyPatch, moment: int, *, after: bool) -> None:
+    """The change of this number is the last one, or does not come to be."""
+    count = itertools.count()
+
+    def mortal(change: Callable[..., Any]) -> Callable[..., Any]:
+        def changing(*args: Any, **options: Any) -> Any:
+            last = next(count) == moment
+            if last and not after:
+                raise _Killed
+            try:
+                return change(*args, **options)
+            finally:
+                if last:
+                    raise _Killed
+
+        return changing
+
+    for owner, name in ((os, "symlink"), (os, "replace"), (os, "unlink"), (tempfile, "mkdtemp"), (shutil, "rmtree")):
+        patches.setattr(owner, name, mortal(getattr(owner, name)))
 
 
 async def test_variables_come_from_values_fields_secrets_and_config_maps(stage: Stage) -> None:
