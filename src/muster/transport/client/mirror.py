@@ -13,7 +13,9 @@ is asked for, which names no version of it, so that every server answers. If tha
 followed.
 
 A *deletion without a document* is about the object that the hub calls so, and no other. Servers of OCM 1.2 do not find an object in
-a resync that is named by its uid, so after they have told of it they say that what has this uid is gone.
+a resync that is named by its uid, so after they have told of it they say that what has this uid is gone. A server that calls it by
+its uid says the same of an object that was deleted before the resync could tell how it is called now: then the resync's answer that
+nothing has its old name is believed, though an event came in between.
 
 An object that is *withheld*, because it is too large to be sent, is there all the same: what is known of it stays, and of one of
 which nothing is known it is known that the hub has it.
@@ -110,6 +112,8 @@ class Mirror:
         self._handlers: list[Handler] = []
         self._touched: set[str] | None = None
         """While a resync is under way: the uids that events were about since."""
+        self._misnamed: set[str] = set()
+        """Those of them that were said to be gone while, as far as was known, the hub called the objects otherwise."""
         self._doubts: dict[str, float] = {}
         """By uid: since when a lower version is said to be there."""
         self._asked: set[str] = set()
@@ -155,7 +159,7 @@ class Mirror:
     def begin_resync(self, *, again: bool = False) -> list[Known]:
         """A resync is about to be asked for: what it is to name. `again`: the same question, whose first answers may be late."""
         if self._touched is None or not again:
-            self._touched = set()
+            self._touched, self._misnamed = set(), set()
         now = self._clock.monotonic()
         self._asked = {uid for uid, since in self._doubts.items() if now - since >= CONFIRM_SECONDS}
         known = [
@@ -189,11 +193,11 @@ class Mirror:
         known = self._meant(arrival)
         uid = arrival.uid if known is None else known.uid
         if self._touched is not None:
-            if arrival.answer and uid in self._touched:
+            if not arrival.answer:
+                self._touch(self._touched, uid, arrival, known)
+            elif uid in self._touched and not (arrival.gone and uid in self._misnamed):
                 self._note_status(uid, arrival)
                 return
-            if not arrival.answer:
-                self._touched.add(uid)
         if arrival.withheld:
             self._withhold(uid, arrival, known)
             return
@@ -209,6 +213,13 @@ class Mirror:
         if arrival.document is not None and uid in self._by_uid:
             self._note_hub_id(uid, arrival.hub_id)
         self._note_status(uid, arrival)
+
+    def _touch(self, touched: set[str], uid: str, arrival: Arrival, known: Entry | None) -> None:
+        touched.add(uid)
+        if arrival.gone and known is None and uid in self._by_uid:
+            self._misnamed.add(uid)
+        else:
+            self._misnamed.discard(uid)
 
     def _is_left_to_us(self, arrival: Arrival, uid: str, known: Entry | None) -> bool:
         """Whether this agent has to see to the end of what is gone. Servers of OCM 1.2 also say so of a work that is only being

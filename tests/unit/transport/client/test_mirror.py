@@ -244,6 +244,17 @@ def test_a_deletion_of_something_that_the_hub_calls_otherwise_is_none() -> None:
     assert len(mirror) == 0
 
 
+def test_an_object_that_goes_while_another_server_takes_over_is_gone() -> None:
+    """Its deletion comes before the answers that would tell by which name the new server calls it."""
+    mirror = Mirror(LEASE_ROW, clock=Clock())
+    mirror.apply(arrival(lease("a", "u", 5), 5, hub_id="a"))
+    assert [known.uid for known in mirror.begin_resync()] == ["a"]
+    mirror.apply(gone("u", hub_id="u"))
+    mirror.apply(arrival(lease("a", "u", 5), 5, answer=True, hub_id="u"))
+    mirror.apply(gone("a", answer=True))
+    assert len(mirror) == 0
+
+
 def test_a_deletion_that_says_how_the_object_was_is_about_its_uid() -> None:
     mirror = Mirror(LEASE_ROW, clock=Clock())
     mirror.apply(arrival(lease("a", "u", 5), 5))
