@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from muster.http.message import Connection
+from muster.http.readbuffer import read_buffer
 
 if TYPE_CHECKING:
     from muster.http.server import HttpServer
@@ -51,6 +52,7 @@ class Flow(asyncio.BufferedProtocol):
         "_held",
         "_mark",
         "_phase",
+        "_read_buffer",
         "_reading_paused",
         "_transport",
         "_writable",
@@ -74,6 +76,7 @@ class Flow(asyncio.BufferedProtocol):
         """When the wait for the deadline began."""
         self._transport: Any = None
         self._writer: StreamWriter | None = None
+        self._read_buffer = read_buffer(loop)
         self._held = b""
         self._phase = IDLE
         self._mark = 0
@@ -82,7 +85,7 @@ class Flow(asyncio.BufferedProtocol):
         self._writable: asyncio.Future[None] | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self.server.read_buffer
+        return self._read_buffer
 
     def pause_writing(self) -> None:
         self._write_paused = True

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from muster.http.dialing import dial, is_address
-from muster.http.stream import READ_BUFFER
 from muster.http.upstream import (
     AnswerHead,
     UpstreamConnection,
@@ -77,17 +76,14 @@ async def open_connection(key: UpstreamKey, protocol: Callable[[], P]) -> P:
 
 
 class UpstreamPool:
-    """Idle connections by upstream; the TLS context is part of the key, so one identity never rides on another's connection.
+    """Idle connections by upstream; the TLS context is part of the key, so one identity never rides on another's connection."""
 
-    Bytes arrive in `read_buffer`, and are copied out before the next read: all pools of a loop may have one together."""
-
-    def __init__(self, *, max_idle: int = 32, idle_timeout: float = 30.0, read_buffer: memoryview | None = None) -> None:
+    def __init__(self, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
         self._idle: dict[UpstreamKey, list[UpstreamConnection]] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
-        self._read_buffer = memoryview(bytearray(READ_BUFFER)) if read_buffer is None else read_buffer
 
     @property
     def idle(self) -> int:
@@ -154,7 +150,7 @@ class UpstreamPool:
         return await open_connection(key, lambda: self.protocol(place(key[0], key[1])))
 
     def protocol(self, upstream: str) -> UpstreamConnection:
-        return UpstreamConnection(asyncio.get_running_loop(), upstream, self._read_buffer)
+        return UpstreamConnection(asyncio.get_running_loop(), upstream)
 
     def release(self, key: UpstreamKey, connection: UpstreamConnection) -> None:
         """Keep the connection if its exchange ended in a way that allows another, else close it."""

@@ -88,7 +88,7 @@ class ServerConnection(Receiver, ServedGuest):
             if self._discarded > LINGER_BYTES:
                 self.pause_reading()
             return
-        data = bytes(self.server.read_buffer[:nbytes])
+        data = bytes(self._read_buffer[:nbytes])
         if self._takeover is not None:
             self._takeover.feed(data)
         elif self._unfed or self._phase == SENDING or (self._current is not None and self.reader.receiving is not self._current):

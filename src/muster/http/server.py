@@ -22,7 +22,6 @@ from muster.http.flushing import FlushQueue
 from muster.http.message import Answer, Handler, Request, Response
 from muster.http.protocol import ServerConnection
 from muster.http.reader import Rejection
-from muster.http.stream import READ_BUFFER
 
 LINGERING_STRANGERS = 16
 
@@ -105,8 +104,6 @@ class HttpServer(Accepting[ServerConnection]):
         self.send_timeout = send_timeout
         self.stream_body = stream_body
         self.date = ""
-        self.read_buffer = memoryview(bytearray(READ_BUFFER))
-        """Where every connection's bytes arrive: each is copied out before the next read, so one buffer serves all."""
         self.backlogs = Backlogs(max_owner_backlog, max_backlog)
         self._on_error = on_error
         self._on_bad_request = on_bad_request

@@ -34,10 +34,8 @@ _REFUSALS: Final = {
 class SocksPool(UpstreamPool):
     """`address` is socks5://[user:password@]host[:port]."""
 
-    def __init__(
-        self, address: str, *, max_idle: int = 32, idle_timeout: float = 30.0, read_buffer: memoryview | None = None
-    ) -> None:
-        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout, read_buffer=read_buffer)
+    def __init__(self, address: str, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
+        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout)
         parts = urlsplit(address)
         self._host = parts.hostname or ""
         self._port = parts.port or 1080

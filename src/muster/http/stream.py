@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from muster.http.receiver import Receiver
 
 READ_AHEAD = 64 * 1024
-READ_BUFFER = (256 + 32) * 1024
-"""More than TLS has at once, so that nothing of it stays behind where `lose_nothing_unread` does not see it."""
 PIECE_OVERHEAD = 64
 """What a piece costs beside its bytes: a client that sends single bytes must not make us hold fifty times as much."""
 GATHERED = 256 * 1024

@@ -79,10 +79,8 @@ def _trusting(ca: bytes) -> ssl.SSLContext:
 class ProxiedPool(UpstreamPool):
     """Connections by way of one proxy, whose address is as `Proxy` takes it."""
 
-    def __init__(
-        self, proxy: str, *, max_idle: int = 32, idle_timeout: float = 30.0, read_buffer: memoryview | None = None
-    ) -> None:
-        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout, read_buffer=read_buffer)
+    def __init__(self, proxy: str, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
+        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout)
         self._proxy = Proxy(proxy)
 
     @property

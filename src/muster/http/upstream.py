@@ -20,6 +20,7 @@ import httptools
 
 from muster.http.flow import GONE
 from muster.http.keepalive import keep_tcp_alive
+from muster.http.readbuffer import read_buffer
 from muster.http.stream import Inbox, lose_nothing_unread
 
 MAX_HEAD = 256 * 1024
@@ -102,8 +103,8 @@ def _unanswered(upstream: str, error: Exception | None) -> UpstreamUnavailable:
 
 
 class UpstreamConnection(asyncio.BufferedProtocol):
-    def __init__(self, loop: asyncio.AbstractEventLoop, upstream: str, read_buffer: memoryview) -> None:
-        self._read_buffer = read_buffer
+    def __init__(self, loop: asyncio.AbstractEventLoop, upstream: str) -> None:
+        self._read_buffer = read_buffer(loop)
         self.loop = loop
         self.upstream = upstream
         self.used = False

@@ -109,10 +109,10 @@ class Metrics:
         """A counter that somebody keeps already."""
         self._family(name, "counter", text)[tuple(labels.items())] = Reading(read)
 
-    def forget(self, label: str, value: str) -> None:
-        """Drop every counter and histogram with that label: what it stood for is gone. Whoever holds one keeps a number that nobody
-        reads any more."""
-        for _, _, members in self._families.values():
+    def forget(self, label: str, value: str, *names: str) -> None:
+        """Drop every counter and histogram with that label, or those of the given names: what it stood for is gone. Whoever holds
+        one keeps a number that nobody reads any more."""
+        for _, _, members in [self._families[name] for name in names or self._families if name in self._families]:
             for labels in [labels for labels in members if (label, value) in labels]:
                 del members[labels]
 

@@ -340,14 +340,13 @@ class Wire:
 
 def outcome(pieces: list[bytes], loop: asyncio.AbstractEventLoop) -> tuple[Any, bool]:
     """What becomes of an answer that comes in these pieces, and whether the connection is good for another."""
-    buffer = memoryview(bytearray(4096))
-    connection, wire = UpstreamConnection(loop, "test", buffer), Wire()
+    connection, wire = UpstreamConnection(loop, "test"), Wire()
     connection.connection_made(wire)  # type: ignore[arg-type]
     connection.exchange(GET, bodiless=False)
     for piece in pieces:
         if wire.closed:
             break
-        buffer[: len(piece)] = piece
+        connection.get_buffer(len(piece))[: len(piece)] = piece
         connection.buffer_updated(len(piece))
     settled = connection.settled
     connection.connection_lost(None)

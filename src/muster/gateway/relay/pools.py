@@ -19,7 +19,6 @@ from muster.gateway.tunnel.tunnels import TunnelledPool, Tunnels
 from muster.http import UpstreamPool
 from muster.http.pool import UpstreamKey
 from muster.http.socks import SocksPool
-from muster.http.stream import READ_BUFFER
 from muster.http.tunnel import ProxiedPool
 
 MAX_IDLE: Final = 128
@@ -90,7 +89,6 @@ class ClusterPools:
         self._cluster_proxy = cluster_proxy
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
-        self._read_buffer = memoryview(bytearray(READ_BUFFER))
 
     def following(self, earlier: ClusterPool | None, target: Target) -> ClusterPool:
         """`earlier` if it still leads to `target`, else a new pool; `earlier` then ends with what it has under way. Raises
@@ -109,7 +107,7 @@ class ClusterPools:
         return ClusterPool(target, made_of, context, connections)
 
     def _connections(self, target: Target) -> UpstreamPool:
-        options = _PoolOptions(max_idle=self._max_idle, idle_timeout=self._idle_timeout, read_buffer=self._read_buffer)
+        options = _PoolOptions(max_idle=self._max_idle, idle_timeout=self._idle_timeout)
         if target.tunnel:
             if self._tunnels is None:
                 raise ClusterProblem(Problem(TUNNEL_MISSING, "this gateway takes no tunnels"))
@@ -135,7 +133,6 @@ class ClusterPools:
 class _PoolOptions(TypedDict):
     max_idle: int
     idle_timeout: float
-    read_buffer: memoryview
 
 
 def material(target: Target) -> Material:

@@ -190,9 +190,8 @@ class TunnelledPool(PairedPool):
         *,
         max_idle: int = 32,
         idle_timeout: float = 30.0,
-        read_buffer: memoryview | None = None,
     ) -> None:
-        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout, read_buffer=read_buffer)
+        super().__init__(max_idle=max_idle, idle_timeout=idle_timeout)
         self._tunnels = tunnels
         self._cluster = cluster
 

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from muster.http.flushing import FlushQueue
 from muster.http.http2 import frames
@@ -24,6 +23,7 @@ from muster.http.http2.limits import ConnectionFailure, Http2Limits
 from muster.http.http2.stream import Stream, StreamHandler
 from muster.http.keepalive import keep_tcp_alive
 from muster.http.pool import UpstreamKey, explained, open_connection
+from muster.http.readbuffer import read_buffer
 from muster.http.tls import HTTP_2, presented_chain
 from muster.http.tunnel import Proxy
 from muster.http.upstream import UpstreamConnection, UpstreamTimeout, UpstreamUntrusted, place
@@ -31,7 +31,6 @@ from muster.machinery.clock import SYSTEM, Clock, Timer
 
 STREAM_WINDOW: Final = 1024 * 1024
 CONNECTION_WINDOW: Final = 4 * 1024 * 1024
-READ_BUFFER: Final = 256 * 1024
 LAST_NUMBER: Final = frames.LARGEST_STREAM - 2
 CLIENT_LIMITS: Final = Http2Limits(stream_window=STREAM_WINDOW, connection_window=CONNECTION_WINDOW)
 
@@ -45,15 +44,8 @@ class KeepAlive:
     permit_without_stream: bool = False
 
 
-_read_buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
-
-
-def _read_buffer(loop: asyncio.AbstractEventLoop) -> memoryview:
-    """One for all connections of a loop: what is read is copied out before the next read."""
-    buffer = _read_buffers.get(loop)
-    if buffer is None:
-        buffer = _read_buffers[loop] = memoryview(bytearray(READ_BUFFER))
-    return buffer
+class NotOffered(UpstreamUntrusted):
+    """By ALPN the server did not choose HTTP/2."""
 
 
 class ConnectionGoing(Exception):
@@ -71,7 +63,7 @@ class ClientConnection(Http2Connection):
         clock: Clock = SYSTEM,
         on_end: Callable[[ClientConnection], None] = lambda _: None,
     ) -> None:
-        super().__init__(loop, _read_buffer(loop), FlushQueue(), limits, clock)
+        super().__init__(loop, read_buffer(loop), FlushQueue(), limits, clock)
         self.name = name
         self.going = False
         """No more streams are opened on it."""
@@ -98,7 +90,7 @@ class ClientConnection(Http2Connection):
         keep_tcp_alive(transport.get_extra_info("socket"))
         secured: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         if secured is not None and secured.selected_alpn_protocol() != HTTP_2:
-            self.failure = UpstreamUntrusted(self.name, "the server does not speak HTTP/2 (by ALPN it did not choose h2)")
+            self.failure = NotOffered(self.name, "the server does not speak HTTP/2 (by ALPN it did not choose h2)")
             self.abort()
             return
         limits = self.limits
@@ -132,8 +124,14 @@ class ClientConnection(Http2Connection):
     def usable(self) -> bool:
         return not (self.going or self.lost or self.closing or self._transport.is_closing())
 
-    async def open(self, block: bytes, handler: StreamHandler) -> Stream:
-        """A stream that begins with this header block, as soon as the server allows one more. Raises ConnectionGoing."""
+    @property
+    def has_room(self) -> bool:
+        """Whether a stream would be opened at once."""
+        return self.usable and len(self.streams) < self._most_streams
+
+    async def open(self, block: bytes, handler: StreamHandler, *, end: bool = False) -> Stream:
+        """A stream that begins with this header block, and with `end` is all we send, as soon as the server allows one more. Raises
+        ConnectionGoing."""
         while self.usable and len(self.streams) >= self._most_streams:
             turn = self.loop.create_future()
             self._waiting.append(turn)
@@ -149,7 +147,7 @@ class ClientConnection(Http2Connection):
             self.going = True
         stream = self.streams[number] = Stream(self, number, self._first_stream_window, self.limits.stream_window)
         stream.handler = handler
-        stream.send_head(block)
+        stream.send_head(block, end=end)
         return stream
 
     def setting(self, key: int, value: int) -> None:
@@ -252,8 +250,7 @@ async def connect(
                 if proxy is None or tls is None:
                     await open_connection(key, lambda: made)
                 else:
-                    buffer = memoryview(bytearray(4096))
-                    outer = await proxy.reach(lambda upstream: UpstreamConnection(loop, upstream, buffer))
+                    outer = await proxy.reach(lambda upstream: UpstreamConnection(loop, upstream))
                     await proxy.tunnel(outer, key, made)
                 await made.ready_to_ask()
     except TimeoutError:

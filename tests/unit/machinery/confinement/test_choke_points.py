@@ -13,7 +13,20 @@ from pathlib import Path
 import muster
 
 ROOT = Path(muster.__file__).parent
-ROOMS = ("accounts", "addon", "aws", "gateway", "http", "operator", "placement", "registration", "runtime", "transport", "work")
+ROOMS = (
+    "accounts",
+    "addon",
+    "aws",
+    "gateway",
+    "http",
+    "operator",
+    "placement",
+    "policy",
+    "registration",
+    "runtime",
+    "transport",
+    "work",
+)
 PARTS = (
     "addon_manager",
     "agent",
@@ -29,6 +42,7 @@ PARTS = (
     "managed_serviceaccount_agent",
     "operator",
     "placement",
+    "policy_addon",
     "process",
     "programs",
     "work_agent",
@@ -72,6 +86,7 @@ KNOWN = {
     "http/tunnel.py": {"open_connection": "the pool's, which asks, for the proxy"},
     "http/http2/client.py": {"open_connection": "the pool's, which asks"},
     "http/acceptor.py": {"listening_sockets": "asks before"},
+    "runtime/client/shared_streams.py": {"open": "a method of that name, of a connection"},
     "transport/rpc/channel.py": {"open": "a method of that name, of a connection"},
     "transport/services/store/hub.py": {"make_directories": "no pod gets there: its persistence is the hub cluster"},
     "http/tls.py": {
