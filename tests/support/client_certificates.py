@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -13,10 +14,12 @@ from tests.support.administrator import CSRS, Administrator, certificate_of, wai
 from tests.support.planes import Cluster
 
 
-def client_certificate(cluster: Cluster, user: str) -> tuple[bytes, bytes]:
-    """Certificate and key (PEM) by which its API server knows a client as `user`."""
+def client_certificate(cluster: Cluster, user: str, groups: Sequence[str] = (), name: str = "") -> tuple[bytes, bytes]:
+    """Certificate and key (PEM) by which its API server knows a client as `user`; the request is called `name`, or as the user."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, user)])
+    called = name or f"client-{user}"
+    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group, _validate=False) for group in groups]
+    subject = x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user, _validate=False)])
     request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
     spec = {
         "request": base64.b64encode(request.public_bytes(serialization.Encoding.PEM)).decode(),
@@ -25,8 +28,8 @@ def client_certificate(cluster: Cluster, user: str) -> tuple[bytes, bytes]:
     }
     administrator = Administrator(cluster)
     kind = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest"}
-    made = administrator.admin.post(CSRS, {**kind, "metadata": {"name": f"client-{user}"}, "spec": spec}).expect(201)
+    made = administrator.admin.post(CSRS, {**kind, "metadata": {"name": called}, "spec": spec}).expect(201)
     administrator.decide({**made, **kind})
-    issued = wait_for(lambda: certificate_of(administrator.admin.get(f"{CSRS}/client-{user}").expect(200)), "a certificate")
+    issued = wait_for(lambda: certificate_of(administrator.admin.get(f"{CSRS}/{called}").expect(200)), "a certificate")
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return base64.b64decode(issued), private

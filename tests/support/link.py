@@ -1,7 +1,8 @@
 """A TCP link between a client and a server that a test can cut: connections break at once and new ones are refused.
 
-It can also fall silent: connections stay open, new ones are taken, and nothing gets through either way, as behind a router that
-drops packets. With several servers it is a load balancer: connections go to them in turn, and past those that refuse.
+It can be closed for a while, so that nobody listens, and lead elsewhere. It can also fall silent: connections stay open, new ones
+are taken, and nothing gets through either way, as behind a router that drops packets. With several servers it is a load balancer:
+connections go to them in turn, and past those that refuse.
 
 TLS goes through untouched, so the client still checks the server's certificate and the server the client's. One link serves one
 client under test; others reach the same server directly and notice nothing.
@@ -29,11 +30,16 @@ class Link:
         self._sockets: set[socket.socket] = set()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
+        self._refuses = False
+        self.attempts = 0
+        """How many connections have come so far."""
         self.connections = 0
         """How many were let through so far."""
+        self.attempts = 0
+        """How many came so far, while it was cut too."""
         self.fewest = 0
         """How many were open at least, at any moment since `count_fewest`."""
-        threading.Thread(target=self._listen, daemon=True).start()
+        threading.Thread(target=self._listen, args=(self._listener,), daemon=True).start()
 
     def url(self, url: str) -> str:
         """The way to `url` through this link."""
@@ -57,9 +63,25 @@ class Link:
             _close(each)
 
     def mend(self) -> None:
+        if self._refuses:
+            self._refuses = False
+            self._listener = socket.create_server(("127.0.0.1", self.port), backlog=128)
+            threading.Thread(target=self._listen, args=(self._listener,), daemon=True).start()
         with self._lock:
             self._whole = True
         self._audible.set()
+
+    def refuse(self) -> None:
+        """Until it is mended nobody listens, and what was open breaks."""
+        self._refuses = True
+        _close(self._listener)
+        self.cut()
+
+    def lead_to(self, *urls: str) -> None:
+        """From now on to other servers; what was open breaks."""
+        self.cut()
+        self._targets = [(str(parts.hostname), int(parts.port or 443)) for parts in map(urlsplit, urls)]
+        self.mend()
 
     def silence(self) -> None:
         """Until it is mended. What was on its way arrives then, if its connection still is."""
@@ -70,12 +92,13 @@ class Link:
         self.cut()
         self._audible.set()
 
-    def _listen(self) -> None:
+    def _listen(self, listener: socket.socket) -> None:
         while True:
             try:
-                near, _ = self._listener.accept()
+                near, _ = listener.accept()
             except OSError:
                 return
+            self.attempts += 1
             threading.Thread(target=self._join, args=(near,), daemon=True).start()
 
     def _join(self, near: socket.socket) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import cast
 from urllib.parse import quote, urlencode
 
@@ -103,11 +103,15 @@ class DirectClient:
         finally:
             await lines.aclose()
 
-    async def lines(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed answer, as they would come over a socket."""
+    async def lines(
+        self, path: str, query: Mapping[str, str], opened: Callable[[], None] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines of a streamed answer, as they would come over a socket; `opened` is called when it begins."""
         answer = await self.send("GET", path, query)
         if isinstance(answer, Response):
             raise _error(answer.status, answer.body if isinstance(answer.body, bytes) else b"".join(answer.body))
+        if opened is not None:
+            opened()
         sink = _Sink()
         task = asyncio.ensure_future(_run(answer, sink))
         try:

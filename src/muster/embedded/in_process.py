@@ -68,8 +68,7 @@ class InProcessClient(RestClient):
     async def lines(
         self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
     ) -> AsyncGenerator[bytes, None]:
-        # A server in the same process is never away: the first event is early enough to learn that it answers.
-        lines = self._client.lines(path, query)
+        lines = self._client.lines(path, query, opened)
         try:
             async for line in lines:
                 yield line

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, ClassVar
 
 import pytest
 
@@ -12,6 +13,7 @@ from muster.api.crds import HUB, definitions
 from muster.api.resource import MalformedObject, ObjectMeta
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
+from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS
 from muster.runtime.client.delegating import DelegatingClient
@@ -157,3 +159,42 @@ async def test_health_is_asked_for_by_its_old_name_where_the_new_one_does_not_an
 def test_what_is_no_kind_is_refused_with_its_name() -> None:
     with pytest.raises(TypeError, match="neither a GVR nor a kind"):
         gvr_of(ObjectMeta)  # type: ignore[arg-type]
+
+
+class TestFieldValidation:
+    """What the server does about a field that the kind does not have, by each verb that writes."""
+
+    WRITES: ClassVar[dict[str, Callable[[KubeClient, Any], Awaitable[Any]]]] = {
+        "create": lambda client, how: client.create(CONFIG_MAPS, _misspelt("new"), field_validation=how),
+        "update": lambda client, how: client.update(CONFIG_MAPS, _misspelt("there"), field_validation=how),
+        "patch": lambda client, how: client.patch(CONFIG_MAPS, "there", {"dta": {}}, "default", field_validation=how),
+    }
+
+    @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+    async def test_strict_refuses_it_and_names_it(
+        self, client: KubeClient, write: Callable[[KubeClient, Any], Awaitable[Any]]
+    ) -> None:
+        await client.create(CONFIG_MAPS, {"metadata": {"name": "there", "namespace": "default"}})
+        with pytest.raises(StatusError, match='strict decoding error: unknown field "dta"') as refused:
+            await write(client, "Strict")
+        assert refused.value.code in (400, 422)
+
+    @pytest.mark.parametrize("how", ["", "Warn", "Ignore"])
+    @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+    async def test_others_drop_it(self, client: KubeClient, write: Callable[[KubeClient, Any], Awaitable[Any]], how: str) -> None:
+        await client.create(CONFIG_MAPS, {"metadata": {"name": "there", "namespace": "default"}})
+        assert "dta" not in await write(client, how)
+
+    @pytest.mark.parametrize("wrapped", [False, True])
+    async def test_it_is_a_word_of_the_query_and_left_out_where_nothing_is_said(self, wrapped: bool) -> None:
+        scripted = ScriptedClient()
+        scripted.answers = [{}] * 3
+        client: KubeClient = DelegatingClient(scripted) if wrapped else scripted
+        await client.create(CONFIG_MAPS, _misspelt("new"), field_validation="Strict")
+        await client.apply(CONFIG_MAPS, _misspelt("new"), manager="me", field_validation="Ignore")
+        await client.create(CONFIG_MAPS, _misspelt("new"))
+        assert [query.get("fieldValidation") for query in scripted.asked] == ["Strict", "Ignore", None]
+
+
+def _misspelt(name: str) -> Object:
+    return {"metadata": {"name": name, "namespace": "default"}, "dta": {"k": "v"}}

@@ -17,13 +17,13 @@ SURFACE = {
         Standing TokenReviewer Unauthenticated impersonated missing_rights rights
     """,
     "cache": """
-        Cache DynamicCache DynamicRESTMapper Informer Informers Metadata MutationCache ObservedObject Presence
-        Snapshot UNKNOWN label_index older
+        Cache DynamicCache DynamicRESTMapper FollowedSelections Informer Informers Metadata MutationCache ObservedObject
+        Presence Selection Snapshot UNKNOWN label_index older
     """,
     "client": """
         AlreadyExists Asking AuthInfo BadRequest ClientConfig Conflict CredentialError Credentials DelegatingClient Expired
-        Forbidden HttpClient Invalid JSON Kind KubeClient KubeError KubeconfigError Material
-        NoCredential NoKindMatch NotFound ObjectList PAGE Page PatchKind Query RESTMapper RestClient
+        FieldValidation Forbidden HttpClient Invalid JSON Kind KubeClient KubeError KubeconfigError Material
+        NoCredential NoKindMatch NotFound ObjectList PAGE Page PatchKind Query RESTMapper ReloadingClient RestClient
         SERVICE_ACCOUNT Send ServerFailure StatusError Target TooManyRequests Transport Unauthorized Unreachable
         Untrusted Upgraded WatchEvent Watched WritableKind Write context_of document_of dump_kubeconfig gvr_of
         in_cluster_config load_context load_kubeconfig namespace_of parse_kubeconfig patch_changes patch_object
@@ -31,11 +31,11 @@ SURFACE = {
     """,
     "controller": """
         Controller ControllerContext EventRecorder LeaderElection LeadershipLost Manager Runnable RunnableFunc
-        Stop WriteOne add_finalizer failures_text leader_identity make_controllers removal_patch remove_finalizer
-        set_condition with_condition with_finalizer without_finalizer write_each
+        Stop WriteOne add_finalizer failures_text has_finalizer leader_identity make_controllers object_reference removal_patch
+        remove_finalizer set_condition with_condition with_finalizer without_finalizer write_each
     """,
     "process": """
-        serve
+        MetricsServer SecureServing serve
     """,
     "webhook": """
         AdmissionRequest AdmissionResponse CONFIG_MAP Denied Endpoint Hook ServingCertificate ServingNames

@@ -5,6 +5,7 @@ from muster.runtime.cache.informer import Informer, Informers
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.cache.observed import UNKNOWN, Metadata, ObservedObject, Presence, older
 from muster.runtime.cache.restmapper import DynamicRESTMapper
+from muster.runtime.cache.selections import FollowedSelections, Selection
 from muster.runtime.cache.store import Cache, Snapshot, label_index
 
 __all__ = [
@@ -12,12 +13,14 @@ __all__ = [
     "Cache",
     "DynamicCache",
     "DynamicRESTMapper",
+    "FollowedSelections",
     "Informer",
     "Informers",
     "Metadata",
     "MutationCache",
     "ObservedObject",
     "Presence",
+    "Selection",
     "Snapshot",
     "label_index",
     "older",

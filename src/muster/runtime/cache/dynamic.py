@@ -121,7 +121,7 @@ class DynamicCache:
                 local.ready.clear()
             elif running.watch.has_synced:
                 local.ready.set()
-            running.watch.hurry()
+            running.watch.end_pause()
 
     def get(self, ref: ObjectRef) -> ObservedObject:
         """UNKNOWN where nothing follows it (yet); then only asking the cluster tells."""

@@ -2,9 +2,10 @@
 
 It starts with a WatchList (present state and changes in one stream) and falls back to a paged list and a watch where the server
 does not offer that. A watch that ends is taken up again at the last revision seen, bookmarks included; when the server no
-longer has that revision (410), or does not have it yet (it was restored from a backup), the state is taken in anew. A server
-that is away is asked again with growing, jittered pauses; that costs one log line when it goes and one when it is back. One that
-answers and refuses is asked again sooner at first: rights often come a moment after the credential that they are for.
+longer has that revision (410), or does not have it yet (it was restored from a backup), the state is taken in anew. While the
+server is away all who follow it through one client wait at that client's gate. Whatever else fails is tried again with growing,
+jittered pauses, which costs one log line when it begins and one when it ends; a refusal sooner at first: rights often come a moment
+after the credential that they are for.
 
 What becomes of the objects is the subclass's business: `Informer` keeps all of them.
 """
@@ -77,6 +78,7 @@ class Reflector(abc.ABC):
         self._expired_at = float("-inf")
         self._open_since = float("inf")
         self._outage = ""
+        self._reported = False
         self._running = False
         self._hurry: asyncio.Event | None = None
 
@@ -93,8 +95,11 @@ class Reflector(abc.ABC):
     def complete(self, found: set[ObjectKey], version: str) -> None:
         """The whole state of `version` was seen: what is not in it is gone."""
 
+    def accepted(self) -> None:  # noqa: B027 (not every subclass needs to know)
+        """The server has accepted a watch that goes on from a state which is known."""
+
     def should_retry(self, error: KubeError) -> bool:
-        """Whether to go on, after a pause, when a stream or list has failed; otherwise `run` ends with the error."""
+        """Called when a stream or list has failed: whether to go on, after a pause; otherwise `run` ends with the error."""
         return True
 
     @property
@@ -104,7 +109,8 @@ class Reflector(abc.ABC):
     @property
     def outage(self) -> str:
         """Why the server cannot be followed at present; empty while it can, as far as is known."""
-        return self._outage
+        gate = self.client.gate
+        return self._outage or ("" if gate is None or gate.error is None else str(gate.error))
 
     async def synced(self) -> None:
         """Until the whole state was here once."""
@@ -118,26 +124,55 @@ class Reflector(abc.ABC):
         try:
             while True:
                 try:
-                    await self._follow()
+                    await self._attempt()
                 except KubeError as error:
-                    if not self.should_retry(error):
-                        raise
-                    await self._after(error)
+                    failure = error
                 except msgspec.DecodeError as error:
                     # Something on the way speaks another language; what was missed is unknown.
                     self.resource_version = ""
-                    await self._after(Unreachable(self.client.server, f"unreadable answer: {error}"))
+                    failure = Unreachable(self.client.server, f"unreadable answer: {error}")
+                else:
+                    continue
+                if not self.should_retry(failure):
+                    raise failure
+                await self._after(failure)
         finally:
             self._running = False
 
+    async def _attempt(self) -> None:
+        """Follow the server once it is there, until the watch ends. An attempt that is from before an outage is given up."""
+        gate = self.client.gate
+        if gate is None:
+            await self._follow()
+            return
+        await gate.passage()
+        scope, loop = asyncio.timeout(None), asyncio.get_running_loop()
+
+        def over() -> None:
+            if not scope.expired():
+                scope.reschedule(loop.time())
+
+        try:
+            async with scope:
+                with gate.outages(over):
+                    await self._follow()
+        except TimeoutError:
+            if not scope.expired():
+                raise
+
     async def _after(self, error: KubeError) -> None:
         """What to do after a stream or list failed."""
-        if isinstance(error, Expired) or _set_back(error):
+        if is_outdated(error):
             await sleep(self._clock, self._before_relisting())
             return
         if self._watch_list and not self.resource_version and isinstance(error, BadRequest | Invalid):
             self._watch_list = False
             log.debug("server offers no WatchList; listing", resource=str(self.resource), server=self.client.server)
+            return
+        gate = self.client.gate
+        if gate is not None and await gate.is_closed_by(error):
+            # The gate has said so in the log.
+            self._outage = self._outage or str(error)
             return
         self._report(error)
         self._hurry = asyncio.Event()
@@ -148,6 +183,12 @@ class Reflector(abc.ABC):
 
     def hurry(self) -> None:
         """Somebody has just reached the server: whoever sits out a pause after a failure tries again at once."""
+        if self.client.gate is not None:
+            self.client.gate.hurry()
+        self.end_pause()
+
+    def end_pause(self) -> None:
+        """Whoever sits out a pause after a failure of its own tries again at once; a server that is away is waited for."""
         if self._hurry is not None:
             self._hurry.set()
 
@@ -165,16 +206,33 @@ class Reflector(abc.ABC):
         # A broken stream alone is no news: the next attempt tells whether the server is away.
         if self._backoff.failures == 0 and self._synced.is_set() and isinstance(error, Unreachable):
             return
-        if not self._outage:
-            self._outage = str(error)
-            log.warning("cannot follow", resource=str(self.resource), server=self.client.server, error=self._outage)
+        self._outage = str(error)
+        if not self._reported:
+            self._reported = True
+            log.warning("cannot follow", error=self.loggable(error), **self.where)
+
+    def loggable(self, error: KubeError) -> str:
+        """What the log may say of a failure."""
+        return str(error)
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What is followed, for the log."""
+        selector = self._field_selector or self._label_selector
+        found = {"resource": str(self.resource), "namespace": self.namespace, "selector": selector, "server": self.client.server}
+        return {name: value for name, value in found.items() if value}
+
+    def _opened(self) -> None:
+        self._answered()
+        self.accepted()
 
     def _answered(self) -> None:
         """The server has accepted a watch. That ends an outage; whether pauses may be short again, only a lasting stream tells."""
         self._open_since = self._clock.monotonic()
-        if self._outage:
-            self._outage = ""
-            log.info("following again", resource=str(self.resource), server=self.client.server)
+        self._outage = ""
+        if self._reported:
+            self._reported = False
+            log.info("following again", **self.where)
 
     def _recovered(self) -> None:
         self._answered()
@@ -185,7 +243,6 @@ class Reflector(abc.ABC):
         """One pass: take in the state if there is no revision to go on from, then changes until the watch ends."""
         if not self.resource_version and not self._watch_list:
             await self._list()
-            self._recovered()
         await self._stream(initial=not self.resource_version)
 
     async def _list(self) -> None:
@@ -209,7 +266,7 @@ class Reflector(abc.ABC):
             resource_version=self.resource_version,
             initial_events=initial,
             timeout=WATCH_SECONDS * (1 + self._random()),
-            opened=None if initial else self._answered,
+            opened=None if initial else self._opened,
         )
         began, count = self._clock.monotonic(), 0
         self._open_since = float("inf")
@@ -223,6 +280,7 @@ class Reflector(abc.ABC):
                     elif (metadata.annotations or {}).get(_INITIAL_END) == "true":
                         self._have_all(found, metadata.resourceVersion)
                         found = None
+                        self.accepted()
                 elif event.type == "DELETED":
                     self.drop(event.raw, found)
                 else:
@@ -233,6 +291,7 @@ class Reflector(abc.ABC):
             await events.aclose()
             if self._clock.monotonic() - self._open_since >= 1:
                 self._backoff.reset()
+                self._refusals.reset()
         if found is not None or (count == 0 and self._clock.monotonic() - began < 1):
             raise Unreachable(self.client.server, "the server ended the watch at once")
         self._recovered()
@@ -244,6 +303,11 @@ class Reflector(abc.ABC):
         self._synced.set()
 
 
+def is_outdated(error: KubeError) -> bool:
+    """Whether the server has no longer, or not yet, the revision to go on from: it may have been restored from a backup. The state
+    is to be taken in anew then."""
+    return isinstance(error, Expired) or _set_back(error)
+
+
 def _set_back(error: KubeError) -> bool:
-    """Whether the server does not know our revision yet: it may have been restored from a backup, and never will."""
     return isinstance(error, StatusError) and any(cause.get("reason") == "ResourceVersionTooLarge" for cause in error.causes)

@@ -1,6 +1,6 @@
 """A client for any Kubernetes API: the verbs, how requests get there, who is asking, and what can go wrong."""
 
-from muster.runtime.client.base import PAGE, KubeClient, ObjectList, Page, PatchKind, WatchEvent
+from muster.runtime.client.base import PAGE, FieldValidation, KubeClient, ObjectList, Page, PatchKind, WatchEvent
 from muster.runtime.client.credentials import CredentialError, Credentials, Watched, stamp_of
 from muster.runtime.client.delegating import DelegatingClient, Send, Target, Write
 from muster.runtime.client.errors import (
@@ -36,6 +36,7 @@ from muster.runtime.client.kubeconfig import (
 from muster.runtime.client.kubeconfig_output import context_of, dump_kubeconfig
 from muster.runtime.client.patches import patch_changes, patch_object, patch_status, retry_on_conflict
 from muster.runtime.client.proxies import proxy_for
+from muster.runtime.client.reloading import ReloadingClient
 from muster.runtime.client.rest import JSON, Query, RestClient
 from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
 from muster.runtime.client.transport import Asking, Transport, Upgraded
@@ -55,6 +56,7 @@ __all__ = [
     "Credentials",
     "DelegatingClient",
     "Expired",
+    "FieldValidation",
     "Forbidden",
     "HttpClient",
     "Invalid",
@@ -71,6 +73,7 @@ __all__ = [
     "PatchKind",
     "Query",
     "RESTMapper",
+    "ReloadingClient",
     "RestClient",
     "Send",
     "ServerFailure",

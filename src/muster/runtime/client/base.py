@@ -17,6 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, overload
 
 from muster.machinery.objects import GVR, Object
+from muster.runtime.client.gate import Gate
 from muster.runtime.client.typed import Kind, WritableKind
 
 T = TypeVar("T")
@@ -25,6 +26,9 @@ PAGE = 500
 """Objects per page, client-go's choice."""
 
 PatchKind = Literal["merge", "json", "strategic"]
+FieldValidation = Literal["", "Strict", "Warn", "Ignore"]
+"""What a server does about fields that a kind does not have and about fields given twice: refuse the write, warn, or say nothing.
+Empty: what it does by itself, which is to warn."""
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
@@ -57,6 +61,11 @@ class KubeClient(Protocol):
     @property
     def server(self) -> str:
         """Where requests go, for logs and errors."""
+
+    @property
+    def gate(self) -> Gate | None:
+        """Where all wait who follow the server while it is away; None where the way there sees to that itself."""
+        return None
 
     async def close(self) -> None: ...
 
@@ -116,11 +125,19 @@ class KubeClient(Protocol):
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
         """`name` and `subresource` are for the likes of serviceaccounts/token and pods/eviction."""
 
     async def update(
-        self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False
+        self,
+        resource: Kind[T],
+        obj: Object,
+        *,
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T: ...
 
     async def patch(
@@ -134,6 +151,7 @@ class KubeClient(Protocol):
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T: ...
 
     async def apply(
@@ -145,6 +163,7 @@ class KubeClient(Protocol):
         force: bool = True,
         subresource: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T: ...
 
     async def delete(

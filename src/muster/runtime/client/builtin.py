@@ -32,6 +32,8 @@ DEPLOYMENTS: Final = GVR("apps/v1", "deployments", "Deployment")
 REPLICA_SETS: Final = GVR("apps/v1", "replicasets", "ReplicaSet")
 LEASES: Final = GVR("coordination.k8s.io/v1", "leases", "Lease")
 EVENTS: Final = GVR("events.k8s.io/v1", "events", "Event")
+CORE_EVENTS: Final = _core("events", "Event")
+"""The same objects as the older API shows them."""
 
 ROLES: Final = _rbac("roles", "Role")
 ROLE_BINDINGS: Final = _rbac("rolebindings", "RoleBinding")

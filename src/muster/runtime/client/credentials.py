@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from muster.http.tls import client_context, load_chain
+from muster.http.tls import HTTP_1_1, HTTP_2, client_context, load_chain
 from muster.machinery import confinement
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random
@@ -98,6 +98,10 @@ def stamp_of(path: Path) -> _Stamp:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
+_TlsMaterial = tuple[bytes | None, bytes | None, bytes | None]
+"""CA, certificate and key."""
+
+
 class Credentials:
     """The identity and trust of one `ClientConfig`, always current."""
 
@@ -112,8 +116,12 @@ class Credentials:
         )
         self._token_file = Watched(identity.token_file) if identity.token_file is not None else None
         self._plugin = Plugin(config, identity.exec_plugin, clock, random) if identity.exec_plugin is not None else None
-        self._material: tuple[bytes | None, bytes | None, bytes | None] | None = None
+        self._material: _TlsMaterial | None = None
+        """What was read last."""
+        self._loaded: _TlsMaterial = (None, None, None)
+        """What the contexts are made of."""
         self._tls: ssl.SSLContext | None = None
+        self._shared_tls: ssl.SSLContext | None = None
 
     async def headers(self) -> list[tuple[str, str]]:
         identity = self._config.identity
@@ -141,13 +149,20 @@ class Credentials:
         material = (self._ca.read() if self._ca else None, cert, key)
         if self._tls is None or material != self._material:
             try:
-                self._tls = self._context(*material)
+                self._tls, self._shared_tls, self._loaded = self._context(*material), None, material
             except (ssl.SSLError, ValueError) as error:
                 if self._tls is None:
                     raise CredentialError(f"unusable certificate, key or CA for {self._config.server}: {error}") from error
                 log.warning("new TLS material is unusable so far; keeping the old", server=self._config.server, error=str(error))
             self._material = material
         return self._tls
+
+    async def shared_tls(self) -> ssl.SSLContext | None:
+        """As `tls`, for connections on which HTTP/2 is spoken where the server offers it."""
+        if await self.tls() is not None and self._shared_tls is None:
+            self._shared_tls = self._context(*self._loaded)
+            self._shared_tls.set_alpn_protocols([HTTP_2, HTTP_1_1])
+        return self._shared_tls
 
     def refused(self) -> bool:
         """The server said 401: whether asking again may cure it, because something fresh is to be had."""
@@ -160,7 +175,7 @@ class Credentials:
     def _context(self, ca: bytes | None, cert: bytes | None, key: bytes | None) -> ssl.SSLContext:
         context = client_context(ca)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["http/1.1"])
+        context.set_alpn_protocols([HTTP_1_1])
         # Kubernetes CAs are often without the key identifiers that strict checking wants.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self._config.insecure:

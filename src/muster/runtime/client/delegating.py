@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from muster.machinery.objects import GVR, Object
-from muster.runtime.client.base import PAGE, KubeClient, ObjectList, Page, PatchKind, WatchEvent
+from muster.runtime.client.base import PAGE, FieldValidation, KubeClient, ObjectList, Page, PatchKind, WatchEvent
+from muster.runtime.client.gate import Gate
 from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of
 
 T = TypeVar("T")
@@ -68,6 +69,10 @@ class DelegatingClient(KubeClient):
     @property
     def server(self) -> str:
         return self._inner.server
+
+    @property
+    def gate(self) -> Gate | None:
+        return self._inner.gate
 
     async def close(self) -> None:
         await self._inner.close()
@@ -141,21 +146,42 @@ class DelegatingClient(KubeClient):
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
         gvr, body = gvr_of(resource), document_of(resource, obj)
         target = Target.of(gvr, namespace or namespace_of(body), name, subresource)
 
         async def send(dry: bool) -> Object:
-            return await self._inner.create(gvr, body, namespace, name=name, subresource=subresource, manager=manager, dry_run=dry)
+            return await self._inner.create(
+                gvr,
+                body,
+                namespace,
+                name=name,
+                subresource=subresource,
+                manager=manager,
+                dry_run=dry,
+                field_validation=field_validation,
+            )
 
         return resource.decode(await self.write(Write("create", target, body), send, dry_run))
 
-    async def update(self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False) -> T:
+    async def update(
+        self,
+        resource: Kind[T],
+        obj: Object,
+        *,
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+        field_validation: FieldValidation = "",
+    ) -> T:
         gvr = gvr_of(resource)
         target = Target.of(gvr, namespace_of(obj), obj["metadata"]["name"], subresource)
 
         async def send(dry: bool) -> Object:
-            return await self._inner.update(gvr, obj, subresource=subresource, manager=manager, dry_run=dry)
+            return await self._inner.update(
+                gvr, obj, subresource=subresource, manager=manager, dry_run=dry, field_validation=field_validation
+            )
 
         return resource.decode(await self.write(Write("update", target, obj), send, dry_run))
 
@@ -170,13 +196,22 @@ class DelegatingClient(KubeClient):
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
         gvr = gvr_of(resource)
         body = patch if isinstance(patch, dict) else None
 
         async def send(dry: bool) -> Object:
             return await self._inner.patch(
-                gvr, name, patch, namespace, kind=kind, subresource=subresource, manager=manager, dry_run=dry
+                gvr,
+                name,
+                patch,
+                namespace,
+                kind=kind,
+                subresource=subresource,
+                manager=manager,
+                dry_run=dry,
+                field_validation=field_validation,
             )
 
         write = Write("patch", Target.of(gvr, namespace, name, subresource), body)
@@ -191,13 +226,16 @@ class DelegatingClient(KubeClient):
         force: bool = True,
         subresource: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
         gvr = gvr_of(resource)
         body = {"apiVersion": gvr.api_version, "kind": gvr.kind, **document_of(resource, obj)}
         target = Target.of(gvr, namespace_of(body), body["metadata"]["name"], subresource)
 
         async def send(dry: bool) -> Object:
-            return await self._inner.apply(gvr, body, manager=manager, force=force, subresource=subresource, dry_run=dry)
+            return await self._inner.apply(
+                gvr, body, manager=manager, force=force, subresource=subresource, dry_run=dry, field_validation=field_validation
+            )
 
         return resource.decode(await self.write(Write("apply", target, body), send, dry_run))
 

@@ -17,6 +17,7 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.metrics import Counter, Metrics
 from muster.runtime.client.errors import NoCredential, StatusError, Unauthorized, Unreachable, Untrusted, status_error
+from muster.runtime.client.gate import Gate
 from muster.runtime.client.kubeconfig import ClientConfig
 from muster.runtime.client.rest import JSON, Query, RestClient
 from muster.runtime.client.transport import Asking, Fields, Transport, Upgraded
@@ -31,6 +32,10 @@ MAX_LINE = 64 * 1024 * 1024
 """No object is larger than 1.5 MB in etcd; a line beyond this is no event."""
 MAX_COMPLAINT = 1024 * 1024
 """What is read of the answer when a watch is refused."""
+
+PROBE_SECONDS = 5.0
+UNREADY_SECONDS = 30.0
+"""How long a server is waited for that answers, and says that it is not ready."""
 
 
 class HttpClient(RestClient):
@@ -63,10 +68,16 @@ class HttpClient(RestClient):
         self._transport = Transport(config, agent, clock, max_idle=at_once or MAX_IDLE, random=random)
         self._turns: AbstractAsyncContextManager[None] = asyncio.Semaphore(at_once) if at_once else nullcontext()
         self._impersonation: tuple[tuple[str, str], ...] = ()
+        self._gate = Gate(config.server, self.probe, clock=clock, random=random)
+        self._unready_since: float | None = None
 
     @property
     def server(self) -> str:
         return self._config.server
+
+    @property
+    def gate(self) -> Gate:
+        return self._gate
 
     @property
     def requests(self) -> int:
@@ -109,7 +120,29 @@ class HttpClient(RestClient):
         self._count(asking.method, reply.status)
         if not 200 <= reply.status < 300:
             raise status_error(reply.status, reply.content, reply.retry_after)
+        self._gate.hurry()
         return reply.content
+
+    async def probe(self) -> None:
+        """One attempt to reach the server, for the gate. A server that answers is there, whatever it says of our rights. One that
+        is not ready yet refuses what it will allow in a moment: it is waited for, though not for ever."""
+        try:
+            await self._reach("/readyz")
+        except StatusError:
+            now = self._clock.monotonic()
+            if self._unready_since is None:
+                self._unready_since = now
+            if now - self._unready_since < UNREADY_SECONDS:
+                raise
+            await self._reach("/version")
+        else:
+            self._unready_since = None
+
+    async def _reach(self, path: str) -> None:
+        reply = await self._transport.ask(Asking("GET", path, {}), (), PROBE_SECONDS, idempotent=True)
+        self._count("GET", reply.status)
+        if reply.status >= 500:
+            raise status_error(reply.status, reply.content)
 
     async def lines(
         self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None

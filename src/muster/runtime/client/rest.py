@@ -16,7 +16,7 @@ import msgspec
 import orjson
 
 from muster.machinery.objects import GVR, Object
-from muster.runtime.client.base import PAGE, EventType, KubeClient, ObjectList, Page, PatchKind, WatchEvent
+from muster.runtime.client.base import PAGE, EventType, FieldValidation, KubeClient, ObjectList, Page, PatchKind, WatchEvent
 from muster.runtime.client.errors import Forbidden, NotFound, StatusError, status_error
 from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of
 
@@ -157,16 +157,28 @@ class RestClient(KubeClient, abc.ABC):
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
         document = document_of(resource, obj)
         path = gvr_of(resource).path(namespace or namespace_of(document), name, subresource)
         body = orjson.dumps(document)
-        return _read(resource, await self.exchange("POST", path, _write(manager, dry_run), body, idempotent=False))
+        return _read(
+            resource, await self.exchange("POST", path, _write(manager, dry_run, field_validation), body, idempotent=False)
+        )
 
-    async def update(self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False) -> T:
+    async def update(
+        self,
+        resource: Kind[T],
+        obj: Object,
+        *,
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+        field_validation: FieldValidation = "",
+    ) -> T:
         path = gvr_of(resource).path(namespace_of(obj), obj["metadata"]["name"], subresource)
         body = orjson.dumps(obj)
-        return _read(resource, await self.exchange("PUT", path, _write(manager, dry_run), body, idempotent=True))
+        return _read(resource, await self.exchange("PUT", path, _write(manager, dry_run, field_validation), body, idempotent=True))
 
     async def patch(
         self,
@@ -179,8 +191,9 @@ class RestClient(KubeClient, abc.ABC):
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
-        path, query = gvr_of(resource).path(namespace, name, subresource), _write(manager, dry_run)
+        path, query = gvr_of(resource).path(namespace, name, subresource), _write(manager, dry_run, field_validation)
         # A JSON patch may say "append": doing that twice is not the same.
         safe = kind != "json"
         answer = await self.exchange("PATCH", path, query, orjson.dumps(patch), _PATCH_MEDIA[kind], idempotent=safe)
@@ -195,11 +208,12 @@ class RestClient(KubeClient, abc.ABC):
         force: bool = True,
         subresource: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
         gvr, document = gvr_of(resource), document_of(resource, obj)
         body = {"apiVersion": gvr.api_version, "kind": gvr.kind, **document}
         path = gvr.path(namespace_of(document), document["metadata"]["name"], subresource)
-        query = {**_write(manager, dry_run), "force": "true" if force else "false"}
+        query = {**_write(manager, dry_run, field_validation), "force": "true" if force else "false"}
         return _read(resource, await self.exchange("PATCH", path, query, orjson.dumps(body), APPLY, idempotent=True))
 
     async def delete(
@@ -324,5 +338,6 @@ def _selection(label_selector: str, field_selector: str) -> Query:
     return {k: v for k, v in (("labelSelector", label_selector), ("fieldSelector", field_selector)) if v}
 
 
-def _write(manager: str, dry_run: bool) -> Query:
-    return {k: v for k, v in (("fieldManager", manager), ("dryRun", "All" if dry_run else "")) if v}
+def _write(manager: str, dry_run: bool, field_validation: FieldValidation = "") -> Query:
+    options = (("fieldManager", manager), ("dryRun", "All" if dry_run else ""), ("fieldValidation", field_validation))
+    return {k: v for k, v in options if v}

@@ -2,7 +2,8 @@
 
 A group version is asked for its resources when somebody first needs it, so an API that is dead hurts nobody but those who use it,
 and whoever needs three group versions sends three small requests. What a server does not have is asked for again, at most every
-few seconds and once for all who wait. Who must hear of kinds that come and go has a `cache.restmapper.DynamicRESTMapper`.
+few seconds and once for all who wait. A failure is no answer: it is told to those who waited for it, and whoever comes later asks
+anew. Who must hear of kinds that come and go has a `cache.restmapper.DynamicRESTMapper`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import asyncio
 import re
 from typing import Final
 
-from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.clock import SYSTEM, Clock, within
 from muster.machinery.objects import GVR
 from muster.runtime.client.base import KubeClient
-from muster.runtime.client.errors import NotFound, StatusError
+from muster.runtime.client.errors import KubeError, NotFound, StatusError, Unreachable
 
 MISS_TTL: Final = 3.0
 """Seconds for which a miss is remembered."""
@@ -25,25 +26,29 @@ _GROUP_VERSION: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[a-z0
 
 
 class NoKindMatch(Exception):
-    """The cluster serves no such kind, as far as it says."""
+    """The cluster serves no such kind, as far as it says. Where `error` is set it does not say: the server's answer to the question
+    for the kinds of a group version was that failure."""
 
-    def __init__(self, api_version: str, kind: str, why: str = "") -> None:
-        super().__init__(f'the server doesn\'t have a resource type "{kind}"' + (f": {why}" if why else ""))
+    def __init__(self, api_version: str, kind: str, error: StatusError | None = None) -> None:
+        why = "" if error is None else f": {api_version} cannot be asked for its resources: {error}"
+        super().__init__(f'the server doesn\'t have a resource type "{kind}"{why}')
         self.api_version = api_version
         self.kind = kind
+        self.error = error
 
 
 class _Listing:
     """What one group version said it has."""
 
-    __slots__ = ("asked", "asking", "kinds", "why")
+    __slots__ = ("asked", "asking", "error", "failed_at", "kinds")
 
     def __init__(self) -> None:
         self.kinds: dict[str, GVR] = {}
         self.asked = float("-inf")
         self.asking = asyncio.Lock()
-        self.why = ""
-        """Why it could not say, where that is so."""
+        self.error: KubeError | None = None
+        """Why it could not say, where that is so, since `failed_at`."""
+        self.failed_at = float("-inf")
 
     def named(self, plural: str) -> GVR | None:
         return next((resource for resource in self.kinds.values() if resource.plural == plural), None)
@@ -52,8 +57,10 @@ class _Listing:
 class RESTMapper:
     """Knows the kinds of one cluster."""
 
-    def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM) -> None:
+    def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM, timeout: float | None = None) -> None:
+        """`timeout` bounds a question in seconds, where the client's own patience is too long."""
         self._client = client
+        self._timeout = timeout
         self._clock = clock
         self._listings: dict[str, _Listing] = {}
         self._groups: set[str] = set()
@@ -73,12 +80,13 @@ class RESTMapper:
         if not kind or _GROUP_VERSION.fullmatch(api_version) is None:
             raise NoKindMatch(api_version, kind)
         listing = self._listing(api_version)
+        came = self._clock.monotonic()
         async with listing.asking:
-            if kind not in listing.kinds and self._clock.monotonic() - listing.asked >= MISS_TTL:
+            if kind not in listing.kinds and self._is_due(listing, came):
                 await self._ask(api_version, listing)
         found = listing.kinds.get(kind)
         if found is None:
-            raise NoKindMatch(api_version, kind, listing.why)
+            raise NoKindMatch(api_version, kind, _answer(listing.error)) from listing.error
         return found
 
     async def resource_for(self, group: str, version: str, plural: str) -> GVR | None:
@@ -100,11 +108,20 @@ class RESTMapper:
         listing = self._listing(api_version)
         found = listing.named(plural)
         if found is None:
+            came = self._clock.monotonic()
             async with listing.asking:
-                if listing.named(plural) is None and self._clock.monotonic() - listing.asked >= MISS_TTL:
+                if listing.named(plural) is None and self._is_due(listing, came):
                     await self._ask(api_version, listing)
             found = listing.named(plural)
+            if found is None:
+                _answer(listing.error)
         return found
+
+    def _is_due(self, listing: _Listing, came: float) -> bool:
+        """Whether somebody who came then and now has its turn is to ask: not where others have just found out, or failed to."""
+        if listing.error is not None:
+            return listing.failed_at < came
+        return self._clock.monotonic() - listing.asked >= MISS_TTL
 
     def _listing(self, api_version: str) -> _Listing:
         found = self._listings.get(api_version)
@@ -130,20 +147,30 @@ class RESTMapper:
             return []
 
     async def _ask(self, api_version: str, listing: _Listing) -> None:
-        listing.why = ""
+        """What was known before a failure remains: an aggregated API may be dead, or kinds not to be seen by us."""
+        listing.error = None
         try:
-            served = await self._client.api_resources(api_version)
+            served = await self._api_resources(api_version)
         except NotFound:
             served = []
-        except StatusError as error:
-            # An aggregated API that is dead, or kinds that we may not see. What was known before remains.
-            listing.why = f"{api_version} cannot be asked for its resources: {error}"
-            listing.asked = self._clock.monotonic()
+        except KubeError as error:
+            listing.error, listing.failed_at = error, self._clock.monotonic()
             return
         listing.kinds = {}
         for resource in served:
             listing.kinds.setdefault(resource.kind, resource)
         listing.asked = self._clock.monotonic()
+
+    async def _api_resources(self, api_version: str) -> list[GVR]:
+        gate = self._client.gate
+        if gate is not None and gate.error is not None:
+            raise gate.error.with_traceback(None)
+        if self._timeout is None:
+            return await self._client.api_resources(api_version)
+        try:
+            return await within(self._clock, self._timeout, self._client.api_resources(api_version))
+        except TimeoutError:
+            raise Unreachable(self._client.server, f"no answer within {self._timeout:g} s") from None
 
     async def refresh(self, group: str) -> None:
         """Ask anew for what was asked for of a group. Raises KubeError when the server could not be asked at all."""
@@ -151,6 +178,7 @@ class RESTMapper:
             if api_version.rpartition("/")[0] == group:
                 async with listing.asking:
                     await self._ask(api_version, listing)
+                _answer(listing.error)
 
     def is_asked_for(self, api_version: str) -> bool:
         """Whether anybody has ever needed something of this group version, or of its group in whichever version."""
@@ -162,3 +190,11 @@ class RESTMapper:
         if listing is None or not resource.kind:
             return listing is not None and bool(listing.kinds)
         return listing.kinds.get(resource.kind) == resource
+
+
+def _answer(error: KubeError | None) -> StatusError | None:
+    """A failure that the server has answered with; one without an answer is raised."""
+    if error is None or isinstance(error, StatusError):
+        return error
+    # A traceback of each time it is raised would grow and grow.
+    raise error.with_traceback(None)

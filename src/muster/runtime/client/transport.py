@@ -1,8 +1,10 @@
-"""HTTP/1.1 to the server of one `ClientConfig`: requests as bytes, kept connections, and what goes wrong in the client's words.
+"""HTTP to the server of one `ClientConfig`: requests as bytes, kept connections, and what goes wrong in the client's words.
 
 A connection belongs to one identity: when a certificate, key or CA changes on disk, the next request goes over a new one; those of
 before end with what they carry, or unused soon after. A kept connection that the server has closed in the meantime is replaced at
 once where asking twice is as good as once.
+
+Requests go over HTTP/1.1. Streams share an HTTP/2 connection where the server offers that, and no proxy is in the way.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ import contextlib
 import random as chance
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from muster.http import UpstreamError, UpstreamPool
+from muster.http.http2.fields import encode
 from muster.http.pool import UpstreamKey
 from muster.http.tunnel import ProxiedPool
 from muster.http.upstream import FORBIDDEN_HEADER_CHARS, AnswerHead, UpstreamConnection
@@ -29,6 +32,7 @@ from muster.runtime.client.errors import KubeError, NoCredential, Unreachable, U
 from muster.runtime.client.kubeconfig import ClientConfig
 from muster.runtime.client.proxies import proxy_for
 from muster.runtime.client.rest import JSON, Query
+from muster.runtime.client.shared_streams import SharedStreams
 
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 15.0
@@ -59,10 +63,32 @@ class Reply:
     content: bytes
 
 
+class Head(Protocol):
+    """How an answer begins, over whichever version of HTTP."""
+
+    @property
+    def status(self) -> int: ...
+
+    def field(self, name: str) -> str | None: ...
+
+
+class Body(Protocol):
+    """What an answer's body comes over."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop: ...
+
+    def body_at_hand(self) -> bytes: ...
+
+    def resume_reading(self) -> None: ...
+
+    async def body(self) -> bytes: ...
+
+
 class Stream:
     """An answer whose body is read as it comes."""
 
-    def __init__(self, server: str, connection: UpstreamConnection, head: AnswerHead, idle: float, deadline: float | None) -> None:
+    def __init__(self, server: str, connection: Body, head: Head, idle: float, deadline: float | None) -> None:
         self.status = head.status
         self.retry_after = _retry_after(head)
         self._server = server
@@ -160,13 +186,15 @@ class Transport:
             else UpstreamPool(max_idle=max_idle, idle_timeout=IDLE_SECONDS)
         )
         self._root = parts.path.rstrip("/")
+        self._agent = agent
+        self._authority = parts.netloc.rpartition("@")[2]
+        self._shared = SharedStreams(clock) if parts.scheme == "https" and not proxy else None
         self._fixed = (
-            f" HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\nAccept: {JSON}\r\nUser-Agent: {agent}\r\n"
-            "Accept-Encoding: identity\r\n"
+            f" HTTP/1.1\r\nHost: {self._authority}\r\nAccept: {JSON}\r\nUser-Agent: {agent}\r\nAccept-Encoding: identity\r\n"
         )
         if isinstance(self._pool, ProxiedPool) and parts.scheme == "http":
             # The proxy reads such requests itself, and passes them on.
-            self._root = f"http://{parts.netloc.rpartition('@')[2]}{self._root}"
+            self._root = f"http://{self._authority}{self._root}"
             self._fixed += self._pool.authorization
 
     async def ask(self, asking: Asking, fields: Fields, timeout: float, *, idempotent: bool) -> Reply:
@@ -187,13 +215,12 @@ class Transport:
     @asynccontextmanager
     async def stream(self, asking: Asking, fields: Fields, *, total: float | None, idle: float) -> AsyncIterator[Stream]:
         """`total` bounds all of it, `idle` each silence."""
-        key, message = await self._prepare(asking, fields)
         self.requests += 1
         loop = asyncio.get_running_loop()
         deadline = None if total is None else loop.time() + total
         try:
             async with asyncio.timeout(idle if total is None else min(idle, total)):
-                connection, head = await self._pool.begin(key, message, timeout=CONNECT_SECONDS, repeat=True)
+                connection, head, release = await self._begin(asking, fields)
         except TimeoutError:
             raise Unreachable(self._server, "no answer in time") from None
         except UpstreamError as error:
@@ -201,7 +228,18 @@ class Transport:
         try:
             yield Stream(self._server, connection, head, idle, deadline)
         finally:
-            self._pool.release(key, connection)
+            release()
+
+    async def _begin(self, asking: Asking, fields: Fields) -> tuple[Body, Head, Callable[[], None]]:
+        """Send a request whose answer is a stream and wait until that begins; with what is to be called at its end."""
+        shared = self._shared
+        if shared is not None and shared.may_be_offered:
+            stream = await shared.begin(*await self._prepare_shared(asking, fields))
+            if stream is not None:
+                return stream, stream, lambda: shared.release(stream)
+        key, message = await self._prepare(asking, fields)
+        connection, head = await self._pool.begin(key, message, timeout=CONNECT_SECONDS, repeat=True)
+        return connection, head, lambda: self._pool.release(key, connection)
 
     async def upgrade(self, asking: Asking, fields: Fields, timeout: float) -> Upgraded | Reply:
         """Ask for a switch to the protocol that `fields` name: the connection then, or what the server answers instead. Raises
@@ -235,36 +273,59 @@ class Transport:
 
     async def _prepare(self, asking: Asking, fields: Fields) -> tuple[UpstreamKey, bytes]:
         """Where to send what."""
+        tls, given = await self._identity(self.credentials.tls, fields)
+        lines, body = "".join([f"{name}: {value}\r\n" for name, value in given]), asking.body
+        end = f"Content-Type: {asking.media}\r\nContent-Length: {len(body)}\r\n\r\n" if body is not None else "\r\n"
+        head = f"{asking.method} {self._target(asking)}{self._fixed}{lines}{end}".encode()
+        return (self._host, self._port, tls, self._server_name), head + body if body else head
+
+    async def _prepare_shared(self, asking: Asking, fields: Fields) -> tuple[UpstreamKey, bytes]:
+        """Where to send which header block of HTTP/2; the request has no body."""
+        tls, given = await self._identity(self.credentials.shared_tls, fields)
+        block = encode(
+            [
+                (b":method", asking.method.encode()),
+                (b":scheme", b"https"),
+                (b":authority", self._authority.encode()),
+                (b":path", self._target(asking).encode()),
+                (b"accept", JSON.encode()),
+                (b"user-agent", self._agent.encode()),
+                *((name.lower().encode(), value.encode()) for name, value in given),
+            ]
+        )
+        return (self._host, self._port, tls, self._server_name), block
+
+    async def _identity(
+        self, context: Callable[[], Awaitable[ssl.SSLContext | None]], fields: Fields
+    ) -> tuple[ssl.SSLContext | None, list[tuple[str, str]]]:
+        """Who asks: the TLS context, and these fields with those of the credentials. Raises NoCredential."""
         if self._closed:
             raise KubeError(f"the client of {self._server} is closed")
         try:
-            tls = await self.credentials.tls()
-            lines = "".join([_line(*field) for field in (*fields, *await self.credentials.headers())])
+            return await context(), [_checked(*field) for field in (*fields, *await self.credentials.headers())]
         except CredentialError as error:
             raise NoCredential(self._server, str(error)) from error
-        path, query, body = asking.path, asking.query, asking.body
-        if not _PLAIN(path):
-            path = quote(path, safe=_SAFE)
-        if query:
-            path = f"{path}?{urlencode(query)}"
-        end = f"Content-Type: {asking.media}\r\nContent-Length: {len(body)}\r\n\r\n" if body is not None else "\r\n"
-        head = f"{asking.method} {self._root}{path}{self._fixed}{lines}{end}".encode()
-        return (self._host, self._port, tls, self._server_name), head + body if body else head
+
+    def _target(self, asking: Asking) -> str:
+        path = asking.path if _PLAIN(asking.path) else quote(asking.path, safe=_SAFE)
+        return f"{self._root}{path}?{urlencode(asking.query)}" if asking.query else f"{self._root}{path}"
 
     async def close(self) -> None:
         self._closed = True
         await self.credentials.close()
         self._pool.close()
+        if self._shared is not None:
+            self._shared.close()
         # The ends of TLS, of sockets and of connections are carried out in a turn each.
         for _ in range(3):
             await asyncio.sleep(0)
 
 
-def _line(name: str, value: str) -> str:
+def _checked(name: str, value: str) -> tuple[str, str]:
     if FORBIDDEN_HEADER_CHARS(value):
         raise CredentialError(f"the value for {name} has a character that no header can have")
-    return f"{name}: {value}\r\n"
+    return name, value
 
 
-def _retry_after(head: AnswerHead) -> str | None:
+def _retry_after(head: Head) -> str | None:
     return head.field("retry-after") if head.status >= 400 else None

@@ -19,7 +19,7 @@ from muster.runtime.process.health import HealthServer
 
 async def serve(
     manager: Manager,
-    metrics: Metrics,
+    metrics: Metrics | None,
     health_address: tuple[str, int],
     announce: Callable[[int], None],
     *,
@@ -27,7 +27,8 @@ async def serve(
     election: LeaderElection | None = None,
 ) -> NoReturn:
     """Until cancelled. `announce` is called with the port of the health server: when that listens, or (`once_synced`) when the
-    caches are complete too. Raises OSError when it cannot listen, and what `Manager.run` raises."""
+    caches are complete too. Metrics that are None are shown elsewhere. Raises OSError when it cannot listen, and what `Manager.run`
+    raises."""
     health = HealthServer(metrics)
     for name, check in manager.live_checks.items():
         health.live(name, check)

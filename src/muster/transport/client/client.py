@@ -27,6 +27,7 @@ from muster.runtime.client import (
     PAGE,
     Conflict,
     Expired,
+    FieldValidation,
     Invalid,
     Kind,
     KubeClient,
@@ -246,8 +247,10 @@ class TransportClient(KubeClient):
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
         gvr, document = gvr_of(resource), document_of(resource, obj)
+        self._refuse_strict("create", gvr, field_validation)
         if gvr == SERVICE_ACCOUNTS and subresource == "token" and not dry_run:
             return resource.decode(await self._token(name, namespace, document))
         row = self._row(gvr, "create")
@@ -264,8 +267,18 @@ class TransportClient(KubeClient):
         echo = mirror.get(key)
         return resource.decode(document if echo is None else echo.raw)
 
-    async def update(self, resource: Kind[T], obj: Object, *, subresource: str = "", manager: str = "", dry_run: bool = False) -> T:
+    async def update(
+        self,
+        resource: Kind[T],
+        obj: Object,
+        *,
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+        field_validation: FieldValidation = "",
+    ) -> T:
         gvr = gvr_of(resource)
+        self._refuse_strict("update", gvr, field_validation)
         row = self._row(gvr, "update")
         part = self._part(row, "update", subresource, dry_run)
         document = self._whole(gvr, obj)
@@ -294,8 +307,10 @@ class TransportClient(KubeClient):
         subresource: str = "",
         manager: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
         gvr = gvr_of(resource)
+        self._refuse_strict("patch", gvr, field_validation)
         row = self._row(gvr, "patch")
         part = self._part(row, "patch", subresource, dry_run)
         if kind == "strategic" or (not row.sends and not isinstance(patch, dict)):
@@ -377,6 +392,7 @@ class TransportClient(KubeClient):
         force: bool = True,
         subresource: str = "",
         dry_run: bool = False,
+        field_validation: FieldValidation = "",
     ) -> T:
         self._unsupported("apply", str(gvr_of(resource)))
 
@@ -442,6 +458,11 @@ class TransportClient(KubeClient):
         ):
             self._unsupported(verb, str(row.resource), subresource, dry_run)
         return part
+
+    def _refuse_strict(self, verb: str, resource: GVR, field_validation: FieldValidation) -> None:
+        """Nobody shall believe that the hub has looked for unknown fields."""
+        if field_validation == "Strict":
+            self._unsupported(f"strict {verb}", str(resource))
 
     def _unsupported(self, verb: str, kind: str, subresource: str = "", dry_run: bool = False) -> NoReturn:
         what = f"{kind}/{subresource}" if subresource else kind

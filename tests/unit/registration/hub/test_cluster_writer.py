@@ -18,7 +18,7 @@ from tests.unit.registration.hub.conftest import CountingClient, Play
 class Gated(CountingClient):
     """Writes wait while the gate is shut."""
 
-    gate: asyncio.Event
+    passing: asyncio.Event
     waiting = 0
     """How many do."""
 
@@ -28,7 +28,7 @@ class Gated(CountingClient):
         if method == "PATCH":
             self.waiting += 1
             try:
-                await self.gate.wait()
+                await self.passing.wait()
             finally:
                 self.waiting -= 1
         return await super().exchange(method, path, query, body, media, idempotent=idempotent)
@@ -53,8 +53,8 @@ class Desk:
 @pytest.fixture
 async def desk(play: Play) -> AsyncIterator[Desk]:
     client = Gated(play.server.client(play.server.clusters["default"]))
-    client.gate = asyncio.Event()
-    client.gate.set()
+    client.passing = asyncio.Event()
+    client.passing.set()
     play.hub_client = client
     await play.create_cluster("c1")
     async with play.running() as world:
@@ -106,23 +106,23 @@ async def test_what_is_there_already_costs_nothing(desk: Desk) -> None:
 
 
 async def test_who_comes_during_a_write_goes_on_from_its_answer(desk: Desk) -> None:
-    desk.client.gate.clear()
+    desk.client.passing.clear()
     first = asyncio.create_task(desk.change(label("a")))
     await desk.until_writing()
     later = [asyncio.create_task(desk.change(label(key))) for key in ("b", "c")]
     await asyncio.sleep(0.01)
-    desk.client.gate.set()
+    desk.client.passing.set()
     assert await asyncio.gather(first, *later) == [True, True, True]
     assert len(desk.client.writes()) == 2
     assert (desk.writer.get("c1") or ManagedCluster()).metadata.labels == {"a": "yes", "b": "yes", "c": "yes"}
 
 
 async def test_somebody_elses_write_is_a_conflict_for_all(desk: Desk) -> None:
-    desk.client.gate.clear()
+    desk.client.passing.clear()
     both = [asyncio.create_task(desk.change(label(key))) for key in ("a", "b")]
     await desk.until_writing()
     await desk.play.admin.patch(MANAGED_CLUSTERS, "c1", {"metadata": {"labels": {"theirs": "yes"}}})
-    desk.client.gate.set()
+    desk.client.passing.set()
     results = await asyncio.gather(*both, return_exceptions=True)
     assert [type(result) for result in results] == [Conflict, Conflict]
 
@@ -137,7 +137,7 @@ async def test_a_change_that_fails_is_its_authors_problem_alone(desk: Desk) -> N
 
 
 async def test_when_the_one_who_writes_is_stopped_the_others_are_told_and_can_try_again(desk: Desk) -> None:
-    desk.client.gate.clear()
+    desk.client.passing.clear()
     first = asyncio.create_task(desk.change(label("a")))
     same = asyncio.create_task(desk.change(label("b")))
     await desk.until_writing()
@@ -146,7 +146,7 @@ async def test_when_the_one_who_writes_is_stopped_the_others_are_told_and_can_tr
     first.cancel()
     results = await asyncio.gather(first, same, late, return_exceptions=True)
     assert [type(result) for result in results] == [asyncio.CancelledError, WriteInterrupted, WriteInterrupted]
-    desk.client.gate.set()
+    desk.client.passing.set()
     assert await desk.change(label("b")) is True
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -10,10 +11,10 @@ from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import GVR
 from muster.runtime.cache.restmapper import DynamicRESTMapper
 from muster.runtime.client.builtin import API_SERVICES, CONFIG_MAPS, CRDS, NAMESPACES
-from muster.runtime.client.errors import Unreachable
+from muster.runtime.client.errors import KubeError, ServerFailure, Unreachable
 from muster.runtime.client.rest import JSON, Query
-from muster.runtime.client.restmapper import MISS_TTL, UNSERVED_TTL, NoKindMatch
-from tests.support.fake_clock import FakeClock
+from muster.runtime.client.restmapper import MISS_TTL, UNSERVED_TTL, NoKindMatch, RESTMapper
+from tests.support.fake_clock import FakeClock, settle
 from tests.unit.runtime.conftest import eventually
 from tests.unit.runtime.dynamic.conftest import WIDGETS, Disturbed, definition, until_made
 
@@ -98,6 +99,67 @@ class Away(Disturbed):
 async def test_a_cluster_that_is_away_is_no_cluster_without_kinds(client: Disturbed) -> None:
     with pytest.raises(Unreachable):
         await DynamicRESTMapper(Away(client._client)).mapping("v1", "ConfigMap")
+
+
+class Failing(Disturbed):
+    """Answers questions for kinds with the next of `failures`, once `go` is set."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.failures: list[KubeError] = []
+        self.go = asyncio.Event()
+
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        await self.go.wait()
+        if self.failures:
+            self.reads.append(path)
+            raise self.failures.pop(0)
+        return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+
+
+@pytest.fixture
+def failing(client: Disturbed) -> Failing:
+    return Failing(client._client)
+
+
+UNAVAILABLE = ServerFailure(503, "ServiceUnavailable", "starting")
+
+
+async def test_an_answer_that_is_a_failure_is_told_apart_from_no_such_kind_and_not_remembered(failing: Failing) -> None:
+    failing.go.set()
+    failing.failures = [UNAVAILABLE]
+    mapper = RESTMapper(failing)
+    with pytest.raises(NoKindMatch) as unknown:
+        await mapper.mapping("v1", "ConfigMap")
+    assert unknown.value.error is UNAVAILABLE
+    assert await mapper.mapping("v1", "ConfigMap") == CONFIG_MAPS
+    with pytest.raises(NoKindMatch) as absent:
+        await mapper.mapping("v1", "Nothing")
+    assert absent.value.error is None
+
+
+@pytest.mark.parametrize("failure", [UNAVAILABLE, Unreachable("managed", "no route to host")])
+async def test_a_failure_is_told_to_all_who_waited_for_it_and_asked_for_again_by_who_comes_later(
+    failing: Failing, failure: KubeError
+) -> None:
+    failing.failures = [failure] * 3
+    mapper = RESTMapper(failing)
+    waiting = [asyncio.create_task(mapper.mapping("v1", "ConfigMap")) for _ in range(3)]
+    await settle()
+    failing.go.set()
+    errors = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(error) for error in errors} == {NoKindMatch if failure is UNAVAILABLE else Unreachable}
+    assert len(failing.reads) == 1
+    failing.failures.clear()
+    assert await mapper.mapping("v1", "ConfigMap") == CONFIG_MAPS
+
+
+async def test_a_question_takes_no_longer_than_its_timeout(failing: Failing, clock: FakeClock) -> None:
+    asking = asyncio.create_task(RESTMapper(failing, clock=clock, timeout=5).mapping("v1", "ConfigMap"))
+    await clock.advance(5)
+    assert isinstance(asking.exception(), Unreachable)
 
 
 async def test_a_new_kind_is_told_of_when_it_is_served_and_found_without_asking_again(
