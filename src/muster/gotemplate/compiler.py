@@ -59,6 +59,8 @@ class Program:
     functions: dict[str, FunctionType]
     places: list[Place | None]
     namespace: dict[str, Any]
+    called: frozenset[str]
+    """The names of all functions that are called, in branches not taken too."""
 
 
 def walk(node: nd.Node | None) -> Iterator[nd.Node]:
@@ -287,4 +289,6 @@ def compile_trees(
         body.append(compiler.compile(idents[name], root))
     code = compile(gen.module(body), FILENAME, "exec")
     exec(code, namespace)
-    return Program({name: namespace[ident] for name, ident in idents.items()}, places.places, namespace)
+    nodes = (node for root in trees.values() for node in walk(root))
+    called = frozenset(node.ident for node in nodes if isinstance(node, nd.IdentifierNode))
+    return Program({name: namespace[ident] for name, ident in idents.items()}, places.places, namespace, called)

@@ -33,10 +33,15 @@ class ExecError(TemplateError):
     """Executing the template failed; `node` is the source of the part that failed, `__cause__` the reason if any."""
 
     def __init__(
-        self, text: str, *, message: str, name: str = "", line: int = 0, column: int | None = None, node: str = ""
-    ) -> None:
+        self, text: str, *, message: str, name: str = "", line: int = 0, column: int | None = None, node: str = "",
+        function: str = "", shows_value: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(text, message=message, name=name, line=line, column=column)
         self.node = node
+        self.function = function
+        """The function that failed, if one did."""
+        self.shows_value = shows_value
+        """Whether the message may hold something of the values that the template worked on, not only types and its own source."""
 
 
 class LimitError(ExecError):
@@ -49,9 +54,10 @@ class EvalFailure(Exception):
     `{node}` in the reason stands for the source of the failing node, for helpers that do not know it.
     """
 
-    def __init__(self, reason: str, *, names_node: bool = False) -> None:
+    def __init__(self, reason: str, *, names_node: bool = False, shows_value: bool = False) -> None:
         super().__init__(reason)
         self.names_node = names_node
+        self.shows_value = shows_value
 
 
 class LimitExceeded(Exception):

@@ -206,7 +206,7 @@ def invoke(method: Func, name: str, args: tuple[Callable[[str], Any], ...], rece
     try:
         return method.call(receiver, *values)
     except GoError as error:
-        raise EvalFailure(f"error calling {name}: {error}") from error
+        raise EvalFailure(f"error calling {name}: {error}", shows_value=True) from error
 
 
 # Output and loops
@@ -267,7 +267,7 @@ def iterate(value: Any, execution: Execution, out: list[str]) -> Iterable[Any] |
         return _rounds(value, execution, out) if value else None
     if kind(value) in INT_KINDS or kind(value) in UINT_KINDS:
         return map(cls, _rounds(range(value), execution, out)) if value > 0 else None
-    raise EvalFailure(f"range can't iterate over {fmt.show(value)}")
+    raise EvalFailure(f"range can't iterate over {fmt.show(value)}", shows_value=True)
 
 
 def iterate_pairs(value: Any, execution: Execution, out: list[str]) -> Iterable[tuple[Any, Any]] | None:
@@ -275,6 +275,6 @@ def iterate_pairs(value: Any, execution: Execution, out: list[str]) -> Iterable[
     if isinstance(value, dict):
         return _rounds(fmt.sorted_items(value), execution, out) if value else None
     if isinstance(value, int) and not isinstance(value, bool):
-        raise EvalFailure(f"can't use {fmt.show(value)} to iterate over more than one variable")
+        raise EvalFailure(f"can't use {fmt.show(value)} to iterate over more than one variable", shows_value=True)
     found = iterate(value, execution, out)
     return None if found is None else enumerate(found)

@@ -153,21 +153,31 @@ class Template:
                 if isinstance(first, nd.IdentifierNode) and first.ident in names and len(texts) == len(args):
                     yield Call(first.ident, texts)
 
+    @property
+    def functions(self) -> frozenset[str]:
+        """The names of all functions that the template calls, in branches not taken too."""
+        return self._program.called
+
     # Errors
 
     def _located(self, error: Exception) -> TemplateError:
         place, frame_locals = self._place(error.__traceback__)
         kind: type[ExecError] = ExecError
+        function, shows_value = "", True
         if isinstance(error, LimitExceeded):
-            kind, message = LimitError, str(error)
+            kind, message, shows_value = LimitError, str(error), False
         elif isinstance(error, (RecursionError, MemoryError)):
-            kind, message = LimitError, "the template needs too much memory or nesting"
-        elif isinstance(error, EvalFailure) or place is None or not place.calling:
+            kind, message, shows_value = LimitError, "the template needs too much memory or nesting", False
+        elif isinstance(error, EvalFailure):
+            message, shows_value = str(error), error.shows_value
+        elif place is None or not place.calling:
             message = str(error)
         else:
-            message = f"error calling {place.calling}: {error}"
+            function = place.calling
+            message = f"error calling {function}: {error}"
         if place is None:
-            return kind(f"template: {self.name}: {message}", message=message, name=self.name)
+            text = f"template: {self.name}: {message}"
+            return kind(text, message=message, name=self.name, shows_value=shows_value)
         node = resolve(place.node, frame_locals)
         if isinstance(error, EvalFailure) and error.names_node:
             message = message.replace("{node}", str(node))
@@ -175,7 +185,10 @@ class Template:
         line = before.count("\n") + 1
         column = len(encode(before[before.rfind("\n") + 1 :]))
         text = f"template: {self.name}:{line}:{column}: executing {quote(place.template)} at <{node}>: {message}"
-        return kind(text, message=message, name=place.template, line=line, column=column, node=str(node))
+        return kind(
+            text, message=message, name=place.template, line=line, column=column, node=str(node), function=function,
+            shows_value=shows_value,
+        )  # fmt: skip
 
     def _place(self, traceback: TracebackType | None) -> tuple[Place | None, Mapping[str, Any]]:
         """The place of the innermost frame of this program."""

@@ -121,9 +121,12 @@ class _Encoder:
         self.path.pop()
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> None:
-        if isinstance(value, Map) and value.is_nil:
-            self.out.append("null")
-            return
+        if isinstance(value, Map):
+            if value.go_type.startswith("map[interface {}]"):
+                raise GoError(f"json: unsupported type: {value.go_type}")
+            if value.is_nil:
+                self.out.append("null")
+                return
         entries = [(key if isinstance(key, str) else str(int(key)), item) for key, item in sorted_items(value)]
         self._enter(value)
         self._entries(sorted_items(dict(entries)), depth)

@@ -155,6 +155,11 @@ class Regexp:
         subject = _Subject(text)
         return [decode(subject.cut(*match[0])) for match in self._all(subject.data, count)] or None
 
+    def find_all_groups(self, text: str) -> list[tuple[str, ...]]:
+        """The groups of all matches (`FindAllStringSubmatch`, without the whole match)."""
+        subject = _Subject(text)
+        return [tuple(decode(subject.cut(*span)) for span in match[1:]) for match in self._all(subject.data, -1)]
+
     def split(self, text: str, count: int) -> list[str] | None:
         if count == 0:
             return None

@@ -6,11 +6,12 @@ of other element types ([]string, []int) are accepted, and become []interface {}
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Any
 
 from muster.gotemplate.golang.fmt import sort_key
-from muster.gotemplate.limits import charge_size
+from muster.gotemplate.limits import charge, charge_size
 from muster.gotemplate.signature import FuncTable
 from muster.gotemplate.sprig.emptiness import deep_equal, empty
 from muster.gotemplate.sprig.numbers import to_int
@@ -19,6 +20,7 @@ from muster.gotemplate.values import ANY_SLICE, Slice, Uint8, kind, nil_slice
 from muster.machinery.golang.errors import GoError
 
 LISTS = FuncTable()
+_SORTED_AT_ONCE = 50_000
 _NIL_TYPE = "runtime error: invalid memory address or nil pointer dereference"
 
 
@@ -158,12 +160,21 @@ def concat(*lists: Any) -> Any:
     return joined if joined else nil_slice()
 
 
+def _sorted(texts: list[str]) -> list[str]:
+    """In Go's order. Python sorts a list at one go, during which no other thread runs: long lists are sorted in parts."""
+    if len(texts) <= _SORTED_AT_ONCE:
+        return sorted(texts, key=sort_key)
+    charge(len(texts))
+    parts = [sorted(texts[start : start + _SORTED_AT_ONCE], key=sort_key) for start in range(0, len(texts), _SORTED_AT_ONCE)]
+    return list(heapq.merge(*parts, key=sort_key))
+
+
 @LISTS.add("sortAlpha", "any", "[]string")
 def sort_alpha(value: Any) -> Slice:
     """A []string is sorted in place, as in Go; any other list is copied first."""
     if isinstance(value, Slice) and value.go_type == "[]string":
-        value.sort(key=sort_key)
+        value[:] = _sorted(value)
         return value
     if isinstance(value, (list, tuple, bytes)):
-        return Slice(sorted(strslice(value), key=sort_key), "[]string")
+        return Slice(_sorted(strslice(value)), "[]string")
     return Slice([strval(value)], "[]string")
