@@ -46,6 +46,7 @@ class Greeting:
     config_kinds = (CONFIGS,)
     hosted = False
     needs_configuration = False
+    neighbours = ()
 
     def agent(self, installation: Installation) -> Agent:
         whom = self._variables(installation).get("WHOM") or installation.cluster.metadata.name

@@ -45,6 +45,8 @@ class Installation:
     cluster: ManagedCluster
     addon: ManagedClusterAddOn
     configs: tuple[ConfigObject, ...] = ()
+    neighbours: Mapping[str, ManagedClusterAddOn] = field(default_factory=dict)
+    """By name, those of `AgentAddon.neighbours` that are enabled on the same cluster and not being deleted."""
 
     def config(self, group: str, resource: str) -> ConfigObject | None:
         """The first of this kind, which is the one that counts."""
@@ -138,6 +140,8 @@ class Agent:
     health: Health = Health()
     warnings: tuple[str, ...] = ()
     """What is odd but holds nothing up, such as variables that nobody defined."""
+    paused: str = ""
+    """Why what is deployed is to stay as it is, and not to become what is rendered; empty if it is to. Credentials are renewed."""
 
 
 class AgentAddon(Protocol):
@@ -157,6 +161,11 @@ class AgentAddon(Protocol):
     @property
     def needs_configuration(self) -> bool:
         """Whether nothing is deployed before its configurations are there (template addons: the template is one)."""
+        ...
+
+    @property
+    def neighbours(self) -> Sequence[str]:
+        """Other addons whose being enabled on the same cluster changes what its agent is."""
         ...
 
     def agent(self, installation: Installation) -> Agent:

@@ -18,6 +18,8 @@ from muster.addon.framework import rules as framework
 from muster.addon.install import KINDS
 from muster.addon.options import AddonOptions
 from muster.addon.process import AddonManager
+from muster.addon.requests import past_requests
+from muster.addon.requests.past_requests import PastRequests
 from muster.addon.requests.rules import APPROVAL_RULES
 from muster.api import Document
 from muster.api.addon.v1alpha1 import GROUP, ClusterManagementAddOn, ConfigGroupResource
@@ -49,6 +51,7 @@ BASE_RULES: Final = (
     rule("apiregistration.k8s.io", ["apiservices"], READ),
     *framework.RULES,
     *APPROVAL_RULES,
+    *past_requests.RULES,
 )
 
 
@@ -134,12 +137,17 @@ def hub_addon_manager(
     metrics: Metrics | None = None,
 ) -> AddonManager:
     """What the process runs; `image` is Muster's."""
+    names = frozenset(addon.name for addon in addons)
+
+    def requests(context: ControllerContext) -> Mapping[str, Runnable]:
+        return {past_requests.NAME: PastRequests(context, names)}
+
     return AddonManager(
         client,
         options,
         addons=StaticAddons.of(*(addon.make(image) for addon in addons)),
         process=PROCESS,
-        beside=[addon.controllers for addon in addons],
+        beside=[requests, *(addon.controllers for addon in addons)],
         clock=clock,
         random=random,
         metrics=metrics,

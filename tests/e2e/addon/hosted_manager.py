@@ -28,6 +28,7 @@ class Hosted:
     config_kinds: tuple[ConfigGroupResource, ...] = ()
     hosted: bool = True
     needs_configuration: bool = False
+    neighbours: tuple[str, ...] = ()
 
     def agent(self, installation: Installation) -> Agent:
         credential = KubeClient(permissions=(RoleBindingRequest("ClusterRole", self.name),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -12,99 +12,37 @@ import pytest
 
 from muster.accounts.names import AGENT
 from muster.addon.agent_addon import AddonError, ConfigObject, Installation, KubeClient
-from muster.addon.hub_addon import ACCOUNT, hub_addon_manager, install
-from muster.addon.install import install as install_addon_manager
-from muster.addon.options import AddonOptions
-from muster.addon.process import AddonManager
 from muster.administration.content.addons import AddonSettings, enable
 from muster.administration.errors import AdministrationError
 from muster.api.addon.v1alpha1 import GROUP, AddOnDeploymentConfig, ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.api.cluster.v1 import ManagedCluster
-from muster.gateway.addon import HUB_ADDONS, with_required
 from muster.machinery.golang.timestamps import format_time
-from muster.machinery.objects import GVR, Object
-from muster.registration.names import HUB_NAMESPACE
-from muster.runtime.client import AlreadyExists, KubeError, NotFound, served
+from muster.machinery.objects import Object
+from muster.operator.hub_addons import HUB_ADDONS, with_required
+from muster.runtime.client import KubeError, NotFound, served
 from muster.runtime.client.builtin import CRDS, NAMESPACES, ROLE_BINDINGS, SECRETS
-from muster.work.kinds import MANIFEST_WORKS
-from tests.support.mortal_hub import Life, MortalHub, hub_server
+from tests.support.mortal_hub import Life
+from tests.support.own_addons_hub import CLUSTERS, INSTALLED, OwnAddonsHub, conditions
 
-OPTIONS = AddonOptions()
-ACCOUNTS, INSTALLED, CLUSTERS = served(ManagedServiceAccount), served(ManagedClusterAddOn), served(ManagedCluster)
+ACCOUNTS = served(ManagedServiceAccount)
 CONFIGS = served(AddOnDeploymentConfig)
 NAMESPACE = "open-cluster-management-agent-addon"
 GATEWAY, MANAGED = "cluster-gateway", "managed-serviceaccount"
 
 
-class HubSite(MortalHub):
-    account = ACCOUNT
-
-    async def create(self, resource: GVR, name: str, namespace: str = "", **rest: Any) -> Object:
-        metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **rest.pop("metadata", {})}
-        body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **rest}
-        return await self.admin.create(resource, body, namespace)
-
-    async def cluster(self, name: str) -> None:
-        with suppress(AlreadyExists):
-            await self.create(NAMESPACES, name)
-        await self.create(CLUSTERS, name, spec={"hubAcceptsClient": True})
-        await self.admin.patch(CLUSTERS, name, _conditions("ManagedClusterConditionAvailable"), subresource="status")
-
-    async def enable(self, cluster: str, *names: str) -> None:
-        for name in names:
-            await self.create(INSTALLED, name, cluster, spec={})
-
-    async def works(self, cluster: str, addon: str) -> list[Object]:
-        found = (await self.admin.list(MANIFEST_WORKS, cluster)).items
-        return [one for one in found if one["metadata"]["name"].startswith(f"addon-{addon}-deploy")]
-
-    async def apply_works(self, cluster: str, addon: str) -> None:
-        """As a work agent reports."""
-        (work,) = await self.until(lambda: self.works(cluster, addon), f"the work of {addon}")
-        body = _conditions("Applied", "Available")
-        for one in body["status"]["conditions"]:
-            one["observedGeneration"] = work["metadata"]["generation"]
-        await self.admin.patch(MANIFEST_WORKS, work["metadata"]["name"], body, cluster, subresource="status")
-
+class HubSite(OwnAddonsHub):
     async def available(self, cluster: str, reason: str, status: str) -> str:
         async def look() -> str:
-            found = await self.admin.get(INSTALLED, GATEWAY, cluster)
-            for one in (found.get("status") or {}).get("conditions") or ():
-                if one["type"] == "Available" and (one["reason"], one["status"]) == (reason, status):
-                    return str(one["message"])
-            return ""
+            said = await self.condition(cluster, GATEWAY, "Available")
+            return str(said["message"]) if (said.get("reason"), said.get("status")) == (reason, status) else ""
 
         return str(await self.until(look, f"{reason} of {cluster}"))
-
-    @asynccontextmanager
-    async def managers(self, life: Life | None = None) -> AsyncIterator[Life]:
-        """The hub's addon manager, and ours, until its life is over."""
-        living = life or Life()
-        planner = AddonManager(self.admin, OPTIONS, clock=self.clock)
-        ours = hub_addon_manager(self.own(living), list(HUB_ADDONS.values()), "muster:test", OPTIONS, clock=self.clock)
-        tasks = [asyncio.create_task(one.run()) for one in (planner, ours)]
-        try:
-            yield living
-            assert living.over.is_set() or not any(task.done() for task in tasks), tasks
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _conditions(*types: str, status: str = "True", message: str = "x", reason: str = "R") -> Object:
-    said = {"status": status, "reason": reason, "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    return {"status": {"conditions": [{"type": one, **said} for one in types]}}
 
 
 @pytest.fixture
 async def site() -> AsyncIterator[HubSite]:
-    async with hub_server() as server:
-        found = HubSite(server)
-        server.clusters["hub"].clock = found.clock.now
-        await install_addon_manager(found.admin, OPTIONS)
-        await install(found.admin, list(HUB_ADDONS.values()), HUB_NAMESPACE)
+    async with HubSite.running() as found:
         yield found
 
 
@@ -170,10 +108,10 @@ async def test_the_gateway_is_available_when_it_has_rights_and_a_token(site: Hub
         await site.available("c1", "TokenNotReported", "Unknown")
         account = await site.admin.get(ACCOUNTS, GATEWAY, "c1")
         assert [one["kind"] for one in account["metadata"]["ownerReferences"]] == ["ManagedClusterAddOn"]
-        failed = _conditions("TokenReported", status="False", message="no token: really")
+        failed = conditions("TokenReported", status="False", message="no token: really")
         await site.admin.patch(ACCOUNTS, GATEWAY, failed, "c1", subresource="status")
         assert "really" in await site.available("c1", "TokenNotReported", "False")
-        reported = _conditions("TokenReported")
+        reported = conditions("TokenReported")
         reported["status"]["expirationTimestamp"] = format_time(site.clock.now() + timedelta(hours=1))
         await site.admin.patch(ACCOUNTS, GATEWAY, reported, "c1", subresource="status")
         await site.available("c1", "TokenReported", "True")
@@ -244,7 +182,7 @@ async def _there(site: HubSite, cluster: str) -> None:
         return None
 
     await site.until(account, "the account")
-    reported = _conditions("TokenReported")
+    reported = conditions("TokenReported")
     reported["status"]["expirationTimestamp"] = format_time(site.clock.now() + timedelta(hours=1))
     await site.admin.patch(ACCOUNTS, GATEWAY, reported, cluster, subresource="status")
     await site.available(cluster, "TokenReported", "True")

@@ -47,6 +47,7 @@ class ManagedServiceAccountAddon:
     config_kinds: tuple[ConfigGroupResource, ...] = (DEPLOYMENT_CONFIGS,)
     hosted: bool = False
     needs_configuration: bool = False
+    neighbours: tuple[str, ...] = ()
 
     def agent(self, installation: Installation) -> Agent:
         """Raises AddonError."""

@@ -6,22 +6,17 @@ with a label", so whoever has the agent's account can get a token of every accou
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from muster.accounts.names import ADDON, AGENT
+from muster.addon.agent_pods import container_basics, install_namespace, pod_basics, probe
 from muster.addon.templates.registrations import KUBECONFIG
-from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE
-from muster.api.addons import DELETION_ORPHAN, NAMESPACE_LABEL
 from muster.machinery.objects import Object
 from muster.runtime.install import RBAC_GROUP, READ, binding, named, rule
 
 COMMAND: Final = "managed-serviceaccount-agent"
 CLUSTER_ROLE: Final = f"open-cluster-management:{ADDON}:addon-agent"
 HEALTH_PORT: Final = 8000
-PULL_SECRET: Final = "open-cluster-management-image-pull-credentials"
-"""That the registration agent copies to addons' namespaces; the name is OCM's."""
-_USER: Final = 65532
-"""As whom the image runs."""
 
 NAMESPACE_RULES: Final = (
     rule("", ["serviceaccounts"], [*READ, "create", "delete"]),
@@ -34,7 +29,7 @@ CLUSTER_RULES: Final = (rule("authentication.k8s.io", ["tokenreviews"], ["create
 def agent_manifests(cluster: str, namespace: str, image: str) -> list[Object]:
     subject = {"kind": "ServiceAccount", "name": AGENT, "namespace": namespace}
     return [
-        *_namespace(namespace),
+        *install_namespace(namespace),
         _object("v1", "ServiceAccount", {"metadata": named(AGENT, namespace)}),
         _rbac("Role", {"metadata": named(AGENT, namespace), "rules": list(NAMESPACE_RULES)}),
         _rbac("RoleBinding", binding(AGENT, "Role", AGENT, subject, namespace)),
@@ -42,14 +37,6 @@ def agent_manifests(cluster: str, namespace: str, image: str) -> list[Object]:
         _rbac("ClusterRoleBinding", binding(CLUSTER_ROLE, "ClusterRole", CLUSTER_ROLE, subject)),
         _deployment(cluster, namespace, image),
     ]
-
-
-def _namespace(name: str) -> list[Object]:
-    """The default one is the klusterlet's. Another one stays when the addon goes: there may be others in it."""
-    if name == DEFAULT_NAMESPACE:
-        return []
-    metadata = {"name": name, "labels": {NAMESPACE_LABEL: "true"}, "annotations": {DELETION_ORPHAN: ""}}
-    return [_object("v1", "Namespace", {"metadata": metadata})]
 
 
 def _deployment(cluster: str, namespace: str, image: str) -> Object:
@@ -60,36 +47,19 @@ def _deployment(cluster: str, namespace: str, image: str) -> Object:
 
 def agent_deployment(name: str, namespace: str, labels: dict[str, str], image: str, command: str, cluster: str) -> Object:
     """Of an addon's agent that is a command of Muster's image; its account has the same name."""
-    pod = {
-        "serviceAccountName": name,
-        "securityContext": {"runAsNonRoot": True, "runAsUser": _USER, "seccompProfile": {"type": "RuntimeDefault"}},
-        "imagePullSecrets": [{"name": PULL_SECRET}],
-        "containers": [_container(command, cluster, image)],
-    }
+    pod = {**pod_basics(name), "containers": [_container(command, cluster, image)]}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
     return _object("apps/v1", "Deployment", {"metadata": {**named(name, namespace), "labels": labels}, "spec": spec})
 
 
 def _container(command: str, cluster: str, image: str) -> Object:
-    probes: dict[str, Any] = {
-        kind: {"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10}
-        for kind, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"))
-    }
     return {
-        "name": "addon-agent",
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
+        **container_basics("addon-agent", image),
         "args": [command, f"--cluster-name={cluster}", f"--kubeconfig={KUBECONFIG}", f"--health-port={HEALTH_PORT}"],
         "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "privileged": False,
-            "readOnlyRootFilesystem": True,
-            "runAsNonRoot": True,
-        },
-        **probes,
+        "livenessProbe": probe("/healthz", "health"),
+        "readinessProbe": probe("/readyz", "health"),
     }
 
 

@@ -6,14 +6,14 @@ should be is decided by pure functions of the other modules; here it is read, do
 condition and tried again; the others are done all the same.
 
 What wakes a ManagedClusterAddOn is itself, its works and bindings unless this process wrote them, its cluster and the one that
-hosts it, its plan, a configuration that it refers to, and its addon when that is another: what a ClusterManagementAddOn offers has
-changed, or the process says so (`addon_changed`).
+hosts it, its plan, a configuration that it refers to, an addon of the same cluster that it looks at (`AgentAddon.neighbours`), and
+its addon when that is another: what a ClusterManagementAddOn offers has changed, or the process says so (`addon_changed`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muster.addon.agent_addon import AddonRegistry, Agent
@@ -113,6 +113,13 @@ class ManagedClusterAddOns:
         assert side is not None, "something changed"
         if self._writer.observe(side, gone=new is None):
             self._controller.enqueue(_key(side))
+        if _seen_by_neighbours(old) != _seen_by_neighbours(new):
+            beside = self._addons.cache.in_namespace(side.metadata.namespace)
+            self._wake_all(one for one in beside if side.metadata.name in self._neighbours(one.metadata.name))
+
+    def _neighbours(self, addon: str) -> Sequence[str]:
+        served = self._registry.find(addon)
+        return served.neighbours if served is not None else ()
 
     def _offer_changed(self, old: ClusterManagementAddOn | None, new: ClusterManagementAddOn | None) -> None:
         """Which addon the hub's own registry has follows from what configurations are offered for it."""
@@ -183,7 +190,9 @@ class ManagedClusterAddOns:
         if scene.cluster is None:
             return Rendering()
         resolved = resolve(draft.status.config_references, self._configs)
-        return render(scene.agent_addon, scene.addon, scene.cluster, draft, resolved)
+        beside = {name: self._addons.cache.named(name, scene.key.namespace) for name in scene.agent_addon.neighbours}
+        neighbours = {name: one for name, one in beside.items() if one is not None and not one.metadata.deletion_timestamp}
+        return render(scene.agent_addon, scene.addon, scene.cluster, draft, resolved, neighbours)
 
     async def _follow(self, scene: Scene, draft: StatusDraft) -> None:
         """Another process looks after its agent: the hub's manager still says when it is configured, and how far that is."""
@@ -243,6 +252,13 @@ def _seen_of(cluster: ManagedCluster) -> tuple[object, ...]:
     """What of a cluster its addons may look at."""
     metadata = cluster.metadata
     return metadata.uid, metadata.labels, metadata.annotations, bool(metadata.deletion_timestamp), cluster.spec, cluster.status
+
+
+def _seen_by_neighbours(addon: ManagedClusterAddOn | None) -> tuple[str, str] | None:
+    """What of an addon those beside it may look at: None while it is not there, or no longer to be."""
+    if addon is None or addon.metadata.deletion_timestamp:
+        return None
+    return addon.metadata.uid, addon.status.namespace
 
 
 def _config_keys(addon: ManagedClusterAddOn) -> list[str]:

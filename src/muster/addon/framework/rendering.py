@@ -7,6 +7,7 @@ edited one, and it is not this cluster's turn) serves to know how its health is 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -27,7 +28,7 @@ class Rendering:
     agent: Agent | None = None
     """None while its configurations are not there, or where it could not be rendered."""
     problem: str = ""
-    """Why it could not."""
+    """Why it could not, or is not to be deployed."""
     current: bool = False
     """With the configurations that are wanted."""
 
@@ -37,7 +38,12 @@ class Rendering:
 
 
 def render(
-    addon: AgentAddon, installed: ManagedClusterAddOn, cluster: ManagedCluster, draft: StatusDraft, resolved: Resolved
+    addon: AgentAddon,
+    installed: ManagedClusterAddOn,
+    cluster: ManagedCluster,
+    draft: StatusDraft,
+    resolved: Resolved,
+    neighbours: Mapping[str, ManagedClusterAddOn],
 ) -> Rendering:
     if resolved.missing or (addon.needs_configuration and not resolved.configs):
         return Rendering()
@@ -47,11 +53,12 @@ def render(
         return Rendering()
     as_wanted = msgspec.structs.replace(installed, status=draft.status)
     try:
-        agent = addon.agent(Installation(cluster, as_wanted, resolved.configs))
+        agent = addon.agent(Installation(cluster, as_wanted, resolved.configs, neighbours))
     except AddonError as error:
         return Rendering(problem=str(error), current=resolved.current)
     problem = location_problem(agent.manifests) if addon.hosted and hosting_cluster(installed) else ""
     if problem:
         return Rendering(problem=problem, current=resolved.current)
     manifests = with_namespace_label(agent.manifests, install_namespace(installed, agent))
-    return Rendering(dataclasses.replace(agent, manifests=manifests), current=resolved.current)
+    agent = dataclasses.replace(agent, manifests=manifests)
+    return Rendering(agent, problem=agent.paused, current=resolved.current and not agent.paused)

@@ -26,6 +26,7 @@ class ForeignAddon:
     config_kinds: tuple[ConfigGroupResource, ...]
     hosted: bool = True
     needs_configuration: bool = False
+    neighbours: tuple[str, ...] = ()
 
     def agent(self, installation: Installation) -> Agent:
         raise AddonError(f"addon {self.name} is not served by this process")

@@ -57,6 +57,10 @@ class TemplateAddon:
     def needs_configuration(self) -> bool:
         return True
 
+    @property
+    def neighbours(self) -> Sequence[str]:
+        return ()
+
     def agent(self, installation: Installation) -> Agent:
         """Raises AddonError."""
         template, document = read_config(installation, AddOnTemplate)

@@ -71,6 +71,7 @@ class StubAddon:
     config_kinds: tuple[ConfigGroupResource, ...] = (ConfigGroupResource(group=GROUP, resource=ADC),)
     hosted: bool = True
     needs_configuration: bool = False
+    neighbours: tuple[str, ...] = ()
     rendered: int = 0
 
     def agent(self, installation: Installation) -> Agent:
