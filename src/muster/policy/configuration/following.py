@@ -1,0 +1,91 @@
+"""Who follows what on the managed cluster for a ConfigurationPolicy: names of followers, and the namespaces of its selector.
+
+A policy that is evaluated by watching follows, under its own name, whatever its last evaluation read. One that is evaluated at
+intervals, or never again, follows nothing but the namespaces that its selector chose: it is evaluated when these change, whatever
+the interval says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from muster.api.policy.v1 import ConfigurationPolicy, RelatedResource
+from muster.machinery.objects import Object, ObjectKey
+from muster.policy.configuration.namespaces import NamespaceSelectorError, selected_namespaces, selects_none
+from muster.runtime.cache import FollowedSelections, Selection
+from muster.runtime.client.builtin import NAMESPACES, SECRETS
+
+KIND: Final = ConfigurationPolicy.resource.kind
+_NAMESPACES: Final = "namespaces"
+_ALL_NAMESPACES: Final = Selection(NAMESPACES)
+
+
+def follower_of(key: ObjectKey) -> str:
+    return f"{KIND}/{key.namespace}/{key.name}"
+
+
+def policy_of(follower: str) -> ObjectKey | None:
+    """The policy that follows under this name; None for followers of other kinds."""
+    kind, namespace, name, *_ = follower.split("/")
+    return ObjectKey(namespace, name) if kind == KIND else None
+
+
+async def followed_objects(selections: FollowedSelections, key: ObjectKey) -> Mapping[RelatedResource, Object]:
+    """The objects that a policy follows, as its status names them; but for Secrets, which are nobody else's business."""
+    follower = follower_of(key)
+    found: dict[RelatedResource, Object] = {}
+    for selection in selections.selections_of(follower):
+        resource = selection.resource
+        if resource == SECRETS:
+            continue
+        for obj in await selections.read(follower, selection):
+            metadata = {field: obj["metadata"].get(field) or "" for field in ("name", "namespace")}
+            named = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+            found[msgspec.convert(named, RelatedResource)] = obj
+    return found
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    selector: Object
+    namespaces: tuple[str, ...]
+
+
+class ChosenNamespaces:
+    """Which namespaces the selectors of policies chose that follow nothing else."""
+
+    def __init__(self, selections: FollowedSelections, *, drop_terminating: bool) -> None:
+        self._selections = selections
+        self._drop_terminating = drop_terminating
+        self._chosen: dict[ObjectKey, _Chosen] = {}
+
+    async def follow(self, key: ObjectKey, selector: Object) -> None:
+        """Remember what the selector chooses now. Raises KubeError."""
+        if selects_none(selector):
+            self.forget(key)
+        else:
+            self._chosen[key] = _Chosen(selector, await self._choose(key, selector))
+
+    async def changed(self, key: ObjectKey) -> bool:
+        """Whether the selector chooses others than it did. Raises KubeError."""
+        before = self._chosen.get(key)
+        return before is not None and await self._choose(key, before.selector) != before.namespaces
+
+    def forget(self, key: ObjectKey) -> None:
+        if self._chosen.pop(key, None) is not None:
+            self._selections.forget(self._name(key))
+
+    async def _choose(self, key: ObjectKey, selector: Object) -> tuple[str, ...]:
+        namespaces = await self._selections.read(self._name(key), _ALL_NAMESPACES)
+        try:
+            return tuple(selected_namespaces(selector, namespaces, drop_terminating=self._drop_terminating))
+        except NamespaceSelectorError:
+            return ()
+
+    @staticmethod
+    def _name(key: ObjectKey) -> str:
+        return f"{follower_of(key)}/{_NAMESPACES}"

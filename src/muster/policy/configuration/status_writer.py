@@ -1,0 +1,129 @@
+"""Writes the status of ConfigurationPolicies, and tells their owners and people what is new in it.
+
+The order is: the owner's event, the status, the policy's own event. The policy framework reads the first; as long as the status
+does not say the same, it is told again. Somebody else's write of the policy in between changes nothing of what an evaluation found,
+so the status is written all the same; into another policy of the same name it is not.
+
+Messages are read by people who may not read the hub's Secrets. Where hub templates have read any, a policy's own message is made of
+the policy as it was before they were resolved, and a message that has hub templates itself is withheld.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from muster.api.policy.v1 import ConfigurationPolicy, ConfigurationPolicyStatus
+from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object, ObjectKey
+from muster.policy.configuration.following import KIND, followed_objects
+from muster.policy.configuration.interfaces import Evaluation
+from muster.policy.configuration.messages import custom_template, default_message, policy_message
+from muster.policy.configuration.status import Compose, StatusUpdate, next_status
+from muster.policy.metrics import PolicyMetrics
+from muster.policy.names import HUB_DELIMITERS
+from muster.policy.reporting import COMPLIANT, NON_COMPLIANT, PolicyReporter
+from muster.runtime.cache import FollowedSelections, MutationCache
+from muster.runtime.client import Conflict, KubeClient, KubeError, NotFound, patch_object
+
+log = get_logger("muster.policy.configuration.status_writer")
+
+STATUS_ATTEMPTS: Final = 3
+_WITHHELD: Final = "the custom message is withheld because its hub templates may have read Secrets"
+
+
+class StatusWriter:
+    def __init__(
+        self,
+        client: KubeClient,
+        cache: Callable[[str], MutationCache[ConfigurationPolicy]],
+        selections: FollowedSelections,
+        reporter: PolicyReporter,
+        metrics: PolicyMetrics,
+        *,
+        clock: Clock = SYSTEM,
+    ) -> None:
+        """`cache` has the policies of a namespace: it learns of what is written."""
+        self._client = client
+        self._cache = cache
+        self._selections = selections
+        self._reporter = reporter
+        self._metrics = metrics
+        self._clock = clock
+
+    async def report(
+        self,
+        policy: ConfigurationPolicy,
+        resolved: Object,
+        evaluation: Evaluation,
+        *,
+        watching: bool = True,
+        sensitive: bool = False,
+    ) -> ConfigurationPolicy:
+        """Tell what came of evaluating a policy, and give the policy as it is then. `resolved` is the policy with its hub templates
+        resolved, `sensitive` whether those have read Secrets. Raises KubeError: then it is to be told again."""
+        key, document = ObjectKey(policy.metadata.namespace, policy.metadata.name), policy.document()
+        compose = await self._composer(key, document, resolved, watching=watching, sensitive=sensitive)
+        update = next_status(policy, evaluation, self._clock.now(), compose, at_intervals=not watching)
+        status = update.status
+        if update.details_changed and evaluation.for_policy:
+            self._reporter.record_info(document, default_message(status), violation=status.compliant != COMPLIANT)
+        for announcement in update.announcements:
+            await self._reporter.report_compliance(document, announcement.compliant, announcement.message)
+        await self._write(policy, update)
+        if update.announcements:
+            said = [one.conditions[0].message for one in status.compliancy_details if one.conditions]
+            self._reporter.record_update(document, status.compliant, "; ".join(said))
+        self._metrics.set_compliance(KIND, key.namespace, key.name, policy.spec.severity, status.compliant)
+        if evaluation.invalid:
+            self._metrics.count_user_error(_owner(policy), key.name, "invalid-template")
+        return msgspec.structs.replace(policy, status=status)
+
+    async def _composer(self, key: ObjectKey, document: Object, resolved: Object, *, watching: bool, sensitive: bool) -> Compose:
+        if not any(custom_template(resolved, state) for state in (COMPLIANT, NON_COMPLIANT)):
+            return default_message
+        objects = {}
+        if watching:
+            try:
+                objects = dict(await followed_objects(self._selections, key))
+            except KubeError as error:
+                log.debug("objects not in the message", kind=KIND, namespace=key.namespace, name=key.name, error=str(error))
+
+        def compose(status: ConfigurationPolicyStatus) -> str:
+            if not sensitive:
+                return policy_message(resolved, status, objects)
+            if HUB_DELIMITERS[0] in custom_template(document, status.compliant):
+                return f"{default_message(status)} ({_WITHHELD})"
+            return policy_message(document, status, objects)
+
+        return compose
+
+    async def _write(self, policy: ConfigurationPolicy, update: StatusUpdate) -> None:
+        current = policy
+        for attempt in range(STATUS_ATTEMPTS if update.worth_writing else 0):
+            try:
+                answer = await patch_object(
+                    self._client, current, msgspec.structs.replace(current, status=update.status), status=True
+                )
+            except Conflict:
+                if attempt + 1 == STATUS_ATTEMPTS:
+                    self._metrics.count_system_error(_owner(policy), policy.metadata.name, "status-update-failed")
+                    raise
+            else:
+                if answer is not None:
+                    self._cache(policy.metadata.namespace).record_write(answer)
+                return
+            try:
+                current = await self._client.get(ConfigurationPolicy, policy.metadata.name, policy.metadata.namespace)
+            except NotFound:
+                return
+            if current.metadata.uid != policy.metadata.uid:
+                return
+
+
+def _owner(policy: ConfigurationPolicy) -> str:
+    owners = policy.metadata.owner_references
+    return owners[0].name if owners else ""

@@ -1,0 +1,23 @@
+"""What becomes of a policy's templates, and what they need for it: for people and pipelines, before a controller sees them."""
+
+from muster.policy.explanation.explainer import Difference, Explainer, Explanation, Problem, Side
+from muster.policy.explanation.findings import Finding, lint
+from muster.policy.explanation.reads import Read, RecordingSource
+from muster.policy.explanation.rights import Account, controller_account, grants, hub_account, missing_rights
+
+__all__ = [
+    "Account",
+    "Difference",
+    "Explainer",
+    "Explanation",
+    "Finding",
+    "Problem",
+    "Read",
+    "RecordingSource",
+    "Side",
+    "controller_account",
+    "grants",
+    "hub_account",
+    "lint",
+    "missing_rights",
+]

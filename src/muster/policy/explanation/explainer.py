@@ -1,0 +1,272 @@
+"""Resolving a policy as its controller would, for whoever wants to know what comes of it.
+
+Hub templates are resolved first, over the whole policy, with the name and labels of one managed cluster; then the managed
+templates, with the same code that the controller has. A side that there is no source for is left as it is: its templates are shown
+unresolved, and what holds hub templates that are not resolved has no managed templates yet. A Policy of the framework is explained
+by the policies in it; any other object is a template as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+import orjson
+
+from muster.machinery.objects import Object
+from muster.policy.comparison import ComparisonError, compare
+from muster.policy.configuration.definitions import Definition, InvalidDefinition
+from muster.policy.configuration.desired import Desired, DesiredObjects
+from muster.policy.configuration.diffs import unified_diff
+from muster.policy.configuration.raw_templates import RawTemplatesError, resolve_raw
+from muster.policy.explanation.reads import Read, RecordingSource
+from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION, HUB_DELIMITERS, MANAGED_DELIMITERS
+from muster.policy.resolver import ObjectSource, ResolveError, ResolveOptions, Resolver, has_template
+from muster.runtime.cache import Selection
+from muster.runtime.client import KubeError, NoKindMatch
+
+_MANAGED_CLUSTER: Final = ("cluster.open-cluster-management.io/v1", "ManagedCluster")
+_OPERATOR_FIELDS: Final = ("operatorGroup", "subscription", "versions")
+_RAW: Final = "object-templates-raw"
+_NOT_SHOWN: Final = "# The difference is not shown, because it holds sensitive data."
+
+
+class Side(Enum):
+    HUB = "hub"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why something does not resolve."""
+
+    side: Side
+    where: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What enforcing the policy would do to an object."""
+
+    what: str
+    action: str
+    """none, create, update or delete."""
+    diff: str = ""
+
+
+@dataclass
+class Explanation:
+    name: str
+    document: Object
+    """Resolved as far as it can be."""
+    problems: list[Problem] = field(default_factory=list)
+    unresolved: list[Side] = field(default_factory=list)
+    """Whose templates are left, for want of a source."""
+    reads: dict[Side, tuple[Read, ...]] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    sensitive: bool = False
+
+    @property
+    def is_resolved(self) -> bool:
+        return not self.problems
+
+
+class _Unresolved(Exception):
+    """The rest of the document cannot be told."""
+
+
+class Explainer:
+    """Explains policies with these clusters, either of which may be missing."""
+
+    def __init__(
+        self,
+        hub: ObjectSource | None,
+        cluster: ObjectSource | None,
+        cluster_name: str = "",
+        denylist: frozenset[str] = frozenset(),
+        *,
+        diffs: bool = False,
+    ) -> None:
+        self._sources = {Side.HUB: hub, Side.CLUSTER: cluster}
+        self._cluster_name = cluster_name
+        self._denylist = denylist
+        self._diffs = diffs
+        self._hub_resolver = Resolver(HUB_DELIMITERS)
+        self._managed_resolver = Resolver(MANAGED_DELIMITERS)
+
+    async def explain(self, document: Object) -> list[Explanation]:
+        """One for each policy in it."""
+        if document.get("kind") != "Policy":
+            return [await self._explain(document)]
+        templates = (document.get("spec") or {}).get("policy-templates") or ()
+        return [await self._explain(one["objectDefinition"]) for one in templates if isinstance(one.get("objectDefinition"), dict)]
+
+    async def _explain(self, document: Object) -> Explanation:
+        explanation = Explanation(_name(document), document)
+        annotations = (document.get("metadata") or {}).get("annotations") or {}
+        if str(annotations.get(DISABLE_TEMPLATES_ANNOTATION, "")).lower() == "true":
+            return explanation
+        recording = {side: RecordingSource(source) for side, source in self._sources.items() if source is not None}
+        try:
+            await self._resolve_hub(explanation, recording.get(Side.HUB))
+            await self._resolve_managed(explanation, recording.get(Side.CLUSTER))
+        except _Unresolved:
+            pass
+        explanation.reads = {side: source.reads for side, source in recording.items()}
+        return explanation
+
+    # The hub's templates
+
+    async def _resolve_hub(self, explanation: Explanation, source: RecordingSource | None) -> None:
+        document = explanation.document
+        metadata = document.get("metadata") or {}
+        part = {**document, "metadata": {key: metadata[key] for key in ("name", "namespace") if key in metadata}}
+        part.pop("status", None)
+        text = orjson.dumps(part).decode()
+        if not has_template(text, HUB_DELIMITERS):
+            return
+        if source is None:
+            explanation.unresolved.append(Side.HUB)
+            raise _Unresolved
+        try:
+            context = await self._hub_context(text, source)
+            resolution = await self._hub_resolver.resolve(part, source, ResolveOptions(context, denylist=self._denylist))
+        except (ResolveError, KubeError, NoKindMatch) as error:
+            explanation.problems.append(Problem(Side.HUB, "", str(error)))
+            raise _Unresolved from None
+        explanation.sensitive = resolution.sensitive
+        explanation.document = {**resolution.value, "metadata": {**metadata, **(resolution.value.get("metadata") or {})}}
+
+    async def _hub_context(self, text: str, source: RecordingSource) -> Mapping[str, Any]:
+        context: dict[str, Any] = {"ManagedClusterName": self._cluster_name}
+        if ".ManagedCluster" in text and not self._cluster_name:
+            raise ResolveError(
+                "the hub templates need to know for which managed cluster they are resolved: name it (--cluster-name)"
+            )
+        if ".ManagedClusterLabels" in text:
+            resource = await source.mapping(*_MANAGED_CLUSTER)
+            found = await source.read(Selection(resource, "", self._cluster_name))
+            if not found:
+                raise ResolveError(f'managedclusters.cluster.open-cluster-management.io "{self._cluster_name}" not found')
+            context["ManagedClusterLabels"] = found[0]["metadata"].get("labels") or {}
+        return context
+
+    # The managed cluster's templates
+
+    async def _resolve_managed(self, explanation: Explanation, source: RecordingSource | None) -> None:
+        document = explanation.document
+        text = orjson.dumps(document.get("spec") if document.get("kind") in _RESOLVERS else document).decode()
+        if source is None:
+            if has_template(text, encrypted=True):
+                explanation.unresolved.append(Side.CLUSTER)
+            return
+        options = ResolveOptions(denylist=self._denylist, sensitive=explanation.sensitive)
+        resolve = _RESOLVERS.get(str(document.get("kind")), Explainer._resolve_whole)
+        await resolve(self, explanation, source, options)
+
+    async def _resolve_whole(self, explanation: Explanation, source: RecordingSource, options: ResolveOptions) -> None:
+        explanation.document = await self._resolved(explanation, source, options, explanation.document, "")
+
+    async def _resolve_operator(self, explanation: Explanation, source: RecordingSource, options: ResolveOptions) -> None:
+        spec = dict(explanation.document.get("spec") or {})
+        for name in _OPERATOR_FIELDS:
+            if spec.get(name):
+                spec[name] = await self._resolved(explanation, source, options, spec[name], f"spec.{name}")
+        explanation.document = {**explanation.document, "spec": spec}
+
+    async def _resolved(
+        self, explanation: Explanation, source: RecordingSource, options: ResolveOptions, value: Any, where: str
+    ) -> Any:
+        if not has_template(orjson.dumps(value).decode()):
+            return value
+        try:
+            resolution = await self._managed_resolver.resolve(value, source, options)
+        except ResolveError as error:
+            explanation.problems.append(Problem(Side.CLUSTER, where, str(error)))
+            return value
+        explanation.sensitive = explanation.sensitive or resolution.sensitive
+        return resolution.value
+
+    async def _resolve_configuration(self, explanation: Explanation, source: RecordingSource, options: ResolveOptions) -> None:
+        document = explanation.document
+        spec = {key: value for key, value in (document.get("spec") or {}).items() if key != _RAW}
+        templates = spec.get("object-templates") or []
+        if raw := (document.get("spec") or {}).get(_RAW):
+            try:
+                templates = await resolve_raw(str(raw), self._managed_resolver, source, options)
+            except RawTemplatesError as error:
+                explanation.problems.append(Problem(Side.CLUSTER, f"spec.{_RAW}", str(error)))
+                return
+        desired = DesiredObjects(
+            str((document.get("metadata") or {}).get("name", "")),
+            spec.get("namespaceSelector") or {},
+            source,
+            self._managed_resolver,
+            options,
+            False,
+        )
+        made: list[Object] = []
+        for index, template in enumerate(templates):
+            made += await self._resolve_template(explanation, desired, index, template)
+        explanation.document = {**document, "spec": {**spec, "object-templates": made}}
+
+    async def _resolve_template(
+        self, explanation: Explanation, desired: DesiredObjects, index: int, template: Object
+    ) -> list[Object]:
+        """The template once for each object that it means; as it is if that cannot be told."""
+        where = f"spec.object-templates[{index}]"
+        try:
+            definition = Definition.read(index, template)
+            meant = await desired.of(definition)
+        except InvalidDefinition as error:
+            explanation.problems.append(Problem(Side.CLUSTER, where, f"{error} is not what it must be"))
+            return [template]
+        explanation.sensitive = explanation.sensitive or meant.sensitive
+        if meant.event is not None:
+            if not meant.event.compliant:
+                explanation.problems.append(Problem(Side.CLUSTER, where, meant.event.message))
+                return [template]
+            return []
+        if self._diffs:
+            secret = explanation.sensitive or definition.kind == "Secret"
+            explanation.differences += [await self._difference(definition, meant, obj, secret=secret) for obj in meant.objects]
+        return [{**template, "objectDefinition": obj} for obj in meant.objects]
+
+    # The objects that there are
+
+    async def _difference(self, definition: Definition, meant: Desired, obj: Object, *, secret: bool) -> Difference:
+        metadata = obj.get("metadata") or {}
+        what = " ".join(filter(None, (definition.kind, "/".join(filter(None, (metadata.get("namespace"), metadata.get("name")))))))
+        source = self._sources[Side.CLUSTER]
+        if source is None or meant.resource is None or not metadata.get("name"):
+            return Difference(what, "none", "# The template names no object: what it means is only compared.")
+        try:
+            found = await source.read(Selection(meant.resource, metadata.get("namespace") or "", metadata["name"]))
+        except KubeError as error:
+            return Difference(what, "none", f"# {error}")
+        if definition.is_mustnothave:
+            return Difference(what, "delete" if found else "none")
+        if not found:
+            return Difference(what, "create")
+        try:
+            compared = compare(obj, found[0], compliance=definition.compliance, metadata_compliance=definition.metadata_compliance)
+        except ComparisonError as error:
+            return Difference(what, "none", f"# {error}")
+        if not (compared.mismatch or compared.missing_key):
+            return Difference(what, "none")
+        return Difference(what, "update", _NOT_SHOWN if secret else unified_diff(found[0], compared.merged, full=True))
+
+
+_RESOLVERS: Final = {
+    "ConfigurationPolicy": Explainer._resolve_configuration,
+    "OperatorPolicy": Explainer._resolve_operator,
+}
+"""By kind, what of a policy has managed templates; of other kinds it is everything."""
+
+
+def _name(document: Object) -> str:
+    metadata = document.get("metadata") or {}
+    return f"{document.get('kind', '')} {'/'.join(filter(None, (metadata.get('namespace'), metadata.get('name'))))}".strip()

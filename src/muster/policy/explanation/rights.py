@@ -1,0 +1,112 @@
+"""The rights that a policy's templates need: list and watch of exactly what they read.
+
+Who reads is not who asks here: hub templates are read by the addon's user of one managed cluster, managed ones by the controller's
+account. Whether these may is asked of the server (SubjectAccessReview); what they may not becomes Roles, by name where one object
+is read by its name, and their bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.machinery.objects import Object
+from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON
+from muster.runtime.cache import Selection
+from muster.runtime.client import KubeClient
+from muster.runtime.client.builtin import ACCESS_REVIEWS
+
+VERBS: Final = ("list", "watch")
+AGENT_NAMESPACE: Final = "open-cluster-management-agent-addon"
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+@dataclass(frozen=True)
+class Account:
+    """Who reads, and what roles for it are called."""
+
+    user: str
+    groups: tuple[str, ...]
+    subject: Object
+    role: str
+
+
+def hub_account(cluster_name: str) -> Account:
+    """The user of the standalone addon on the hub; its group of this one cluster is what is granted something."""
+    group = f"system:open-cluster-management:cluster:{cluster_name}:addon:{STANDALONE_ADDON}"
+    return Account(
+        f"{group}:agent:{STANDALONE_ADDON}",
+        (group, f"system:open-cluster-management:addon:{STANDALONE_ADDON}", "system:authenticated"),
+        {"apiGroup": _RBAC, "kind": "Group", "name": group},
+        f"hub-templates-{cluster_name}",
+    )
+
+
+def controller_account(namespace: str = AGENT_NAMESPACE) -> Account:
+    """The policy controller's service account on the managed cluster."""
+    name = f"{CONFIG_POLICY_ADDON}-sa"
+    return Account(
+        f"system:serviceaccount:{namespace}:{name}",
+        ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"),
+        {"kind": "ServiceAccount", "name": name, "namespace": namespace},
+        "managed-templates",
+    )
+
+
+async def missing_rights(client: KubeClient, account: Account, selections: Iterable[Selection]) -> list[Selection]:
+    """Those of the selections that the account may not list and watch. Raises KubeError when the server does not tell us."""
+    return [selection for selection in selections if not await _may_read(client, account, selection)]
+
+
+async def _may_read(client: KubeClient, account: Account, selection: Selection) -> bool:
+    for verb in VERBS:
+        attributes = {
+            "verb": verb,
+            "group": selection.resource.group,
+            "version": selection.resource.version,
+            "resource": selection.resource.plural,
+            "namespace": selection.namespace,
+            "name": selection.name,
+        }
+        spec = {"user": account.user, "groups": list(account.groups), "resourceAttributes": attributes}
+        review: dict[str, Any] = {"apiVersion": ACCESS_REVIEWS.api_version, "kind": ACCESS_REVIEWS.kind, "spec": spec}
+        answer = await client.create(ACCESS_REVIEWS, review)
+        if not (answer.get("status") or {}).get("allowed"):
+            return False
+    return True
+
+
+def grants(account: Account, selections: Iterable[Selection]) -> list[Object]:
+    """Roles with what the selections need and nothing else, one for each namespace, and their bindings."""
+    rules: dict[str, dict[tuple[str, str], set[str] | None]] = {}
+    for selection in selections:
+        needed = rules.setdefault(selection.namespace, {})
+        kind = selection.resource.group, selection.resource.plural
+        names = needed.setdefault(kind, set())
+        if not selection.name:
+            needed[kind] = None
+        elif names is not None:
+            names.add(selection.name)
+    return [one for namespace in sorted(rules) for one in _role(account, namespace, rules[namespace])]
+
+
+def _role(account: Account, namespace: str, rules: dict[tuple[str, str], set[str] | None]) -> list[Object]:
+    kind = "Role" if namespace else "ClusterRole"
+    metadata = {"name": account.role, **({"namespace": namespace} if namespace else {})}
+    api_version = f"{_RBAC}/v1"
+    made = [
+        {"apiGroups": [group], "resources": [plural], **({"resourceNames": sorted(names)} if names else {}), "verbs": list(VERBS)}
+        for (group, plural), names in sorted(rules.items(), key=lambda rule: rule[0])
+    ]
+    reference = {"apiGroup": _RBAC, "kind": kind, "name": account.role}
+    return [
+        {"apiVersion": api_version, "kind": kind, "metadata": metadata, "rules": made},
+        {
+            "apiVersion": api_version,
+            "kind": f"{kind}Binding",
+            "metadata": metadata,
+            "roleRef": reference,
+            "subjects": [account.subject],
+        },
+    ]
