@@ -53,11 +53,10 @@ def python_program(group: str, program: str) -> Path:
 
 
 @functools.cache
-def own_program(group: str) -> Path:
-    """The program of a directory in peers/ that knows itself how it is built."""
-    answer = subprocess.run(
-        ["make", "-s", "-C", str(ROOT / "peers" / group), "print-bin"], capture_output=True, text=True, check=True
-    )
+def own_program(group: str, program: str = "bin") -> Path:
+    """The program of a directory in peers/ that knows itself how it is built; `program` is one of several there."""
+    command = ["make", "-s", "-C", str(ROOT / "peers" / group), f"print-{program}"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
     found = Path(answer.stdout.strip().splitlines()[-1])
     if not found.exists():
         raise PeerMissing(f"{found.name} is not built: run `make -C peers/{group}`")

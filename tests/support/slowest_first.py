@@ -17,6 +17,12 @@ SECONDS: Mapping[str, int] = {
     "e2e/test_grpc_fleet_on_sql.py": 45,
     "differential/test_cases.py": 75,
     "e2e/work/test_faults.py": 60,
+    "e2e/policy/test_disconnected.py": 55,
+    "e2e/policy/test_secrets.py": 20,
+    "e2e/policy/test_attacks.py": 18,
+    "e2e/policy/test_templates.py": 15,
+    "e2e/policy/test_rights.py": 12,
+    "e2e/policy_addon/test_hub_templating.py": 20,
     "e2e/addon/test_credentials.py": 30,
     "e2e/addon/test_template_addons.py": 30,
     "e2e/addon/test_over_grpc.py": 25,
@@ -31,10 +37,12 @@ SECONDS: Mapping[str, int] = {
     "e2e/gateway/test_hostile_agents.py": 12,
     "e2e/addon/test_deleted_clusters.py": 20,
     "e2e/test_addons_page.py": 30,
+    "interop/test_grpc_renewal.py": 150,
     "interop/test_bench_runs.py": 60,
     "interop/test_client_go.py": 50,
     "e2e/test_kubectl_writes.py": 30,
     "e2e/clusteradm/test_every_command.py": 45,
+    "e2e/test_policy_fleet.py": 38,
     "interop/test_random_works.py": 45,
     "e2e/test_hostile_input.py": 30,
     "e2e/test_apiserver_command.py": 35,
@@ -90,7 +98,7 @@ SECONDS: Mapping[str, int] = {
     "unit/store/test_postgres_servers.py": 10,
     "unit/store/test_random_histories.py": 10,
 }
-SHARING = ("e2e/addon", "e2e/transport", "e2e/registration", "e2e/clusteradm", "e2e/operator", "e2e/gateway")
+SHARING = ("e2e/addon", "e2e/transport", "e2e/registration", "e2e/clusteradm", "e2e/operator", "e2e/gateway", "e2e/policy")
 _TESTS = Path(__file__).parents[1]
 
 

@@ -19,6 +19,7 @@ from muster.administration.grpc_diagnosis import agents_way, grpc_server
 from muster.administration.members.accept import by_certificate
 from muster.administration.members.klusterlets import find_klusterlets, list_klusterlets
 from muster.administration.members.requests import RequestFilter, judge, request_servers
+from muster.administration.policy_diagnosis import policies
 from muster.administration.waiting import deployment_problem, hub_problem
 from muster.api import MalformedObject, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster
@@ -430,5 +431,6 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("gateway", gateway),
     ("works", _works),
     ("addons", addons),
+    ("policies", policies),
     ("agent", _agent),
 )

@@ -175,10 +175,10 @@ def _url(text: str) -> str:
     return text
 
 
-def host_port(text: str) -> tuple[str, int]:
+def host_port(text: str, flag: str = "--listen") -> tuple[str, int]:
     host, separator, port = text.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint="--listen")
+        raise click.BadParameter(f"{text!r} is not HOST:PORT", param_hint=flag)
     return host.strip("[]") or ANY_ADDRESS, int(port)
 
 

@@ -17,10 +17,17 @@ import click
 from muster.machinery.printable import printable
 
 _BREAK: Final = re.compile(r"\n(?:  )?")
+_COLOURS: Final = re.compile(r"(\x1b\[(?:0|1|31|32|33)m)")
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
     click.echo(printable(text), err=err)
+
+
+def echo_coloured(text: str) -> None:
+    """A text in which some is bold, red, green or yellow; whatever else acts on a terminal is not let through."""
+    parts = _COLOURS.split(text)
+    click.echo("".join(part if number % 2 else printable(part) for number, part in enumerate(parts)), color=True)
 
 
 def echo_part(control: str, text: str) -> None:

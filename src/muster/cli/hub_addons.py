@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--agent-image", default="", help="Image of the addons' agents.  [default: Muster's of this version]")
 @controller_options
 def command(**options: Any) -> None:
-    """Serve the addons that Muster brings itself: managed-serviceaccount and cluster-gateway."""
+    """Serve the addons that Muster brings itself: managed-serviceaccount, cluster-gateway, and those of policies."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)
@@ -51,7 +51,7 @@ class Settings:
 
 
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
-    from muster.gateway.addon import HUB_ADDONS
+    from muster.operator.hub_addons import HUB_ADDONS
     from muster.operator.names import image
 
     names = list(dict.fromkeys(name for names in given["names"] for name in names)) or list(HUB_ADDONS)

@@ -23,7 +23,10 @@ PARTS = {
     "node": "Run Muster's pods on a cluster without kubelets.",
     "operator": "Run the operator of hubs or of managed clusters.",
     "placement": "Choose clusters for placements.",
+    "policy": "Enforce policies on a managed cluster.",
+    "policy-addon": "Serve the addons of policies.",
     "sim": "Simulate a fleet of managed clusters on one hub.",
+    "template": "Try out the templates of policies.",
     "work-agent": "Run a managed cluster's work agent.",
     "work-hub": "Run the hub's side of works.",
 }

@@ -96,6 +96,7 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
     from muster.operator.launch import own_image
+    from muster.operator.names import operator_lock
     from muster.runtime.controller import LeaderElection, leader_identity
     from muster.runtime.process import serve as serve_manager
 
@@ -103,7 +104,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
     async with AsyncExitStack() as stack:
         client = settings.cluster.connect_in(stack, "muster-operator", metrics)
         image = settings.image or await own_image(client, here.environ if settings.cluster.in_pod else {})
-        election = LeaderElection(client, f"{settings.kind}-lock", settings.namespace, leader_identity(here.environ))
+        election = LeaderElection(client, operator_lock(settings.kind), settings.namespace, leader_identity(here.environ))
         await serve_manager(
             _manager(settings, client, image, metrics),
             metrics,

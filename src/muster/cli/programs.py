@@ -2,7 +2,8 @@
 
 A program is a part (see `muster.cli.process`): its arguments are read by the very command that a process would run, its cluster
 is the pod's, reached without a socket under the pod's own service account, its files are where the node mounted them, and what it
-says goes to the pod's log. A wrong argument ends it as it would end the process: with a line in the log and an exit code.
+says goes to the pod's log. A wrong argument ends it as it would end the process: with a line in the log and an exit code. What it
+leaves behind when it ends is given back, as the end of a process would do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import click
 
 from muster.cli.process import FoundCluster, ProcessEnv
+from muster.machinery.allocation import Reclaimer
+from muster.machinery.clock import SYSTEM, Clock
 
 if TYPE_CHECKING:
     from muster.fleet.node import PodEnvironment, Program
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 PARTS: Final[Mapping[tuple[str, ...], str]] = {
     ("addon-manager",): "muster.cli.addon_manager",
     ("agent",): "muster.cli.agent",
+    ("config-policy-controller", "controller"): "muster.cli.policy",
+    ("config-policy-controller", "trigger-uninstall"): "muster.cli.policy_uninstall",
     ("gateway",): "muster.cli.gateway",
     ("gateway-agent",): "muster.cli.gateway_agent",
     ("grpc-server",): "muster.cli.grpc_server",
@@ -32,6 +37,9 @@ PARTS: Final[Mapping[tuple[str, ...], str]] = {
     ("managed-serviceaccount-agent",): "muster.cli.managed_serviceaccount_agent",
     ("operator",): "muster.cli.operator",
     ("placement",): "muster.cli.placement",
+    ("policy",): "muster.cli.policy",
+    ("policy", "trigger-uninstall"): "muster.cli.policy_uninstall",
+    ("policy-addon",): "muster.cli.policy_addon",
     ("work-agent",): "muster.cli.work_agent",
     ("work-hub",): "muster.cli.work_hub",
 }
@@ -44,11 +52,12 @@ class Part(Protocol):
     serve: Callable[[Any, ProcessEnv], Coroutine[Any, Any, None]]
 
 
-def programs() -> dict[tuple[str, ...], Program]:
-    return {words: _program(words, module) for words, module in PARTS.items()}
+def programs(clock: Clock = SYSTEM) -> dict[tuple[str, ...], Program]:
+    reclaimer = Reclaimer(clock)
+    return {words: _program(words, module, reclaimer) for words, module in PARTS.items()}
 
 
-def _program(words: tuple[str, ...], module: str) -> Program:
+def _program(words: tuple[str, ...], module: str, reclaimer: Reclaimer) -> Program:
     async def run(args: Sequence[str], pod: PodEnvironment) -> int:
         here = process_env(pod)
         part = cast(Part, import_module(module))
@@ -62,6 +71,8 @@ def _program(words: tuple[str, ...], module: str) -> Program:
             return error.exit_code
         except click.exceptions.Exit as end:
             return end.exit_code
+        finally:
+            reclaimer.ended()
         return 0
 
     return run

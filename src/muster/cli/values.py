@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -17,6 +17,8 @@ from muster.machinery.confinement import current
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+F = TypeVar("F", bound=Callable[..., Any])
+_ON = "true"
 _UNITS: Mapping[str, float] = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 _FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
@@ -120,3 +122,19 @@ class Gates(click.ParamType[Any]):
                 self.fail(f"{gate} is not supported", param, ctx)
             gates.append((gate, content.lower() == "true"))
         return tuple(gates)
+
+
+def switch(name: str, help: str, *, default: bool | None = False, **more: Any) -> Callable[[F], F]:
+    """An option that is a boolean as Go's flags have them: `--name`, `--name=true` or `--name=false`."""
+    return click.option(
+        name, type=bool, is_flag=False, flag_value=_ON, default=default, show_default=default is not None, help=help, **more
+    )
+
+
+class SwitchCommand(click.Command):
+    """A command whose switches never take the word after them for their value, as click would have them do."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        switches = {name for option in self.params if getattr(option, "flag_value", None) == _ON for name in option.opts}
+        end = args.index("--") if "--" in args else len(args)
+        return super().parse_args(ctx, [f"{arg}={_ON}" if arg in switches else arg for arg in args[:end]] + args[end:])

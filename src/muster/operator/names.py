@@ -51,3 +51,9 @@ def image(registry: str = "", tag: str = "") -> str:
 def chosen_image(pull_spec: str, own: str) -> str:
     """What a spec's pull spec means: upstream's images, which are its defaults, stand for ours."""
     return own if not pull_spec or pull_spec.startswith(UPSTREAM_IMAGES) else pull_spec
+
+
+def operator_lock(operator: str) -> str:
+    """The Lease of an operator that leads. Where its namespace stays when it goes, the Lease has to go with it: the next one would
+    wait for a holder that is not there."""
+    return f"{operator}-lock"

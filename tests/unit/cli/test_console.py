@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import muster.cli
+from muster.cli.console import echo_coloured
 from muster.cli.fleet import components
 from muster.cli.lazy import LazyGroup
 from muster.cli.progress import ConsoleProgress
@@ -49,6 +50,11 @@ def test_no_command_prints_by_another_way() -> None:
     assert found == {}
 
 
+def test_our_colours_are_let_through_and_nothing_else_is(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_coloured(f"\x1b[31m{HOSTILE}\x1b[0m \x1b[8mhidden\x1b[1;31m")
+    assert capsys.readouterr().out == f"\x1b[31m{SHOWN}\x1b[0m \\x1b[8mhidden\\x1b[1;31m\n"
+
+
 def test_errors_that_commands_end_with_are_printable() -> None:
     @click.command()
     def fail() -> None:
@@ -69,6 +75,7 @@ def test_errors_that_commands_end_with_are_printable() -> None:
 
 def test_traces_of_errors_that_nobody_caught_are_printable() -> None:
     program = f"""
+from muster.cli.console import echo_coloured
 from muster.cli.fleet import components
 from muster.cli.lazy import LazyGroup
 group = LazyGroup("group", entries={{}})

@@ -1,4 +1,4 @@
-"""What `muster up` asks for of a gateway: on unless the hub is a database, written down, and agreed with."""
+"""What `muster up` asks for of a gateway and of a hub that manages itself: written down, and agreed with."""
 
 from __future__ import annotations
 
@@ -65,3 +65,28 @@ def test_a_fleet_of_before_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("gateway", "words"), [(None, []), (True, ["--gateway"]), (False, ["--no-gateway"])])
 def test_a_process_in_the_background_is_told(gateway: bool | None, words: list[str]) -> None:
     assert wish(gateway=gateway).arguments() == words
+
+
+def test_a_hub_is_a_cluster_of_its_own_where_that_is_asked_for(tmp_path: Path) -> None:
+    fleet = written(tmp_path, hub_cluster="local")
+    assert (fleet.hub_cluster, fleet.members) == ("local", ("cluster1", "cluster2"))
+    assert written(tmp_path) == fleet, "and the next time"
+    with pytest.raises(FleetError, match="has local for its hub"):
+        written(tmp_path, hub_cluster="other")
+
+
+def test_a_hub_can_become_one_later_under_a_name_that_is_free(tmp_path: Path) -> None:
+    assert written(tmp_path).hub_cluster == ""
+    with pytest.raises(FleetError, match="another cluster of this name"):
+        written(tmp_path, hub_cluster="cluster1")
+    assert written(tmp_path, hub_cluster="local").hub_cluster == "local"
+    assert wish(hub_cluster="local").arguments() == ["--hub-cluster", "local"]
+
+
+@pytest.mark.parametrize("asked", [{"persistence": "sql", "auth": "grpc"}, {"auth": "awsirsa"}], ids=["database", "aws"])
+def test_some_hubs_cannot_be_one(tmp_path: Path, asked: dict[str, Any]) -> None:
+    with pytest.raises(FleetError, match="--hub-cluster"):
+        written(tmp_path, hub_cluster="local", **asked)
+    written(tmp_path, **asked)
+    with pytest.raises(FleetError, match="--hub-cluster"):
+        written(tmp_path, hub_cluster="local")

@@ -1,5 +1,7 @@
 """Parts of Muster as programs of a node: the same arguments and messages as processes, in the surroundings of a pod."""
 
+import gc
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,11 @@ import pytest
 from muster.cli import agent, hub, programs
 from muster.cli.process import FoundCluster, ProcessEnv, explained, find_cluster
 from muster.fleet.node import PodEnvironment
+from muster.machinery.allocation import RECLAIM_AFTER
 from muster.machinery.tasks import RunnableEnded
 from muster.runtime.client.kubeconfig import ClientConfig
 from muster.runtime.controller.leader_election import leader_identity
+from tests.support.fake_clock import FakeClock
 
 KUBECONFIG = """
 current-context: c
@@ -27,6 +31,11 @@ class Log:
 
     def write(self, stream: str, text: str) -> None:
         self.text[stream] += text
+
+
+class Leaving:
+    def __init__(self) -> None:
+        self.me = self
 
 
 class NoClient:
@@ -123,6 +132,19 @@ async def test_a_wrong_argument_ends_the_program_as_it_would_end_a_process(
 
 async def test_help_ends_well(pod: PodEnvironment) -> None:
     assert await run(["hub", "--help"], pod) == 0
+
+
+@pytest.mark.parametrize("words", [["hub", "--help"], ["hub", "--kubeconfig=/nowhere"]], ids=["well", "badly"])
+async def test_however_a_program_ends_what_it_left_is_given_back(pod: PodEnvironment, words: list[str]) -> None:
+    clock = FakeClock()
+    await programs.programs(clock)[tuple(words[:1])](words[1:], pod)
+    gc.disable()
+    try:
+        left = weakref.ref(Leaving())
+        await clock.advance(RECLAIM_AFTER)
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 async def test_a_failure_of_several_parts_at_once_is_explained_by_the_first() -> None:

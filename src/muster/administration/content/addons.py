@@ -54,7 +54,7 @@ class Outcome:
 async def enable(client: KubeClient, names: Sequence[str], clusters: Sequence[str], settings: AddonSettings) -> list[Outcome]:
     """With those that they require, where these are not enabled yet. Raises AdministrationError before anything is written where an
     addon is unknown or a configuration makes no sense."""
-    from muster.gateway.addon import with_required
+    from muster.operator.hub_addons import with_required
 
     wanted = with_required(names)
     for name in wanted:
@@ -88,7 +88,7 @@ async def require_addon(client: KubeClient, name: str) -> None:
     try:
         await client.get(CLUSTER_ADDONS, name)
     except NotFound:
-        from muster.gateway.addon import HUB_ADDONS
+        from muster.operator.hub_addons import HUB_ADDONS
 
         own = f"clusteradm install hub-addon --names {name}"
         remedy = own if name in HUB_ADDONS else "see addon list; the addon's own manager brings it"

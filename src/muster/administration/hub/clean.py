@@ -25,7 +25,7 @@ from muster.gateway.names import CREDENTIALS_NAMESPACE
 from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.applying import Place, places, remove, remove_and_wait
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
-from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLET, OPERATOR_NAMESPACE, PULL_SECRET
+from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLET, OPERATOR_NAMESPACE, PULL_SECRET, operator_lock
 from muster.operator.reporting import DELETING
 from muster.registration.drivers.certificates.approval import is_in_use
 from muster.registration.kinds import MANAGED_CLUSTERS
@@ -36,6 +36,7 @@ from muster.runtime.client.builtin import (
     CLUSTER_ROLES,
     CONFIG_MAPS,
     DEPLOYMENTS,
+    LEASES,
     NAMESPACES,
     ROLE_BINDINGS,
     ROLES,
@@ -211,7 +212,8 @@ async def _operator(client: KubeClient, options: CleanOptions) -> tuple[list[Pla
     except NotFound:
         return [pull_secret, *own], held
     shared = [place for place in own if place != Place(NAMESPACES, OPERATOR_NAMESPACE)]
-    return shared, [*held, f"Namespace {OPERATOR_NAMESPACE}: the operator of klusterlets is there"]
+    lock = Place(LEASES, operator_lock(CLUSTER_MANAGER_OPERATOR.name), OPERATOR_NAMESPACE)
+    return [*shared, lock], [*held, f"Namespace {OPERATOR_NAMESPACE}: the operator of klusterlets is there"]
 
 
 async def _credentials(client: KubeClient) -> list[str]:

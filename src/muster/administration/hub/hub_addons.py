@@ -19,7 +19,7 @@ from muster.administration.waiting import deployment_problem
 from muster.api import Document, condition_of
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.operator.v1 import AddOnManagerConfiguration, ClusterManager, FeatureGate
-from muster.gateway.addon import CLUSTER_GATEWAY, HUB_ADDONS, with_required
+from muster.gateway.addon import CLUSTER_GATEWAY
 from muster.gateway.apiservice import (
     API_VERSION_ANNOTATION,
     API_VERSIONS,
@@ -35,8 +35,11 @@ from muster.operator.applying import Place, remove
 from muster.operator.cluster_manager.components import GATEWAY, GATEWAY_DEGRADED, HUB_ADDONS_CONTROLLER
 from muster.operator.cluster_manager.manifests import CLUSTER_ADDONS
 from muster.operator.cluster_manager.plan import HUB_ADDON_GATES, Plan
+from muster.operator.hub_addons import HUB_ADDONS, with_required
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGER_LABEL, CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
+from muster.policy.addons import POLICY_ADDONS
+from muster.policy.names import FRAMEWORK_ADDON
 from muster.runtime.client import KubeClient, NotFound, patch_object, retry_on_conflict, served
 from muster.runtime.client.builtin import API_SERVICES, DEPLOYMENTS
 
@@ -65,6 +68,11 @@ def check_names(names: Sequence[str]) -> None:
     """Raises AdministrationError."""
     if not names:
         raise AdministrationError("--names: name at least one add-on of the hub", f"there are {', '.join(KNOWN)}")
+    if FRAMEWORK_ADDON in names:
+        instead = " and ".join(one.name for one in POLICY_ADDONS)
+        raise AdministrationError(
+            f"--names: {FRAMEWORK_ADDON}: policies work here without the policy framework", f"install {instead} instead"
+        )
     if unknown := [name for name in names if name not in KNOWN]:
         raise AdministrationError(
             f"--names: {', '.join(unknown)}: no add-on that can be installed here", f"there are {', '.join(KNOWN)}"

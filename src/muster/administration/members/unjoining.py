@@ -7,6 +7,9 @@ With an administrator's way to the hub the ManagedCluster is deleted there. The 
 cluster's acceptance: the hub withdraws every permission, and an administrator has to delete the rest. A hub that is away does
 not keep a cluster from leaving; what is left there is told. With the ManagedCluster goes the account whose tokens were good for
 introducing this cluster alone; where nobody may remove it, it is told how. Everything may be done again at any time.
+
+A hub that manages itself is administered from here: it is known by the agents' hub having the very ManagedCluster that is on this
+cluster. It stays a hub.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ from muster.operator.elsewhere import read_way
 from muster.operator.klusterlet.connection import ForeignCredential, Open, open_secret
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of, is_hosted
 from muster.operator.klusterlet.removal import APPLIED_WORKS
-from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLETS, KUBECONFIG_KEY, OPERATOR_NAMESPACE
+from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLETS, KUBECONFIG_KEY, OPERATOR_NAMESPACE, operator_lock
 from muster.operator.reporting import DELETING
 from muster.operator.spec import BadSpec
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat
@@ -52,7 +55,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_SECRET
 from muster.runtime.auth import missing_rights, rights
 from muster.runtime.client import ClientConfig, Conflict, KubeClient, KubeconfigError, KubeError, NotFound, StatusError
-from muster.runtime.client.builtin import DEPLOYMENTS, NAMESPACES, SERVICE_ACCOUNTS
+from muster.runtime.client.builtin import DEPLOYMENTS, LEASES, NAMESPACES, SERVICE_ACCOUNTS
 
 HUB_WITHIN: Final = 30.0
 """Seconds that a hub has to answer."""
@@ -92,6 +95,8 @@ class _Leave:
     left: list[str] = field(default_factory=list)
     revoked: bool = False
     """Whether no token is left that is good for this cluster alone."""
+    own_hub: bool = False
+    """Whether the cluster is the hub that it leaves."""
 
     @property
     def cluster(self) -> str:
@@ -100,6 +105,10 @@ class _Leave:
     @property
     def dry_run(self) -> bool:
         return is_dry_run(self.client)
+
+    @property
+    def administers_hub(self) -> bool:
+        return self.options.hub is not None or self.own_hub
 
 
 async def unjoin(
@@ -121,6 +130,7 @@ async def unjoin(
     if others and not mine:
         known = ", ".join(sorted(name or f"(Klusterlet {klusterlet})" for klusterlet, name in names.items()))
         raise AdministrationError(f"--cluster-name: no Klusterlet here is of {options.cluster_name}; there are those of {known}")
+    run.own_hub = options.hub is None and any([await _is_own_hub(run, one) for one in mine])
     await _refuse_works(run, mine, others)
     for one in mine:
         await _tell_hub(run, one)
@@ -158,7 +168,7 @@ def _refuse(run: _Leave, problem: str, remedy: str = "") -> None:
         also = "go on and leave them where they are with --force"
         raise Refused(problem, f"{remedy}, or {also}" if remedy else also)
     # Who deletes the cluster on the hub deletes its works, too, while the agents are there to clean up.
-    run.progress.warn(f"{problem}; they {'are left where they are' if run.options.hub is None else 'go with the works'}")
+    run.progress.warn(f"{problem}; they {'go with the works' if run.administers_hub else 'are left where they are'}")
 
 
 async def _applied(managed: KubeClient, others: set[str]) -> list[str]:
@@ -190,20 +200,32 @@ async def _managed(run: _Leave, klusterlet: Klusterlet) -> AsyncIterator[KubeCli
 # The hub
 
 
+async def _is_own_hub(run: _Leave, klusterlet: Klusterlet) -> bool:
+    """By the hub that its agents know, whatever its address: a hub may have a cluster of this name that is another one."""
+    try:
+        here = await run.client.get(MANAGED_CLUSTERS, run.cluster)
+        async with asyncio.timeout(HUB_WITHIN), await _way_to_hub(run, klusterlet) as hub:
+            there = await hub.get(MANAGED_CLUSTERS, run.cluster)
+    except (KubeError, EndpointError, KubeconfigError, Unfit, ForeignCredential, TimeoutError, OSError):
+        # What is wrong with the hub is told when it is to be told that the cluster leaves.
+        return False
+    return bool(here["metadata"]["uid"] == there["metadata"]["uid"])
+
+
 async def _tell_hub(run: _Leave, klusterlet: Klusterlet) -> None:
     """What could not be done is noted."""
     by_hand = f"an administrator of the hub removes it with kubectl delete managedcluster {run.cluster}"
-    if run.options.hub is None and not (await hub_secret(run.client, klusterlet)).get(_endpoints(klusterlet).key):
+    if not run.administers_hub and not (await hub_secret(run.client, klusterlet)).get(_endpoints(klusterlet).key):
         run.left.append(f"the agents have no credential for the hub; if ManagedCluster {run.cluster} is on the hub, {by_hand}")
         return
     try:
         async with await _way_to_hub(run, klusterlet) as opened:
-            hub = _like(run.client, opened)
+            hub = run.client if run.own_hub else _like(run.client, opened)
             async with asyncio.timeout(HUB_WITHIN):
                 deleting = await _leave_hub(run, hub, by_hand)
             if deleting and not run.dry_run:
                 await _await_deleted(run, hub)
-            if run.options.hub is not None:
+            if run.administers_hub:
                 await _take_back_tokens(run, hub)
     except ForeignCredential:
         run.left.append(
@@ -367,6 +389,7 @@ def _made_here(namespace: Object) -> bool:
 async def _purge(run: _Leave) -> bool:
     """The operator and what is around it; whether there was one."""
     around = [place for place in reversed(places(bundle(KLUSTERLET_OPERATOR))) if place.resource is not NAMESPACES]
+    around.append(Place(LEASES, operator_lock(KLUSTERLET_OPERATOR.name), OPERATOR_NAMESPACE))
     found = [place for place in around if await _is_there(run.client, place)]
     if found:
         await _take_away(run, found)

@@ -120,7 +120,7 @@ async def _enable_by_placement(session: Session, names: list[str], given: dict[s
     )
     from muster.administration.content.manifests import read_manifests
     from muster.administration.hubs import require_hub
-    from muster.gateway.addon import with_required
+    from muster.operator.hub_addons import with_required
 
     names = with_required(names)
     placement = parse_reference(given["placement"], "--placement")

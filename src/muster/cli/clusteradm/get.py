@@ -33,10 +33,12 @@ KINDS = {
     "hub-info": Entry("muster.cli.clusteradm.hubinfo", "What the hub consists of, and whether it runs."),
     "klusterlet-info": Entry("muster.cli.clusteradm.hubinfo", "What a managed cluster's agent consists of.", "klusterlet"),
     "placements": Entry(HERE, "Placements and what they chose.", "placements"),
+    "policies": Entry("muster.cli.clusteradm.policies", "Policies of a cluster, or of many through the gateway."),
     "token": Entry(HERE, "A token with which clusters join.", "token"),
     "works": Entry(HERE, "Works and whether they are applied.", "works"),
 }
 OTHERS = {"addon": "addons", "cluster": "clusters", "clusterset": "clustersets", "placement": "placements", "work": "works"}
+OTHERS |= {"policy": "policies"}
 
 
 @click.group("get", cls=LazyGroup, entries=KINDS, others=OTHERS)

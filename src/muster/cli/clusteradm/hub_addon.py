@@ -20,7 +20,7 @@ from muster.cli.values import Names
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-KNOWN = ("managed-serviceaccount", "cluster-gateway")
+KNOWN = ("managed-serviceaccount", "cluster-gateway", "config-policy-controller", "governance-standalone-hub-templating")
 API_VERSIONS = ("v1alpha1", "v1beta1", "v1")
 """As `muster.administration.hub.hub_addons` has them, which is too much to import for a help text."""
 
@@ -57,7 +57,8 @@ def uninstall() -> None:
 INSTALLING = """\b
 Examples:
   clusteradm install hub-addon --names cluster-gateway
-  clusteradm install hub-addon --names cluster-gateway --api-version v1beta1 --wait"""
+  clusteradm install hub-addon --names cluster-gateway --api-version v1beta1 --wait
+  clusteradm install hub-addon --names config-policy-controller,governance-standalone-hub-templating"""
 
 
 @install.command("hub-addon", epilog=INSTALLING)
@@ -78,8 +79,9 @@ Examples:
 @format_option("text", "json", default="text")
 @connected
 def install_hub_addon(**given: Any) -> None:
-    """Install add-ons of the hub: cluster-gateway, a way through the hub to the API of each managed cluster, and
-    managed-serviceaccount, accounts of managed clusters with their tokens on the hub."""
+    """Install add-ons of the hub: cluster-gateway, a way through the hub to the API of each managed cluster;
+    managed-serviceaccount, accounts of managed clusters with their tokens on the hub; config-policy-controller, policies of
+    managed clusters; governance-standalone-hub-templating, hub templates in them."""
     administer(lambda session: _install(session, given), machine=given["output"] != "text")
 
 

@@ -84,6 +84,11 @@ def said() -> Iterator[None]:
     default=None,
     help="Reach each cluster's API through the hub.  [default: with one unless the hub is a database, or as before]",
 )
+@click.option(
+    "--hub-cluster",
+    callback=lambda context, parameter, name: name if name is None else _cluster_name(name),
+    help="Name under which the hub joins itself as a managed cluster too.  [default: it does not, or as before]",
+)
 @data_dir
 @click.option("-d", "--detach", is_flag=True, help="Return when all clusters are available; go on in the background.")
 @click.option("--ephemeral", is_flag=True, help="Keep nothing: state in memory, and the directory goes with the process.")
@@ -103,13 +108,29 @@ def up(**options: Any) -> None:
     if options["auth"] == AWS_ALIAS:
         options["auth"] = AWS
     database = _database(options.pop("database"), options["persistence"])
-    asked = ("clusters", "auth", "aws_mode", "persistence", "ephemeral", "port", "gateway")
+    asked = ("clusters", "auth", "aws_mode", "persistence", "ephemeral", "port", "gateway", "hub_cluster")
     wish = Wish(database=database, **{name: options.pop(name) for name in asked})
     with said():
         if options.pop("detach"):
             start_detached(wish, **options)
         else:
             run(wish, **options)
+
+
+def _cluster_name(name: str, parameter: str = "--hub-cluster") -> str:
+    """Raises BadParameter for what cannot name a cluster, or is what the fleet calls its hub."""
+    from muster.fleet.local.directory import HUB
+    from muster.kube.names import dns1123_label
+    from muster.registration.hub.clusters.rbac import name_problem
+    from muster.registration.names import HUB_NAMESPACE
+
+    if problem := next(iter(dns1123_label(name)), "") or name_problem(name, HUB_NAMESPACE, is_new=True):
+        raise click.BadParameter(f"{name!r} cannot name a cluster: {problem}", param_hint=parameter)
+    if name == HUB and parameter != "NAME":
+        raise click.BadParameter(
+            f"{HUB!r} is the context of the hub: choose another name, such as local-cluster", param_hint=parameter
+        )
+    return name
 
 
 def _database(address: str | None, persistence: str | None) -> str | None:
@@ -219,12 +240,8 @@ def cluster() -> None:
 def add(name: str, data_dir: str, timeout: float) -> None:
     """Make a cluster NAME, join it to the hub, and wait until it is available."""
     from muster.fleet.local.directory import HUB, FleetDirectory
-    from muster.kube.names import dns1123_label
-    from muster.registration.hub.clusters.rbac import name_problem
-    from muster.registration.names import HUB_NAMESPACE
 
-    if problem := next(iter(dns1123_label(name)), "") or name_problem(name, HUB_NAMESPACE, is_new=True):
-        raise click.BadParameter(f"{name!r} cannot name a cluster: {problem}", param_hint="NAME")
+    _cluster_name(name, "NAME")
     directory = FleetDirectory(Path(data_dir))
     with said():
         pid = _running(directory)

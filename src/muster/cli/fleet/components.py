@@ -53,7 +53,7 @@ async def show(directory: FleetDirectory, component: str, follow: bool, tail: in
         raise click.ClickException("the fleet is not running: muster logs fleet shows its own log, muster up starts it")
     clients = {
         name: HttpClient(load_kubeconfig(directory.kubeconfig, name), agent="muster")
-        for name in (HUB, *(record.name for record in fleet.clusters if not record.leaving))
+        for name in (HUB, *(record.name for record in fleet.clusters if not record.leaving and not record.is_hub))
     }
     try:
         sources = [source for name, client in clients.items() for source in await _sources(name, client)]

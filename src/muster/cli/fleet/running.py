@@ -40,6 +40,7 @@ HOST = "127.0.0.1"
 USUAL_PORT = 6443
 CLUSTERS = 2
 _LOOK_EVERY = 0.1
+NO_HUB_CLUSTER = f"--hub-cluster: a hub that is kept in a database (--persistence {SQL}) is no cluster: nothing can run there"
 NO_GATEWAY = f"--gateway: a hub that is kept in a database (--persistence {SQL}) has none: no API server can lead to it there"
 
 
@@ -78,6 +79,8 @@ class Wish:
     ephemeral: bool
     port: int | None
     gateway: bool | None = None
+    hub_cluster: str | None = None
+    """What the hub is to be called as a cluster of its own."""
 
     def write_down(self, directory: FleetDirectory) -> Fleet:
         """Into the fleet's record; what is there already stays. Raises FleetError where the two contradict each other."""
@@ -117,8 +120,17 @@ class Wish:
             raise FleetError(f"--database is for --persistence {SQL}, and --persistence is {persistence}")
         if persistence == SQL and self.gateway:
             raise FleetError(NO_GATEWAY)
+        self._check_hub_cluster(auth, persistence)
         if self.aws_mode is not None and auth != AWS:
             raise FleetError(f"--aws-authentication-mode is for --auth {AWS}, and --auth is {auth}")
+
+    def _check_hub_cluster(self, auth: str, persistence: str) -> None:
+        if self.hub_cluster is None:
+            return
+        if persistence == SQL:
+            raise FleetError(NO_HUB_CLUSTER)
+        if auth == AWS:
+            raise FleetError(f"--hub-cluster: a hub of a fleet that registers by {AWS} cannot be a cluster of its own here")
 
     def _first(self) -> Fleet:
         auth, persistence = self.auth or DEFAULT, self.persistence or KUBE
@@ -152,6 +164,13 @@ class Wish:
             raise FleetError(f"--persistence {self.persistence}: {where}; {otherwise}")
         if self.gateway and known.persistence == SQL:
             raise FleetError(NO_GATEWAY)
+        self._check_hub_cluster(known.auth, known.persistence)
+        if self.hub_cluster is not None and known.hub_cluster not in ("", self.hub_cluster):
+            raise FleetError(
+                f"--hub-cluster {self.hub_cluster}: the fleet in {path} has {known.hub_cluster} for its hub; {otherwise}"
+            )
+        if self.hub_cluster is not None and self.hub_cluster in known.members:
+            raise FleetError(f"--hub-cluster {self.hub_cluster}: the fleet in {path} has another cluster of this name; {otherwise}")
         if self.gateway is False and known.gateway:
             raise FleetError(f"--no-gateway: the fleet in {path} has one, and its clusters let it in; {otherwise}")
         if self.database is not None and known.persistence != SQL:
@@ -167,7 +186,7 @@ class Wish:
     def arguments(self) -> list[str]:
         """As the command line has them, but for the database, which others may not read there."""
         given = {"--clusters": self.clusters, "--port": self.port, "--auth": self.auth, "--persistence": self.persistence}
-        given |= {"--aws-authentication-mode": self.aws_mode}
+        given |= {"--aws-authentication-mode": self.aws_mode, "--hub-cluster": self.hub_cluster}
         words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
         words += [] if self.gateway is None else ["--gateway" if self.gateway else "--no-gateway"]
         return [*words, "--ephemeral"] if self.ephemeral else words
@@ -180,11 +199,10 @@ class Wish:
     def _switched(self, fleet: Fleet) -> Fleet:
         return fleet.with_gateway() if self.gateway else fleet
 
-    @staticmethod
-    def _grown(fleet: Fleet, clusters: int) -> Fleet:
+    def _grown(self, fleet: Fleet, clusters: int) -> Fleet:
         for number in range(1, clusters + 1):
             fleet = fleet.with_cluster(f"cluster{number}")
-        return fleet
+        return fleet if self.hub_cluster is None else fleet.with_hub_cluster(self.hub_cluster)
 
 
 def _empty(directory: FleetDirectory) -> None:
@@ -377,7 +395,7 @@ def what_to_try(directory: FleetDirectory, status: FleetStatus, *, foreground: b
     clusters = ", ".join(status.clusters) or "no managed clusters yet"
     if status.clusters and directory.existing().gateway:
         clusters += ", each also through the hub's gateway"
-    first = next(iter(status.clusters), HUB)
+    first = next(iter(directory.existing().members), HUB)
     suffix = "" if str(directory.path) == ".muster" else f" --data-dir {directory.path}"
     lines = [f"ready: {HUB} at {status.url}; {clusters}", "", "Try:"]
     tools = Path(sys.executable).parent
@@ -387,9 +405,9 @@ def what_to_try(directory: FleetDirectory, status: FleetStatus, *, foreground: b
         f"  export KUBECONFIG={directory.kubeconfig.absolute()}",
         "  kubectl get managedclusters",
         f"  kubectl --context {first} get pods -A",
-        *(_gateway_to_try(first) if status.clusters and directory.existing().gateway else ()),
+        *(_gateway_to_try(first) if first != HUB and directory.existing().gateway else ()),
         f"  muster status{suffix}",
-        f"  muster cluster add cluster{len(status.clusters) + 1}{suffix}",
+        f"  muster cluster add cluster{len(directory.existing().members) + 1}{suffix}",
         *(_aws_to_try(directory, status.aws) if status.aws else ()),
         "",
         f"Stop with {'Ctrl-C or ' if foreground else ''}muster down{suffix}; muster up{suffix} goes on from there.",

@@ -75,6 +75,8 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     leaving: bool = False
     installed: str = ""
     """The version of Muster with which it has joined."""
+    is_hub: bool = False
+    """The hub as a cluster of its own: it has no control plane beside the hub's, and stays when it leaves."""
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +109,20 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
             return self
         clusters = tuple(msgspec.structs.replace(record, installed="") for record in self.clusters)
         return msgspec.structs.replace(self, gateway=True, installed="", clusters=clusters)
+
+    @property
+    def hub_cluster(self) -> str:
+        """What the hub is called as a cluster of its own; empty where it is none."""
+        return next((record.name for record in self.clusters if record.is_hub), "")
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Clusters with a control plane of their own."""
+        return tuple(record.name for record in self.clusters if not record.is_hub)
+
+    def with_hub_cluster(self, name: str) -> Fleet:
+        record = ClusterRecord(name, is_hub=True)
+        return self if self.has(name) else msgspec.structs.replace(self, clusters=(*self.clusters, record))
 
     def has(self, name: str) -> bool:
         return any(record.name == name for record in self.clusters)

@@ -6,7 +6,8 @@ Whoever has changed the file says so (`changed`), and keepers begin or turn arou
 with growing pauses. Every step only does what is missing, so a fleet that was killed anywhere goes on from there.
 
 The hub is one of the clusters, initialized as any cluster would be. Where the record says that it is kept in a database, it is an
-API server of its own beside theirs (`database_hub.py`), and there is nothing to initialize: it has only to be waited for.
+API server of its own beside theirs (`database_hub.py`), and there is nothing to initialize: it has only to be waited for. It may be
+a cluster of its own too (`ClusterRecord.is_hub`): then it joins itself under another name, by the same steps.
 
 How far things are is written to `status.json`, for those who cannot ask the hub yet.
 """
@@ -88,7 +89,7 @@ class LocalFleet:
                 data_dir=directory.path,
                 host=HOST,
                 port=fleet.clusters_port or fleet.port,
-                clusters=((HUB,) if fleet.persistence == KUBE else ()) + tuple(record.name for record in fleet.clusters),
+                clusters=(*((HUB,) if fleet.persistence == KUBE else ()), *fleet.members),
                 store="memory" if fleet.ephemeral else "sqlite",
             )
         )
@@ -245,15 +246,16 @@ class LocalFleet:
         return InProcessClient(server.client(server.clusters[name], agent="clusteradm"), name)
 
     async def _site(self, name: str) -> Site:
-        server, fleet = self._server_of(name), self._directory.existing()
-        port = fleet.grpc_port
+        fleet = self._directory.existing()
+        cluster = HUB if name == fleet.hub_cluster else name
+        server, port = self._server_of(cluster), fleet.grpc_port
         grpc = f"{HOST}:{port}" if port and name == HUB else ""
-        site = Site(name, self._client(name), server.cluster_url(name), server.ca_pem, grpc, fleet.gateway and name == HUB)
+        site = Site(name, self._client(cluster), server.cluster_url(cluster), server.ca_pem, grpc, fleet.gateway and name == HUB)
         if self._cloud is None:
             return site
         from muster.fleet.local.cloud import arn_of
 
-        arn = arn_of(name)
+        arn = arn_of(cluster)
         return replace(site, arn=str(arn), aws=await self._cloud.surroundings(arn.account))
 
     async def _initialize(self) -> None:
@@ -273,14 +275,10 @@ class LocalFleet:
 
     async def _take_in(self, name: str) -> None:
         progress = _Steps(self, name, "Joining")
-        if name not in self._server.clusters:
-            await self._server.add_cluster(name)
-            await self._write_kubeconfig()
-            if self._cloud is not None:
-                await self._cloud.judge_tokens(name)
-        self._runtime.attach(name)
-        hub, cluster = await self._site(HUB), await self._site(name)
         fleet = self._directory.existing()
+        if name != fleet.hub_cluster:
+            await self._serve(name)
+        hub, cluster = await self._site(HUB), await self._site(name)
         if fleet.version_of(name) != self._version or not await self._steps.has_joined(hub, cluster):
             if self._cloud is not None:
                 await self._cloud.prepare(name, cluster.client)
@@ -294,6 +292,15 @@ class LocalFleet:
         if fleet.gateway:
             await self._steps.await_gateway(hub, name, progress)
         self.note(name, "Available")
+
+    async def _serve(self, name: str) -> None:
+        """Have a control plane and a node for it."""
+        if name not in self._server.clusters:
+            await self._server.add_cluster(name)
+            await self._write_kubeconfig()
+            if self._cloud is not None:
+                await self._cloud.judge_tokens(name)
+        self._runtime.attach(name)
 
     async def _accept_with_gateway(self, hub: Site, name: str, progress: Progress) -> None:
         """The hub prepares what the gateway needs of a cluster as soon as it has accepted it, while the cluster's agent comes."""
@@ -309,7 +316,9 @@ class LocalFleet:
     async def _take_leave(self, name: str) -> None:
         progress = _Steps(self, name, "Leaving")
         hub = await self._site(HUB)
-        if name in self._server.clusters:
+        if name == self._directory.existing().hub_cluster:
+            await self._steps.leave(hub, await self._site(name), progress)
+        elif name in self._server.clusters:
             await self._steps.leave(hub, await self._site(name), progress)
             await self._runtime.detach(name)
             await self._server.remove_cluster(name)

@@ -27,12 +27,14 @@ from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.aws.surroundings import Surroundings
 from muster.gateway.addon import CLUSTER_GATEWAY
-from muster.gateway.apiservice import FEATURE_GATE, LOOPBACK_ANNOTATION
+from muster.gateway.apiservice import LOOPBACK_ANNOTATION
 from muster.gateway.names import PROXY
 from muster.machinery.golang.timestamps import parse_time
 from muster.operator.applying import Place, remove_and_wait
+from muster.operator.cluster_manager.plan import HUB_ADDON_GATES
 from muster.operator.names import OPERATOR_NAMESPACE
 from muster.operator.pod_namespaces import may_run
+from muster.policy.addons import POLICY_ADDONS
 from muster.registration.drivers.awsirsa.names import HUB_ARN, MANAGED_ARN
 from muster.registration.drivers.flags import AWS, GRPC
 from muster.registration.drivers.grpc import SERVER
@@ -108,13 +110,19 @@ async def initialize(hub: Site, auth: str, progress: Progress) -> None:
     options = initializing.InitOptions(
         drivers=(auth,),
         driver_options=hub.driver_options,
-        feature_gates={FEATURE_GATE: True} if hub.gateway else {},
+        feature_gates=_gates(hub),
         # All clusters of the fleet are on this machine.
         annotations={LOOPBACK_ANNOTATION: "true"} if hub.gateway else {},
         timeout=PATIENCE,
     )
     await initializing.initialize(hub.client, HubAddress(hub.url, hub.ca), options, progress)
     await _await_hub(hub, progress)
+
+
+def _gates(hub: Site) -> dict[str, bool]:
+    """What a fleet's hub offers to its clusters. Of these the gateway alone is enabled there."""
+    offered = {one.name for one in POLICY_ADDONS} | ({CLUSTER_GATEWAY.name} if hub.gateway else set())
+    return {gate: True for gate, addon in HUB_ADDON_GATES.items() if addon in offered}
 
 
 async def _await_hub(hub: Site, progress: Progress) -> None:

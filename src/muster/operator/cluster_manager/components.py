@@ -6,7 +6,7 @@ deployed nor given any rights, but taken away like the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,6 @@ from muster.addon import install as addon
 from muster.api import Document
 from muster.api.agents import GRPC_SERVER_ACCOUNT
 from muster.api.operator.v1 import GRPC_PROTOCOL
-from muster.gateway.addon import HUB_ADDONS
 from muster.gateway.apiservice import PORT as GATEWAY_PORT
 from muster.gateway.apiservice import SERVING_SECRET as GATEWAY_SECRET
 from muster.gateway.install import RULES as GATEWAY_RULES
@@ -44,6 +43,7 @@ from muster.operator.cluster_manager.plan import (
     work_gates,
 )
 from muster.operator.deployments import ConfigMapVolume, SecretVolume
+from muster.operator.hub_addons import HUB_ADDONS
 from muster.placement.hub import install as placement
 from muster.registration.drivers.profile import AccountToken
 from muster.registration.hub import install as registration
@@ -122,6 +122,8 @@ class Component:
     """That it listens on, beside webhooks and health."""
     more_permissions: Callable[[Plan], Sequence[Wanted]] = lambda plan: ()
     """What the hub has for its account beside its own role."""
+    rules_for: Callable[[Plan], Sequence[Document]] | None = None
+    """Those of `rules` that the plan has a use for, where not all of them are."""
 
     def deployment(self, plan: Plan) -> str:
         return f"{plan.name}-{self.suffix}"
@@ -130,7 +132,8 @@ class Component:
         return f"open-cluster-management:{plan.name}-{self.role}"
 
     def may(self, plan: Plan) -> Sequence[Document]:
-        return (*self.rules(), *self.binding_rules) if plan.by_bindings else self.rules()
+        rules = self.rules() if self.rules_for is None else self.rules_for(plan)
+        return (*rules, *self.binding_rules) if plan.by_bindings else rules
 
 
 REGISTRATION_CONTROLLER: Final = Component(
@@ -249,27 +252,28 @@ def hub_addon_roles(namespace: str) -> list[Wanted]:
     agents = [one for addon in HUB_ADDONS.values() for one in addon.objects]
     return [
         *agents,
-        (CLUSTER_ROLES, {"metadata": named(_BINDING_ROLE), "rules": _hub_addon_rules(binds=True)}),
+        (CLUSTER_ROLES, {"metadata": named(_BINDING_ROLE), "rules": _hub_addon_rules(HUB_ADDONS, binds=True)}),
         (CLUSTER_ROLE_BINDINGS, binding(_BINDING_ROLE, "ClusterRole", _BINDING_ROLE, subject)),
     ]
 
 
-def _hub_addon_rules(*, binds: bool) -> list[Document]:
-    """Those by which roles are given to others, or all the others."""
-    return [rule for rule in hub_addon.rules(tuple(HUB_ADDONS.values())) if ("bind" in rule["verbs"]) == binds]
+def _hub_addon_rules(names: Iterable[str], *, binds: bool) -> list[Document]:
+    """Of whoever serves these: those by which roles are given to others, or all the others."""
+    return [rule for rule in hub_addon.rules([HUB_ADDONS[name] for name in names]) if ("bind" in rule["verbs"]) == binds]
 
 
 HUB_ADDONS_CONTROLLER: Final = Component(
     "hub-addons-controller",
     hub_addon.ACCOUNT,
     "hub-addons:controller",
-    lambda: _hub_addon_rules(binds=False),
+    lambda: _hub_addon_rules(HUB_ADDONS, binds=False),
     hub_addon.COMMAND,
     ("--no-install",),
     lambda plan: plan.addon_manager_image,
     lambda plan: [f"--names={','.join(plan.hub_addons)}", f"--agent-image={plan.addon_manager_image}"],
     wanted=lambda plan: bool(plan.hub_addons),
     more_permissions=lambda plan: hub_addon_roles(plan.hub_namespace) if plan.hosted else [],
+    rules_for=lambda plan: _hub_addon_rules(plan.hub_addons, binds=False),
 )
 GATEWAY: Final = Component(
     CLUSTER_GATEWAY,

@@ -14,7 +14,6 @@ from muster.api import Document
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn
 from muster.api.crds import ACCOUNTS, HUB, definitions
 from muster.gateway import apiservice
-from muster.gateway.addon import HUB_ADDONS
 from muster.gateway.permissions import credentials_namespace
 from muster.operator.applying import Wanted, labelled
 from muster.operator.cluster_manager import exposure
@@ -31,6 +30,7 @@ from muster.operator.cluster_manager.components import (
 )
 from muster.operator.cluster_manager.plan import DEBUG_PORT, Plan, account_annotations, driver_rules
 from muster.operator.deployments import SecretVolume, Workload, deployment
+from muster.operator.hub_addons import HUB_ADDONS
 from muster.operator.names import CLUSTER_MANAGER_LABEL
 from muster.operator.pod_namespaces import RUN
 from muster.registration.hub.install import ACCOUNT, conversion, driver_permissions

@@ -25,7 +25,7 @@ from muster.api.operator.v1 import (
     HubRegistrationConfiguration,
     HubRegistrationDriver,
 )
-from muster.gateway.addon import CLUSTER_GATEWAY, with_required
+from muster.gateway.addon import CLUSTER_GATEWAY
 from muster.gateway.apiservice import (
     ADDRESS_ANNOTATION,
     API_VERSION_ANNOTATION,
@@ -36,6 +36,7 @@ from muster.gateway.apiservice import (
 )
 from muster.gateway.names import CLUSTER_PROXY_ANNOTATION, CLUSTER_PROXY_CA, CLUSTER_PROXY_CLIENT, CLUSTER_PROXY_PORT
 from muster.kube.names import dns1123_subdomain
+from muster.operator.hub_addons import with_required
 from muster.operator.names import chosen_image
 from muster.operator.pod_namespaces import place_of
 from muster.operator.spec import BadSpec, gate_flags, installed_driver
@@ -43,6 +44,7 @@ from muster.operator.spec import invalid_gates as invalid
 from muster.placement.hub.options import DEBUG_SERVER
 from muster.placement.hub.options import GATES as PLACEMENT_GATES
 from muster.placement.hub.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
+from muster.policy.addons import CONFIG_POLICY, STANDALONE
 from muster.registration.drivers import DriverError, find
 from muster.registration.drivers.errors import BadField
 from muster.registration.drivers.profile import AccountToken, HubRules, Process
@@ -56,7 +58,12 @@ DEBUG_PORT: Final = 9443
 """Of the placement controller's debug service, on its pods and on its Service."""
 GATEWAY_FILES: Final = "/var/run/secrets/hub/gateway"
 AUTO_APPROVAL: Final = "ManagedClusterAutoApproval"
-HUB_ADDON_GATES: Final = {"ManagedServiceAccount": MANAGED_SERVICE_ACCOUNT.name, FEATURE_GATE: CLUSTER_GATEWAY.name}
+HUB_ADDON_GATES: Final = {
+    "ManagedServiceAccount": MANAGED_SERVICE_ACCOUNT.name,
+    FEATURE_GATE: CLUSTER_GATEWAY.name,
+    "ConfigPolicyController": CONFIG_POLICY.name,
+    "StandaloneHubTemplating": STANDALONE.name,
+}
 """What switches the addons that Muster brings itself; with the gateway's, the gateway."""
 ADDON_MANAGER_GATES: Final = (*ADDON_GATES, *HUB_ADDON_GATES)
 SERVER_GATES: Final = ()

@@ -44,6 +44,7 @@ from muster.operator.cluster_manager.plan import Plan
 from muster.operator.deployments import rollout
 from muster.operator.ground import Ground
 from muster.operator.names import CLUSTER_MANAGER_LABEL, PULL_SECRET
+from muster.policy.addons.own_cluster import SELECTOR as RIGHTS
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import OURS
 from muster.runtime.client import Conflict, NotFound
@@ -216,8 +217,10 @@ async def _remains_of_clusters(hub: Ground) -> list[str]:
     """What a controller that is gone did not take away: permissions and leases of clusters. Their namespaces stay: users have
     things there."""
     left = []
-    for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, LEASES):
-        for obj in (await hub.client.list(resource, label_selector=OURS)).items:
+    registered = [(resource, OURS) for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, LEASES)]
+    seen_by_addons = [(resource, RIGHTS) for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)]
+    for resource, selector in (*registered, *seen_by_addons):
+        for obj in (await hub.client.list(resource, label_selector=selector)).items:
             place = Place(resource, obj["metadata"]["name"], obj["metadata"].get("namespace") or "")
             if await remove(hub.client, [place]):
                 await _let_go(hub, resource, obj)

@@ -25,11 +25,12 @@ def status(code: int, **details: Any) -> Answer:
 
 @dataclass
 class GatewayHub:
-    """`clusters` are labels by name; `answers` is what is answered for `/healthz` of a cluster, if it is not ok."""
+    """`clusters` are labels by name; `answers` is what a cluster answers to everything, `behind` to one path; the rest is ok."""
 
     directory: Path
     clusters: Mapping[str, Mapping[str, str]]
     answers: dict[str, Answer] = field(default_factory=dict)
+    behind: dict[tuple[str, str], Answer] = field(default_factory=dict)
     version: str = "v1alpha1"
     may_look: bool = True
     runner: CliRunner = field(default_factory=CliRunner)
@@ -84,7 +85,7 @@ class GatewayHub:
             return status(404)
         cluster, inner = found.groups()
         if inner:
-            return self.answers.get(cluster, Answer("ok"))
+            return self.answers.get(cluster) or self.behind.get((cluster, inner)) or Answer("ok")
         if not self.may_look:
             return status(403, group=GROUP, kind="clustergateways")
         if cluster:

@@ -24,12 +24,13 @@ from tests.unit.cli.clusteradm.conftest import AVAILABLE, PLAIN, Fleet
 
 @dataclass
 class Joining:
-    """A hub that has been initialized, and `plain`, which is to join it."""
+    """A hub that has been initialized, and a cluster that is to join it."""
 
     fleet: Fleet
     token: str
     server: str
     digest: str
+    cluster: str = PLAIN
 
     @property
     def flags(self) -> list[str]:
@@ -37,16 +38,16 @@ class Joining:
         return ["--hub-token", self.token, "--hub-apiserver", self.server, "--hub-ca-hash", self.digest]
 
     async def ok(self, *flags: str, name: str = "cluster1") -> str:
-        return await self.fleet.ok("join", *self.flags, "--cluster-name", name, *flags, context=PLAIN)
+        return await self.fleet.ok("join", *self.flags, "--cluster-name", name, *flags, context=self.cluster)
 
     async def fails(self, *flags: str, name: str = "cluster1", code: int = 1) -> str:
-        return await self.fleet.fails("join", *self.flags, "--cluster-name", name, *flags, context=PLAIN, code=code)
+        return await self.fleet.fails("join", *self.flags, "--cluster-name", name, *flags, context=self.cluster, code=code)
 
     async def klusterlet(self, name: str = "klusterlet") -> Object:
-        return await self.fleet.admin(PLAIN).get(KLUSTERLETS, name)
+        return await self.fleet.admin(self.cluster).get(KLUSTERLETS, name)
 
     async def secret(self, name: str, namespace: str = AGENT_NAMESPACE) -> dict[str, str]:
-        found = await self.fleet.admin(PLAIN).get(SECRETS, name, namespace)
+        found = await self.fleet.admin(self.cluster).get(SECRETS, name, namespace)
         return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
 
     async def bootstrap(self, namespace: str = AGENT_NAMESPACE) -> dict[str, Any]:
@@ -73,7 +74,7 @@ class Joining:
         }
         data = {field: base64.b64encode(value).decode() for field, value in content.items()} | {"tls.crt": certificate}
         secret = {"metadata": {"name": "hub-kubeconfig-secret", "namespace": AGENT_NAMESPACE}, "data": data}
-        await fleet.admin(PLAIN).create(SECRETS, secret, AGENT_NAMESPACE)
+        await fleet.admin(self.cluster).create(SECRETS, secret, AGENT_NAMESPACE)
 
 
 NEWCOMER = UserInfo(BOOTSTRAP_USERS[0], groups=("system:bootstrappers", BOOTSTRAP_GROUP, "system:authenticated"))

@@ -87,7 +87,28 @@ async def test_names_that_nobody_knows_are_refused_with_those_that_are(fleet: Fl
     assert "managed-serviceaccount, cluster-gateway" in said
     assert await gates(fleet) == {}
     assert "--names" in await fleet.fails("install", "hub-addon")
-    assert "--names" in await fleet.fails("uninstall", "hub-addon", "--names", "governance-policy-framework")
+    assert "--names" in await fleet.fails("uninstall", "hub-addon", "--names", "argocd")
+
+
+async def test_the_policy_framework_is_refused_with_what_is_there_instead(fleet: Fleet) -> None:
+    await begun(fleet)
+    for verb in ("install", "uninstall"):
+        said = await fleet.fails(verb, "hub-addon", "--names", "governance-policy-framework,cluster-gateway")
+        assert "governance-policy-framework" in said
+        assert "config-policy-controller and governance-standalone-hub-templating" in said
+    assert await gates(fleet) == {}
+
+
+async def test_addons_of_policies_are_switched_and_only_offered(fleet: Fleet) -> None:
+    await begun(fleet)
+    await fleet.ok("install", "hub-addon", "--names", "governance-standalone-hub-templating")
+    assert await gates(fleet) == {"StandaloneHubTemplating": "Enable"}
+    assert not (await fleet.admin().list(ADDONS)).items
+    assert "installed." in await fleet.ok("install", "hub-addon", "--names", "config-policy-controller")
+    said = await fleet.fails("uninstall", "hub-addon", "--names", "config-policy-controller")
+    assert "needed by governance-standalone-hub-templating" in said
+    await fleet.ok("uninstall", "hub-addon", "--names", "config-policy-controller,governance-standalone-hub-templating")
+    assert await gates(fleet) == {}
 
 
 async def test_without_a_hub_it_says_what_to_do(fleet: Fleet) -> None:

@@ -6,11 +6,14 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
+from muster.api.crds import HUB as HUB_KINDS
 from muster.api.crds import SPOKE, definitions
+from muster.machinery.clock import SYSTEM
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
 from muster.operator.klusterlet.controller import KlusterletOperator, KlusterletOptions
 from muster.operator.klusterlet.removal import APPLIED_WORKS
@@ -22,10 +25,12 @@ from muster.runtime.client.builtin import (
     CLUSTER_ROLES,
     CRDS,
     DEPLOYMENTS,
+    LEASES,
     NAMESPACES,
     SECRETS,
     SERVICE_ACCOUNTS,
 )
+from muster.runtime.install import await_definitions
 from tests.support.operating import Observed, running
 from tests.support.processes import free_ports
 from tests.unit.cli.clusteradm.conftest import FRESH, HUB, PLAIN, Fleet
@@ -106,6 +111,42 @@ async def test_an_administrator_of_the_hub_has_it_cleaned_up_there_too(joining: 
     assert "ManagedCluster cluster1 is deleted on the hub" in said
     assert "left:" not in said
     assert await joining.fleet.find(MANAGED_CLUSTERS, "cluster1") is None
+
+
+async def test_a_hub_leaves_itself_and_is_a_hub_still(joining: Joining) -> None:
+    fleet, own = joining.fleet, replace(joining, cluster=HUB)
+    await own.ok()
+    await own.enter()
+    assert "would delete managedclusters" in await fleet.ok("unjoin", "--cluster-name", "cluster1", "--dry-run")
+    said = await fleet.ok("unjoin", "--cluster-name", "cluster1")
+    assert "ManagedCluster cluster1 is deleted on the hub" in said
+    assert "left:" not in said
+    assert await fleet.find(MANAGED_CLUSTERS, "cluster1") is None
+    assert await fleet.find(CRDS, KLUSTERLET_CRD, "") is None
+    assert await fleet.find(CRDS, "managedclusters.cluster.open-cluster-management.io", "")
+
+
+async def test_a_hub_that_leaves_another_keeps_its_own_cluster_of_that_name(joining: Joining) -> None:
+    await joining.ok()
+    await joining.enter()
+    fleet = joining.fleet
+    here = fleet.admin(PLAIN)
+    await here.apply(CRDS, definitions([HUB_KINDS[0]])[0], manager="test")
+    await await_definitions(here, [HUB_KINDS[0].name], SYSTEM)
+    await here.apply(MANAGED_CLUSTERS, {"metadata": {"name": "cluster1"}, "spec": {"hubAcceptsClient": True}}, manager="test")
+    assert "denied from now on" in await unjoin(joining)
+    assert (await here.get(MANAGED_CLUSTERS, "cluster1"))["spec"]["hubAcceptsClient"]
+    assert not await accepted(fleet)
+
+
+async def test_the_next_operator_need_not_wait_for_the_last_ones_lease(joining: Joining) -> None:
+    await joining.ok()
+    await Observed(joining.fleet.admin(PLAIN)).surround(CLUSTER_MANAGER_OPERATOR)
+    lock = {"metadata": {"name": "klusterlet-lock", "namespace": OPERATOR_NAMESPACE}, "spec": {"holderIdentity": "gone"}}
+    await joining.fleet.admin(PLAIN).apply(LEASES, lock, manager="test")
+    await unjoin(joining)
+    assert await joining.fleet.find(NAMESPACES, OPERATOR_NAMESPACE, "", PLAIN)
+    assert await joining.fleet.find(LEASES, "klusterlet-lock", OPERATOR_NAMESPACE, PLAIN) is None
 
 
 async def test_a_hub_that_does_not_finish_is_waited_for_while_the_agents_are_there(joining: Joining) -> None:

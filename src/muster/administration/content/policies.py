@@ -1,0 +1,118 @@
+"""Policies as people ask about them: which there are on a cluster, whether it is as they say, and what keeps them from working.
+
+Policies that came without the policy framework have no status on the hub. They are read where they are: on the cluster itself, or
+through the hub's gateway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from muster.administration.gateway.clusters import resource_of
+from muster.api.policy.v1 import ConfigurationPolicy
+from muster.api.policy.v1beta1 import OperatorPolicy
+from muster.gateway.client import GatewayApi
+from muster.gateway.names import PROXY
+from muster.machinery.golang.errors import GoError
+from muster.machinery.golang.numbers import parse_bool
+from muster.machinery.objects import Object
+from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION, HUB_DELIMITERS, RIGHTS_NEEDED
+from muster.runtime.client import KubeClient, NotFound, served
+
+KINDS: Final = (served(ConfigurationPolicy), served(OperatorPolicy))
+
+
+@dataclass(frozen=True)
+class PolicyView:
+    document: Object
+    cluster: str = ""
+    """Where it is, if somebody asked about several."""
+
+    @property
+    def name(self) -> str:
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.document["metadata"].get("namespace") or "")
+
+    @property
+    def kind(self) -> str:
+        return str(self.document.get("kind") or "")
+
+    @property
+    def action(self) -> str:
+        return str(_part(self.document, "spec").get("remediationAction") or "").lower()
+
+    @property
+    def compliant(self) -> str:
+        """Compliant, NonCompliant, Pending or Terminating; empty before it was evaluated."""
+        return str(_part(self.document, "status").get("compliant") or "")
+
+    @property
+    def message(self) -> str:
+        """What was said of it last, without the compliance that it begins with."""
+        history = _part(self.document, "status").get("history")
+        newest = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
+        return str(newest.get("message") or "").removeprefix(f"{self.compliant}; ")
+
+    @property
+    def has_hub_templates(self) -> bool:
+        """As the policy controller finds them: unless its templates are switched off."""
+        annotations = _part(self.document["metadata"], "annotations")
+        try:
+            off = parse_bool(str(annotations.get(DISABLE_TEMPLATES_ANNOTATION) or "false"))
+        except GoError:
+            off = False
+        return not off and HUB_DELIMITERS[0].encode() in orjson.dumps(self.document.get("spec") or {})
+
+    @property
+    def lacks_rights(self) -> bool:
+        """Whether its templates refer to what the user that resolves them may not read."""
+        return self.compliant == "NonCompliant" and RIGHTS_NEEDED in self.message
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+async def policies_of(client: KubeClient, namespace: str = "") -> list[PolicyView] | None:
+    """All on the client's cluster, or in one namespace of it; None where no kind of policies is served."""
+    found: list[PolicyView] = []
+    served_kinds = 0
+    for resource in KINDS:
+        try:
+            items = (await client.list(resource, namespace)).items
+        except NotFound:
+            continue
+        served_kinds += 1
+        found += [PolicyView({"apiVersion": resource.api_version, "kind": resource.kind, **one}) for one in items]
+    return _sorted(found) if served_kinds else None
+
+
+async def policies_through(hub: KubeClient, api: GatewayApi, cluster: str, namespace: str = "") -> list[PolicyView] | None:
+    """The same of a managed cluster, through the hub's gateway. Raises what the client raises."""
+    found: list[PolicyView] = []
+    served_kinds = 0
+    for resource in KINDS:
+        within = f"namespaces/{namespace}/" if namespace else ""
+        path = f"{PROXY}/apis/{resource.api_version}/{within}{resource.plural}"
+        try:
+            answer = await hub.get(resource_of(api), cluster, subresource=path)
+        except NotFound:
+            continue
+        served_kinds += 1
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+        found += [PolicyView({**kind, **one}, cluster) for one in answer.get("items") or ()]
+    return _sorted(found) if served_kinds else None
+
+
+def _sorted(found: list[PolicyView]) -> list[PolicyView]:
+    return sorted(found, key=lambda one: (one.namespace, one.name, one.kind))
+
+
+def _part(document: Object, field: str) -> Object:
+    part = document.get(field)
+    return part if isinstance(part, dict) else {}
