@@ -16,9 +16,11 @@ from bench import (
     http_layer,
     metrics,
     placement,
+    policy,
     registration,
     report,
     simulation,
+    templates,
     transport,
     wire,
     work,
@@ -49,6 +51,8 @@ AREAS: dict[str, tuple[str, str, Callable[[bool], list[Row]]]] = {
     "wire": (wire.TITLE, wire.TEXT, lambda short: wire.run(short)),
     "http": (http_layer.TITLE, http_layer.TEXT, lambda short: http_layer.run(short)),
     "metrics": (metrics.TITLE, metrics.TEXT, lambda short: metrics.run(short)),
+    "policy": (policy.TITLE, policy.TEXT, lambda short: policy.run(short)),
+    "templates": (templates.TITLE, templates.TEXT, lambda short: templates.run(short)),
     "gotemplate": ("Go templates", GOTEMPLATE_TEXT, template_rows),
 }
 

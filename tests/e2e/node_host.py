@@ -23,6 +23,7 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.cli import node as node_command
 from muster.cli import programs as muster_programs
 from muster.fleet.node import NodeRuntime, PodEnvironment
+from muster.machinery.clock import SYSTEM
 from muster.machinery.logs import get_logger
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.client.http import HttpClient
@@ -108,7 +109,7 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["node"]:
-        muster_programs.programs = lambda: PROGRAMS
+        muster_programs.programs = lambda clock=SYSTEM: PROGRAMS
         node_command.command(sys.argv[2:])
     parser = argparse.ArgumentParser()
     parser.add_argument("--data-dir", type=Path, required=True)

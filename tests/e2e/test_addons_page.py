@@ -15,9 +15,9 @@ import pytest
 from tests.support.kubectl import executable
 from tests.support.local_fleet import Fleet, eventually
 from tests.support.peers import ROOT
-from tests.support.sites import KUBE
+from tests.support.sites import beside_kube
 
-pytestmark = pytest.mark.skipif(KUBE, reason="a local fleet stands on embedded control planes")
+pytestmark = beside_kube
 PAGE = ROOT / "docs/addons.md"
 
 

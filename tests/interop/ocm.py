@@ -110,9 +110,10 @@ def install(admin: Client, which: str, namespace: str, only: str = "") -> None:
         place = document["metadata"].get("namespace", "")
         create(admin, COLLECTIONS[document["kind"]].format(namespace=place), document)
         if document["kind"] == "CustomResourceDefinition":
-            definitions.append(document["metadata"]["name"])
-    for name in definitions:
-        wait_until(lambda name=name: _established(admin, name), f"CRD {name} to be served")  # type: ignore[misc]
+            definitions.append(document)
+    for definition in definitions:
+        name = definition["metadata"]["name"]
+        wait_until(lambda definition=definition: _served(admin, definition), f"CRD {name} to be served")  # type: ignore[misc]
 
 
 def install_bootstrap(admin: Client) -> None:
@@ -128,10 +129,11 @@ def install_bootstrap(admin: Client) -> None:
     create(admin, f"{RBAC}/clusterrolebindings", binding)
 
 
-def _established(admin: Client, name: str) -> bool:
-    definition = admin.get(f"{COLLECTIONS['CustomResourceDefinition']}/{name}").expect(200)
-    conditions = definition.get("status", {}).get("conditions") or []
-    return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+def _served(admin: Client, definition: dict[str, Any]) -> bool:
+    """Whether the server answers for it: its word `Established` comes a moment before it does."""
+    spec = definition["spec"]
+    versions = [version["name"] for version in spec["versions"] if version["served"]]
+    return all(admin.get(f"/apis/{spec['group']}/{version}/{spec['names']['plural']}").status == 200 for version in versions)
 
 
 def wait_until(done: Callable[[], bool], what: str, timeout: float = 60) -> None:

@@ -63,6 +63,7 @@ COMMANDS = (
     Command("get hub-info", writes=False, only_on_hubs=False),
     Command("get klusterlet-info", where=MANAGED, writes=False, only_on_hubs=False),
     Command("get placements", writes=False),
+    Command("get policies", where=MANAGED, writes=False, only_on_hubs=False),
     Command("get token", writes=False, only_on_hubs=False),
     Command("get works", writes=False),
     Command("install hub-addon", "--names cluster-gateway", only_on_hubs=False),
@@ -82,7 +83,7 @@ ASK_NOBODY = {"completion", "version", "aws prerequisites hub", "aws prerequisit
 """Or AWS first, as which there is nobody here."""
 NEED_A_GATEWAY = {"gateway exec", "gateway kubeconfig", "proxy health", "proxy kubectl"}
 """These are shown in `test_options_of_gateway`, and where there is one."""
-MAY_END_WITH_1 = {"doctor", "unjoin", "upgrade klusterlet"}
+MAY_END_WITH_1 = {"doctor", "get policies", "unjoin", "upgrade klusterlet"}
 """Where there is nothing to be done, or something to be told."""
 
 

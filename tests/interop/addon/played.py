@@ -55,6 +55,7 @@ class PlayedAddon:
     config_kinds = tuple(ConfigGroupResource(group=group, resource=resource) for group, resource in CONFIG_KINDS.values())
     hosted = False
     needs_configuration = False
+    neighbours = ()
 
     def agent(self, installation: On) -> Agent:
         manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": "default"}}
@@ -189,7 +190,7 @@ class PlayedManager:
             supported_configs=tuple(self.addon.config_kinds),
         )
         managed = ManagedCluster.decode({"metadata": {"name": cluster}})
-        rendering = render(self.addon, one, managed, draft, resolve(draft.status.config_references, self.configs))
+        rendering = render(self.addon, one, managed, draft, resolve(draft.status.config_references, self.configs), {})
         present = self.works.get(cluster, ())
         if (agent := rendering.deployable) is not None:
             as_drafted = msgspec.structs.replace(one, status=draft.status)

@@ -1,0 +1,75 @@
+"""The policy controller of a cluster as an addon controller deploys it there, hub templates included: ours, and upstream's."""
+
+from __future__ import annotations
+
+from muster.addon.agent_addon import Installation
+from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE, ManagedClusterAddOn
+from muster.api.addons import hub_kubeconfig_secret
+from muster.api.cluster.v1 import ManagedCluster
+from muster.policy.addons import CONFIG_POLICY
+from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON, UNINSTALLING_ANNOTATION
+from tests.support.administrator import Document
+
+
+def rendered_by_us(cluster: str) -> list[Document]:
+    """All manifests."""
+
+    def addon(name: str) -> ManagedClusterAddOn:
+        return ManagedClusterAddOn.decode({"metadata": {"name": name, "namespace": cluster}, "spec": {}})
+
+    own = ManagedCluster.decode({"metadata": {"name": cluster}, "spec": {}})
+    installation = Installation(own, addon(CONFIG_POLICY_ADDON), (), {STANDALONE_ADDON: addon(STANDALONE_ADDON)})
+    return list(CONFIG_POLICY.make("muster:test").agent(installation).manifests)
+
+
+def rendered_by_upstream(cluster: str) -> Document:
+    """The Deployment that its policy addon controller makes of both addons without any setting (d9b3d8f, of August 2026)."""
+    args = [
+        "controller",
+        "--enable-lease=true",
+        f"--cluster-name={cluster}",
+        "--leader-elect=false",
+        "--log-encoder=console",
+        "--log-level=0",
+        "--v=0",
+        "--evaluation-concurrency=2",
+        "--client-max-qps=30",
+        "--client-burst=45",
+        "--health-probe-bind-address=:8081",
+        "--enable-operator-policy=true",
+        "--standalone-hub-templates-kubeconfig-path=/var/run/standalone-hub-templating/kubeconfig",
+    ]
+    env = [
+        {"name": "WATCH_NAMESPACE", "value": cluster},
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "OPERATOR_NAME", "value": CONFIG_POLICY_ADDON},
+    ]
+    volumes = [
+        ("klusterlet-config", CONFIG_POLICY_ADDON, "/var/run/klusterlet"),
+        ("standalone-hub-templating-kubeconfig", STANDALONE_ADDON, "/var/run/standalone-hub-templating"),
+    ]
+    container = {
+        "name": CONFIG_POLICY_ADDON,
+        "image": "quay.io/open-cluster-management/config-policy-controller:latest",
+        "command": ["config-policy-controller"],
+        "args": args,
+        "env": env,
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8081}},
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": 8081}},
+        "volumeMounts": [{"name": name, "mountPath": place} for name, _, place in volumes],
+    }
+    pod = {
+        "serviceAccount": f"{CONFIG_POLICY_ADDON}-sa",
+        "containers": [container],
+        "volumes": [{"name": name, "secret": {"secretName": hub_kubeconfig_secret(addon)}} for name, addon, _ in volumes],
+    }
+    labels = {"app": CONFIG_POLICY_ADDON, "release": CONFIG_POLICY_ADDON}
+    spec = {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    annotations = {UNINSTALLING_ANNOTATION: "false"}
+    metadata = {"name": CONFIG_POLICY_ADDON, "namespace": DEFAULT_NAMESPACE, "annotations": annotations}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
