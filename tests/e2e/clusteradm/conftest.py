@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 from muster.cli.clusteradm import main
 from tests.e2e.clusteradm import claims
 from tests.support.administrator import (
+    ACCEPTED,
     AGENT_NAMESPACE,
     BOOTSTRAP_NAMESPACE,
     MANAGED_CLUSTERS,
@@ -130,10 +131,10 @@ class World:
         admin.patch(f"{deployment}/status", {"status": status}).expect(200)
 
     def cluster(self, name: str) -> None:
-        """A ManagedCluster whose agent is nowhere."""
+        """A ManagedCluster whose agent is nowhere, and for which the hub has made all that it makes."""
         body = managed_cluster(name, accepted=True)
         self.hub.wait_reply(lambda: self.hub.admin.post(MANAGED_CLUSTERS, body), f"ManagedCluster {name}", 201, 409)
-        self.hub.wait(lambda: self.hub.read(f"/api/v1/namespaces/{name}"), f"namespace {name}")
+        self.hub.wait_condition(name, ACCEPTED)
 
 
 def _version(item: dict[str, Any]) -> str:
