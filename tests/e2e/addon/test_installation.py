@@ -130,7 +130,19 @@ def test_of_two_placements_the_last_one_counts_and_a_rollout_goes_one_by_one(sit
     assert good["lastKnownGoodConfig"] == good["lastAppliedConfig"] == good["desiredConfig"]
 
 
+def await_garbage_collection(site: Site) -> None:
+    """The collector looks for new kinds now and then: what it does not know as a dependent it does not orphan, but takes away."""
+    addon = site.name()
+    cluster = site.known_cluster(f"{addon}-a")
+    site.offer(addon, site.template(addon, config_map(addon)))
+    site.enable(addon, cluster)
+    site.hub.wait(lambda: ((site.find(addon, cluster) or {}).get("metadata") or {}).get("ownerReferences"), "an owner", 60)
+    site.admin.delete(f"{CMAS}/{addon}").expect(200)
+    site.hub.wait(lambda: site.find(addon, cluster) is None, "the installation to go with its addon", 120)
+
+
 def test_an_addon_that_is_made_anew_takes_its_installations_over(site: Site) -> None:
+    await_garbage_collection(site)
     addon = site.name()
     template = site.template(addon, config_map(addon))
     cluster = site.known_cluster(f"{addon}-a")
