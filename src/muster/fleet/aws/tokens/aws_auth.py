@@ -2,7 +2,8 @@
 
 Follows aws-iam-authenticator's `EKSConfigMap` backend, harshness included: a part (`mapRoles`, `mapUsers`, `mapAccounts`) that is
 not YAML, or not a list, is dropped whole, and whoever it named is out. Within a list it takes what it can, as Go's JSON does: what
-is no mapping or has no ARN is dropped alone, a field of another type counts as not there, and fields' names may be in any letters.
+is no mapping or has no ARN is dropped alone, as is a role that is to be one of AWS SSO too; a field of another type counts as not
+there, and fields' names may be in any letters.
 Of two entries for one ARN the last counts. ARNs are compared without regard to case.
 """
 
@@ -51,7 +52,9 @@ def _entries(data: Mapping[str, str], part: str, arn: str) -> dict[str, Mapped]:
     for one in _listed(data, part):
         fields = _fields(one)
         name = _text(fields.get(arn))
-        if name:
+        if name and part == "mapRoles" and fields.get("sso") is not None:
+            log.warning("an entry of aws-auth is dropped: rolearn and sso exclude each other", part=part)
+        elif name:
             found[name.lower()] = Mapped(_text(fields.get("username")), _texts(fields.get("groups")))
         else:
             log.warning("an entry of aws-auth is dropped: it names nobody", part=part)
