@@ -20,9 +20,8 @@ import msgspec
 from muster.addon.config_objects import ConfigKey
 from muster.addon.manager.installed import InstalledAddon
 from muster.addon.manager.references import Configs, default_configs, in_order, overridden
-from muster.addon.plans import Plan, Planned, PlannedConfig
+from muster.addon.plans import Plan, Planned, PlannedConfig, is_managed
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigSpecHash, PlacementStrategy
-from muster.api.addons import LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
 from muster.api.cluster.v1alpha1 import RolloutProgressive, RolloutStrategy
 from muster.api.cluster.v1beta1 import PlacementDecision
 from muster.machinery.objects import ObjectKey
@@ -97,11 +96,6 @@ class AddonPlan:
 
 def placement_key(strategy: PlacementStrategy) -> ObjectKey:
     return ObjectKey(strategy.namespace, strategy.name)
-
-
-def is_managed(addon: ClusterManagementAddOn) -> bool:
-    """Whether its installation and rollout are this manager's business; an addon's own manager may say otherwise."""
-    return addon.metadata.annotations.get(LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED) == LIFECYCLE_MANAGED
 
 
 def by_placements(addon: ClusterManagementAddOn) -> bool:
