@@ -217,10 +217,11 @@ def _rolled_out(share: Share, groups: Sequence[Group], world: World, cards: _Car
 
 
 def _left_over(addon: InstalledAddon, defaults: Configs, lost: Sequence[Share], cards: _Cards) -> Planned:
-    """For a cluster that no placement chose. One that was given something while a placement was there that is lost now keeps it."""
+    """For a cluster that no placement chose. One that was given something while a placement was there that is lost now keeps it,
+    and is told to wait only for what it does not have."""
     if not lost or not addon.held:
         return Planned(cards.of(defaults, addon)[0], released=True)
-    for share in reversed(lost):
-        if _is_held_by(addon, share):
-            return Planned(cards.of(share.configs, addon)[0], released=False)
-    return Planned(cards.of(defaults, addon)[0], released=addon.manual)
+    share = next((one for one in reversed(lost) if _is_held_by(addon, one)), None)
+    configs, hashes = cards.of(defaults if share is None else share.configs, addon)
+    by_hand = share is None and addon.manual
+    return Planned(configs, released=by_hand or addon.progress(hashes) is not None)
