@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from muster.api.addons import LIFECYCLE_ANNOTATION
 from muster.machinery.objects import Object
 from tests.interop.addon.verdicts import Facts, Seen, of_answer
 from tests.support.random_addons import NAME, SETTINGS
 
+Reference = tuple[Any, ...]
+"""To a configuration: group, resource, and namespace, name and hash."""
 WORK: Final = f"addon-{NAME}-deploy-0"
 CONFIGURED: Final = ("True", "ConfigurationsConfigured", "Configurations configured")
 NOT_CONFIGURED: Final = ("False", "ConfigurationsNotConfigured", "Configurations updated and not configured yet")
@@ -76,12 +78,12 @@ def _given(facts: Facts, clusters: set[str]) -> set[str]:
 # What a cluster has, and whose turn it is
 
 
-def _desired(facts: Facts, cluster: str) -> list[Object]:
+def _desired(facts: Facts, cluster: str) -> list[Reference]:
     """The configurations that it was given, with their hashes."""
     return [one[:3] for one in facts.get(f"{cluster} references") or ()]
 
 
-def _names(facts: Facts, cluster: str) -> list[Object]:
+def _names(facts: Facts, cluster: str) -> list[Reference]:
     """The configurations that it was given, whatever is in them."""
     return [(*one[:2], *one[2][:2]) for one in _desired(facts, cluster)]
 
