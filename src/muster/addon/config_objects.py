@@ -25,7 +25,7 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectRef
-from muster.machinery.tasks import run_all
+from muster.machinery.tasks import race, run_all
 from muster.runtime.cache import DynamicCache, DynamicRESTMapper, ObservedObject, Presence
 from muster.runtime.client import Forbidden, KubeClient, KubeError, NotFound
 
@@ -86,11 +86,15 @@ class WatchedConfigObjects:
         self._listeners: list[Listener] = []
         self._asked: set[ConfigKey] = set()
         self._asking = asyncio.Event()
+        self._ended = asyncio.Event()
         self._cache.on_change(lambda follower: self._tell(self._followers.get(follower)))
         self._mapper.on_change(self._kinds_changed)
 
     async def run(self) -> NoReturn:
-        await run_all({"kinds": self._mapper.run, "objects": self._cache.run, "questions": self._answer})
+        try:
+            await run_all({"kinds": self._mapper.run, "objects": self._cache.run, "questions": self._answer})
+        finally:
+            self._ended.set()
 
     def on_change(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -100,8 +104,15 @@ class WatchedConfigObjects:
     async def refer(self, user: str, keys: Iterable[ConfigKey], timeout: float = SETTLE_TIMEOUT) -> bool:
         """From now on `user` needs these and no others. Waits until the hub has told of them; False when it does not.
 
-        Raises KubeError when the hub cannot be asked at all.
+        Raises KubeError when the hub cannot be asked at all. When `run` ends, whoever waits is cancelled.
         """
+        return await race(self._refer(user, keys, timeout), self._end())
+
+    async def _end(self) -> NoReturn:
+        await self._ended.wait()
+        raise asyncio.CancelledError("configurations are watched no more")
+
+    async def _refer(self, user: str, keys: Iterable[ConfigKey], timeout: float) -> bool:
         wanted = frozenset(keys)
         before = self._references.get(user, frozenset())
         self._references[user] = wanted

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.addon.framework import rules as framework
+from muster.addon.framework.rules import AGGREGATED_ROLE
 from muster.addon.manager import rules as manager
 from muster.addon.options import AddonOptions
 from muster.addon.requests import rules as requests
@@ -40,7 +41,6 @@ MANAGER: Final = "muster-addon-manager-install"
 ACCOUNT: Final = "addon-manager-controller-sa"
 LOCK: Final = "manager-lock"
 """Lease of the manager that leads; the name is OCM's, so that its manager and this one never lead at the same time."""
-AGGREGATED_ROLE: Final = "open-cluster-management:addon-manager:aggregated"
 
 _SERVED: Final = (
     "managedclusters",
@@ -60,6 +60,7 @@ RULES: Final[tuple[Document, ...]] = (
     rule(WORK_GROUP, ["manifestworks"], [EXECUTE_AS], [AGENT.user]),
     *manager.RULES,
     *framework.RULES,
+    *framework.AGGREGATION_RULES,
     *requests.RULES,
 )
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from muster.api.addon.v1alpha1 import ConfigSpecHash
+from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigSpecHash
+from muster.api.addons import LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
+
+
+def is_managed(addon: ClusterManagementAddOn) -> bool:
+    """Whether its installation and rollout are the hub's manager's business; an addon's own manager may say otherwise."""
+    return addon.metadata.annotations.get(LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED) == LIFECYCLE_MANAGED
 
 
 @dataclass(frozen=True)

@@ -57,11 +57,13 @@ CREDENTIAL_CONDITIONS: Final[Mapping[str, str]] = {CSR_DRIVER: CERTIFICATE_ROTAT
 
 def drivers_in_use(status: ManagedClusterAddOnStatus) -> tuple[str, ...]:
     """By which an addon's agent may prove itself now: the driver that its cluster's agent names, and until that one's credential is
-    in the Secret the other one, if its credential was. The status chooses between identities that are both the agent's own.
+    in the Secret the other one, if anything was said of its credential: one that could not be renewed may still be good.
+
+    The status, which agents write, chooses between identities that are both the agent's own, and can name nobody else.
     """
     named, other = (TOKEN_DRIVER, CSR_DRIVER) if status.kube_client_driver == TOKEN_DRIVER else (CSR_DRIVER, TOKEN_DRIVER)
-    held = {one.type for one in status.conditions if one.status == "True"}
-    changing = CREDENTIAL_CONDITIONS[named] not in held and CREDENTIAL_CONDITIONS[other] in held
+    said = {one.type: one.status for one in status.conditions}
+    changing = said.get(CREDENTIAL_CONDITIONS[named]) != "True" and CREDENTIAL_CONDITIONS[other] in said
     return (named, other) if changing else (named,)
 
 

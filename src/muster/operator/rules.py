@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from muster.addon.install import AGGREGATED_ROLE
+from muster.addon.framework.rules import AGGREGATED_ROLE
 from muster.api import Document
 from muster.api.addon.v1alpha1 import GROUP as ADDON_GROUP
 from muster.api.crds import ACCOUNTS, HUB, SPOKE, Definition

@@ -40,8 +40,9 @@ def with_certificate(secret: dict[str, bytes]) -> bool:
     return "tls.crt" in secret
 
 
-def usable(site: Site, addon: str, kind: Callable[[dict[str, bytes]], bool]) -> dict[str, bytes]:
-    """The addon's Secret, once it is of this kind and the hub lets its agent do what it may. It is there and whole all the time."""
+def usable(site: Site, addon: str, kind: Callable[[dict[str, bytes]], bool], *, before: bool = False) -> dict[str, bytes]:
+    """The addon's Secret, once it is of this kind and the hub lets its agent do what it may. It is there and whole all the time,
+    and if `before`, what was in it before is good for as long as it is in it."""
     found: dict[str, bytes] = {}
 
     def look() -> bool:
@@ -51,6 +52,8 @@ def usable(site: Site, addon: str, kind: Callable[[dict[str, bytes]], bool]) -> 
         (user,) = yaml.safe_load(found["kubeconfig"])["users"]
         assert set(user["user"].values()) <= found.keys()
         assert with_token(found) != with_certificate(found)
+        if before and not kind(found):
+            assert may_read(site, found) or site.secret(f"{addon}-hub-kubeconfig") != found, "it has lost its rights"
         return kind(found) and may_read(site, found)
 
     site.hub.wait(look, f"a credential of {addon} that can be used", 60)
@@ -120,13 +123,13 @@ def test_an_agent_goes_over_to_certificates_and_back_and_its_secret_is_always_wh
     site.wait_secret(f"{addon}-hub-kubeconfig")
     token = usable(site, addon, with_token)
     restarted(site)
-    certificate = usable(site, addon, with_certificate)
+    certificate = usable(site, addon, with_certificate, before=True)
     site.wait(addon, "ClusterCertificateRotated")
     site.hub.wait(lambda: uid(site, addon) == "", "its account to be gone", 60)
     site.hub.wait(lambda: not may_read(site, token), "the token to end", 60)
     site.hub.wait(lambda: site.condition(addon, "TokenInfrastructureReady") == {}, "nothing to be said of tokens", 60)
     restarted(site, TOKEN_FLAG)
-    usable(site, addon, with_token)
+    usable(site, addon, with_token, before=True)
     site.wait(addon, "TokenRefreshed")
     site.hub.wait(lambda: not may_read(site, certificate), "the certificate to have no rights", 60)
     site.disable(addon)

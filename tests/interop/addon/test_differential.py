@@ -6,11 +6,13 @@ differences of the one table. `python -m tests.interop.addon.test_differential F
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +63,35 @@ def test_random_addons_are_configured_and_rolled_out_alike() -> None:
     assert facts["equal"] > 0.9 * facts.total()
     # Lives that never meet a difference would prove nothing of it.
     assert {one.name for one in TABLE} <= facts.keys()
+
+
+def test_a_fault_of_ours_does_not_hide_behind_an_exact_difference() -> None:
+    """What a difference explains it explains no longer once there is something else in it."""
+    exact = {one.name for one in TABLE if one.exact}
+    lives, tried = [AddonLife(seed) for seed in SEEDS], Counter[str]()
+    for life, answers in zip(lives, ORACLE.play(life.steps for life in lives), strict=True):
+        for number, seen in enumerate(steps_seen(life.steps, answers)):
+            for place in seen.differences():
+                reason, fault = explanation(seen, place), _fault(seen.ours.get(place))
+                if reason in exact and fault is not None:
+                    faulty = dataclasses.replace(seen, ours={**seen.ours, place: fault})
+                    assert explanation(faulty, place) not in exact, f"seed {life.seed}, step {number}: {place} {fault}"
+                    tried[reason] += 1
+    assert tried.keys() == exact
+
+
+def _fault(value: Any) -> Any:
+    """The same with something in it that nobody has asked for; None where there is nothing that could be at fault."""
+    match value:
+        case dict():
+            return {**value, "secrets/default/strange": "1"}
+        case list():
+            return [*value, ("", "secrets", ("default", "strange", "1"), (), ())]
+        case (str(), str(), str()):
+            return (value[0], "Strange", value[2])
+        case (status, reason, selected, *numbers):
+            return (status, reason, selected + 1, *numbers)
+    return None
 
 
 def test_every_difference_is_told_to_users() -> None:

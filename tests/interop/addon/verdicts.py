@@ -37,6 +37,8 @@ class Seen:
     """Clusters by the placement that chose them."""
     with_own: frozenset[str]
     """Clusters that have configurations of their own."""
+    hashes: Mapping[tuple[str, ...], str]
+    """Of the configurations as they are, by group, resource, namespace and name."""
     theirs: Facts
     ours: Facts
 
@@ -131,7 +133,8 @@ def steps_seen(steps: list[Step], answers: list[Answer]) -> Iterator[Seen]:
             chosen[name] = chosen.get(name, frozenset()) | clusters if name in asked else frozenset()
         with_own = frozenset(cluster for cluster, one in ours.addons.items() if one.spec.configs)
         told = of_ours(ours) if settled else {"settled": False}
-        yield Seen(step, before, answer, offer, lost, chosen, with_own, of_answer(answer), told)
+        hashes = {tuple(key): one.spec_hash for key, one in ours.configs.found.items()}
+        yield Seen(step, before, answer, offer, lost, chosen, with_own, hashes, of_answer(answer), told)
         before = answer
 
 

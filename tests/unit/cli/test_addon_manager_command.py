@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from muster.addon.install import ACCOUNT, AGGREGATED_ROLE
+from muster.addon.framework.rules import AGGREGATED_ROLE
+from muster.addon.install import ACCOUNT
 from muster.addon.options import AddonOptions
 from muster.apiserver.adminkubeconfig import write_kubeconfig
 from muster.apiserver.server import ApiServer, ServerConfig

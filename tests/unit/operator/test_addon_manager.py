@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from muster.addon.install import ACCOUNT, AGGREGATED_ROLE, RULES
+from muster.addon.framework.rules import AGGREGATED_ROLE
+from muster.addon.install import ACCOUNT, RULES
 from muster.api.addons import AGGREGATION_LABEL
 from muster.machinery.objects import Object
 from muster.operator.names import CLUSTER_MANAGERS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.addon.install import AGGREGATED_ROLE
+from muster.addon.framework.rules import AGGREGATED_ROLE
 from muster.api import Document
 from muster.operator.bundle import (
     CLUSTER_MANAGER_OPERATOR,

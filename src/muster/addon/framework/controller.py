@@ -6,8 +6,9 @@ should be is decided by pure functions of the other modules; here it is read, do
 condition and tried again; the others are done all the same.
 
 What wakes a ManagedClusterAddOn is itself, its works and bindings unless this process wrote them, its cluster and the one that
-hosts it, its plan, a configuration that it refers to, an addon of the same cluster that it looks at (`AgentAddon.neighbours`), and
-its addon when that is another: what a ClusterManagementAddOn offers has changed, or the process says so (`addon_changed`).
+hosts it, its plan, a configuration that it refers to, an addon of the same cluster that it looks at (`AgentAddon.neighbours`),
+its addon when that is another: what a ClusterManagementAddOn offers has changed, or the process says so (`addon_changed`), and
+where a role was refused, a change of what administrators let addons have.
 """
 
 from __future__ import annotations
@@ -33,22 +34,27 @@ from muster.addon.framework.removal import Removal
 from muster.addon.framework.rendering import Rendering, render
 from muster.addon.framework.resources import ServedResources
 from muster.addon.framework.role_bindings import MANAGED_BY_LABEL, RoleBinding, wanted_bindings
+from muster.addon.framework.rules import AGGREGATED_ROLE
 from muster.addon.framework.scene import ForeignAddon, Scene, hosting_cluster
 from muster.addon.framework.status_draft import StatusDraft
 from muster.addon.framework.works import Site
-from muster.addon.plans import Planned, Plans
+from muster.addon.plans import Planned, Plans, is_managed
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.addons import ADDON_LABEL, drivers_in_use
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import TypedObject
 from muster.api.work.v1 import ManifestWork
 from muster.machinery.objects import ObjectKey
+from muster.runtime.cache import Snapshot
+from muster.runtime.client.builtin import CLUSTER_ROLES
 from muster.runtime.controller import ControllerContext
 
 NAME: Final = "managed-cluster-addons"
 _BY_ADDON: Final = "framework-addon"
 _BY_CONFIG: Final = "framework-config"
 _BY_HOSTING: Final = "framework-hosting-cluster"
+_RIGHTS_DELAY: Final = 1.0
+"""Seconds after which what was refused is tried once more when rights have changed: servers may know a moment later."""
 
 
 class NotDone(Exception):
@@ -74,15 +80,18 @@ class ManagedClusterAddOns:
         self._addons = informers.of(ManagedClusterAddOn)
         self._writer = AddonWriter(context, self._addons)
         self._clusters = informers.of(ManagedCluster)
+        self._offers = informers.of(ClusterManagementAddOn)
         work_informer = informers.of(ManifestWork, label_selector=ADDON_LABEL)
         binding_informer = informers.of(RoleBinding, label_selector=f"{MANAGED_BY_LABEL}={process}")
-        for informer in (self._addons, self._clusters, work_informer, binding_informer):
+        for informer in (self._addons, self._clusters, self._offers, work_informer, binding_informer):
             self._controller.depend(informer)
         wake, client, clock = self._controller.enqueue, context.client, context.clock
         self._works = OwnedObjects(client, ManifestWork, work_informer, works.owner_of, wake, clock)
         self._bindings = OwnedObjects(client, RoleBinding, binding_informer, role_bindings.owner_of, wake, clock)
         self._deployment = Deployment(self._works, ServedResources(client, clock))
         self._removal = Removal(context, self._works, self._writer, self._deployment)
+        self._refused: set[ObjectKey] = set()
+        """Addons with a role that this process may not bind."""
         self._listen()
 
     async def run(self) -> None:
@@ -97,12 +106,13 @@ class ManagedClusterAddOns:
         cache.add_index(_BY_HOSTING, lambda one: [name] if (name := hosting_cluster(one)) else [])
         self._addons.on_change(self._addon_seen)
         self._clusters.on_change(self._cluster_changed)
+        self._offers.on_change(self._offer_changed)
         self._configs.on_change(lambda *place: self._wake_all(cache.by_index(_BY_CONFIG, config_key(*place))))
         if self._plans is not None:
             self._plans.on_change(lambda addon, cluster: self._controller.enqueue(ObjectKey(cluster, addon)))
-            offers = self._context.informers.of(ClusterManagementAddOn)
-            self._controller.depend(offers)
-            offers.on_change(self._offer_changed)
+            # Where nothing is planned, another account is at work, whose rights are given in some other way.
+            gathered = self._context.informers.of(CLUSTER_ROLES, field_selector=f"metadata.name={AGGREGATED_ROLE}")
+            gathered.on_change(self._rights_changed)
 
     def addon_changed(self, name: str) -> None:
         """The registry has another addon of this name than before, or none."""
@@ -122,11 +132,19 @@ class ManagedClusterAddOns:
         return served.neighbours if served is not None else ()
 
     def _offer_changed(self, old: ClusterManagementAddOn | None, new: ClusterManagementAddOn | None) -> None:
-        """Which addon the hub's own registry has follows from what configurations are offered for it."""
-        if old is None or new is None or old.spec.supported_configs != new.spec.supported_configs:
+        """Which addon the hub's own registry has follows from what configurations are offered for it; who plans, from the rest."""
+        if old is None or new is None or _offered(old) != _offered(new):
             side = new if new is not None else old
             assert side is not None, "something changed"
             self.addon_changed(side.metadata.name)
+
+    def _rights_changed(self, old: Snapshot | None, new: Snapshot | None) -> None:
+        """An administrator lets addons have something else than before."""
+        if new is None or (old is not None and old.data.get("rules") == new.data.get("rules")):
+            return
+        for key in self._refused:
+            self._controller.enqueue(key)
+            self._controller.enqueue_after(key, _RIGHTS_DELAY)
 
     def _cluster_changed(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
         if old is not None and new is not None and _seen_of(old) == _seen_of(new):
@@ -146,6 +164,8 @@ class ManagedClusterAddOns:
         # A pass that changes nothing is all computing: others get their turn between two of them.
         await asyncio.sleep(0)
         found = self._writer.find(key)
+        if found is None or found.metadata.deletion_timestamp:
+            self._refused.discard(key)
         if found is None:
             # One that cannot be read is not gone.
             if key not in self._addons.malformed:
@@ -192,7 +212,13 @@ class ManagedClusterAddOns:
         resolved = resolve(draft.status.config_references, self._configs)
         beside = {name: self._addons.cache.named(name, scene.key.namespace) for name in scene.agent_addon.neighbours}
         neighbours = {name: one for name, one in beside.items() if one is not None and not one.metadata.deletion_timestamp}
-        return render(scene.agent_addon, scene.addon, scene.cluster, draft, resolved, neighbours)
+        return render(scene.agent_addon, scene.addon, scene.cluster, draft, resolved, neighbours, awaited=self._is_awaited(scene))
+
+    def _is_awaited(self, scene: Scene) -> bool:
+        """Whether the hub's manager will say when an addon of this process is configured. What is deployed already stays so."""
+        offer = self._offers.cache.named(scene.key.name)
+        planned_elsewhere = self._plans is None and offer is not None and is_managed(offer)
+        return planned_elsewhere and not scene.addon.metadata.deletion_timestamp and not self._works.of(scene.key)
 
     async def _follow(self, scene: Scene, draft: StatusDraft) -> None:
         """Another process looks after its agent: the hub's manager still says when it is configured, and how far that is."""
@@ -232,6 +258,10 @@ class ManagedClusterAddOns:
         surplus = [one for one in self._bindings.of(scene.key) if _key(one) not in wanted]
         refused = await write_bindings(self._bindings, scene.key, wanted, surplus)
         register(draft, scene.addon, agent, refused)
+        if refused:
+            self._refused.add(scene.key)
+        else:
+            self._refused.discard(scene.key)
         return refused
 
     async def _clear(self, key: ObjectKey) -> None:
@@ -252,6 +282,10 @@ def _seen_of(cluster: ManagedCluster) -> tuple[object, ...]:
     """What of a cluster its addons may look at."""
     metadata = cluster.metadata
     return metadata.uid, metadata.labels, metadata.annotations, bool(metadata.deletion_timestamp), cluster.spec, cluster.status
+
+
+def _offered(addon: ClusterManagementAddOn) -> tuple[object, ...]:
+    return addon.spec.supported_configs, is_managed(addon)
 
 
 def _seen_by_neighbours(addon: ManagedClusterAddOn | None) -> tuple[str, str] | None:

@@ -44,12 +44,15 @@ def render(
     draft: StatusDraft,
     resolved: Resolved,
     neighbours: Mapping[str, ManagedClusterAddOn],
+    *,
+    awaited: bool = False,
 ) -> Rendering:
+    """`awaited`: somebody else will say when it is configured, and it is not begun before."""
     if resolved.missing or (addon.needs_configuration and not resolved.configs):
         return Rendering()
     never = not draft.status.config_references and not is_true(draft.status.conditions, CONFIGURED)
-    if never and draft.condition(CONFIGURED) is not None:
-        # Planned, and not this cluster's turn: without its first configuration it is not begun.
+    if never and (awaited or draft.condition(CONFIGURED) is not None):
+        # Not planned yet, or not this cluster's turn: without its first configuration it is not begun.
         return Rendering()
     as_wanted = msgspec.structs.replace(installed, status=draft.status)
     try:

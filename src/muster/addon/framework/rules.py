@@ -15,6 +15,9 @@ from muster.api.cluster.v1 import GROUP as CLUSTER_GROUP
 from muster.api.work.v1 import GROUP as WORK_GROUP
 from muster.runtime.install import RBAC_GROUP, READ, rule
 
+AGGREGATED_ROLE: Final = "open-cluster-management:addon-manager:aggregated"
+AGGREGATION_RULES: Final[tuple[Document, ...]] = (rule(RBAC_GROUP, ["clusterroles"], READ, [AGGREGATED_ROLE]),)
+"""To hear that an administrator lets the addon manager bind other roles. Processes of other addons have rights of their own."""
 RULES: Final[tuple[Document, ...]] = (
     rule(CLUSTER_GROUP, ["managedclusters"], READ),
     rule(ADDON_GROUP, ["clustermanagementaddons"], READ),

@@ -20,9 +20,8 @@ import msgspec
 from muster.addon.config_objects import ConfigKey
 from muster.addon.manager.installed import InstalledAddon
 from muster.addon.manager.references import Configs, default_configs, in_order, overridden
-from muster.addon.plans import Plan, Planned, PlannedConfig
+from muster.addon.plans import Plan, Planned, PlannedConfig, is_managed
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigSpecHash, PlacementStrategy
-from muster.api.addons import LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
 from muster.api.cluster.v1alpha1 import RolloutProgressive, RolloutStrategy
 from muster.api.cluster.v1beta1 import PlacementDecision
 from muster.machinery.objects import ObjectKey
@@ -97,11 +96,6 @@ class AddonPlan:
 
 def placement_key(strategy: PlacementStrategy) -> ObjectKey:
     return ObjectKey(strategy.namespace, strategy.name)
-
-
-def is_managed(addon: ClusterManagementAddOn) -> bool:
-    """Whether its installation and rollout are this manager's business; an addon's own manager may say otherwise."""
-    return addon.metadata.annotations.get(LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED) == LIFECYCLE_MANAGED
 
 
 def by_placements(addon: ClusterManagementAddOn) -> bool:
@@ -223,10 +217,11 @@ def _rolled_out(share: Share, groups: Sequence[Group], world: World, cards: _Car
 
 
 def _left_over(addon: InstalledAddon, defaults: Configs, lost: Sequence[Share], cards: _Cards) -> Planned:
-    """For a cluster that no placement chose. One that was given something while a placement was there that is lost now keeps it."""
+    """For a cluster that no placement chose. One that was given something while a placement was there that is lost now keeps it,
+    and is told to wait only for what it does not have."""
     if not lost or not addon.held:
         return Planned(cards.of(defaults, addon)[0], released=True)
-    for share in reversed(lost):
-        if _is_held_by(addon, share):
-            return Planned(cards.of(share.configs, addon)[0], released=False)
-    return Planned(cards.of(defaults, addon)[0], released=addon.manual)
+    share = next((one for one in reversed(lost) if _is_held_by(addon, one)), None)
+    configs, hashes = cards.of(defaults if share is None else share.configs, addon)
+    by_hand = share is None and addon.manual
+    return Planned(configs, released=by_hand or addon.progress(hashes) is not None)

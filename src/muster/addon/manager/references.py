@@ -6,10 +6,11 @@ is named twice counts once. Kinds are in order; within a kind the order is that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from muster.addon.config_objects import ConfigKey
+from muster.addon.plans import is_managed
 from muster.api.addon.conversion import NO_DEFAULT_CONFIG
 from muster.api.addon.v1alpha1 import GROUP, AddOnConfig, ClusterManagementAddOn
 
@@ -54,4 +55,13 @@ def referenced(addon: ClusterManagementAddOn, own: Iterable[tuple[AddOnConfig, .
     configs = [default_configs(addon), *(overridden({}, one.configs) for one in addon.spec.install_strategy.placements)]
     configs += [overridden({}, one) for one in own if one]
     kinds = readable_kinds(addon)
-    return frozenset(key for some in configs for kind, keys in some.items() if kind in kinds for key in keys)
+    found = {key for some in configs for kind, keys in some.items() if kind in kinds for key in keys}
+    return frozenset(found.union(key for key in _told(addon) if key[:2] in kinds))
+
+
+def _told(addon: ClusterManagementAddOn) -> Iterator[ConfigKey]:
+    """What the progressions of an addon refer to that nobody plans here: its hashes are kept true."""
+    for progression in () if is_managed(addon) else addon.status.install_progressions:
+        for one in progression.config_references:
+            if one.desired_config is not None:
+                yield ConfigKey(one.group, one.resource, one.desired_config.namespace, one.desired_config.name)

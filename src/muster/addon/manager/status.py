@@ -6,7 +6,7 @@ among those that it had before; with other references it begins anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -15,7 +15,7 @@ import msgspec
 from muster.addon.config_objects import ConfigKey
 from muster.addon.manager.installed import COMPLETED, IN_PROGRESS
 from muster.addon.manager.planning import AddonPlan, Share, by_placements
-from muster.addon.manager.references import default_configs, in_order
+from muster.addon.manager.references import ConfigKind, default_configs, in_order, readable_kinds
 from muster.api.addon.v1alpha1 import (
     PROGRESSING,
     ClusterManagementAddOn,
@@ -45,11 +45,27 @@ def status_of(
         progressions = ()
     elif planned.plan is not None:
         progressions = tuple(_progression(share, progressions, len(planned.kept), hash_of, now) for share in planned.shares)
+    else:
+        kinds = readable_kinds(addon)
+        progressions = tuple(_with_hashes(one, kinds, hash_of) for one in progressions)
     return msgspec.structs.replace(addon.status, default_config_references=defaults, install_progressions=progressions)
 
 
 def _config(key: ConfigKey, spec_hash: str) -> ConfigSpecHash:
     return ConfigSpecHash(name=key.name, namespace=key.namespace, spec_hash=spec_hash)
+
+
+def _with_hashes(
+    progression: InstallProgression, kinds: Collection[ConfigKind], hash_of: Callable[[ConfigKey], str]
+) -> InstallProgression:
+    """The progression of an addon that somebody else manages: whose turn it is and what was applied is for that one to say."""
+    references = []
+    for one in progression.config_references:
+        key = _key(one)
+        if key is not None and key[:2] in kinds:
+            one = msgspec.structs.replace(one, desired_config=_config(key, hash_of(key)))
+        references.append(one)
+    return msgspec.structs.replace(progression, config_references=tuple(references))
 
 
 def _progression(

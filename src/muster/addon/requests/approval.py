@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 from muster.addon.agent_addon import AddonError
-from muster.addon.requests.open_requests import RECHECK, OpenRequests
+from muster.addon.requests.open_requests import RECHECK, RequestController
 from muster.addon.requests.options import RequestOptions
 from muster.addon.requests.registrations import RegistrationsOf
 from muster.addon.requests.request import AddonRequest, NotAnAddonsRequest, check_requester, read_request, registration_for
-from muster.api.addons import ADDON_LABEL, AGGREGATION_LABEL
-from muster.api.agents import CLUSTER_LABEL
+from muster.api.addons import AGGREGATION_LABEL
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.registration.drivers.certificates.first_requests import is_settled
@@ -36,16 +35,10 @@ APPROVED: Final = {
 REMEDY: Final = f"give it the verbs approve and sign on this signer, by a ClusterRole with the label {AGGREGATION_LABEL}=true"
 
 
-class AddonApprover:
-    """One controller; its keys are names of signing requests."""
-
+class AddonApprover(RequestController):
     def __init__(self, context: ControllerContext, registrations: RegistrationsOf, options: RequestOptions) -> None:
-        self._context = context
-        self._registrations = registrations
+        super().__init__(context, registrations, NAME, lambda csr: not is_settled(csr))
         self._accounts = options.grpc_accounts
-        self._requests = OpenRequests(context, NAME, lambda csr: not is_settled(csr))
-        self._controller = context.controller(NAME, self.reconcile)
-        self._requests.wake(self._controller)
         self._approved = context.metrics.counter(
             "muster_addon_requests_approved_total", "Signing requests of addons that were approved"
         )
@@ -53,20 +46,14 @@ class AddonApprover:
             "muster_addon_requests_left_total", "Signing requests of addons that were not found to be ones to approve"
         )
 
-    async def run(self) -> None:
-        await self._controller.run()
-
-    async def reconcile(self, name: str) -> float | None:
-        csr = self._requests.find(name)
-        if csr is None:
-            return None
+    async def answer(self, csr: Snapshot) -> float | None:
         try:
             request = self._approvable(csr)
             if request is None:
                 return None
             if await self._requests.answers.approve(csr, APPROVED):
                 self._approved.inc()
-                log.info("request approved", request=name, cluster=request.cluster, addon=request.addon, signer=request.signer)
+                log.info("request approved", request=csr.name, cluster=request.cluster, addon=request.addon, signer=request.signer)
         except (NotAnAddonsRequest, AddonError) as problem:
             self._leave(csr, str(problem))
             return RECHECK
@@ -80,7 +67,7 @@ class AddonApprover:
 
     def _approvable(self, csr: Snapshot) -> AddonRequest | None:
         """The request, if it is to be approved; None if nobody here has to do with it. Raises NotAnAddonsRequest, AddonError."""
-        registrations = self._registrations(csr.labels[CLUSTER_LABEL], csr.labels[ADDON_LABEL])
+        registrations = self.registrations_of(csr)
         if registrations is None:
             return None
         request = read_request(csr.data, self._accounts)

@@ -1,13 +1,17 @@
 """The signing requests of addons, as the controllers that answer them see them: cached, found by cluster and addon, woken together.
 
 A request waits for its cluster, its addon and the addon's registrations; whenever one of these changes, what waits is looked at.
+`RequestController` is what those controllers have in common: what they do with a request is theirs.
 """
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from muster.addon.agent_addon import Registration
+from muster.addon.requests.registrations import RegistrationsOf
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.addons import ADDON_LABEL
 from muster.api.agents import CLUSTER_LABEL
@@ -67,3 +71,31 @@ class OpenRequests:
 
     def _open(self, index: str, value: str) -> Iterable[str]:
         return [csr.name for csr in self._informer.cache.by_index(index, value) if self._is_open(csr.data)]
+
+
+class RequestController(abc.ABC):
+    """One controller; its keys are names of signing requests, and it is called with those that it may have to answer."""
+
+    def __init__(
+        self, context: ControllerContext, registrations: RegistrationsOf, name: str, is_open: Callable[[Object], bool]
+    ) -> None:
+        self._context = context
+        self._registrations = registrations
+        self._requests = OpenRequests(context, name, is_open)
+        self._controller = context.controller(name, self.reconcile)
+        self._requests.wake(self._controller)
+
+    async def run(self) -> None:
+        await self._controller.run()
+
+    async def reconcile(self, name: str) -> float | None:
+        csr = self._requests.find(name)
+        return None if csr is None else await self.answer(csr)
+
+    @abc.abstractmethod
+    async def answer(self, csr: Snapshot) -> float | None:
+        """Gives the seconds after which to look at it again, where it cannot be answered yet."""
+
+    def registrations_of(self, csr: Snapshot) -> tuple[Registration, ...] | None:
+        """The credentials of the addon that its labels name; None where that is nobody's here. Raises AddonError."""
+        return self._registrations(csr.labels[CLUSTER_LABEL], csr.labels[ADDON_LABEL])

@@ -19,13 +19,12 @@ from cryptography import x509
 
 from muster.addon.agent_addon import AddonError, CustomSigner, signer_problem
 from muster.addon.requests.approval import REMEDY
-from muster.addon.requests.open_requests import RECHECK, OpenRequests
+from muster.addon.requests.open_requests import RECHECK, RequestController
 from muster.addon.requests.options import RequestOptions
 from muster.addon.requests.registrations import RegistrationsOf
 from muster.addon.requests.request import AddonRequest, NotAnAddonsRequest, read_request, registration_for
 from muster.api.addon.v1alpha1 import SecretReference
-from muster.api.addons import ADDON_LABEL, dns_name
-from muster.api.agents import CLUSTER_LABEL
+from muster.api.addons import dns_name
 from muster.kube.certificates import CLIENT_AUTH, SERVER_AUTH, CertificateAuthority, UnusableAuthority
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
@@ -83,16 +82,10 @@ def certificate_for(csr: Object, request: AddonRequest, authority: CertificateAu
     return authority.sign(request.content.subject, request.content.public_key(), *validity, (CLIENT_AUTH, SERVER_AUTH), names)
 
 
-class AddonSigner:
-    """One controller; its keys are names of signing requests."""
-
+class AddonSigner(RequestController):
     def __init__(self, context: ControllerContext, registrations: RegistrationsOf, options: RequestOptions) -> None:
-        self._context = context
-        self._registrations = registrations
+        super().__init__(context, registrations, NAME, is_to_be_signed)
         self._namespace = options.namespace
-        self._requests = OpenRequests(context, NAME, is_to_be_signed)
-        self._controller = context.controller(NAME, self.reconcile)
-        self._requests.wake(self._controller)
         self._issued = context.metrics.counter(
             "muster_addon_certificates_issued_total", "Certificates that were signed for addons by their own signers"
         )
@@ -100,13 +93,8 @@ class AddonSigner:
             "muster_addon_certificates_unsigned_total", "Signing requests of addons that waited because their signer could not sign"
         )
 
-    async def run(self) -> None:
-        await self._controller.run()
-
-    async def reconcile(self, name: str) -> float | None:
-        csr = self._requests.find(name)
-        if csr is None:
-            return None
+    async def answer(self, csr: Snapshot) -> float | None:
+        name = csr.name
         try:
             return await self._sign(csr)
         except NotAnAddonsRequest as problem:
@@ -125,7 +113,7 @@ class AddonSigner:
         return None
 
     async def _sign(self, csr: Snapshot) -> float | None:
-        registrations = self._registrations(csr.labels[CLUSTER_LABEL], csr.labels[ADDON_LABEL]) or ()
+        registrations = self.registrations_of(csr) or ()
         signer = str(csr.data["spec"].get("signerName"))
         own = [
             one for one in registrations if isinstance(one, CustomSigner) and one.signer == signer and one.signing_ca is not None

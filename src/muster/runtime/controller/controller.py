@@ -120,6 +120,10 @@ class Controller(Generic[K]):
     def enqueue(self, key: K) -> None:
         self.queue.add(key)
 
+    def enqueue_after(self, key: K, seconds: float) -> None:
+        """Once this time has passed, or earlier if it is to be tried again earlier."""
+        self.queue.add_after(key, seconds)
+
     @property
     def crowded(self) -> bool:
         """Whether keys wait for a worker."""

@@ -15,7 +15,7 @@ import pytest
 from muster.addon.agent_addon import Agent, ConfigObject, Installation
 from muster.addon.framework import Framework
 from muster.addon.framework.role_bindings import RoleBinding
-from muster.addon.framework.rules import RULES
+from muster.addon.framework.rules import AGGREGATION_RULES, RULES
 from muster.addon.install import aggregated_binding, aggregated_role
 from muster.addon.plans import Plan, Planned, PlannedConfig, Plans
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigGroupResource, ConfigSpecHash, ManagedClusterAddOn
@@ -181,8 +181,10 @@ class AddonSite(MortalHub):
         condition = _condition("ManagedClusterConditionAvailable", status)
         await self.admin.patch(CLUSTERS, name, {"status": {"conditions": [condition]}}, subresource="status")
 
-    async def offer(self, name: str = ADDON) -> str:
-        body = {"apiVersion": CMAS.api_version, "kind": CMAS.kind, "metadata": {"name": name}, "spec": {}}
+    async def offer(self, name: str = ADDON, **annotations: str) -> str:
+        """Annotations are the addon API's."""
+        metadata = {"name": name, "annotations": {f"{GROUP}/{key}": value for key, value in annotations.items()}}
+        body = {"apiVersion": CMAS.api_version, "kind": CMAS.kind, "metadata": metadata, "spec": {}}
         return str((await self.admin.create(CMAS, body))["metadata"]["uid"])
 
     async def enable(self, uid: str, cluster: str = CLUSTER, spec: Object | None = None, **metadata: Any) -> Object:
@@ -274,7 +276,7 @@ async def hub() -> AsyncIterator[AddonSite]:
         kinds = [kind for kind in HUB if kind.resource.plural in _KINDS]
         await apply_all(site.admin, [(CRDS, document) for document in definitions(kinds)], "test")
         await site.namespace(NS)
-        await apply_all(site.admin, account_permissions(ACCOUNT, NS, "addon-manager", RULES), "test")
+        await apply_all(site.admin, account_permissions(ACCOUNT, NS, "addon-manager", [*RULES, *AGGREGATION_RULES]), "test")
         await apply_all(site.admin, [aggregated_role(), aggregated_binding(NS, "cluster-manager")], "test")
         await await_definitions(site.admin, [kind.name for kind in kinds], SYSTEM)
         await site.cluster()

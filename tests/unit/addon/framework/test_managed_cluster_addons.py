@@ -217,6 +217,67 @@ async def test_where_somebody_else_plans_the_references_are_read(bare: AddonSite
         assert await bare.said("Configured") is None
 
 
+async def says_configured(site: AddonSite, status: str) -> None:
+    """The hub's addon manager, whoever's it is."""
+    since = {"reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    status_now = {"conditions": [{"type": "Configured", "status": status, **since}]}
+    await site.admin.patch(MCAS, ADDON, {"status": status_now}, CLUSTER, subresource="status")
+
+
+async def test_where_somebody_else_plans_nothing_is_begun_before_that_one_has_said_so(bare: AddonSite) -> None:
+    """Else a cluster would have the addon without its configuration, and before its turn."""
+    bare.plans = None
+    async with bare.running():
+        uid = await bare.offer()
+        await bare.enable(uid)
+
+        async def knows_kinds() -> bool:
+            return bool((await bare.status()).get("supportedConfigs"))
+
+        await bare.until(knows_kinds, "what it may be configured with")
+        await bare.settled()
+        assert await bare.works() == {}
+        await says_configured(bare, "False")
+        await bare.settled()
+        assert await bare.works() == {}
+        await says_configured(bare, "True")
+        await bare.until(lambda: bare.get(WORKS, DEPLOY, CLUSTER), "the work")
+
+
+async def test_an_addon_that_manages_itself_waits_for_nobody(bare: AddonSite) -> None:
+    bare.plans = None
+    async with bare.running():
+        await bare.enable(await bare.offer(lifecycle="self"))
+        await bare.until(lambda: bare.get(WORKS, DEPLOY, CLUSTER), "the work")
+
+
+async def test_an_addon_that_becomes_its_own_manager_goes_ahead(bare: AddonSite) -> None:
+    bare.plans = None
+    async with bare.running():
+        await bare.enable(await bare.offer())
+        await bare.settled()
+        assert await bare.works() == {}
+        await bare.admin.patch(CMAS, ADDON, {"metadata": {"annotations": {f"{GROUP}/lifecycle": "self"}}})
+        await bare.until(lambda: bare.get(WORKS, DEPLOY, CLUSTER), "the work")
+
+
+async def test_what_is_deployed_stays_though_nobody_says_that_it_is_configured(bare: AddonSite) -> None:
+    bare.plans = None
+    async with bare.running():
+        await bare.enable(await bare.offer())
+        await says_configured(bare, "True")
+        await bare.until(lambda: bare.get(WORKS, DEPLOY, CLUSTER), "the work")
+        await bare.admin.patch(MCAS, ADDON, {"status": {"conditions": []}}, CLUSTER, subresource="status")
+        bare.addon.make = lambda installation: Agent(manifests=(config_map("another"),))
+        assert bare.framework is not None
+        bare.framework.addon_changed(ADDON)
+
+        async def follows() -> bool:
+            return await bare.works() == {DEPLOY: ["another"]}
+
+        await bare.until(follows, "the work to follow")
+
+
 @pytest.mark.parametrize(
     ("mode", "said"),
     [

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from muster.addon.agent_addon import Agent, Installation, KubeClient, RoleBindingRequest
-from muster.machinery.objects import Object
+from muster.api.addons import CERTIFICATE_ROTATED as CERTIFICATE
+from muster.api.addons import TOKEN_REFRESHED as TOKEN
+from muster.machinery.objects import Object, ObjectKey
 from muster.runtime.client.builtin import CLUSTER_ROLES
 from tests.unit.addon.framework.conftest import ADDON, BINDINGS, CLUSTER, MCAS, AddonSite, config_map
 
@@ -126,6 +132,59 @@ async def test_subjects_are_computed_whatever_the_status_says(site: AddonSite) -
     assert [one["subject"] for one in found["registrations"]] == [{"user": token}]
 
 
+TOKEN_USER = f"system:serviceaccount:{CLUSTER}:{ADDON}-agent"
+
+
+async def says(site: AddonSite, driver: str | None, **conditions: str) -> None:
+    """The cluster's agent, of its driver and its credentials."""
+    since = {"reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    said = [{"type": kind, "status": status, **since} for kind, status in conditions.items()]
+    others = [one for one in (await site.status()).get("conditions") or () if one["type"] not in (CERTIFICATE, TOKEN)]
+    status = {"kubeClientDriver": driver, "conditions": [*others, *said]}
+    await site.admin.patch(MCAS, ADDON, {"status": status}, CLUSTER, subresource="status")
+
+
+@pytest.mark.parametrize("verdict", ["True", "False"])
+async def test_a_change_of_the_driver_takes_rights_away_when_the_new_credential_is_there(site: AddonSite, verdict: str) -> None:
+    """Also where the old one could not be renewed any more: it may be good for a while yet."""
+    await role(site)
+    asks(site, IN_CLUSTER)
+    await enabled(site, CLUSTER)
+    await says(site, "csr", **{CERTIFICATE: verdict})
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER)})
+    await says(site, "token", **{CERTIFICATE: verdict})
+    await bound(site, {(CLUSTER, "reads-leases"): f"{TOKEN_USER},{user(CLUSTER)}"})
+    await says(site, "token", **{CERTIFICATE: verdict, TOKEN: "False"})
+    await site.settled()
+    assert await site.bindings() == {(CLUSTER, "reads-leases"): f"{TOKEN_USER},{user(CLUSTER)}"}
+    await says(site, "token", **{TOKEN: "True"})
+    await bound(site, {(CLUSTER, "reads-leases"): TOKEN_USER})
+    await says(site, "csr", **{TOKEN: verdict})
+    await bound(site, {(CLUSTER, "reads-leases"): f"{user(CLUSTER)},{TOKEN_USER}"})
+    await says(site, "csr", **{TOKEN: verdict, CERTIFICATE: "True"})
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER)})
+
+
+async def test_an_agent_that_names_drivers_to_and_fro_gains_nobody(site: AddonSite) -> None:
+    """The definition knows two drivers. However often it says either, it alone is bound, to what its addon asks for."""
+    await role(site)
+    asks(site, IN_CLUSTER)
+    await site.cluster("c10")
+    await enabled(site, CLUSTER, "c10")
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER), ("c10", "reads-leases"): user("c10")})
+    chance = random.Random(16)
+    for _ in range(40):
+        said = {kind: chance.choice(("True", "False", "Unknown")) for kind in (CERTIFICATE, TOKEN) if chance.random() < 0.7}
+        await says(site, chance.choice(("csr", "token", None)), **said)
+        await site.settled()
+        found = await site.bindings()
+        assert found.keys() == {(CLUSTER, "reads-leases"), ("c10", "reads-leases")}
+        assert set(found[CLUSTER, "reads-leases"].split(",")) <= {user(CLUSTER), TOKEN_USER}
+        assert found["c10", "reads-leases"] == user("c10"), "one cluster's word is nothing to another's"
+    await says(site, "csr", **{CERTIFICATE: "True"})
+    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER), ("c10", "reads-leases"): user("c10")})
+
+
 async def test_a_binding_that_somebody_changed_is_set_right(site: AddonSite) -> None:
     await role(site)
     asks(site, IN_CLUSTER)
@@ -148,4 +207,22 @@ async def test_a_role_that_the_manager_does_not_hold_is_refused_and_works_are_ma
     assert await site.works() == {f"addon-{ADDON}-deploy-0": ["settings"]}
     await role(site)
     await site.until(lambda: site.bindings(), "the binding", moving=5.0)
+    await site.says("RegistrationApplied", "True", "SetPermissionApplied")
+
+
+async def test_a_role_that_an_administrator_labels_is_bound_at_once(site: AddonSite) -> None:
+    """Not when the next try is due, which is minutes later by then."""
+    await role(site, aggregated=False)
+    asks(site, IN_CLUSTER)
+    await enabled(site, CLUSTER)
+    await site.says("RegistrationApplied", "False", "SetPermissionFailed")
+    assert site.framework is not None
+    queue = site.framework._addons._controller.queue
+
+    async def is_patient() -> bool:
+        return queue.failures(ObjectKey(CLUSTER, ADDON)) > 16 and not queue.processing
+
+    await site.until(is_patient, "the next try to be minutes away", moving=20.0)
+    await role(site)
+    await site.until(lambda: site.bindings(), "the binding", moving=0.001)
     await site.says("RegistrationApplied", "True", "SetPermissionApplied")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 import pytest
 
 from muster.addon.config_objects import ConfigKey, WatchedConfigObjects
 from muster.api.addon.v1alpha1 import GROUP
+from muster.machinery.authentication import UserInfo
+from muster.runtime.client.rest import Query
+from tests.support.mortal_hub import Mortal
 from tests.unit.addon.manager.conftest import CONFIGS, Life, Site
 
 KEY = ConfigKey(GROUP, "addondeploymentconfigs", "config", "a")
@@ -85,3 +88,36 @@ async def test_what_the_last_user_lets_go_is_no_longer_followed(watching: Watchi
     await watching.site.deployment_config("a", "2")
     await watching.site.quiet()
     assert watching.told == []
+
+
+class Silent(Mortal):
+    """Its watches of configurations are never answered."""
+
+    watching: asyncio.Event
+
+    async def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        if path.endswith("/addondeploymentconfigs"):
+            self.watching.set()
+            await asyncio.Event().wait()
+        async for line in super().lines(path, query, timeout, opened):
+            yield line
+
+
+async def test_who_waits_for_the_hub_to_tell_does_not_outlast_what_is_stopped(bare: Site) -> None:
+    """Time stands still then: a pass that waits ends because those who would tell it have ended."""
+    client = Silent(bare.server.client(bare.server.clusters["hub"], UserInfo("admin", groups=("system:masters",))))
+    client.life, client.watching = Life(), asyncio.Event()
+    objects = WatchedConfigObjects(client, clock=bare.clock)
+    running = asyncio.create_task(objects.run())
+    waiting = asyncio.create_task(objects.refer("u", (KEY,)))
+
+    async def asked() -> bool:
+        return client.watching.is_set()
+
+    await bare.until(asked, "the hub to be asked", moving=0.01)
+    assert not waiting.done()
+    running.cancel()
+    await asyncio.wait([waiting], timeout=30)
+    assert waiting.cancelled()

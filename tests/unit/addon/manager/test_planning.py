@@ -257,11 +257,17 @@ def test_a_lost_placement_leaves_its_clusters_what_they_have() -> None:
         world.configure(cluster)
     del world.placements["p"]
     assert (world.configs("x"), world.configs("z")) == (["b"], ["a"])
+    assert world.released() == "xyz", "nobody waits for what is there already"
+    world.versions = {"b": 2}
     assert world.released() == "z", "nothing changes on clusters of the lost one"
     assert message(world)[:2] == ("Unknown", "PlacementNotFound")
     world.install("new")
     assert world.planned("new").released, "what was never configured is not of the lost one"
     assert world.configs("new") == ["a"]
+    world.configure("new")
+    assert world.planned("new").released, "nor does it wait for what it has"
+    world.versions = {"a": 2}
+    assert not world.planned("new").released, "whether the lost one chose it is not known"
 
 
 def test_a_lost_canary_is_not_rolled_back_to_what_all_others_have() -> None:
@@ -272,6 +278,8 @@ def test_a_lost_canary_is_not_rolled_back_to_what_all_others_have() -> None:
     world.configure("x", "y", "z")
     del world.placements["canary"]
     assert [world.configs(cluster) for cluster in "xyz"] == [["a"], ["a"], ["b"]]
+    assert world.released() == "xyz"
+    world.versions = {"a": 2, "b": 2}
     assert world.released() == "xy"
     world.choose("canary", "")
     assert world.configs("z") == ["a"], "a canary that is there and chose nobody has let go"
@@ -349,3 +357,22 @@ def test_a_rollout_ends_with_everybody_having_the_configuration(data: st.DataObj
         world.fare("Completed", cluster)
         finished.add(cluster)
     assert message(world)[1] == "Completed"
+
+
+def test_hashes_of_an_addon_that_manages_itself_now_are_kept_true() -> None:
+    """Its own manager goes by what is said there, as it goes by the defaults; the rest of a progression is that one's to say."""
+    world = AddonWorld(addon_document(by_placement("p", A), defaults=[B]))
+    world.choose("p", "x")
+    world.install("x")
+    before = world.report()
+    world.addon["metadata"]["annotations"] = {"addon.open-cluster-management.io/lifecycle": "self"}
+    world.versions = {"a": 2, "b": 2}
+    found = world.report()
+    assert found["defaultconfigReferences"][0]["desiredConfig"]["specHash"] == "b-2"
+    (one,), (old,) = found["installProgressions"], before["installProgressions"]
+    assert [each["desiredConfig"]["specHash"] for each in one["configReferences"]] == ["a-2"]
+    assert one["conditions"] == old["conditions"]
+    world.versions = {"a": 0}
+    assert [each["desiredConfig"].get("specHash", "") for each in world.report()["installProgressions"][0]["configReferences"]] == [
+        ""
+    ]

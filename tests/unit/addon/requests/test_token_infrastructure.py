@@ -105,6 +105,19 @@ async def test_at_rest_nothing_is_written(token: AddonHub) -> None:
     assert (await token.admin.get(ADDONS, "hello", CLUSTER))["status"] == addon["status"]
 
 
+@pytest.mark.parametrize("verdict", ["True", "False"])
+async def test_an_account_stays_until_the_certificate_is_there(token: AddonHub, verdict: str) -> None:
+    uid = await until_ready(token)
+    ready, since = await condition(token), {"reason": "Test", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    refreshed = {"type": "TokenRefreshed", "status": verdict, **since}
+    await token.status({"kubeClientDriver": "csr", "conditions": [ready, refreshed]})
+    await another_is_ready(token)
+    assert await until_ready(token) == uid
+    rotated = {"type": "ClusterCertificateRotated", "status": "True", **since}
+    await token.status({"conditions": [ready, refreshed, rotated]})
+    await token.until(lambda: none_left(token), "account, role and binding to be gone")
+
+
 @pytest.mark.parametrize(("kind", "name"), OBJECTS)
 async def test_what_is_deleted_comes_back(token: AddonHub, kind: Any, name: str) -> None:
     before = await until_ready(token)

@@ -8,6 +8,8 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.api.addons import drivers_in_use
 from muster.kube import certificates, yaml
 from muster.machinery.objects import Object
 from muster.registration.agent.addons.secrets import AGENT_LABEL
@@ -304,6 +306,52 @@ async def test_another_driver_replaces_the_secret_in_one_write(addons: AddonFlee
             return set(await addons.secret(KUBECONFIG)) == {"kubeconfig", "token", "cluster-name"}
 
         await until(by_token, "the Secret having a token")
+
+
+async def test_a_custom_signers_certificate_is_not_taken_for_that_of_the_new_driver(addons: AddonFleet) -> None:
+    """The hub would take the token's rights away while it is what the Secret has."""
+    async with addons.joined(addon_driver="token"), addons.managed():
+        await addons.enable("work", kube_client("work"), custom())
+        await addons.token_infrastructure("work")
+        await addons.certificate("work-example.com-custom-client-cert")
+        await until(lambda: _is(addons, "work", "TokenRefreshed", "True/AddonTokenRefreshed"), "the token")
+        await until(lambda: _is(addons, "work", "ClusterCertificateRotated", "True/ClientCertificateUpdated"), "the certificate")
+    async with addons.joined():
+        await until(lambda: _driver(addons, "csr"), "the driver in the status")
+        await addons.set_status("work", registrations=[kube_client("work"), custom()])
+        await until(lambda: addons.requests("work"), "a request")
+
+        async def open_request() -> bool:
+            return any(not (one.get("status") or {}).get("conditions") for one in await addons.requests("work"))
+
+        await until(open_request, "the request of the new driver")
+        assert set(await addons.secret(KUBECONFIG)) == {"kubeconfig", "token", "cluster-name"}
+        status = ManagedClusterAddOn.decode(await addons.addon("work")).status
+        assert drivers_in_use(status) == ("csr", "token")
+        async with addons.managed():
+            await until(
+                lambda: _is(addons, "work", "ClusterCertificateRotated", "True/ClientCertificateUpdated"), "the certificate"
+            )
+        assert set(await addons.secret(KUBECONFIG)) == {"kubeconfig", "tls.crt", "tls.key", "cluster-name"}
+        status = ManagedClusterAddOn.decode(await addons.addon("work")).status
+        assert drivers_in_use(status) == ("csr",)
+
+
+async def test_no_certificate_is_asked_for_in_the_name_of_the_account(addons: AddonFleet) -> None:
+    """Who an agent is by a certificate is the hub's to say; what it said before was who it was by a token."""
+    async with addons.joined(addon_driver="token"):
+        await addons.enable("work", kube_client("work"))
+        await addons.token_infrastructure("work")
+        await until(lambda: _is(addons, "work", "TokenRefreshed", "True/AddonTokenRefreshed"), "the token")
+    async with addons.joined(), addons.managed():
+        await until(lambda: _driver(addons, "csr"), "the driver in the status")
+        await addons.enable("other", kube_client("other"))
+        await addons.certificate("other-hub-kubeconfig")
+        assert await addons.requests("work") == []
+        assert set(await addons.secret(KUBECONFIG)) == {"kubeconfig", "token", "cluster-name"}
+        await addons.set_status("work", registrations=[kube_client("work")])
+        await until(lambda: _is(addons, "work", "ClusterCertificateRotated", "True/ClientCertificateUpdated"), "the certificate")
+        assert len(await addons.requests("work")) == 1
 
 
 async def test_with_the_gate_off_nothing_is_done_for_addons(addons: AddonFleet) -> None:

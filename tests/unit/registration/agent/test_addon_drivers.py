@@ -45,6 +45,29 @@ def test_a_credential_that_cannot_be_renewed_brings_no_other_identity_back() -> 
     assert drivers_in_use(found.status) == (CSR_DRIVER,)
 
 
+@pytest.mark.parametrize("drivers", [(CSR_DRIVER, TOKEN_DRIVER), (TOKEN_DRIVER, CSR_DRIVER)])
+def test_a_credential_that_could_not_be_renewed_keeps_its_rights_in_a_change_too(drivers: tuple[str, str]) -> None:
+    """It may be good for a while yet: what failed is the next one."""
+    before, driver = drivers
+    found = reported(addon(), Facts(before, (said(before, "False"),)), NOW)
+    found = reported(found, Facts(driver), NOW)
+    assert drivers_in_use(found.status) == (driver, before)
+    found = reported(found, Facts(driver, (said(driver, "True"),)), NOW)
+    assert drivers_in_use(found.status) == (driver,)
+
+
+@pytest.mark.parametrize("driver", ["", "csr", "token", "aws", "TOKEN", "x" * 253, "system:masters"])
+@pytest.mark.parametrize("token", [None, "True", "False", "Unknown", "system:admin"])
+@pytest.mark.parametrize("certificate", [None, "True", "False", "Unknown", "system:admin"])
+def test_whatever_an_agent_writes_it_is_one_of_its_own_two(driver: str, token: str | None, certificate: str | None) -> None:
+    verdicts = {TOKEN_REFRESHED: token, CERTIFICATE_ROTATED: certificate}
+    conditions = [{"type": kind, "status": status} for kind, status in verdicts.items() if status is not None]
+    found = drivers_in_use(addon(kubeClientDriver=driver, conditions=conditions).status)
+    assert found[0] == (TOKEN_DRIVER if driver == TOKEN_DRIVER else CSR_DRIVER)
+    assert set(found) <= {TOKEN_DRIVER, CSR_DRIVER}
+    assert len(found) == 1 or verdicts[CREDENTIAL_CONDITIONS[found[0]]] != "True"
+
+
 def test_certificates_of_custom_signers_keep_their_condition() -> None:
     found = reported(addon(), Facts(TOKEN_DRIVER, (said(TOKEN_DRIVER, "True"), said(CSR_DRIVER, "True"))), NOW)
     assert true(found) == {CERTIFICATE_ROTATED, TOKEN_REFRESHED}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from muster.api import Condition
-from muster.api.addons import ADDON_LABEL
+from muster.api.addons import ADDON_LABEL, CREDENTIAL_CONDITIONS
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.registration.agent.addons.kept_credential import KeptCredential, condition, credential_check
@@ -39,6 +39,8 @@ class _Addon:
     kept: dict[str, KeptCredential] = field(default_factory=dict)
     """By the name of the Secret."""
     blocked: tuple[Blocked, ...] = ()
+    awaited: tuple[str, ...] = ()
+    """Drivers of credentials that cannot be asked for yet."""
 
     @property
     def whole(self) -> bool:
@@ -89,10 +91,14 @@ class AddonCredentials:
         return sorted({_addon_of(one) for one in found.items})
 
     def conditions(self, addon: str) -> tuple[Condition, ...]:
-        """What is to be said of an addon's credentials."""
+        """What is to be said of an addon's credentials. Of several by one driver none is said to be there before all are: the hub
+        goes by that when it takes rights away from what was there before."""
         known = self._addons.get(addon, _Addon())
-        blocked = (condition(one.driver, Report(False, NOT_POSSIBLE, one.problem)) for one in known.blocked)
-        return (*blocked, *(said for one in known.kept.values() if (said := one.condition) is not None))
+        blocked = [condition(one.driver, Report(False, NOT_POSSIBLE, one.problem)) for one in known.blocked]
+        kept = [(one.wanted.driver, one.condition) for one in known.kept.values()]
+        open_ones = {CREDENTIAL_CONDITIONS[driver] for driver in (*known.awaited, *(by for by, said in kept if said is None))}
+        said = [one for _, one in kept if one is not None and not (one.status == "True" and one.type in open_ones)]
+        return (*blocked, *said)
 
     async def settle(self, addon: str, registrations: Registrations) -> None:
         """Have these credentials kept, and no others of the addon. Raises KubeError."""
@@ -104,13 +110,14 @@ class AddonCredentials:
             if one.secret not in possible
         )
         known.blocked = (*registrations.blocked, *away)
+        known.awaited = registrations.awaited
         for secret in known.kept.keys() - possible.keys():
             known.kept.pop(secret).end()
         for wanted in possible.values():
             self._keep(known, wanted)
         if registrations.settled and known.whole:
             await self._clear(addon, {self._secret_of(one) for one in registrations.wanted})
-        if not known.kept and not known.blocked:
+        if not known.kept and not known.blocked and not known.awaited:
             self._addons.pop(addon, None)
 
     def _secret_of(self, wanted: WantedCredential) -> tuple[AddonNamespaces, str, str]:

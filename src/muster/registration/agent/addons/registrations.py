@@ -29,6 +29,7 @@ from muster.api.addons import (
     request_prefix,
     signer_secret,
     token_account,
+    token_user,
 )
 from muster.api.resource import Document
 from muster.kube.names import dns1123_subdomain
@@ -118,6 +119,8 @@ class Registrations:
     blocked: tuple[Blocked, ...] = ()
     settled: bool = True
     """Whether this is all: what is not among it is to go."""
+    awaited: tuple[str, ...] = ()
+    """Drivers of registrations of which the hub has not said yet as whom they are."""
 
 
 NONE: Final = Registrations()
@@ -127,6 +130,7 @@ NONE: Final = Registrations()
 class _Found:
     wanted: list[WantedCredential] = field(default_factory=list)
     blocked: list[Blocked] = field(default_factory=list)
+    awaited: list[str] = field(default_factory=list)
 
 
 def place_of(addon: ManagedClusterAddOn) -> Place:
@@ -148,7 +152,8 @@ def registrations_of(addon: ManagedClusterAddOn, situation: Situation) -> Regist
             _add(found, addon, registration, secret, situation)
     # A status that was not written yet, or of which a part could not be read, is no word of what is wanted no longer.
     said = bool(addon.status.registrations) or is_true(addon.status.conditions, REGISTRATION_APPLIED)
-    return Registrations(tuple(found.wanted), tuple(found.blocked), said and not addon.unread)
+    settled = said and not addon.unread and not found.awaited
+    return Registrations(tuple(found.wanted), tuple(found.blocked), settled, tuple(found.awaited))
 
 
 def secret_name(addon: str, registration: RegistrationConfig) -> str:
@@ -162,6 +167,10 @@ def _add(found: _Found, addon: ManagedClusterAddOn, registration: RegistrationCo
     problem = _problem(addon.metadata.name, secret, situation, kube_client)
     if problem:
         found.blocked.append(Blocked(driver, secret, problem))
+        return
+    if kube_client and driver == CSR and registration.subject.user == token_user(situation.cluster, addon.metadata.name):
+        # From the time when it came by tokens: who it is by a certificate follows, and its rights with it.
+        found.awaited.append(driver)
         return
     name, cluster = addon.metadata.name, situation.cluster
     entries = {CLUSTER_NAME_ENTRY: cluster.encode()}
