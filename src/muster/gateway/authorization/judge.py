@@ -8,8 +8,10 @@ that `impersonation` maps the caller to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from muster.apiserver import errors
 from muster.apiserver.errors import ApiError
@@ -45,12 +47,11 @@ class JudgeOptions:
 DEFAULTS: Final = JudgeOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class _Decision:
+class _Decision(msgspec.Struct, frozen=True):
     allowed: bool
     reason: str
     refusal: ApiError | None = None
-    notes: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = {}  # each has one of its own
 
 
 class GatewayJudge:
@@ -89,7 +90,7 @@ class GatewayJudge:
     async def _decide_by(
         self, who: UserInfo, cluster: str, inner: RequestInfo, asked: AccessAttributes, virtual: AccessAttributes
     ) -> _Decision:
-        denial = denied(self._options.denials, cluster, asked)
+        denial = denied(self._options.denials, cluster, asked) if self._options.denials else None
         if denial is not None:
             return _refused(who, cluster, asked, f"the cluster gateway forwards no requests for {denial.what}", DENIED)
         if self._options.exempt_discovery and is_discovery(inner) and await self._hub.may_use(who, cluster, "get") is None:
