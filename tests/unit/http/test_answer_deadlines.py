@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from muster.http import UpstreamError
 from muster.http.upstream import UpstreamConnection
+from tests.support.eventually import eventually
 
 from .test_asking_others import Wire
 
@@ -25,9 +27,9 @@ class Timers:
         loop = asyncio.get_running_loop()
         call_later = loop.call_later
 
-        def counted(delay: float, callback: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
+        def counted(delay: float, callback: Callable[..., object], *arguments: object, **options: Any) -> asyncio.TimerHandle:
             self.set += getattr(callback, "__self__", None).__class__ is UpstreamConnection
-            return call_later(delay, callback, *arguments)
+            return call_later(delay, callback, *arguments, **options)
 
         monkeypatch.setattr(loop, "call_later", counted)
 
@@ -86,8 +88,11 @@ async def test_a_timer_that_rings_while_nothing_is_waited_for_does_nothing() -> 
     with pytest.MonkeyPatch.context() as patched:
         timers = Timers(patched)
         await exchange(connection, 0.01)
-        while connection._timer is not None:
-            await asyncio.sleep(0.005)
+
+        async def has_rung() -> bool:
+            return connection._timer is None
+
+        await eventually(has_rung, "the timer to ring", timeout=10, poll=0.005)
         assert timers.set == 1
     assert await exchange(connection, 0.5) == b"ok"
 
