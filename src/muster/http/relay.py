@@ -214,12 +214,16 @@ class _Exchange:
         return StreamResponse(answer.status, fields, self._stream, length=answer.length, discard=self.abandon)
 
     async def _stream(self, writer: StreamWriter) -> None:
-        connection, meter = self._connection, self._meter
+        meter = self._meter
+
+        def pass_along(data: bytes) -> bool:
+            if meter is not None:
+                meter.received(len(data))
+            writer.write(data)
+            return not writer.is_behind
+
         try:
-            while data := await connection.body():
-                if meter is not None:
-                    meter.received(len(data))
-                writer.write(data)
+            while await self._connection.body_into(pass_along):
                 await writer.drain()
         except BaseException:
             self.abandon()

@@ -14,7 +14,7 @@ import re
 import select
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import httptools
@@ -210,6 +210,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     async def body(self) -> bytes:
         """The next bytes of the body, or of the other protocol after a switch; empty at the end."""
         return await self._inbox.take()
+
+    async def body_into(self, sink: Callable[[bytes], bool]) -> bool:
+        """The body to `sink`, as it comes, until that gives False; False at the end."""
+        return await self._inbox.drain_into(sink)
 
     async def whole_body(self, longest: int | None = None) -> bytes:
         pieces: list[bytes] = []
