@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
 import orjson
 
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.verbs.metadata import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
-from muster.machinery.golang.timestamps import format_micro_time
 from muster.machinery.logs import get_logger
 from muster.machinery.privatefiles import open_private
+from muster.machinery.uids import new_uid
 
 log = get_logger(__name__)
 _FLUSH_SECONDS = 0.25
@@ -117,7 +116,7 @@ def audit_event(
         "sourceIPs": [request.connection.remote[0]],
         "userAgent": request.headers.get("user-agent") or "",
         "responseStatus": {"metadata": {}, "code": code},
-        "stageTimestamp": format_micro_time(datetime.now(UTC)),
+        "stageTimestamp": _micro_time(),
     }
     if attributes.is_resource:
         event["objectRef"] = {
@@ -129,6 +128,20 @@ def audit_event(
             "subresource": attributes.subresource,
         }
     return event
+
+
+_second: tuple[int, str] = (0, "")
+
+
+def _micro_time() -> str:
+    """Now, as a metav1.MicroTime. Hundreds of lines have the same second, which is written out once."""
+    global _second  # one value, so that threads cannot mix two
+    second, micros = divmod(time.time_ns() // 1000, 1_000_000)
+    known, text = _second
+    if second != known:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        _second = second, text
+    return f"{text}.{micros:06d}Z"
 
 
 def _code(answer: Response | StreamResponse | Takeover | int) -> int:

@@ -9,7 +9,6 @@ never get here.
 
 from __future__ import annotations
 
-import uuid
 from typing import Final
 
 from muster.api.proxy.v1alpha1 import GROUP
@@ -19,6 +18,7 @@ from muster.http import Request
 from muster.kube.request_info import RequestInfo
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
+from muster.machinery.uids import new_uid
 
 DECISION: Final = "authorization.k8s.io/decision"
 REASON: Final = "authorization.k8s.io/reason"
@@ -40,7 +40,7 @@ class AuditedRequest:
         self._annotations: dict[str, str] = {}
         if log is not None and request.headers.get(AUDIT_ID) == audit_id:
             # Whoever chose it may choose the same again: only our own is one request's.
-            self._annotations[REQUEST_ID] = str(uuid.uuid4())
+            self._annotations[REQUEST_ID] = new_uid()
         self._id = audit_id
         self._log = log
         self._request = request

@@ -19,6 +19,8 @@ SWITCHED: Final = 101
 class Course:
     """Ends once, however it ends."""
 
+    __slots__ = ("_audited", "_began", "_cluster", "_ended", "_inner", "_metrics", "_open")
+
     def __init__(self, audited: AuditedRequest, metrics: GatewayMetrics, cluster: str, inner: RequestInfo) -> None:
         self._audited = audited
         self._metrics = metrics

@@ -200,7 +200,7 @@ class GatewayFront:
 def below_base(target: Target, path: str) -> str:
     """What a path is of a cluster that is served below one: such a server names URLs from the root (those of OpenAPI documents),
     and clients ask for them below the gateway's path."""
-    base = next((endpoint.base_path for endpoint in target.endpoints), "")
+    base = target.endpoints[0].base_path if target.endpoints else ""
     return path[len(base) :] if base and path.startswith(base + "/") else path
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from muster.http import Request, Response
 from muster.kube.request_info import RequestInfo
@@ -27,13 +29,12 @@ class Answered:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(msgspec.Struct, frozen=True):
     """`impersonated` is sent along as Impersonate-* fields; None: the request is the gateway's account's."""
 
     reason: str
     impersonated: UserInfo | None = None
-    notes: Mapping[str, str] = field(default_factory=dict)
+    notes: Mapping[str, str] = {}  # each has one of its own
     """For the audit line."""
 
 

@@ -125,8 +125,13 @@ async def relay(
 
 
 def _request_head(request: Request, path: str, headers: HeaderFields, host: str, protocol: str | None) -> bytes:
-    fields = [f"{name}: {value}\r\n" for name, value in headers if name.lower() not in _OWN_REQUEST_FIELDS]
-    if not any(name.lower() == "host" for name, _ in headers):
+    fields, has_host = [], False
+    for name, value in headers:
+        lowered = name.lower()
+        if lowered not in _OWN_REQUEST_FIELDS:
+            fields.append(f"{name}: {value}\r\n")
+            has_host = has_host or lowered == "host"
+    if not has_host:
         fields.insert(0, f"Host: {host}\r\n")
     body = request.body_stream
     if body is not None and body.length is None:
@@ -145,6 +150,8 @@ def _request_head(request: Request, path: str, headers: HeaderFields, host: str,
 
 class _Exchange:
     """One request on one upstream connection, from the head sent to the connection given back."""
+
+    __slots__ = ("_connection", "_key", "_meter", "_pool", "_upload")
 
     def __init__(self, pool: UpstreamPool, key: UpstreamKey, connection: UpstreamConnection, meter: Meter | None) -> None:
         self._pool = pool
@@ -187,9 +194,15 @@ class _Exchange:
 
     def pass_on(self, request: Request, answer: AnswerHead) -> Answer:
         connection = self._connection
-        named = {part.strip().lower() for name, value in answer.fields if name.lower() == "connection" for part in value.split(",")}
-        dropped = _OWN_ANSWER_FIELDS | named
-        fields = [(name, value) for name, value in answer.fields if name.lower() not in dropped]
+        fields, named = [], set[str]()
+        for field in answer.fields:
+            name = field[0].lower()
+            if name not in _OWN_ANSWER_FIELDS:
+                fields.append(field)
+            elif name == "connection":
+                named.update(part.strip().lower() for part in field[1].split(","))
+        if named:
+            fields = [field for field in fields if field[0].lower() not in named]
         if connection.complete:
             if answer.length is not None and (request.method == "HEAD" or answer.status == 304):
                 fields.append(("Content-Length", str(answer.length)))
@@ -201,12 +214,16 @@ class _Exchange:
         return StreamResponse(answer.status, fields, self._stream, length=answer.length, discard=self.abandon)
 
     async def _stream(self, writer: StreamWriter) -> None:
-        connection, meter = self._connection, self._meter
+        meter = self._meter
+
+        def pass_along(data: bytes) -> bool:
+            if meter is not None:
+                meter.received(len(data))
+            writer.write(data)
+            return not writer.is_behind
+
         try:
-            while data := await connection.body():
-                if meter is not None:
-                    meter.received(len(data))
-                writer.write(data)
+            while await self._connection.body_into(pass_along):
                 await writer.drain()
         except BaseException:
             self.abandon()

@@ -9,6 +9,7 @@ way round: reading from the socket pauses while the handler has not taken what i
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.http.bodies import BodyRefused
@@ -158,10 +159,11 @@ def lose_nothing_unread(transport: Any) -> None:
 class Inbox:
     """Bytes on their way from a socket to one reader, with the socket paused while too many wait."""
 
-    __slots__ = ("_connection", "_ended", "_error", "_held", "_parts", "_waiter")
+    __slots__ = ("_connection", "_ended", "_error", "_held", "_parts", "_sink", "_waiter")
 
     def __init__(self, connection: Pausable) -> None:
         self._connection = connection
+        self._sink: Callable[[bytes], bool] | None = None
         self._parts: list[bytes] = []
         self._held = 0
         self._ended = False
@@ -170,6 +172,9 @@ class Inbox:
 
     def feed(self, data: bytes) -> None:
         if not data:
+            return
+        if self._sink is not None:
+            self._pour(data, self._sink)
             return
         self._parts.append(data)
         self._held += len(data) + PIECE_OVERHEAD
@@ -206,6 +211,35 @@ class Inbox:
             await self._waiter
         finally:
             self._waiter = None
+
+    def _pour(self, data: bytes, sink: Callable[[bytes], bool]) -> None:
+        try:
+            if sink(data):
+                return
+        except Exception as error:
+            # Who feeds us has no part in it: it is the reader's.
+            self.feed_eof(error)
+        self._sink = None
+        self._wake()
+
+    async def drain_into(self, sink: Callable[[bytes], bool]) -> bool:
+        """Hand what comes to `sink` as it comes, until that gives False: it wants no more for now. False at the end.
+
+        For whoever only passes bytes on: a reader that is woken for each piece of a stream costs more than the piece."""
+        if self._parts and not sink(self.taken()):
+            return True
+        self._connection.resume_reading()
+        if not self._ended:
+            self._sink = sink
+            try:
+                await self._more()
+            finally:
+                self._sink = None
+        if self._parts or not self._ended:
+            return True
+        if self._error is not None:
+            raise self._error
+        return False
 
     async def take(self) -> bytes:
         """All bytes that are here, after waiting for some; empty at the end."""

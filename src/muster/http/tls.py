@@ -112,15 +112,25 @@ class PeerCertificates(NamedTuple):
         leaf = connection.getpeercert(binary_form=True)
         if leaf is None:
             return cls(None, (), None)
-        if not _in_its_time(connection):
+        if not _in_its_time(leaf, connection):
             return cls(None, (), leaf)
         return cls(leaf, _verified_chain(connection) or (leaf,), None)
 
 
-def _in_its_time(connection: ssl.SSLObject) -> bool:
-    described: Any = connection.getpeercert()
-    now = time.time()
-    return bool(ssl.cert_time_to_seconds(described["notBefore"]) <= now <= ssl.cert_time_to_seconds(described["notAfter"]))
+_validities: dict[bytes, tuple[float, float]] = {}
+_KNOWN_VALIDITIES = 1024
+
+
+def _in_its_time(leaf: bytes, connection: ssl.SSLObject) -> bool:
+    """Clients come again with the same certificate, above all an API server, for nearly every request of a busy one."""
+    validity = _validities.get(leaf)
+    if validity is None:
+        described: Any = connection.getpeercert()
+        validity = ssl.cert_time_to_seconds(described["notBefore"]), ssl.cert_time_to_seconds(described["notAfter"])
+        if len(_validities) >= _KNOWN_VALIDITIES:
+            _validities.clear()
+        _validities[leaf] = validity
+    return validity[0] <= time.time() <= validity[1]
 
 
 def presented_chain(connection: Any) -> tuple[bytes, ...]:

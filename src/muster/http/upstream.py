@@ -13,12 +13,13 @@ import asyncio
 import re
 import select
 import ssl
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import httptools
 
-from muster.http.flow import GONE
+from muster.http.flow import GONE, NEVER
 from muster.http.keepalive import keep_tcp_alive
 from muster.http.readbuffer import read_buffer
 from muster.http.stream import Inbox, lose_nothing_unread
@@ -27,6 +28,7 @@ MAX_HEAD = 256 * 1024
 """Of a head, and of all else that may come before, between and after the pieces of a body."""
 FORBIDDEN_HEADER_CHARS: Final = re.compile(r"[\r\n\0]").search
 """What would end a header field, and begin another one or another request."""
+_FRAMING_LENGTHS: Final = frozenset(map(len, ("content-length", "transfer-encoding")))
 
 
 class UpstreamError(Exception):
@@ -118,6 +120,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.idle_since = 0.0
         self._transport: Any = None
         self._parser: Any = None
+        self._parser_is_ready = False
+        """It has read an answer to its end, and nothing after it: another one may follow."""
         self._answer: asyncio.Future[AnswerHead] | None = None
         self._inbox = Inbox(self)
         self._fields: list[tuple[str, str]] = []
@@ -130,6 +134,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._reading_paused = False
         self._write_paused = False
         self._writable: asyncio.Future[None] | None = None
+        self._deadline = NEVER
+        """Until when the answer must have begun, if `_timeout` is its time."""
+        self._timeout = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ends = NEVER
 
     # An exchange
 
@@ -137,7 +146,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         """Send a request head (and what is joined to it); `bodiless` answers (to HEAD) have no body whatever they say, and
         the other side may switch protocols only where it was asked to (`upgrade`)."""
         self.received = self.complete = self.reusable = False
-        self._parser = httptools.HttpResponseParser(self)
+        if self._parser_is_ready:
+            self._parser_is_ready = False
+        else:
+            self._parser = httptools.HttpResponseParser(self)
         self._answer = self.loop.create_future()
         self._inbox = Inbox(self)
         self._fields = []
@@ -155,23 +167,53 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         return await asyncio.shield(self._answer)
 
     async def answer_within(self, seconds: float) -> AnswerHead:
-        """As `answer`, for the only one who waits for it, and who gives the connection up if it does not come. A timer of its own
-        costs a fraction of `asyncio.timeout` around it. Raises UpstreamTimeout."""
+        """As `answer`, for the only one who waits for it, and who gives the connection up if it does not come. Raises
+        UpstreamTimeout.
+
+        Nearly all answers come in time, so the timer is the connection's and not the exchange's: it is set by the first, and when
+        it rings it is set again for what is waited for then."""
         answer = self._answer
         assert answer is not None
-        timer = self.loop.call_later(seconds, self._late, answer, seconds)
+        if answer.done():
+            return answer.result()
+        self._timeout = seconds
+        self._deadline = time.monotonic() + seconds
+        if self._deadline < self._timer_ends:
+            self._set_timer(seconds)
         try:
             return await answer
         finally:
-            timer.cancel()
+            self._deadline = NEVER
 
-    def _late(self, answer: asyncio.Future[AnswerHead], seconds: float) -> None:
-        if not answer.done():
-            answer.set_exception(UpstreamTimeout(self.upstream, f"no answer within {seconds:g} s"))
+    def _set_timer(self, seconds: float) -> None:
+        self._drop_timer()
+        self._timer_ends = self._deadline
+        self._timer = self.loop.call_later(seconds, self._timer_rang)
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._timer_ends = NEVER
+
+    def _timer_rang(self) -> None:
+        self._timer, self._timer_ends = None, NEVER
+        if self._deadline == NEVER:
+            return
+        left = self._deadline - time.monotonic()
+        if left > 0:
+            # Loops count in milliseconds; less than one would ring at once, again and again.
+            self._set_timer(max(left, 0.001))
+        elif self._answer is not None and not self._answer.done():
+            self._answer.set_exception(UpstreamTimeout(self.upstream, f"no answer within {self._timeout:g} s"))
 
     async def body(self) -> bytes:
         """The next bytes of the body, or of the other protocol after a switch; empty at the end."""
         return await self._inbox.take()
+
+    async def body_into(self, sink: Callable[[bytes], bool]) -> bool:
+        """The body to `sink`, as it comes, until that gives False; False at the end."""
+        return await self._inbox.drain_into(sink)
 
     async def whole_body(self, longest: int | None = None) -> bytes:
         pieces: list[bytes] = []
@@ -289,6 +331,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         else:
             self._fail(_unanswered(self.upstream, error))
         self._parser = None
+        self._drop_timer()
         self._inbox.let_go()
         self._transport = GONE
 
@@ -325,7 +368,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def on_message_begin(self) -> None:
         if self.complete:
             # Nobody asked for a second answer: whose would it be?
-            self.reusable = False
+            self.reusable = self._parser_is_ready = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._answer is not None and self._answer.done():
@@ -344,6 +387,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         length: int | None = None
         chunked = False
         for name, value in fields:
+            if len(name) not in _FRAMING_LENGTHS:
+                continue
             lowered = name.lower()
             if lowered == "content-length":
                 length = int(value)
@@ -370,6 +415,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         if self._interim:
             self._interim = False
         elif not self.complete and not self.switched:
+            self._parser_is_ready = True
             self._end(self._parser.should_keep_alive())
 
     def _end(self, reusable: bool) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Callable
 
 import orjson
@@ -103,18 +101,6 @@ _SERVER_OWNED = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"),
     *("name", "namespace"),
 )
-
-
-_random = random.Random(os.urandom(32))
-_VERSION_4, _VARIANT = 0x4000 << 64, 0x8000 << 48
-_VERSION_BITS, _VARIANT_BITS = 0xF000 << 64, 0xC000 << 48
-
-
-def new_uid() -> str:
-    """A random (version 4) UUID. Uids are names and no secrets, so a generator seeded once will do."""
-    number = _random.getrandbits(128) & ~(_VERSION_BITS | _VARIANT_BITS) | _VERSION_4 | _VARIANT
-    text = f"{number:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def in_type_order(meta: Object) -> Object:

@@ -31,7 +31,6 @@ from muster.apiserver.verbs.metadata import (
     check_metadata_update,
     fill_on_create,
     keep_on_update,
-    new_uid,
     wipe_system_fields,
 )
 from muster.apiserver.verbs.ownership import Booking, book_create, book_update
@@ -43,6 +42,7 @@ from muster.kube.ownership.managedfields import only_times_differ
 from muster.machinery.golang.json import dumps_in_steps
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
+from muster.machinery.uids import new_uid
 from muster.store.api import ABSENT, Conflict, Entry, Unavailable
 
 log = get_logger(__name__)

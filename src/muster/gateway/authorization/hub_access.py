@@ -37,13 +37,15 @@ class HubAccess:
         self._timeout = timeout
         self._reviewer = authorizer if isinstance(authorizer, AccessReviewer) else None
 
+    def remembered(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision | None:
+        """What `decide` would say at once; most answers are remembered ones, and need neither a deadline nor a coroutine."""
+        return None if self._reviewer is None else self._reviewer.remembered(who, asked)
+
     async def decide(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
         """Raises the ApiError to answer with where the hub has not decided."""
-        if self._reviewer is not None:
-            # Most answers are remembered ones, and need no deadline.
-            remembered = self._reviewer.remembered(who, asked)
-            if remembered is not None:
-                return remembered
+        remembered = self.remembered(who, asked)
+        if remembered is not None:
+            return remembered
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._authorizer.authorize(who, asked)
@@ -80,11 +82,13 @@ class HubAccess:
         The hub's API server has asked the same before it forwarded a request, but requests come by other ways too. `cluster_name`
         is empty for lists and watches of all, `subresource` for the objects themselves.
         """
-        asked = AccessAttributes(verb, group, version, RESOURCE, subresource, name=cluster_name)
-        try:
-            decision = await self.decide(who, asked)
-        except ApiError as error:
-            return Refused(refusals.answer(error), error.message)
+        asked = AccessAttributes(verb, group, version, RESOURCE, subresource, "", cluster_name)
+        decision = self.remembered(who, asked)
+        if decision is None:
+            try:
+                decision = await self.decide(who, asked)
+            except ApiError as error:
+                return Refused(refusals.answer(error), error.message)
         if decision.allowed:
             return None
         refusal = errors.refusal(who, asked, decision.reason)

@@ -8,8 +8,11 @@ that `impersonation` maps the caller to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
 
 from muster.apiserver import errors
 from muster.apiserver.errors import ApiError
@@ -45,12 +48,11 @@ class JudgeOptions:
 DEFAULTS: Final = JudgeOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class _Decision:
+class _Decision(msgspec.Struct, frozen=True):
     allowed: bool
     reason: str
     refusal: ApiError | None = None
-    notes: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, str] = {}  # each has one of its own
 
 
 class GatewayJudge:
@@ -82,19 +84,20 @@ class GatewayJudge:
         except ApiError as error:
             return Refused(refusals.answer(error), error.message)
 
-    async def _decide(self, who: UserInfo, cluster: str, inner: RequestInfo, upgrade: bool) -> _Decision:
+    def _decide(self, who: UserInfo, cluster: str, inner: RequestInfo, upgrade: bool) -> Coroutine[Any, Any, _Decision]:
+        """Raises NoVirtualVerb before there is anything to wait for."""
         asked = inner_attributes(inner, upgrade)
-        return await self._decide_by(who, cluster, inner, asked, on_hub(cluster, asked, in_namespaces=self._options.hub_namespaces))
+        return self._decide_by(who, cluster, inner, asked, on_hub(cluster, asked, in_namespaces=self._options.hub_namespaces))
 
     async def _decide_by(
         self, who: UserInfo, cluster: str, inner: RequestInfo, asked: AccessAttributes, virtual: AccessAttributes
     ) -> _Decision:
-        denial = denied(self._options.denials, cluster, asked)
+        denial = denied(self._options.denials, cluster, asked) if self._options.denials else None
         if denial is not None:
             return _refused(who, cluster, asked, f"the cluster gateway forwards no requests for {denial.what}", DENIED)
         if self._options.exempt_discovery and is_discovery(inner) and await self._hub.may_use(who, cluster, "get") is None:
             return _Decision(True, "discovery")
-        decision = await self._hub.decide(who, virtual)
+        decision = self._hub.remembered(who, virtual) or await self._hub.decide(who, virtual)
         if not decision.allowed:
             needed = f'the cluster gateway requires the verb "{virtual.verb}" for this on the hub'
             return _refused(who, cluster, asked, f"{needed}: {decision.reason}" if decision.reason else needed, FORBIDDEN)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import uuid
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final
@@ -27,6 +26,7 @@ from muster.http.relay import HOP_BY_HOP
 from muster.kube.front_proxy import USUAL, FrontProxyHeaders
 from muster.kube.websocket_token import without_bearer_protocol
 from muster.machinery.authentication import UserInfo
+from muster.machinery.uids import new_uid
 
 INSTANCE: Final = f"{COMPONENT}-{secrets.token_hex(6)}"
 """The name of this process in Via fields, by which a request that comes round in a circle is known."""
@@ -178,7 +178,7 @@ def impersonation_fields(user: UserInfo) -> Fields:
 def audit_id(headers: Headers) -> str:
     """The client's own, by which it finds its request in every log on the way, or a new one."""
     given = headers.get("audit-id")
-    return given if given is not None and _AUDIT_ID(given) else str(uuid.uuid4())
+    return given if given is not None and _AUDIT_ID(given) else new_uid()
 
 
 def is_circular(headers: Headers) -> bool:

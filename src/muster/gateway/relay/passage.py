@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from muster.apiserver.errors import ApiError
 from muster.gateway import refusals
@@ -76,6 +76,7 @@ class Passage:
 
     __slots__ = (
         "_backend",
+        "_cancelled",
         "_cluster",
         "_cut",
         "_ended",
@@ -83,7 +84,7 @@ class Passage:
         "_load",
         "_observer",
         "_protocol",
-        "_scope",
+        "_task",
         "_traffic",
         "_under_way",
         "still_granted",
@@ -117,7 +118,9 @@ class Passage:
         self._observer = observer
         self._ended = False
         self._cut: ApiError | None = None
-        self._scope: asyncio.Timeout | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
+        """The task, by a cut."""
         self._under_way = under_way
         under_way.add(self)
         traffic.began(target.cluster, kind)
@@ -133,8 +136,9 @@ class Passage:
         """End it now. `refusal` is for a client that has no answer yet."""
         if not self._ended and self._cut is None:
             self._cut = refusal
-            if self._scope is not None:
-                self._scope.reschedule(0.0)
+            if self._task is not None:
+                self._cancelled = True
+                self._task.cancel()
 
     async def answered(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` gives; raises the refusal if the passage is cut before that."""
@@ -145,19 +149,29 @@ class Passage:
             raise self._cut from None
 
     async def _until_cut(self, work: Callable[[], Awaitable[T]], discard: Callable[[], None] | None = None) -> T:
-        """`discard` is called if `work` is not even begun."""
-        if self._cut is None:
-            try:
-                async with asyncio.timeout(None) as self._scope:
-                    return await work()
-            except TimeoutError:
-                if self._cut is None:
-                    raise
-            finally:
-                self._scope = None
-        elif discard is not None:
-            discard()
-        raise PassageCut(self._cut.message)
+        """`discard` is called if `work` is not even begun.
+
+        As `asyncio.timeout` tells its own cancellation from others', without what a timer has beside that: this is the way of every
+        request, and hardly any is cut."""
+        if self._cut is not None:
+            if discard is not None:
+                discard()
+            raise PassageCut(self._cut.message)
+        self._task = task = asyncio.current_task()
+        assert task is not None, "requests are served by tasks"
+        before = task.cancelling()
+        try:
+            return await work()
+        except asyncio.CancelledError:
+            if not self._cancelled or task.cancelling() > before + 1:
+                raise
+            assert self._cut is not None, "or nothing would have been cancelled"
+            raise PassageCut(self._cut.message) from None
+        finally:
+            self._task = None
+            if self._cancelled:
+                self._cancelled = False
+                task.uncancel()
 
     def failed(self, problem: Problem) -> None:
         if not (self._backend and problem.cause in _BACKENDS_OWN):
