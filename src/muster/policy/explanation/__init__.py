@@ -4,6 +4,7 @@ from muster.policy.explanation.explainer import Difference, Explainer, Explanati
 from muster.policy.explanation.findings import Finding, lint
 from muster.policy.explanation.reads import Read, RecordingSource
 from muster.policy.explanation.rights import Account, controller_account, grants, hub_account, missing_rights
+from muster.policy.explanation.shapes import Misshapen, check_shape
 
 __all__ = [
     "Account",
@@ -11,10 +12,12 @@ __all__ = [
     "Explainer",
     "Explanation",
     "Finding",
+    "Misshapen",
     "Problem",
     "Read",
     "RecordingSource",
     "Side",
+    "check_shape",
     "controller_account",
     "grants",
     "hub_account",

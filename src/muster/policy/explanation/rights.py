@@ -7,9 +7,12 @@ is read by its name, and their bindings.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
+
+import orjson
 
 from muster.machinery.objects import Object
 from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON
@@ -24,7 +27,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 @dataclass(frozen=True)
 class Account:
-    """Who reads, and what roles for it are called."""
+    """Who reads, and how the names of roles for it begin."""
 
     user: str
     groups: tuple[str, ...]
@@ -78,7 +81,8 @@ async def _may_read(client: KubeClient, account: Account, selection: Selection) 
 
 
 def grants(account: Account, selections: Iterable[Selection]) -> list[Object]:
-    """Roles with what the selections need and nothing else, one for each namespace, and their bindings."""
+    """Roles with what the selections need and nothing else, one for each namespace, and their bindings. Their names say what is in
+    them: what is granted for one policy does not take the place of what was granted for another."""
     rules: dict[str, dict[tuple[str, str], set[str] | None]] = {}
     for selection in selections:
         needed = rules.setdefault(selection.namespace, {})
@@ -93,13 +97,14 @@ def grants(account: Account, selections: Iterable[Selection]) -> list[Object]:
 
 def _role(account: Account, namespace: str, rules: dict[tuple[str, str], set[str] | None]) -> list[Object]:
     kind = "Role" if namespace else "ClusterRole"
-    metadata = {"name": account.role, **({"namespace": namespace} if namespace else {})}
     api_version = f"{_RBAC}/v1"
     made = [
         {"apiGroups": [group], "resources": [plural], **({"resourceNames": sorted(names)} if names else {}), "verbs": list(VERBS)}
         for (group, plural), names in sorted(rules.items(), key=lambda rule: rule[0])
     ]
-    reference = {"apiGroup": _RBAC, "kind": kind, "name": account.role}
+    name = f"{account.role}-{hashlib.sha256(orjson.dumps(made)).hexdigest()[:8]}"
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    reference = {"apiGroup": _RBAC, "kind": kind, "name": name}
     return [
         {"apiVersion": api_version, "kind": kind, "metadata": metadata, "rules": made},
         {
