@@ -77,6 +77,7 @@ async def evaluate(
     run = _Run(policy, cluster, options, previous, desired, len(templates))
     for index, template in enumerate(templates):
         await run.evaluate(index, template)
+    cluster.evaluated.settle(metadata.get("uid") or "")
     return run.evaluation()
 
 
