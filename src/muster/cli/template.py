@@ -265,12 +265,13 @@ def _definitions(value: Any) -> list[Object]:
 
 
 async def _missing(explanations: list[Explanation], clusters: _Clusters, options: dict[str, Any]) -> _Missing:
-    from muster.policy.explanation import Side, controller_account, hub_account, missing_rights
+    from muster.policy.explanation import Side, controller_account, find_hub_account, hub_account, missing_rights
     from muster.runtime.client import KubeError
 
     accounts: dict[Side, Account] = {}
     if options["cluster_name"]:
-        accounts[Side.HUB] = hub_account(options["cluster_name"])
+        hub, name = clusters.clients.get(Side.HUB), options["cluster_name"]
+        accounts[Side.HUB] = hub_account(name) if hub is None else await find_hub_account(hub, name)
     if Side.CLUSTER in clusters.clients:
         accounts[Side.CLUSTER] = controller_account()
     missing: dict[Side, list[Selection] | None] = {}

@@ -12,13 +12,21 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from muster.api import crds
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.api.crds import definitions
 from muster.apiserver.server import ApiServer
 from muster.cli import template
 from muster.cli.muster import main
 from muster.fleet.in_process import InProcessClient
 from muster.kube import yaml
+from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import Object
-from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, NODES, ROLE_BINDINGS, ROLES
+from muster.runtime.client import served
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, NODES, ROLE_BINDINGS, ROLES
+from muster.runtime.install import await_definitions
+
+ADDONS = served(ManagedClusterAddOn)
 
 POLICY = """\
 apiVersion: policy.open-cluster-management.io/v1
@@ -260,6 +268,24 @@ class TestLive:
             await admin.create(ROLES if one["kind"] == "Role" else ROLE_BINDINGS, one)
         assert await rights() == ["granted"]
         assert (await asyncio.to_thread(run, *words, "--grant")).stdout == ""
+
+    async def test_where_the_credential_is_a_token_its_user_is_granted(
+        self, admin: InProcessClient, admin_kubeconfig: Path, run: Callable[..., Result]
+    ) -> None:
+        """It is in no group of the cluster's."""
+        kinds = [kind for kind in crds.ALL if kind.name.startswith("managedclusteraddons.")]
+        for document in definitions(kinds):
+            await admin.create(CRDS, document)
+        await await_definitions(admin, [kind.name for kind in kinds], SYSTEM)
+        await admin.create(NAMESPACES, {"metadata": {"name": "c1"}})
+        name = "governance-standalone-hub-templating"
+        addon = {"apiVersion": ADDONS.api_version, "kind": ADDONS.kind, "metadata": {"name": name}, "spec": {}}
+        await admin.create(ADDONS, addon, "c1")
+        await admin.patch(ADDONS, name, {"status": {"kubeClientDriver": "token"}}, "c1", subresource="status")
+        words = ("explain", "policy", "--kubeconfig", str(admin_kubeconfig), *self.CONTEXTS, "--grant")
+        granted = list(yaml.load_all((await asyncio.to_thread(run, *words, policy=self.LIVE_POLICY)).stdout))
+        user = f"system:serviceaccount:c1:{name}-agent"
+        assert granted[-1]["subjects"] == [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
 
     async def test_a_cluster_that_cannot_be_reached_is_an_error_that_says_so(
         self, kubeconfig: Path, run: Callable[..., Result]

@@ -3,7 +3,7 @@
 from muster.policy.explanation.explainer import Difference, Explainer, Explanation, Problem, Side
 from muster.policy.explanation.findings import Finding, lint
 from muster.policy.explanation.reads import Read, RecordingSource
-from muster.policy.explanation.rights import Account, controller_account, grants, hub_account, missing_rights
+from muster.policy.explanation.rights import Account, controller_account, find_hub_account, grants, hub_account, missing_rights
 from muster.policy.explanation.shapes import Misshapen, check_shape
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Side",
     "check_shape",
     "controller_account",
+    "find_hub_account",
     "grants",
     "hub_account",
     "lint",

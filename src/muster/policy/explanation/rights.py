@@ -14,10 +14,13 @@ from typing import Any, Final
 
 import orjson
 
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.api.addons import TOKEN_DRIVER, AddonIdentity, addon_group, cluster_addon_group, drivers_in_use, token_user
+from muster.api.resource import MalformedObject
 from muster.machinery.objects import Object
 from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON
 from muster.runtime.cache import Selection
-from muster.runtime.client import KubeClient
+from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import ACCESS_REVIEWS
 
 VERBS: Final = ("list", "watch")
@@ -35,15 +38,27 @@ class Account:
     role: str
 
 
-def hub_account(cluster_name: str) -> Account:
-    """The user of the standalone addon on the hub; its group of this one cluster is what is granted something."""
-    group = f"system:open-cluster-management:cluster:{cluster_name}:addon:{STANDALONE_ADDON}"
-    return Account(
-        f"{group}:agent:{STANDALONE_ADDON}",
-        (group, f"system:open-cluster-management:addon:{STANDALONE_ADDON}", "system:authenticated"),
-        {"apiGroup": _RBAC, "kind": "Group", "name": group},
-        f"hub-templates-{cluster_name}",
-    )
+async def find_hub_account(hub: KubeClient, cluster_name: str) -> Account:
+    """As whom the cluster's controller reads the hub, as its addon's status tells; where that is not to be had, as most do."""
+    try:
+        addon = await hub.get(ManagedClusterAddOn, STANDALONE_ADDON, cluster_name)
+    except (KubeError, MalformedObject):
+        return hub_account(cluster_name)
+    return hub_account(cluster_name, by_token=TOKEN_DRIVER in drivers_in_use(addon.status))
+
+
+def hub_account(cluster_name: str, *, by_token: bool = False) -> Account:
+    """The user of the standalone addon on the hub. Its group of this one cluster is what is granted something; an agent that has a
+    token for its credential is in no group of ours, so there it is the user."""
+    role = f"hub-templates-{cluster_name}"
+    if by_token:
+        user = token_user(cluster_name, STANDALONE_ADDON)
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{cluster_name}", "system:authenticated")
+        return Account(user, groups, {"apiGroup": _RBAC, "kind": "User", "name": user}, role)
+    identity = AddonIdentity(cluster_name, STANDALONE_ADDON, STANDALONE_ADDON)
+    group = cluster_addon_group(cluster_name, STANDALONE_ADDON)
+    groups = (group, addon_group(STANDALONE_ADDON), "system:authenticated")
+    return Account(identity.user, groups, {"apiGroup": _RBAC, "kind": "Group", "name": group}, role)
 
 
 def controller_account(namespace: str = AGENT_NAMESPACE) -> Account:
