@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from muster.machinery.objects import Object
@@ -36,7 +38,7 @@ POISON = {
 @pytest.mark.parametrize("seconds", ["", "10s"], ids=["watching", "at intervals"])
 @pytest.mark.parametrize("definition", POISON.values(), ids=POISON.keys())
 async def test_a_policy_that_is_wrong_says_so_and_harms_no_other(site: PolicySite, definition: Object, seconds: str) -> None:
-    interval = {"evaluationInterval": {"compliant": seconds, "noncompliant": seconds}} if seconds else {}
+    interval: dict[str, Any] = {"evaluationInterval": {"compliant": seconds, "noncompliant": seconds}} if seconds else {}
     async with site.controller(hub=site.hub):
         await site.create(policy("bad", template(definition), **interval))
         await site.create(policy("good", template(config_map("settings", color="red"))))
