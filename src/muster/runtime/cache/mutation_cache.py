@@ -29,8 +29,8 @@ class MutationCache(Generic[T]):
         self._clock = clock
         self._own: dict[ObjectKey, tuple[Snapshot | None, str, float]] = {}
         """By key: what the server answered (None when the object is gone), its uid, and until when that counts."""
-        self._gone: dict[str, float] = {}
-        """Uids of objects that the watch has told to be gone, and until when an answer about them may still come."""
+        self._gone: set[str] = set()
+        """Uids of objects that the watch has told to be gone, and about which an answer may still come."""
 
     def get(self, key: ObjectKey) -> T | None:
         snapshot = self.snapshot(key)
@@ -59,11 +59,8 @@ class MutationCache(Generic[T]):
         own = self._own.get(key)
         if own is not None and own[1] == uid:
             del self._own[key]
-        now = self._clock.monotonic()
-        while self._gone and self._gone[oldest := next(iter(self._gone))] <= now:
-            del self._gone[oldest]
-        self._gone.pop(uid, None)
-        self._gone[uid] = now + PATIENCE
+        self._gone.add(uid)
+        self._clock.call_later(PATIENCE, lambda: self._gone.discard(uid))
 
     def record_write(self, answer: Object) -> T | None:
         """The server's answer to a write of an object; gives what readers see from now on."""
@@ -71,7 +68,7 @@ class MutationCache(Generic[T]):
         metadata = answer["metadata"]
         # Taking the last finalizer off is how an object that is being deleted goes; a pod first has its time to end.
         gone = bool(metadata.get("deletionTimestamp")) and not _held(metadata)
-        if self._gone.get(snapshot.uid, 0.0) <= self._clock.monotonic():
+        if snapshot.uid not in self._gone:
             self._note(snapshot.key, None if gone else snapshot, snapshot.uid)
         return self.get(snapshot.key)
 
