@@ -48,7 +48,7 @@ NON_COMPLIANT: Final = 2
 )
 @click.option("--messages-path", default="", help="A file for the messages, one a line, instead of printing them.")
 @switch("--no-colors", "Print without colors.")
-@switch("--print-diffs", "Whether to print diffs.", default=True)
+@switch("--print-diffs", "Print diffs.", default=True)
 @click.option("--status-path", default="", help="A file for the resulting status.")
 def command(files: tuple[str, ...], policy_path: str | None, **options: Any) -> None:
     """Evaluate a ConfigurationPolicy once against objects in files, and show its diffs and messages.

@@ -85,7 +85,9 @@ class _Clusters:
 
 @click.command("render", context_settings=HELP)
 @_clusters
-@click.option("-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="How to show it.")
+@click.option(
+    "-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="Format of the output."
+)
 def render(files: tuple[str, ...], output: str, **options: Any) -> None:
     """Show policies with their templates resolved.
 
@@ -107,7 +109,7 @@ def render(files: tuple[str, ...], output: str, **options: Any) -> None:
 @click.option("--diff", is_flag=True, help="Show what would change on the managed cluster.")
 @click.option("--grant", is_flag=True, help="Print the Roles and bindings that are missing, and nothing else.")
 @click.option(
-    "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="How to show it."
+    "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="Format of the output."
 )
 def explain(files: tuple[str, ...], diff: bool, grant: bool, output: str, **options: Any) -> None:
     """Say which objects templates read, which watches and rights that takes, and whether they resolve.
@@ -135,7 +137,7 @@ def explain(files: tuple[str, ...], diff: bool, grant: bool, output: str, **opti
 @click.argument("files", nargs=-1, required=True, type=_FILE)
 @click.option("--strict", is_flag=True, help="Fail for warnings too.")
 @click.option(
-    "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="How to show it."
+    "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="Format of the output."
 )
 def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
     """Check templates without any cluster: what does not parse, what is denied, and what is seldom meant."""
