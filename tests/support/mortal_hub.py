@@ -33,6 +33,8 @@ class Life:
         self.asked: list[tuple[str, str]] = []
         self.over = asyncio.Event()
         self.refuse: Callable[[str, str], Exception | None] = lambda method, path: None
+        self.delay: Callable[[str, str], Awaitable[Any]] | None = None
+        """Is awaited between what a request does and its answer."""
 
     @property
     def writes(self) -> list[tuple[str, str]]:
@@ -60,6 +62,8 @@ class Mortal(InProcessClient):
                 life.over.set()
                 raise Unreachable("in-process", "died before it was sent")
         answer = await super().exchange(method, path, query, body, media, idempotent=idempotent)
+        if life.delay is not None:
+            await life.delay(method, path)
         if counts and life.left is not None and life.left < 0:
             life.over.set()
             raise Unreachable("in-process", "died before it was answered")

@@ -13,7 +13,7 @@ from muster.administration.content.addons import ADDONS
 from muster.administration.content.policies import PolicyView, policies_of, policies_through
 from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
 from muster.administration.gateway.clusters import NoGateway, find_api
-from muster.api.addons import cluster_addon_group
+from muster.policy.explanation import find_hub_account
 from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON
 from muster.runtime.client import KubeError, NotFound
 
@@ -51,10 +51,13 @@ async def _hub_templates(patient: Patient, found: Sequence[PolicyView]) -> Findi
     if not await _is_enabled(patient, STANDALONE_ADDON):
         text = f"{STANDALONE_ADDON} is not enabled, and policies have some: {_few(found)}"
         yield Finding(PROBLEM, subject, text, f"run addon enable --names {STANDALONE_ADDON} --clusters {patient.name}")
-    for one in [one for one in found if one.lacks_rights][:FEW]:
-        group = cluster_addon_group(patient.name, STANDALONE_ADDON)
-        remedy = f"on the hub, give Group {group} list and watch on it; muster template explain --grant writes the role"
-        yield Finding(PROBLEM, subject, f"policy {one} may not read what it refers to: {one.message}", remedy)
+    lacking = [one for one in found if one.refusal][:FEW]
+    if lacking:
+        account = await find_hub_account(patient.hub, patient.name)
+        whom = f"{account.subject['kind']} {account.subject['name']}"
+        remedy = f"on the hub, give {whom} list and watch on it; muster template explain --grant writes the role"
+        for one in lacking:
+            yield Finding(PROBLEM, subject, f"policy {one} may not read what it refers to: {one.refusal}", remedy)
     text = f"a policy controller without them would enforce their text as it is: {_few(found)}"
     yield Finding(NOTE, subject, text, "remove these policies before a downgrade to one")
 

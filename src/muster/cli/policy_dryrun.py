@@ -10,8 +10,8 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 
@@ -48,7 +48,7 @@ NON_COMPLIANT: Final = 2
 )
 @click.option("--messages-path", default="", help="A file for the messages, one a line, instead of printing them.")
 @switch("--no-colors", "Print without colors.")
-@switch("--print-diffs", "Whether to print diffs.", default=True)
+@switch("--print-diffs", "Print diffs.", default=True)
 @click.option("--status-path", default="", help="A file for the resulting status.")
 def command(files: tuple[str, ...], policy_path: str | None, **options: Any) -> None:
     """Evaluate a ConfigurationPolicy once against objects in files, and show its diffs and messages.
@@ -79,11 +79,14 @@ def _fail(problem: str) -> NoReturn:
 def _logging(wanted: bool, path: str) -> Iterator[None]:
     from muster.machinery import logs
 
-    if path:
-        with open(path, "a", encoding="utf-8") as file, logs.diverted(file.write):
-            yield
-        return
-    with logs.diverted(_print_log if wanted else lambda _: None):
+    with ExitStack() as stack:
+        write: Callable[[str], object] = _print_log if wanted else lambda _: None
+        if path:
+            try:
+                write = stack.enter_context(open(path, "a", encoding="utf-8")).write
+            except OSError as error:
+                _fail(f"unable to setup the logging configuration: {error}")
+        stack.enter_context(logs.diverted(write))
         yield
 
 
@@ -111,14 +114,21 @@ def _dry_run(policy_path: Path, files: Sequence[str], options: dict[str, Any]) -
         comparison.compare(_read_expectation(options["desired_path"]), status)
         _print([*comparison.lines, ""])
     if options["status_path"]:
-        Path(options["status_path"]).write_text(dump(status), encoding="utf-8")
+        _write(options["status_path"], dump(status), "status")
     if options["print_diffs"]:
         _print(diff_lines(run.status, palette))
     if options["messages_path"]:
-        Path(options["messages_path"]).write_text("".join(f"{message}\n" for message in run.messages), encoding="utf-8")
+        _write(options["messages_path"], "".join(f"{message}\n" for message in run.messages), "messages")
     else:
         _print(message_lines(run.messages))
     return run.status.compliant == "Compliant"
+
+
+def _write(path: str, text: str, what: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        _fail(f"unable to write the {what}: {error}")
 
 
 def _print(lines: Iterable[str]) -> None:
@@ -146,7 +156,7 @@ async def _evaluated(policy: Object, files: Sequence[str], options: dict[str, An
     from muster.policy.dryrun.objects import ImaginedCluster, UnusableObject
     from muster.policy.dryrun.run import DryRunError, dry_run
     from muster.policy.resolver import Resolver
-    from muster.runtime.client import RESTMapper
+    from muster.runtime.client import KubeError, RESTMapper
 
     full_diffs = options["full_diffs"]
     try:
@@ -163,7 +173,7 @@ async def _evaluated(policy: Object, files: Sequence[str], options: dict[str, An
         _fail(f"unable to apply input resources: {error}")
     except (OSError, MappingsError) as error:
         _fail(f"unable to setup the dryrun reconciler: {error}")
-    except DryRunError as error:
+    except (DryRunError, KubeError) as error:
         _fail(f"unable to complete the dryrun reconcile: {error}")
 
 
@@ -216,9 +226,12 @@ async def _generate() -> str:
     from muster.cli.process import find_cluster
     from muster.kube.yaml import dump
     from muster.policy.dryrun.mappings import served_kinds, written
+    from muster.runtime.client import KubeError
 
     client = find_cluster(None, "").connect("muster-policy-dryrun")
     try:
         return dump(written(await served_kinds(client)))
+    except KubeError as error:
+        _fail(f"unable to read the kinds of the cluster: {error}")
     finally:
         await client.close()

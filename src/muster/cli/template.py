@@ -25,7 +25,7 @@ from muster.cli.values import Names
 
 if TYPE_CHECKING:
     from muster.machinery.objects import Object
-    from muster.policy.explanation import Account, Explanation, Side
+    from muster.policy.explanation import Account, Explanation, Finding, Side
     from muster.policy.resolver import ObjectSource
     from muster.runtime.cache import Selection
     from muster.runtime.client import KubeClient
@@ -85,7 +85,9 @@ class _Clusters:
 
 @click.command("render", context_settings=HELP)
 @_clusters
-@click.option("-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="How to show it.")
+@click.option(
+    "-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="Format of the output."
+)
 def render(files: tuple[str, ...], output: str, **options: Any) -> None:
     """Show policies with their templates resolved.
 
@@ -107,7 +109,7 @@ def render(files: tuple[str, ...], output: str, **options: Any) -> None:
 @click.option("--diff", is_flag=True, help="Show what would change on the managed cluster.")
 @click.option("--grant", is_flag=True, help="Print the Roles and bindings that are missing, and nothing else.")
 @click.option(
-    "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="How to show it."
+    "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="Format of the output."
 )
 def explain(files: tuple[str, ...], diff: bool, grant: bool, output: str, **options: Any) -> None:
     """Say which objects templates read, which watches and rights that takes, and whether they resolve.
@@ -135,14 +137,13 @@ def explain(files: tuple[str, ...], diff: bool, grant: bool, output: str, **opti
 @click.argument("files", nargs=-1, required=True, type=_FILE)
 @click.option("--strict", is_flag=True, help="Fail for warnings too.")
 @click.option(
-    "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="How to show it."
+    "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="Format of the output."
 )
 def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
     """Check templates without any cluster: what does not parse, what is denied, and what is seldom meant."""
     from muster.cli.output import document as formatted
-    from muster.policy.explanation import lint as check
 
-    found = [(file, finding) for file in files for document in _documents(file) for finding in check(document)]
+    found = [(file, finding) for file in files for finding in _findings(file)]
     if output == "text":
         for file, finding in found:
             echo(f"{file}: {finding.level}: {finding.where + ': ' if finding.where else ''}{finding.message}")
@@ -153,23 +154,43 @@ def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
         raise SystemExit(1)
 
 
+def _findings(file: str) -> list[Finding]:
+    """A file that cannot be read hides nothing of the others."""
+    from muster.policy.explanation import Finding, lint
+
+    try:
+        return [finding for document in _documents(file) for finding in lint(document)]
+    except click.ClickException as error:
+        return [Finding("error", "", error.message.removeprefix(f"{file}: "))]
+
+
 # Files
 
 
 def _documents(file: str) -> list[Object]:
     from muster.kube.yaml import YAMLError, load_all
+    from muster.policy.explanation import Misshapen, check_shape
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
         found = [document for document in load_all(text) if document is not None]
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         raise click.ClickException(f"{file}: {error}") from None
-    documents: list[Object] = []
-    for document in found:
-        if not isinstance(document, dict):
-            raise click.ClickException(f"{file}: an object is expected, with apiVersion and kind")
-        documents += document["items"] if document.get("kind") == "List" else [document]
+    documents = [one for document in found for one in _items(document)]
+    for one in documents:
+        try:
+            check_shape(one)
+        except Misshapen as error:
+            raise click.ClickException(f"{file}: {error}") from None
     return documents
+
+
+def _items(document: Any) -> list[Any]:
+    """Those of a List, else the document itself."""
+    if not isinstance(document, dict) or document.get("kind") != "List":
+        return [document]
+    items = document.get("items") or []
+    return items if isinstance(items, list) else [items]
 
 
 # Clusters
@@ -246,12 +267,13 @@ def _definitions(value: Any) -> list[Object]:
 
 
 async def _missing(explanations: list[Explanation], clusters: _Clusters, options: dict[str, Any]) -> _Missing:
-    from muster.policy.explanation import Side, controller_account, hub_account, missing_rights
+    from muster.policy.explanation import Side, controller_account, find_hub_account, hub_account, missing_rights
     from muster.runtime.client import KubeError
 
     accounts: dict[Side, Account] = {}
     if options["cluster_name"]:
-        accounts[Side.HUB] = hub_account(options["cluster_name"])
+        hub, name = clusters.clients.get(Side.HUB), options["cluster_name"]
+        accounts[Side.HUB] = hub_account(name) if hub is None else await find_hub_account(hub, name)
     if Side.CLUSTER in clusters.clients:
         accounts[Side.CLUSTER] = controller_account()
     missing: dict[Side, list[Selection] | None] = {}

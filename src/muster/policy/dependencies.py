@@ -19,7 +19,17 @@ from muster.kube.selectors import parse_label_selector
 from muster.machinery.objects import GVR, Object
 from muster.policy.names import RIGHTS_NEEDED
 from muster.runtime.cache import FollowedSelections, Selection
-from muster.runtime.client import Forbidden, KubeClient, NoKindMatch, NotFound, RESTMapper, StatusError, Unauthorized, Unreachable
+from muster.runtime.client import (
+    BadRequest,
+    Forbidden,
+    KubeClient,
+    NoKindMatch,
+    NotFound,
+    RESTMapper,
+    StatusError,
+    Unauthorized,
+    Unreachable,
+)
 
 READ_TIMEOUT: Final = 10.0
 """Seconds for which a direct read waits for the server."""
@@ -39,7 +49,7 @@ class FollowingSource:
 
     @property
     def selections(self) -> frozenset[Selection]:
-        """What was asked for in this run, whatever the answer."""
+        """What was asked for in this run, whatever the answer; but for what cannot be asked for, which nobody can follow."""
         return frozenset(self._read)
 
     @property
@@ -55,11 +65,13 @@ class FollowingSource:
             raise
 
     async def read(self, selection: Selection) -> Sequence[Object]:
-        self._read.add(selection)
         try:
             return await self._selections.read(self._follower, selection)
         except (Forbidden, Unauthorized) as error:
             raise _with_remedy(error, selection) from error
+        finally:
+            if selection in self._selections.selections_of(self._follower):
+                self._read.add(selection)
 
     def commit(self) -> None:
         """The run went well: follow what it read, and nothing else."""
@@ -105,6 +117,9 @@ class DirectSource:
         try:
             async with asyncio.timeout(self._timeout):
                 return [stripped(obj) for obj in await self._objects(selection)]
+        except ValueError as error:
+            # A name that leads elsewhere.
+            raise BadRequest(400, "BadRequest", str(error)) from error
         except TimeoutError:
             raise Unreachable(self._client.server, f"no answer within {self._timeout:g} s") from None
 

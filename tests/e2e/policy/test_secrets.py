@@ -95,6 +95,8 @@ SPILLING = {
     "as a pattern": '{{hub mustRegexMatch (printf "(%%s" (fromSecret %s | base64dec)) "x" hub}}',
     "as JSON": "{{hub mustFromJson (fromSecret %s | base64dec) hub}}",
     "as a template": "{{ {{hub fromSecret %s | base64dec hub}} }}",
+    "as the failure of a managed template": '{{ fail "{{hub fromSecret %s | base64dec hub}}" }}',
+    "as a name in a managed template": '{{ fromConfigMap "default" "{{hub fromSecret %s | base64dec | lower hub}}" "x" }}',
     "as a host": "{{hub index (list 1) (fromSecret %s | base64dec) hub}}",
 }
 

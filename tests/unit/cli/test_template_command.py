@@ -12,13 +12,21 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from muster.api import crds
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.api.crds import definitions
 from muster.apiserver.server import ApiServer
 from muster.cli import template
 from muster.cli.muster import main
 from muster.fleet.in_process import InProcessClient
 from muster.kube import yaml
+from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import Object
-from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, NODES, ROLE_BINDINGS, ROLES
+from muster.runtime.client import served
+from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, NODES, ROLE_BINDINGS, ROLES
+from muster.runtime.install import await_definitions
+
+ADDONS = served(ManagedClusterAddOn)
 
 POLICY = """\
 apiVersion: policy.open-cluster-management.io/v1
@@ -54,6 +62,27 @@ items:
   - {apiVersion: v1, kind: Node, metadata: {name: n1}}
   - {apiVersion: v1, kind: ConfigMap, metadata: {name: out, namespace: default}, data: {env: test, other: kept}}
 """
+
+_POLICY = "kind: ConfigurationPolicy\nmetadata: {name: a, namespace: b}\n"
+MISSHAPEN = {
+    "just a text": "an object is expected, with apiVersion and kind",
+    "{kind: List, items: [1]}": "an object is expected, with apiVersion and kind",
+    "{kind: ConfigurationPolicy, metadata: foo}": "metadata: an object is expected, and not a text",
+    "{kind: ConfigMap, metadata: {name: 5}}": "metadata.name: a text is expected, and not 5; put it in quotes",
+    f"{_POLICY}spec: foo": "spec: an object is expected, and not a text",
+    f"{_POLICY}spec: {{object-templates: 7}}": "spec.object-templates: a list is expected, and not 7",
+    f"{_POLICY}spec: {{object-templates: [null]}}": "spec.object-templates[0]: an object is expected, and not null",
+    f"{_POLICY}spec: {{object-templates: [{{objectDefinition: foo}}]}}": "spec.object-templates[0].objectDefinition: an object is",
+    f"{_POLICY}spec: {{object-templates: [{{objectDefinition: {{metadata: {{namespace: y}}}}}}]}}": (
+        "spec.object-templates[0].objectDefinition.metadata.namespace: a text is expected, and not true; put it in quotes"
+    ),
+    f"{_POLICY}spec: {{object-templates-raw: []}}": "spec.object-templates-raw: a text is expected, and not a list",
+    "{kind: Policy, spec: {policy-templates: {}}}": "spec.policy-templates: a list is expected, and not an object",
+    "{kind: Policy, spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy, spec: 1}}]}}": (
+        "spec.policy-templates[0].objectDefinition.spec: an object is expected, and not 1"
+    ),
+}
+"""What newcomers write, and what is said of it."""
 
 
 @pytest.fixture
@@ -142,6 +171,29 @@ class TestRender:
     def test_a_file_that_is_no_yaml_is_named(self, run: Callable[..., Result]) -> None:
         assert "bad.yaml: " in run("render", "bad", bad="a: [", code=1).stderr
 
+    def test_a_list_may_be_empty(self, run: Callable[..., Result]) -> None:
+        assert run("render", "none", none="kind: List").output == ""
+
+    @pytest.mark.parametrize(("text", "problem"), MISSHAPEN.items())
+    @pytest.mark.parametrize("command", ["render", "explain"])
+    def test_what_has_another_shape_is_named(self, command: str, text: str, problem: str, run: Callable[..., Result]) -> None:
+        result = run(command, "odd", odd=text, code=1)
+        assert f"odd.yaml: {problem}" in result.stderr
+        assert result.stderr.count("\n") == 1
+
+    def test_objects_of_files_are_looked_at_too(self, run: Callable[..., Result]) -> None:
+        result = run("render", "policy", "--resources", "odd", odd="{apiVersion: v1, kind: ConfigMap, metadata: foo}", code=1)
+        assert "odd.yaml: metadata: an object is expected, and not a text" in result.stderr
+
+    @pytest.mark.parametrize("value", ["true", "True", "t", "1"])
+    def test_templates_that_are_switched_off_are_shown_as_they_are(self, value: str, run: Callable[..., Result]) -> None:
+        """As the controller reads the annotation."""
+        switched_off = {"policy.open-cluster-management.io/disable-templates": value}
+        policy = yaml.load(POLICY)
+        policy["metadata"]["annotations"] = switched_off
+        result = run("render", "policy", *HUB_FILES, *CLUSTER_FILES, policy=yaml.dump(policy))
+        assert data(yaml.load(result.stdout))["node"].startswith("{{")
+
 
 class TestExplain:
     def test_it_says_what_was_read_and_what_would_change(self, run: Callable[..., Result]) -> None:
@@ -217,6 +269,24 @@ class TestLive:
         assert await rights() == ["granted"]
         assert (await asyncio.to_thread(run, *words, "--grant")).stdout == ""
 
+    async def test_where_the_credential_is_a_token_its_user_is_granted(
+        self, admin: InProcessClient, admin_kubeconfig: Path, run: Callable[..., Result]
+    ) -> None:
+        """It is in no group of the cluster's."""
+        kinds = [kind for kind in crds.ALL if kind.name.startswith("managedclusteraddons.")]
+        for document in definitions(kinds):
+            await admin.create(CRDS, document)
+        await await_definitions(admin, [kind.name for kind in kinds], SYSTEM)
+        await admin.create(NAMESPACES, {"metadata": {"name": "c1"}})
+        name = "governance-standalone-hub-templating"
+        addon = {"apiVersion": ADDONS.api_version, "kind": ADDONS.kind, "metadata": {"name": name}, "spec": {}}
+        await admin.create(ADDONS, addon, "c1")
+        await admin.patch(ADDONS, name, {"status": {"kubeClientDriver": "token"}}, "c1", subresource="status")
+        words = ("explain", "policy", "--kubeconfig", str(admin_kubeconfig), *self.CONTEXTS, "--grant")
+        granted = list(yaml.load_all((await asyncio.to_thread(run, *words, policy=self.LIVE_POLICY)).stdout))
+        user = f"system:serviceaccount:c1:{name}-agent"
+        assert granted[-1]["subjects"] == [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]
+
     async def test_a_cluster_that_cannot_be_reached_is_an_error_that_says_so(
         self, kubeconfig: Path, run: Callable[..., Result]
     ) -> None:
@@ -225,8 +295,33 @@ class TestLive:
         assert "Error: ConfigurationPolicy c1/colors: " in result.stderr
         assert "127.0.0.1:1" in result.stderr
 
+    async def test_what_is_granted_for_one_policy_takes_nothing_from_another(
+        self, admin: InProcessClient, admin_kubeconfig: Path, run: Callable[..., Result]
+    ) -> None:
+        """By kubectl apply, which gives a Role the rules that it is told, whatever it had."""
+        await admin.create(CONFIG_MAPS, {"metadata": {"name": "other", "namespace": "paint"}, "data": {"wall": "blue"}})
+        policies = {"policy": self.LIVE_POLICY, "second": self.LIVE_POLICY.replace('"colors"', '"other"')}
+        words = ("--kubeconfig", str(admin_kubeconfig), *self.CONTEXTS)
+        for name in policies:
+            granted = await asyncio.to_thread(run, "explain", name, *words, "--grant", **policies)
+            for one in yaml.load_all(granted.stdout):
+                await admin.apply(ROLES if one["kind"] == "Role" else ROLE_BINDINGS, one, manager="kubectl", force=True)
+        found = json.loads((await asyncio.to_thread(run, "explain", *policies, *words, "-o", "json", **policies)).stdout)
+        assert [read["rights"] for one in found for read in one["reads"] if read["of"] == "hub"] == ["granted", "granted"]
+
 
 class TestLint:
+    def test_a_file_that_cannot_be_read_hides_no_other(self, run: Callable[..., Result]) -> None:
+        odd, broken = (yaml.dump(policy_with({"v": text})) for text in ("{{ now }}", "{{ if }}"))
+        result = run("lint", "bad", "odd", "broken", bad="a: [", odd=odd, broken=broken, code=1)
+        assert [line.split("/")[-1].split(": ")[:2] for line in result.stdout.splitlines()] == [
+            ["bad.yaml", "error"], ["odd.yaml", "warning"], ["broken.yaml", "error"],
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(("text", "problem"), MISSHAPEN.items())
+    def test_what_has_another_shape_is_an_error(self, text: str, problem: str, run: Callable[..., Result]) -> None:
+        assert f"odd.yaml: error: {problem}" in run("lint", "odd", odd=text, code=1).stdout
+
     def test_good_templates_are_passed_over(self, run: Callable[..., Result]) -> None:
         assert run("lint", "policy").output == ""
 

@@ -81,9 +81,10 @@ async def test_encrypted_values_are_decrypted_with_the_key_or_the_one_before(sit
         assert (await site.status("p"))["compliant"] == "Compliant"
 
 
-async def test_a_wrong_initialization_vector_is_told(site: PolicySite) -> None:
+@pytest.mark.parametrize("vector", ["!", "ü"])
+async def test_a_wrong_initialization_vector_is_told(site: PolicySite, vector: str) -> None:
     document = _encrypted("p", "x")
-    document["metadata"]["annotations"][ENCRYPTION_IV_ANNOTATION] = "!"
+    document["metadata"]["annotations"][ENCRYPTION_IV_ANNOTATION] = vector
     async with site.controller():
         await site.create(document)
         await site.reported("p", "NonCompliant", f'the policy annotation of "{ENCRYPTION_IV_ANNOTATION}" is not Base64')

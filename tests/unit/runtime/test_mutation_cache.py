@@ -148,10 +148,27 @@ def test_a_pod_that_has_its_time_to_end_is_still_there(informer: Informer[Snapsh
     assert latest.get(A) is None
 
 
-def test_what_the_watch_tells_to_be_gone_is_gone_whatever_was_answered(informer: Informer[Snapshot], clock: FakeClock) -> None:
+async def test_what_the_watch_tells_to_be_gone_is_gone_whatever_was_answered(
+    informer: Informer[Snapshot], clock: FakeClock
+) -> None:
     latest = MutationCache(informer, clock=clock)
     latest.record_write({"metadata": {"name": "a", "namespace": "default", "uid": "second", "resourceVersion": "9"}})
     latest.confirm_delete(A, "first")
     assert latest.get(A) is not None, "another object of that name went"
     latest.confirm_delete(A, "second")
     assert latest.get(A) is None
+
+
+async def test_an_answer_from_before_the_end_that_comes_after_it_brings_nothing_back(
+    informer: Informer[Snapshot], clock: FakeClock
+) -> None:
+    """A write was under way while somebody deleted the object, and the watch was faster."""
+    latest = MutationCache(informer, clock=clock)
+    latest.confirm_delete(A, "first")
+    assert latest.record_write({"metadata": {"name": "a", "namespace": "default", "uid": "first", "resourceVersion": "9"}}) is None
+    assert latest.get(A) is None
+    assert latest.snapshots() == []
+    latest.record_write({"metadata": {"name": "a", "namespace": "default", "uid": "second", "resourceVersion": "11"}})
+    assert latest.get(A) is not None, "the next of that name is another object"
+    await clock.advance(PATIENCE)
+    assert not latest._gone, "ends take no room for long"

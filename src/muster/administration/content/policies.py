@@ -7,7 +7,7 @@ through the hub's gateway.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -70,9 +70,16 @@ class PolicyView:
         return not off and HUB_DELIMITERS[0].encode() in orjson.dumps(self.document.get("spec") or {})
 
     @property
-    def lacks_rights(self) -> bool:
-        """Whether its templates refer to what the user that resolves them may not read."""
-        return self.compliant == "NonCompliant" and RIGHTS_NEEDED in self.message
+    def refusal(self) -> str:
+        """What is said where its templates refer to what the user that resolves them may not read; else empty. It is in the
+        conditions whatever message the policy has of its own."""
+        if self.compliant != "NonCompliant":
+            return ""
+        status = _part(self.document, "status")
+        details = [one for one in _list(status, "compliancyDetails") if isinstance(one, dict)]
+        said = [one for each in (status, *details) for one in _list(each, "conditions") if isinstance(one, dict)]
+        messages = [self.message, *(str(one.get("message") or "") for one in said)]
+        return next((message for message in messages if RIGHTS_NEEDED in message), "")
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -111,6 +118,11 @@ async def policies_through(hub: KubeClient, api: GatewayApi, cluster: str, names
 
 def _sorted(found: list[PolicyView]) -> list[PolicyView]:
     return sorted(found, key=lambda one: (one.namespace, one.name, one.kind))
+
+
+def _list(document: Object, field: str) -> list[Any]:
+    part = document.get(field)
+    return part if isinstance(part, list) else []
 
 
 def _part(document: Object, field: str) -> Object:

@@ -26,10 +26,18 @@ Examples:
 
 @click.command("policies", epilog=EXAMPLES)
 @click.argument("names", nargs=-1)
-@click.option("-n", "--namespace", default="", help="Only in this one.  [default: all]")
-@click.option("-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Of these clusters, through the gateway.")
-@click.option("-l", "--selector", default="", help="Of clusters with these labels, through the gateway.")
-@click.option("--noncompliant", is_flag=True, help="Only those that are not compliant.")
+@click.option("-n", "--namespace", default="", help="Namespace whose policies are shown.  [default: all]")
+@click.option(
+    "-c",
+    "--cluster",
+    "--clusters",
+    "on",
+    type=Names(),
+    multiple=True,
+    help="Clusters whose policies are shown, through the gateway.",
+)
+@click.option("-l", "--selector", default="", help="Labels of clusters whose policies are shown, through the gateway.")
+@click.option("--noncompliant", is_flag=True, help="Show only policies that are not compliant.")
 @format_option(*FORMATS, WIDE)
 @connected
 def command(

@@ -39,6 +39,11 @@ _LINE_ENDS: Final = {ord("\r"): None, ord("\n"): None}
 class ComparisonError(Exception):
     """Template and object cannot be compared; the text is what the policy reports."""
 
+    def __init__(self, text: str, *, without_values: str = "") -> None:
+        super().__init__(text)
+        self.without_values = without_values or text
+        """What is reported where templates have read secrets."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -189,16 +194,16 @@ def _merged_metadata(existing: Mapping[str, Any], merged: Mapping[str, Any]) -> 
 
 def _strings(value: Any, noun: str) -> dict[str, str]:
     if not isinstance(value, dict):
+        problem = f"is of the type {_GO_TYPES[type(value)]}, expected map[string]interface{{}}"
         raise ComparisonError(
-            f"invalid {noun}, error: {text_of(value)} is of the type {_GO_TYPES[type(value)]}, expected map[string]interface{{}}"
+            f"invalid {noun}, error: {text_of(value)} {problem}", without_values=f"invalid {noun}, error: the value {problem}"
         )
     for key, item in value.items():
         if not isinstance(item, str):
-            quoted = orjson.dumps(key).decode()
-            raise ComparisonError(
-                f"invalid {noun}, error: contains non-string value in the map under key {quoted}: "
-                f"{text_of(item)} is of the type {_GO_TYPES[type(item)]}, expected string"
-            )
+            prefix = f"invalid {noun}, error: contains non-string value in the map"
+            where = f"under key {orjson.dumps(key).decode()}"
+            problem = f"is of the type {_GO_TYPES[type(item)]}, expected string"
+            raise ComparisonError(f"{prefix} {where}: {text_of(item)} {problem}", without_values=f"{prefix}: the value {problem}")
     return value
 
 

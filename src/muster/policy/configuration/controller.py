@@ -113,7 +113,9 @@ class ConfigurationPolicyController:
             namespace: MutationCache(context.informers.of(ConfigurationPolicy, namespace), clock=context.clock)
             for namespace in options.namespaces
         }
-        self._status = StatusWriter(context.client, self._cache, target.selections, reporter, metrics, clock=context.clock)
+        self._status = StatusWriter(
+            context.client, self._cache, target.selections, reporter, metrics, denylist=options.denylist, clock=context.clock
+        )
         self._keys = EncryptionKeys(context.informers, options.namespaces)
         self._controller = context.controller(
             "configuration-policy-controller",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from muster.api.policy.v1 import RelatedObject
@@ -222,18 +222,8 @@ class DesiredObjects:
     async def _resolve(self, definition: Definition, context: Mapping[str, Any], skip: SkipObject) -> tuple[Any, bool]:
         if self.resolver is None:
             raise AssertionError("there is no resolver")
-        options = self.resolve_options
-        resolution = await self.resolver.resolve(
-            definition.document,
-            self.source,
-            ResolveOptions(
-                context=context,
-                denylist=options.denylist,
-                encryption=options.encryption,
-                custom_functions=SKIP_OBJECT,
-                bind={"skipObject": skip},
-            ),
-        )
+        options = replace(self.resolve_options, context=context, custom_functions=SKIP_OBJECT, bind={"skipObject": skip})
+        resolution = await self.resolver.resolve(definition.document, self.source, options)
         return resolution.value, resolution.sensitive
 
     def _checked(self, definition: Definition, resource: GVR, document: Any, name: str, namespace: str) -> Object:

@@ -7,7 +7,6 @@ policy's namespace. The Secrets are followed by name, so that a new key is used 
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -34,7 +33,7 @@ def decryption(policy: ConfigurationPolicy, secret: Object | None) -> Encryption
     namespace = policy.metadata.namespace
     try:
         vector = base64.b64decode(policy.metadata.annotations[ENCRYPTION_IV_ANNOTATION], validate=True)
-    except binascii.Error as error:
+    except ValueError as error:  # Also for what is not even ASCII, which is no binascii.Error.
         raise EncryptionError(f'the policy annotation of "{ENCRYPTION_IV_ANNOTATION}" is not Base64: {error}') from None
     if secret is None:
         raise EncryptionError(

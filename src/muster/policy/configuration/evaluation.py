@@ -52,7 +52,7 @@ async def evaluate(
     disabled = (metadata.get("annotations") or {}).get(DISABLE_TEMPLATES_ANNOTATION) in _TRUE
     templates: Sequence[Any] = spec.get("object-templates") or ()
     raw = spec.get("object-templates-raw") or ""
-    resolve_options = ResolveOptions(denylist=options.denylist, encryption=options.encryption)
+    resolve_options = ResolveOptions(denylist=options.denylist, encryption=options.encryption, sensitive=options.sensitive)
     if raw and not disabled:
         try:
             # Upstream's context is nil where it follows what is read (any variable is no value), and else an empty struct.
@@ -77,6 +77,7 @@ async def evaluate(
     run = _Run(policy, cluster, options, previous, desired, len(templates))
     for index, template in enumerate(templates):
         await run.evaluate(index, template)
+    cluster.evaluated.settle(metadata.get("uid") or "")
     return run.evaluation()
 
 

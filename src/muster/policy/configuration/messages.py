@@ -3,7 +3,8 @@
 A `customMessage` is a Go template with sprig's functions. It is given the message that would have been, and the policy with its
 new status, by the names that people write; the objects behind `relatedObjects` are whole where they are followed anyway. The policy
 framework knows a message by the state that it begins with, therefore that is put before a message which does not. A template that
-fails costs nothing but its own message.
+fails costs nothing but its own message. One may take as long as any
+other template: who has others waiting renders it in a thread.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from muster.gotemplate import ParseError, Template, TemplateError
 from muster.gotemplate.values import int64s
 from muster.machinery.objects import Object
 from muster.policy.reporting import COMPLIANT
+from muster.policy.resolver.functions import denied_functions
 
 UNKNOWN = "ComplianceState is still unknown"
 
@@ -38,16 +40,19 @@ def custom_template(policy: Object, compliant: str) -> str:
 
 
 def policy_message(
-    policy: Object, status: ConfigurationPolicyStatus, objects: Mapping[RelatedResource, Object] | None = None
+    policy: Object,
+    status: ConfigurationPolicyStatus,
+    objects: Mapping[RelatedResource, Object] | None = None,
+    denylist: frozenset[str] = frozenset(),
 ) -> str:
     """The message of the policy, a document with hub templates resolved, once it has this status. `objects` are those that stand
-    for themselves in `relatedObjects`."""
+    for themselves in `relatedObjects`; functions of the denylist fail when they are called."""
     default = default_message(status)
     template = custom_template(policy, status.compliant)
     if not template:
         return default
     try:
-        message = Template(template, name="custom-msg").render(
+        message = Template(template, name="custom-msg", funcs=denied_functions(denylist)).render(
             {"DefaultMessage": default, "Policy": int64s(_with_status(policy, status, objects or {}))}
         )
     except TemplateError as error:

@@ -226,7 +226,7 @@ class Remediation:
                 metadata_compliance=definition.metadata_compliance,
             )
         except ComparisonError as error:
-            return _Outcome(True, str(error), tried=True)
+            return _Outcome(True, error.without_values if target.sensitive else str(error), tried=True)
         plain = without_noise(existing)
         mode = diffs.diff_mode(definition.record_diff, definition.group, definition.kind, sensitive=target.sensitive)
         status_diff = self._diff(mode, target, plain, comparison.merged) if comparison.status_mismatch else ""
@@ -287,7 +287,7 @@ class Remediation:
         except Conflict:
             raise
         except ComparisonError as error:
-            return _Outcome(True, str(error), tried=True)
+            return _Outcome(True, error.without_values if target.sensitive else str(error), tried=True)
         except KubeError as error:
             return replace(self._refused(target, error, mismatch=comparison.mismatch, action="update"), diff=diff)
         return self._written(target, comparison, updated, diff)

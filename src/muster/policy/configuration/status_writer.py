@@ -5,12 +5,14 @@ does not say the same, it is told again. Somebody else's write of the policy in 
 so the status is written all the same; into another policy of the same name it is not.
 
 Messages are read by people who may not read the hub's Secrets. Where hub templates have read any, a policy's own message is made of
-the policy as it was before they were resolved, and a message that has hub templates itself is withheld.
+the policy as it was before they were resolved, and a message that has hub templates itself is withheld. A policy's own message is
+rendered in a thread, since it may take as long as any template.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -26,6 +28,7 @@ from muster.policy.configuration.status import Compose, StatusUpdate, next_statu
 from muster.policy.metrics import PolicyMetrics
 from muster.policy.names import HUB_DELIMITERS
 from muster.policy.reporting import COMPLIANT, NON_COMPLIANT, PolicyReporter
+from muster.policy.resolver.rendering import run_in_thread
 from muster.runtime.cache import FollowedSelections, MutationCache
 from muster.runtime.client import Conflict, KubeClient, KubeError, NotFound, patch_object
 
@@ -44,14 +47,17 @@ class StatusWriter:
         reporter: PolicyReporter,
         metrics: PolicyMetrics,
         *,
+        denylist: frozenset[str] = frozenset(),
         clock: Clock = SYSTEM,
     ) -> None:
-        """`cache` has the policies of a namespace: it learns of what is written."""
+        """`cache` has the policies of a namespace: it learns of what is written. `denylist` holds functions that policies' own
+        messages may not call."""
         self._client = client
         self._cache = cache
         self._selections = selections
         self._reporter = reporter
         self._metrics = metrics
+        self._denylist = denylist
         self._clock = clock
 
     async def report(
@@ -67,7 +73,8 @@ class StatusWriter:
         resolved, `sensitive` whether those have read Secrets. Raises KubeError: then it is to be told again."""
         key, document = ObjectKey(policy.metadata.namespace, policy.metadata.name), policy.document()
         compose = await self._composer(key, document, resolved, watching=watching, sensitive=sensitive)
-        update = next_status(policy, evaluation, self._clock.now(), compose, at_intervals=not watching)
+        next_one = partial(next_status, policy, evaluation, self._clock.now(), compose, at_intervals=not watching)
+        update = next_one() if compose is default_message else await run_in_thread(next_one)
         status = update.status
         if update.details_changed and evaluation.for_policy:
             self._reporter.record_info(document, default_message(status), violation=status.compliant != COMPLIANT)
@@ -94,10 +101,10 @@ class StatusWriter:
 
         def compose(status: ConfigurationPolicyStatus) -> str:
             if not sensitive:
-                return policy_message(resolved, status, objects)
+                return policy_message(resolved, status, objects, self._denylist)
             if HUB_DELIMITERS[0] in custom_template(document, status.compliant):
                 return f"{default_message(status)} ({_WITHHELD})"
-            return policy_message(document, status, objects)
+            return policy_message(document, status, objects, self._denylist)
 
         return compose
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from muster.api.policy.v1 import ConfigurationPolicy, Policy
-from muster.kube.yaml import load
+from muster.kube.yaml import YAMLError, load
 from muster.machinery.objects import GVR
 from muster.runtime.client import KubeClient, NotFound, ServerFailure, gvr_of
 from muster.runtime.client.builtin import API_SERVICES
@@ -83,7 +83,10 @@ class Mappings:
 
 def read_mappings(text: str | bytes) -> Mappings:
     """Raises MappingsError."""
-    entries = load(text)
+    try:
+        entries = load(text)
+    except YAMLError as error:
+        raise MappingsError(f"the mappings file cannot be read: {error}") from error
     if not isinstance(entries, list):
         raise MappingsError("a mappings file is a list of kinds: write it with `muster policy dryrun generate`")
     return Mappings([_mapping(number, entry) for number, entry in enumerate(entries)])

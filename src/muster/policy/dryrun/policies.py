@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from muster.api.policy.v1 import ConfigurationPolicy, ConfigurationPolicySpec
+from muster.api.resource import MalformedObject
 from muster.kube.yaml import YAMLError, load
 from muster.machinery.objects import Object
 
@@ -42,16 +43,22 @@ def read_policy(text: str | bytes) -> tuple[Object, list[str]]:
     if not isinstance(metadata, dict):
         raise UnusablePolicy(f"{_UNREADABLE}: the metadata must be an object")
     interval = {"compliant": _INTERVAL, "noncompliant": _INTERVAL}
-    return {
+    policy = {
         **document,
         "metadata": metadata,
         "spec": {**spec, "remediationAction": "inform", "evaluationInterval": interval},
-    }, notes
+    }
+    try:
+        ConfigurationPolicy.decode(policy)
+    except MalformedObject as error:
+        raise UnusablePolicy(f"{_UNREADABLE}: {error.problem}") from error
+    return policy, notes
 
 
 def _of_policy(document: Object, notes: list[str]) -> Object:
-    templates = (document.get("spec") or {}).get("policy-templates")
-    if templates is None:
+    spec = document.get("spec") or {}
+    templates = spec.get("policy-templates") if isinstance(spec, dict) else None
+    if not isinstance(templates, list):
         raise UnusablePolicy("invalid input Policy: no policy-templates found")
     found = [definition for definition in map(_definition, templates) if definition.get("kind") == "ConfigurationPolicy"]
     if not found:

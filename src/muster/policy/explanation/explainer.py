@@ -22,8 +22,9 @@ from muster.policy.configuration.desired import Desired, DesiredObjects
 from muster.policy.configuration.diffs import unified_diff
 from muster.policy.configuration.raw_templates import RawTemplatesError, resolve_raw
 from muster.policy.explanation.reads import Read, RecordingSource
-from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION, HUB_DELIMITERS, MANAGED_DELIMITERS
+from muster.policy.names import HUB_DELIMITERS, MANAGED_DELIMITERS
 from muster.policy.resolver import ObjectSource, ResolveError, ResolveOptions, Resolver, has_template
+from muster.policy.standalone.document import has_templates_disabled
 from muster.runtime.cache import Selection
 from muster.runtime.client import KubeError, NoKindMatch
 
@@ -106,8 +107,7 @@ class Explainer:
 
     async def _explain(self, document: Object) -> Explanation:
         explanation = Explanation(_name(document), document)
-        annotations = (document.get("metadata") or {}).get("annotations") or {}
-        if str(annotations.get(DISABLE_TEMPLATES_ANNOTATION, "")).lower() == "true":
+        if has_templates_disabled({"metadata": document.get("metadata") or {}}):
             return explanation
         recording = {side: RecordingSource(source) for side, source in self._sources.items() if source is not None}
         try:
@@ -222,7 +222,7 @@ class Explainer:
             definition = Definition.read(index, template)
             meant = await desired.of(definition)
         except InvalidDefinition as error:
-            explanation.problems.append(Problem(Side.CLUSTER, where, f"{error} is not what it must be"))
+            explanation.problems.append(Problem(Side.CLUSTER, where, f"{error} has another type than it must have"))
             return [template]
         explanation.sensitive = explanation.sensitive or meant.sensitive
         if meant.event is not None:

@@ -155,7 +155,8 @@ class Builder:
         if self.resolver is None or not has_template(orjson.dumps(document).decode()):
             return document, False
         try:
-            resolution = await self.resolver.resolve(document, self.reader.source, ResolveOptions(denylist=self.denylist))
+            options = ResolveOptions(denylist=self.denylist, sensitive=self.sensitive)
+            resolution = await self.resolver.resolve(document, self.reader.source, options)
         except ResolveError as error:
             raise _Unresolved(f"{failing}: {error}", error.__cause__) from error
         return resolution.value, resolution.sensitive

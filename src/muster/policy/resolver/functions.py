@@ -167,5 +167,8 @@ def own_functions(additional_indentation: int) -> Mapping[str, Func]:
 def function_table(
     additional_indentation: int, custom: Mapping[str, Func], denylist: frozenset[str]
 ) -> Mapping[str, Func | Callable[..., Any]]:
-    denied = {name: _denied(name) for name in sorted(denylist | HOST_FUNCTIONS)}
-    return {**own_functions(additional_indentation), **custom, **denied}
+    return {**own_functions(additional_indentation), **custom, **denied_functions(denylist)}
+
+
+def denied_functions(denylist: frozenset[str]) -> Mapping[str, Func]:
+    return {name: _denied(name) for name in sorted(denylist | HOST_FUNCTIONS)}

@@ -29,6 +29,8 @@ class MutationCache(Generic[T]):
         self._clock = clock
         self._own: dict[ObjectKey, tuple[Snapshot | None, str, float]] = {}
         """By key: what the server answered (None when the object is gone), its uid, and until when that counts."""
+        self._gone: set[str] = set()
+        """Uids of objects that the watch has told to be gone, and about which an answer may still come."""
 
     def get(self, key: ObjectKey) -> T | None:
         snapshot = self.snapshot(key)
@@ -52,11 +54,13 @@ class MutationCache(Generic[T]):
         return [snapshot for snapshot in found if snapshot is not None]
 
     def confirm_delete(self, key: ObjectKey, uid: str) -> None:
-        """The watch has told that this very object is gone: answers about it no longer count. For those who cannot wait for
-        `PATIENCE` to be over."""
+        """The watch has told that this very object is gone: answers about it no longer count, nor does one that is still on its way
+        from before. For those who cannot wait for `PATIENCE` to be over."""
         own = self._own.get(key)
         if own is not None and own[1] == uid:
             del self._own[key]
+        self._gone.add(uid)
+        self._clock.call_later(PATIENCE, lambda: self._gone.discard(uid))
 
     def record_write(self, answer: Object) -> T | None:
         """The server's answer to a write of an object; gives what readers see from now on."""
@@ -64,7 +68,8 @@ class MutationCache(Generic[T]):
         metadata = answer["metadata"]
         # Taking the last finalizer off is how an object that is being deleted goes; a pod first has its time to end.
         gone = bool(metadata.get("deletionTimestamp")) and not _held(metadata)
-        self._note(snapshot.key, None if gone else snapshot, snapshot.uid)
+        if snapshot.uid not in self._gone:
+            self._note(snapshot.key, None if gone else snapshot, snapshot.uid)
         return self.get(snapshot.key)
 
     def record_delete(self, key: ObjectKey, uid: str, answer: Object) -> None:

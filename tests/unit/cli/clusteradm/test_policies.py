@@ -30,6 +30,18 @@ HUB_TEMPLATE = '{{hub fromConfigMap "shop" "settings" "colour" hub}}'
 GROUP = f"system:open-cluster-management:cluster:{NAME}:addon:{STANDALONE_ADDON}"
 
 
+ODD = [
+    {"compliant": "NonCompliant", **odd}
+    for odd in (
+        {"compliancyDetails": 3},
+        {"compliancyDetails": [3]},
+        {"compliancyDetails": [{"conditions": 3}]},
+        {"conditions": [3]},
+    )
+]
+"""What somebody else may have written."""
+
+
 def policy(name: str, compliant: str = "", message: str = "", value: str = "x", **annotations: str) -> Object:
     definition = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "default"}, "data": {"a": value}}
     spec = {"remediationAction": "enforce", "object-templates": [{"complianceType": "musthave", "objectDefinition": definition}]}
@@ -177,6 +189,29 @@ async def test_rights_that_hub_templates_lack(fleet: Fleet) -> None:
     assert f"give Group {GROUP} list and watch" in remedy
 
 
+async def test_rights_are_missed_whatever_the_policy_says_in_its_own_words(fleet: Fleet) -> None:
+    await healthy(fleet)
+    await define(fleet)
+    await enable(fleet, CONFIG_POLICY_ADDON, STANDALONE_ADDON)
+    why = f'configmaps "settings" is forbidden: {RIGHTS_NEEDED}: Kind=ConfigMap, Namespace=shop, Name=settings'
+    document = policy("shop", "NonCompliant", "ask the shop's people", HUB_TEMPLATE)
+    said = {"type": "violation", "status": "True", "reason": "Hub template resolution failure", "message": why}
+    document["status"]["compliancyDetails"] = [{"Compliant": "NonCompliant", "conditions": [said]}]
+    await put(fleet, document)
+    text, _ = (await findings(fleet, "--managed-cluster-context", PLAIN))["hub templates"]
+    assert "Namespace=shop" in text
+
+
+async def test_rights_are_for_the_user_where_the_credential_is_a_token(fleet: Fleet) -> None:
+    await healthy(fleet)
+    await define(fleet)
+    await enable(fleet, CONFIG_POLICY_ADDON, STANDALONE_ADDON)
+    await fleet.admin().patch(ADDONS, STANDALONE_ADDON, {"status": {"kubeClientDriver": "token"}}, NAME, subresource="status")
+    await put(fleet, policy("shop", "NonCompliant", f"violation - forbidden: {RIGHTS_NEEDED}", HUB_TEMPLATE))
+    _, remedy = (await findings(fleet, "--managed-cluster-context", PLAIN))["hub templates"]
+    assert f"give User system:serviceaccount:{NAME}:{STANDALONE_ADDON}-agent list and watch" in remedy
+
+
 async def test_policies_that_are_well_and_a_cluster_without_any(fleet: Fleet) -> None:
     await healthy(fleet)
     flags = ("--managed-cluster-context", PLAIN)
@@ -190,9 +225,9 @@ async def test_policies_that_are_well_and_a_cluster_without_any(fleet: Fleet) ->
     assert "--managed-cluster-kubeconfig" in (await findings(fleet, verdict="note"))["policies"][1]
 
 
-@pytest.mark.parametrize("status", [None, [], {"history": 3}, {"history": [3]}, {"compliant": 7, "history": {}}])
+@pytest.mark.parametrize("status", [None, [], {"history": 3}, {"history": [3]}, {"compliant": 7, "history": {}}, *ODD])
 def test_a_status_of_any_shape_is_shown(status: Any) -> None:
     view = PolicyView({**policy("x"), "status": status})
     assert isinstance(view.compliant, str)
     assert view.message == ""
-    assert not view.lacks_rights
+    assert view.refusal == ""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
+from tests.support.mortal_hub import Life
 from tests.support.policy_site import CLUSTER, POLICIES, PolicySite, config_map, policy, template
 
 CREATED = "configmaps [settings] was created successfully in namespace app"
@@ -129,6 +131,30 @@ async def test_a_deleted_policy_leaves_no_watch_and_no_series(site: PolicySite) 
         assert site.manager.selections.watches == 0
         assert '="p"' not in _samples(site)
     assert await site.data("settings") == {"color": "red"}
+
+
+async def test_a_policy_that_is_deleted_while_its_status_is_written_leaves_no_watch(site: PolicySite) -> None:
+    """The watch tells that it is gone before the answer to the write is there, which shows it once more."""
+    life, answered = Life(), asyncio.Event()
+
+    async def delay(method: str, path: str) -> None:
+        if method == "PATCH" and path.endswith("/p/status"):
+            await answered.wait()
+
+    life.delay = delay
+    async with site.controller(life):
+        await site.create(policy("p", template(config_map("settings", color="red"))))
+        await site.reported("p", "Compliant")
+        await site.spoke.delete(POLICIES, "p", CLUSTER)
+        await site.spoke.delete(CONFIG_MAPS, "settings", "app")
+        # The same watch brings this one after the other's end.
+        await site.create(policy("q", template(config_map("other", color="red"))))
+        await site.reported("q", "Compliant")
+        answered.set()
+        await site.at_rest(life)
+        assert site.manager is not None
+        assert site.manager.selections.watches == 1
+        assert await site.object("settings") is None, "nothing is enforced for a policy that is gone"
 
 
 async def test_a_changed_policy_follows_only_what_it_is_about_now(site: PolicySite) -> None:

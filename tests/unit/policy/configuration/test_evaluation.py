@@ -362,6 +362,24 @@ async def test_an_object_at_rest_is_not_compared_again(site: Site) -> None:
     assert second.related == first.related
 
 
+async def test_what_is_known_of_objects_that_are_gone_is_forgotten(site: Site) -> None:
+    """A policy may stay for years, and choose other objects every minute."""
+    chosen = template(config_map(""), objectSelector={"matchLabels": {"team": "x"}})
+    del chosen["objectDefinition"]["metadata"]["name"]
+    for number in range(3):
+        found = config_map(f"settings-{number}")
+        found["metadata"]["labels"] = {"team": "x"}
+        await site.create(found)
+        if number:
+            await site.client.delete(CONFIG_MAPS, f"settings-{number - 1}", "app")
+        await site.evaluate(chosen)
+    assert len(site.cluster.evaluated) == 1
+    for color in ("red", "green", "blue"):
+        # What the hub gives changes, and the policy's generation does not.
+        await site.evaluate(template(config_map("settings-2", color=color)))
+    assert len(site.cluster.evaluated) == 1
+
+
 async def test_without_templates_there_is_nothing_to_violate(site: Site) -> None:
     found = await site.evaluate()
     assert found.for_policy

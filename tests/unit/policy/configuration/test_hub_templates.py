@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster.kube.yamldump import dump
 from muster.machinery.objects import Object
 from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION, STANDALONE_DISABLED
 from muster.runtime.client.builtin import CONFIG_MAPS, CORE_EVENTS, NAMESPACES, SECRETS
@@ -160,6 +161,47 @@ async def test_secrets_of_the_hub_are_in_no_message_event_or_diff(shop: PolicySi
     assert "hunter2" not in f"{status} {events}"
     assert "redacted" in status["relatedObjects"][0]["properties"]["diff"]
     assert "object-templates" in status["history"][0]["message"], "the custom message is there"
+
+
+SPILLING = {
+    "as a failure": '{{ fail "KEY" }}',
+    "as a name to look up": '{{ fromConfigMap "app" "KEY" "x" }}',
+    "as a field": "{{ $.KEY.x | upper | fail }}",
+    "as a function": '{{ KEY "x" }}',
+    "as YAML": '{{ "{KEY: KEY: x" | toLiteral }}',
+    "as a pattern": '{{ mustRegexMatch "(KEY" "x" }}',
+}
+"""What managed templates can do with what hub templates have put into them."""
+
+
+@pytest.mark.parametrize("text", SPILLING.values(), ids=SPILLING)
+@pytest.mark.parametrize("raw", [False, True], ids=["object", "raw"])
+async def test_what_the_hub_read_of_secrets_is_in_no_error_of_managed_templates(shop: PolicySite, text: str, raw: bool) -> None:
+    """The whole text of the managed templates is sensitive then: nothing is shown of it but the position."""
+    await shop.hub.create(SECRETS, {"metadata": {"name": "keys", "namespace": "shop"}, "stringData": {"key": "hunter2"}}, "shop")
+    one = template(config_map("copy", color=text.replace("KEY", '{{hub fromSecret "shop" "keys" "key" | base64dec hub}}')))
+    document = policy("p") if raw else policy("p", one)
+    if raw:
+        document["spec"].pop("object-templates", None)
+        document["spec"]["object-templates-raw"] = dump([one])
+    async with shop.controller(hub=shop.hub) as life:
+        await shop.create(document)
+        status = await shop.reported("p", "NonCompliant", "the reason is not shown")
+        await shop.at_rest(life)
+        events = (await shop.spoke.list(CORE_EVENTS, CLUSTER)).items
+    assert "hunter2" not in f"{status} {events}"
+
+
+async def test_a_value_of_a_secret_that_makes_no_label_is_not_told(shop: PolicySite) -> None:
+    """Upstream's message shows the value that is no text."""
+    await shop.hub.create(SECRETS, {"metadata": {"name": "keys", "namespace": "shop"}, "stringData": {"pin": "271828"}}, "shop")
+    labelled = config_map("copy")
+    labelled["metadata"]["labels"] = {"pin": '{{hub fromSecret "shop" "keys" "pin" | base64dec | toInt hub}}'}
+    await shop.spoke.create(CONFIG_MAPS, config_map("copy"))
+    async with shop.controller(hub=shop.hub):
+        await shop.create(policy("p", template(labelled)))
+        status = await shop.reported("p", "NonCompliant", "contains non-string value in the map: the value is of the type int64")
+    assert "271828" not in str(status)
 
 
 async def test_a_custom_message_with_hub_templates_that_may_have_read_secrets_is_withheld(shop: PolicySite) -> None:

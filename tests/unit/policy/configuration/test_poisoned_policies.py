@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from muster.machinery.objects import Object
@@ -21,6 +23,11 @@ POISON = {
     },
     "version is a path": {"apiVersion": "../../v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "app"}},
     "name is a path": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "..", "namespace": "app"}},
+    "namespace is a path": config_map("x", "..", color="red"),
+    "hub template of a namespace that is a path": config_map("x", color='{{hub fromConfigMap ".." "a" "b" hub}}'),
+    "hub template of a name that is a path": config_map("x", color='{{hub fromConfigMap "app" ".." "b" hub}}'),
+    "template of a namespace that is a path": config_map("x", color='{{ fromConfigMap ".." "a" "b" }}'),
+    "template of a name that is a path": config_map("x", color='{{ fromConfigMap "app" ".." "b" }}'),
     "unknown kind": {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "x", "namespace": "app"}},
     "unknown field": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "app"}, "color": "red"},
     "namespace that is not there": config_map("x", "nowhere", color="red"),
@@ -28,13 +35,16 @@ POISON = {
 }
 
 
+@pytest.mark.parametrize("seconds", ["", "10s"], ids=["watching", "at intervals"])
 @pytest.mark.parametrize("definition", POISON.values(), ids=POISON.keys())
-async def test_a_policy_that_is_wrong_says_so_and_harms_no_other(site: PolicySite, definition: Object) -> None:
-    async with site.controller():
-        await site.create(policy("bad", template(definition)))
+async def test_a_policy_that_is_wrong_says_so_and_harms_no_other(site: PolicySite, definition: Object, seconds: str) -> None:
+    interval: dict[str, Any] = {"evaluationInterval": {"compliant": seconds, "noncompliant": seconds}} if seconds else {}
+    async with site.controller(hub=site.hub):
+        await site.create(policy("bad", template(definition), **interval))
         await site.create(policy("good", template(config_map("settings", color="red"))))
         await site.reported("good", "Compliant")
-        await site.reported("bad", "NonCompliant")
+        status = await site.reported("bad", "NonCompliant")
+    assert "ValueError" not in str(status)
 
 
 @pytest.mark.parametrize("error", [Forbidden(403, "Forbidden", "no"), ServerFailure(500, "InternalError", "broken")])

@@ -81,6 +81,78 @@ def test_an_expected_status_is_compared(run: Run, tmp_path: Path) -> None:
     assert ".relatedObjects[0] matches\n.relatedObjects matches\n Expected status does not match" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"object-templates": 7}, "got `int` - at `$.spec.object-templates`"),
+        ({"object-templates": [{"objectDefinition": {}}]}, "missing required field `complianceType`"),
+        ("foo", "ConfigurationPolicySpec must be an object"),
+    ],
+)
+def test_a_policy_of_another_shape_is_refused_with_the_reason(run: Run, spec: object, problem: str) -> None:
+    done = run({**policy("p", WANTED), "spec": spec})
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: unable to read input policy: could not unmarshal input to a ConfigurationPolicy: ")
+    assert problem in done.stderr
+
+
+@pytest.mark.parametrize("templates", [7, None, "x"])
+def test_a_policy_around_nothing_is_refused(run: Run, templates: object) -> None:
+    outer = {"apiVersion": "policy.open-cluster-management.io/v1", "kind": "Policy", "spec": {"policy-templates": templates}}
+    assert "invalid input Policy: no policy-templates found" in run(outer).stderr
+
+
+@pytest.mark.parametrize(
+    ("flag", "problem"),
+    [
+        ("--status-path", "unable to write the status: "),
+        ("--messages-path", "unable to write the messages: "),
+        ("--log-path", "unable to setup the logging configuration: "),
+        ("--mappings-file", "unable to setup the dryrun reconciler: "),
+        ("--desired-status", "unable to compare desired status: "),
+    ],
+)
+def test_a_file_that_cannot_be_had_is_named(run: Run, tmp_path: Path, flag: str, problem: str) -> None:
+    path = str(tmp_path / "nowhere" / "file")
+    done = run(policy("p", WANTED), flag, path)
+    assert done.exit_code == 1
+    assert isinstance(done.exception, SystemExit)
+    assert f"Error: {problem}" in done.stderr
+    assert path in done.stderr
+
+
+def test_a_mappings_file_that_is_no_yaml_is_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mappings").write_text("a: [")
+    done = run(policy("p", WANTED), "--mappings-file", str(tmp_path / "mappings"))
+    assert "Error: unable to setup the dryrun reconciler: the mappings file cannot be read: yaml: " in done.stderr
+
+
+@pytest.mark.parametrize("words", [("generate",), ("--policy", "policy.yaml", "--from-cluster")], ids=["generate", "from-cluster"])
+def test_a_cluster_that_cannot_be_reached_is_told(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    cluster, user = {"server": "https://127.0.0.1:1", "insecure-skip-tls-verify": True}, {"token": "x"}
+    (tmp_path / "config").write_text(
+        dump(
+            {
+                "clusters": [{"name": "c", "cluster": cluster}],
+                "users": [{"name": "u", "user": user}],
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "c",
+            }
+        )
+    )
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    encrypted = policy("p", WANTED)
+    encrypted["metadata"]["annotations"] = {"policy.open-cluster-management.io/encryption-iv": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    run(encrypted)
+    done = CliRunner().invoke(command, words)
+    assert done.exit_code == 1
+    assert isinstance(done.exception, SystemExit)
+    assert "127.0.0.1:1" in done.stderr
+
+
 def test_a_policy_without_a_path_is_wrong_usage() -> None:
     done = CliRunner().invoke(command, [])
     assert done.exit_code == 2

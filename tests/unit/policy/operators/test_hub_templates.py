@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION
 from muster.policy.operators.kinds import SUBSCRIPTIONS
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
@@ -103,6 +105,18 @@ async def test_what_comes_from_a_secret_of_the_hub_is_not_told(site: OperatorSit
     async with site.controller(hub=site.hub):
         status = await site.reported("quay", "NonCompliant", "is not a valid namespace identifier", moving=0.2)
     assert "Hunter2" not in str(status)
+
+
+@pytest.mark.parametrize("text", ['{{ fail "KEY" }}', '{{ fromConfigMap "app" "KEY" "x" }}', '{{ KEY "x" }}'], ids=str)
+async def test_what_the_hub_read_of_secrets_is_in_no_error_of_managed_templates(site: OperatorSite, text: str) -> None:
+    await _set(site)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"key": "hunter2"}}
+    await site.hub.create(SECRETS, secret, "shop")
+    wanted = subscription(channel=text.replace("KEY", '{{hub fromSecret "shop" "s" "key" | base64dec hub}}'))
+    await site.create(operator_policy("quay", subscription=wanted))
+    async with site.controller(hub=site.hub):
+        status = await site.reported("quay", "NonCompliant", "the reason is not shown", moving=0.2)
+    assert "hunter2" not in str(status)
 
 
 async def test_while_the_hub_is_away_drift_is_set_right_with_what_it_said(site: OperatorSite) -> None:
