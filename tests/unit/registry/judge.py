@@ -1,4 +1,4 @@
-"""Our verdict about an object without a server: decode, default, prepare and validate as a write does, and say what came of it.
+"""Our verdict about an object without a server: decoded, defaulted, admitted, prepared and validated as by a write.
 
 A verdict is `{"object": …}` or `{"message": …}`; objects are stripped of what differs between any two servers (uids, times,
 allocated addresses) and of what admission plug-ins add to pods, so that verdicts of two servers can be compared.
@@ -6,11 +6,14 @@ allocated addresses) and of what admission plug-ins add to pods, so that verdict
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
+from muster.apiserver.admission.assembly import filling_plugins
+from muster.apiserver.admission.chain import AdmissionChain, Operation
 from muster.apiserver.decode import strict
 from muster.apiserver.registry.builtin import builtin_resources
 from muster.apiserver.registry.resource import ServedResource
@@ -61,8 +64,19 @@ class Request:
     def now(self) -> str:
         return "2026-01-01T00:00:00Z"
 
+    def is_large(self) -> bool:
+        return False
+
     def read(self, resource: str, key: str) -> Object | None:
-        return None
+        """Service accounts there are of any name, and nothing else."""
+        return {} if resource == "/serviceaccounts" else None
+
+
+_CHAIN = AdmissionChain(filling_plugins())
+
+
+def _admitted(resource: ServedResource, obj: Object, request: Request) -> Object:
+    return asyncio.run(_CHAIN.mutate(cast(Any, request), resource, Operation("CREATE", obj, None)))
 
 
 @cache
@@ -110,6 +124,7 @@ def created(resource: ServedResource, obj: Object, request: Request | None = Non
     fill_on_create(resource, obj["metadata"], request.now(), UID)
     if resource.namespaced:
         obj["metadata"]["namespace"] = NAMESPACE
+    obj = _admitted(resource, obj, request)
     if resource.has_status and resource.drops_status_on_create:
         obj.pop("status", None)
     if resource.prepare is not None and (rest := resource.prepare(request, obj, None)) is not None:

@@ -126,7 +126,7 @@ class Cluster(Request):
     objects: dict[tuple[str, str], dict[str, Any]]
 
     def read(self, resource: str, key: str) -> dict[str, Any] | None:
-        return self.objects.get((resource, key))
+        return self.objects.get((resource, key)) or super().read(resource, key)
 
 
 def pod_in(objects: dict[tuple[str, str], dict[str, Any]], **spec: Any) -> dict[str, Any]:

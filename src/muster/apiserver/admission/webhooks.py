@@ -1,8 +1,9 @@
 """Admission webhooks of one cluster: mutating ones in turn, validating ones all at once.
 
 Configurations are compiled when they change and looked up by a revision number otherwise, so a cluster without any pays next to
-nothing per write. Mutating webhooks run in order of configuration name, each seeing what those before it made of the object; if
-one changes it, those before it that asked for it (reinvocationPolicy IfNeeded) are called once more.
+nothing per write. Mutating webhooks run in order of configuration name, each seeing what those before it made of the object. If one
+changes it, the whole chain runs once more, and those before it that asked for it (reinvocationPolicy IfNeeded) are called again; so
+are all that asked for it where the plugins before them changed the object in that second round.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import orjson
+
 from muster.apiserver import errors
-from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.chain import Operation, Reinvocation
 from muster.apiserver.admission.hooks import CallFailed, Hook
 from muster.apiserver.admission.subject import Subject, is_exempt
 from muster.apiserver.cluster import Cluster
@@ -64,23 +67,28 @@ class MutatingWebhooks:
         if not hooks or is_exempt(ctx, resource, operation):
             return operation.new
         subject = Subject(ctx, resource, operation)
-        called: set[str] = set()
-        again: set[str] = set()
-        for round_ in (0, 1):
-            changed = False
-            for hook in hooks:
-                row = await hook.matches(subject)
-                if row is None or (round_ == 1 and hook.key not in again):
-                    continue
-                if await self._call(hook, subject, row):
-                    changed = True
-                    again |= called
-                    called.clear()
-                if hook.reinvoked_if_needed:
-                    called.add(hook.key)
-            if not changed:
-                break
-        return subject.result
+        first = operation.reinvocation
+        called, again = (set[str](), set[str]()) if first is None else (first.called, first.again)
+        if first is not None and called and orjson.dumps(operation.new) != first.left:
+            again |= called
+            called.clear()
+        changed = False
+        for hook in hooks:
+            if first is not None and hook.key not in again:
+                continue
+            row = await hook.matches(subject)
+            if row is None:
+                continue
+            if await self._call(hook, subject, row):
+                changed = True
+                again |= called
+                called.clear()
+            if hook.reinvoked_if_needed:
+                called.add(hook.key)
+        result = subject.result
+        if changed and first is None:
+            operation.reinvocation = Reinvocation(called, again, orjson.dumps(result))
+        return result
 
     async def _call(self, hook: Hook, subject: Subject, row: ServedResource) -> bool:
         """Ask one webhook and apply its patch; whether the object is another now."""

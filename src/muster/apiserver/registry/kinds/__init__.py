@@ -58,8 +58,8 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
     ("", "limitranges"): Hooks(None, configuration.validate_limit_range),
     ("", "namespaces"): Hooks(configuration.prepare_namespace, configuration.validate_namespace, configuration.delete_namespace),
     ("", "nodes"): _checked(configuration.validate_node),
-    ("", "persistentvolumeclaims"): _checked(storage.validate_claim, storage.protect),
-    ("", "persistentvolumes"): _checked(storage.validate_volume, storage.protect),
+    ("", "persistentvolumeclaims"): _checked(storage.validate_claim, storage.prepare_volume_or_claim),
+    ("", "persistentvolumes"): _checked(storage.validate_volume, storage.prepare_volume_or_claim),
     ("", "pods"): _checked(pods.validate_pod, pods.prepare_pod),
     ("", "podtemplates"): Hooks(None, pods.validate_pod_template),
     ("", "replicationcontrollers"): _checked(workloads.validate_replication_controller),
@@ -104,7 +104,7 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
     (_STORAGE, "csistoragecapacities"): Hooks(None, storage.validate_capacity),
     (_STORAGE, "storageclasses"): Hooks(None, storage.validate_storage_class),
     (_STORAGE, "volumeattachments"): _checked(storage.validate_attachment),
-    (_STORAGE, "volumeattributesclasses"): Hooks(storage.protect, storage.validate_attributes_class),
+    (_STORAGE, "volumeattributesclasses"): Hooks(None, storage.validate_attributes_class),
 }
 
 CONVERSIONS: Final[Mapping[tuple[str, str, str], Conversion]] = {

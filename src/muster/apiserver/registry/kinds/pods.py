@@ -13,7 +13,6 @@ from muster.kube.fielderrors import NOT_FOUND, duplicate, field_error, forbidden
 from muster.machinery.golang.quantities import QuantityError, parse_quantity
 from muster.machinery.objects import Object
 
-from . import podadmission
 from .checks import Errors, named_like, need, none_negative, one_of, port_name_problems, port_number, spec_of
 
 PROTOCOLS: Final = ["SCTP", "TCP", "UDP"]
@@ -312,13 +311,10 @@ def _positive(amount: Any) -> bool:
 def prepare_pod(ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
     if old is not None:
         return None
-    mounts_token = podadmission.admit(ctx, obj)
     obj["status"] = {"phase": "Pending"}
 
     def rest() -> None:
         spec = spec_of(obj)
-        if mounts_token:
-            podadmission.mount_token(spec)
         obj["status"]["qosClass"] = quality_of_service(spec)
         if spec.get("schedulingGates"):
             condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": None}

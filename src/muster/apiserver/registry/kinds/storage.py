@@ -18,23 +18,12 @@ _SOURCES: Final = (
     "cinder", "fc", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk", "scaleIO", "local",
     "storageos", "csi", "flexVolume",
 )  # fmt: skip
-_PROTECTION: Final = {
-    "PersistentVolumeClaim": "kubernetes.io/pvc-protection",
-    "PersistentVolume": "kubernetes.io/pv-protection",
-    "VolumeAttributesClass": "kubernetes.io/vac-protection",
-}
 
 
-def protect(ctx: HookContext, obj: Object, old: Object | None) -> None:
-    """Objects in use must not vanish: a finalizer is put on every new one."""
+def prepare_volume_or_claim(ctx: HookContext, obj: Object, old: Object | None) -> None:
     if old is not None:
         return
-    finalizer = _PROTECTION[obj["kind"]]
-    finalizers = obj["metadata"].get("finalizers") or []
-    if finalizer not in finalizers:
-        obj["metadata"]["finalizers"] = [*finalizers, finalizer]
-    if obj["kind"] != "VolumeAttributesClass":
-        obj["status"] = {"phase": "Pending"}
+    obj["status"] = {"phase": "Pending"}
     if obj["kind"] == "PersistentVolume":
         obj["status"]["lastPhaseTransitionTime"] = ctx.now()
 
