@@ -17,7 +17,7 @@ from typing import Final, Literal
 import orjson
 
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.verbs.metadata import new_uid
+from muster.apiserver.object_meta import new_uid
 from muster.http import Request, Response, StreamResponse, Takeover
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes

@@ -20,10 +20,10 @@ from muster.machinery.objects import Object
 from muster.store.api import Entry, Store
 
 if TYPE_CHECKING:
+    from muster.apiserver.access_rules import AccessRules
     from muster.apiserver.admission.chain import AdmissionChain
     from muster.apiserver.aggregation import Aggregator
     from muster.apiserver.auth.access import Access
-    from muster.apiserver.auth.rules import AccessRules
     from muster.apiserver.longrunning import OpenRequests
     from muster.apiserver.nodes import Node
     from muster.apiserver.services import ServiceResolver

@@ -21,14 +21,14 @@ from muster.apiserver import errors
 from muster.apiserver.audit import FAILED, HUNG_UP, Audit
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.documents.metrics import RequestMetrics
-from muster.apiserver.documents.negotiation import JSON, check_collection, check_object, error_media
-from muster.apiserver.documents.presentation import NO_CACHE, Later, warning_fields
 from muster.apiserver.fairness import FairQueue
+from muster.apiserver.handlers import deletion, patches, reads, watches, writes
 from muster.apiserver.longrunning import OpenRequest
+from muster.apiserver.nonresource.metrics import RequestMetrics
+from muster.apiserver.presentation.negotiation import JSON, check_collection, check_object, error_media
+from muster.apiserver.presentation.responses import NO_CACHE, Later, warning_fields
 from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.apiserver.request import parse_query, parse_target
-from muster.apiserver.verbs import deletion, patches, reads, watches, writes
 from muster.http import BodyRefused, Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
 from muster.machinery.authentication import ANONYMOUS, UserInfo

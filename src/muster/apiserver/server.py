@@ -24,9 +24,9 @@ from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
 from muster.apiserver.client import DirectClient
 from muster.apiserver.cluster import Clock, Cluster, StoreHealth, utc_now
 from muster.apiserver.controllers import builtin_controllers
-from muster.apiserver.documents.metrics import ServerMetrics
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.longrunning import Revocations
+from muster.apiserver.nonresource.metrics import ServerMetrics
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.request import split_cluster
 from muster.apiserver.wiring import build_pipeline, equip

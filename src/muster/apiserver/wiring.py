@@ -9,25 +9,25 @@ import orjson
 from muster.apiserver.addresses import ServiceAddresses
 from muster.apiserver.admission.assembly import admission_chain
 from muster.apiserver.aggregation import Aggregator
-from muster.apiserver.auth import reviews
 from muster.apiserver.auth.access import Access, TokenAuthenticator
 from muster.apiserver.auth.bootstraptokens import BootstrapTokens
 from muster.apiserver.auth.statictokens import StaticTokens
-from muster.apiserver.auth.tokenrequests import create_token
 from muster.apiserver.auth.vault import Vault
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.documents.discovery import Discovery
-from muster.apiserver.documents.health import Health
-from muster.apiserver.documents.metrics import CONTENT_TYPE
-from muster.apiserver.documents.negotiation import JSON, check_produced
-from muster.apiserver.documents.openapi import OpenApi
+from muster.apiserver.handlers import reviews
+from muster.apiserver.handlers.pod_logs import refuse_terminal, serve_log
+from muster.apiserver.handlers.pod_requests import bind_pod, evict_pod
+from muster.apiserver.handlers.scale import serve_scale
+from muster.apiserver.handlers.token_requests import create_token
 from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.nonresource.discovery import Discovery
+from muster.apiserver.nonresource.health import Health
+from muster.apiserver.nonresource.metrics import CONTENT_TYPE
+from muster.apiserver.nonresource.openapi import OpenApi
 from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler
+from muster.apiserver.presentation.negotiation import JSON, check_produced
 from muster.apiserver.services import ServiceResolver
-from muster.apiserver.verbs.pods import bind_pod, evict_pod
-from muster.apiserver.verbs.scale import serve_scale
-from muster.apiserver.verbs.streams import refuse_terminal, serve_log
 from muster.http import Response
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from muster.apiserver.documents.metrics import ServerMetrics
+from muster.apiserver.nonresource.metrics import ServerMetrics
 from muster.machinery.authorization import AccessAttributes
 
 LABELS = 'verb="GET",group="apps",version="v1",resource="deployments",subresource="",component="apiserver"'

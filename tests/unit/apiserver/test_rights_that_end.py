@@ -17,9 +17,9 @@ from muster.apiserver import longrunning
 from muster.apiserver.auth.credentials import ends
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.context import Context
+from muster.apiserver.handlers import watches
 from muster.apiserver.nodes import LogOptions
 from muster.apiserver.server import ApiServer
-from muster.apiserver.verbs import watches
 from muster.http import Connection, Headers, RawConnection, Request, Response, StreamResponse, Takeover
 from muster.kube.websocket_token import BEARER_PROTOCOL
 from muster.machinery.authentication import UserInfo

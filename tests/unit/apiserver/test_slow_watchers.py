@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from muster.apiserver.client import DirectClient
+from muster.apiserver.handlers import watches
 from muster.apiserver.server import ApiServer
-from muster.apiserver.verbs import watches
 from muster.http import RawConnection
 from tests.unit.apiserver.conftest import eventually
 

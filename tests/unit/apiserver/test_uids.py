@@ -2,7 +2,7 @@
 
 import uuid
 
-from muster.apiserver.verbs.metadata import new_uid
+from muster.apiserver.object_meta import new_uid
 
 
 def test_a_uid_is_a_random_uuid_in_canonical_form() -> None:

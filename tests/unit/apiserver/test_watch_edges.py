@@ -9,8 +9,8 @@ import pytest
 
 from muster.apiserver.client import DirectClient
 from muster.apiserver.errors import internal
+from muster.apiserver.handlers import watches
 from muster.apiserver.server import ApiServer
-from muster.apiserver.verbs import watches
 from tests.unit.apiserver.conftest import eventually
 from tests.unit.apiserver.test_consistency import DEFINITIONS, THINGS, definition, serve_things, thing
 

@@ -15,9 +15,9 @@ from typing import Any, cast
 from muster.apiserver.admission.assembly import filling_plugins
 from muster.apiserver.admission.chain import AdmissionChain, Operation
 from muster.apiserver.decode import strict
+from muster.apiserver.object_meta import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.apiserver.registry.builtin import builtin_resources
 from muster.apiserver.registry.resource import ServedResource
-from muster.apiserver.verbs.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.kube.fielderrors import FieldError
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object

@@ -8,7 +8,7 @@ from typing import Any
 from muster.apiserver.admission.subject import Subject
 from muster.apiserver.objects import labels, object_key
 from muster.apiserver.registry.resource import ServedResource
-from muster.apiserver.verbs.conversion import from_stored
+from muster.apiserver.storage_versions import from_stored
 from muster.kube.selectors import from_label_selector_object
 from muster.machinery.objects import Object
 

@@ -16,10 +16,10 @@ from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
+from muster.apiserver.handlers.scale import scale_of, set_replicas
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import ServedResource, Subresource
-from muster.apiserver.verbs.conversion import to_stored
-from muster.apiserver.verbs.scale import scale_of, set_replicas
+from muster.apiserver.storage_versions import to_stored
 from muster.machinery.objects import Object
 
 _REQUESTS: Final = frozenset({"binding", "eviction", "token"})

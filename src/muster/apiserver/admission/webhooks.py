@@ -17,11 +17,11 @@ from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation, Reinvocation
 from muster.apiserver.admission.hooks import CallFailed, Hook
 from muster.apiserver.admission.subject import Subject, is_exempt
+from muster.apiserver.bodies import finish_patched
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions
-from muster.apiserver.verbs.bodies import finish_patched
 from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
 from muster.machinery.golang.quoting import quote
 from muster.machinery.logs import get_logger

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from muster.apiserver.aggregation.openapi import RemoteOpenApi
 from muster.apiserver.aggregation.remote import Fields, Remote, identity_fields
-from muster.apiserver.documents.discovery import GroupVersion
+from muster.apiserver.nonresource.discovery import GroupVersion
 from muster.apiserver.request import split_cluster
 from muster.apiserver.webhooks import go_words
 from muster.http import Headers, Response, StreamResponse, Takeover, UpstreamError, UpstreamPool, end_to_end_fields, relay

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.apiserver.controllers.aggregation import RoleAggregation
 from muster.apiserver.controllers.apiservices import ApiServices
 from muster.apiserver.controllers.certificates import CertificateController
+from muster.apiserver.controllers.clusterrole_aggregation import RoleAggregation
 from muster.apiserver.controllers.definitions import DefinitionController
 from muster.apiserver.controllers.election import Election
 from muster.apiserver.controllers.expiry import BootstrapTokenExpiry, EventExpiry

@@ -19,13 +19,13 @@ import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import JSON, WATCHED, YAML, Format, negotiate
-from muster.apiserver.documents.presentation import partial_metadata, present, present_all
-from muster.apiserver.documents.tables import check_inclusion, table_bytes
+from muster.apiserver.handlers.filters import Filter, build_filter
+from muster.apiserver.handlers.reads import await_revision
+from muster.apiserver.presentation.negotiation import JSON, WATCHED, YAML, Format, negotiate
+from muster.apiserver.presentation.responses import partial_metadata, present, present_all
+from muster.apiserver.presentation.tables import check_inclusion, table_bytes
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import ListOptions, list_options
-from muster.apiserver.verbs.filters import Filter, build_filter
-from muster.apiserver.verbs.reads import await_revision
 from muster.http import StreamResponse, StreamWriter, frame
 from muster.store.api import Compacted, Entry, Event, Listener, Subscription
 

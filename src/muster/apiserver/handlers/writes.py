@@ -18,15 +18,10 @@ from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.lifecycle import check_place
 from muster.apiserver.auth.escalation import check_grant
+from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import negotiate
-from muster.apiserver.documents.presentation import present, present_all, respond_entry, respond_object
-from muster.apiserver.objects import TooLargeToStore, encoder, metadata, object_key, view
-from muster.apiserver.registry.resource import ServedResource
-from muster.apiserver.request import WriteOptions, number_problem, write_options
-from muster.apiserver.verbs.bodies import decode_body
-from muster.apiserver.verbs.conversion import from_stored, to_stored
-from muster.apiserver.verbs.metadata import (
+from muster.apiserver.handlers.managed_fields import Booking, book_create, book_update
+from muster.apiserver.object_meta import (
     check_metadata,
     check_metadata_update,
     fill_on_create,
@@ -34,7 +29,12 @@ from muster.apiserver.verbs.metadata import (
     new_uid,
     wipe_system_fields,
 )
-from muster.apiserver.verbs.ownership import Booking, book_create, book_update
+from muster.apiserver.objects import TooLargeToStore, encoder, metadata, object_key, view
+from muster.apiserver.presentation.negotiation import negotiate
+from muster.apiserver.presentation.responses import present, present_all, respond_entry, respond_object
+from muster.apiserver.registry.resource import ServedResource
+from muster.apiserver.request import WriteOptions, number_problem, write_options
+from muster.apiserver.storage_versions import from_stored, to_stored
 from muster.http import Response
 from muster.kube.fielderrors import FieldError, TooManyErrors, counted
 from muster.kube.fielderrors import invalid as invalid_field

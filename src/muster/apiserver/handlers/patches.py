@@ -12,19 +12,19 @@ from typing import Any
 import orjson
 
 from muster.apiserver import errors
+from muster.apiserver.bodies import decode_yaml, finish_patched
 from muster.apiserver.context import Context
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepen, too_deep
 from muster.apiserver.decode.jsonsyntax import syntax_problem
 from muster.apiserver.decode.restoring import restore_problem
 from muster.apiserver.decode.strict import json_kind
-from muster.apiserver.documents.negotiation import media_type, negotiate
+from muster.apiserver.handlers.managed_fields import empty_object, other_versions, reset_fields
+from muster.apiserver.handlers.patch_messages import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, shown_result
+from muster.apiserver.handlers.writes import check_name, create_object, respond_written, update_object
 from muster.apiserver.objects import object_key
+from muster.apiserver.presentation.negotiation import media_type, negotiate
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions, write_options
-from muster.apiserver.verbs.bodies import decode_yaml, finish_patched
-from muster.apiserver.verbs.ownership import empty_object, other_versions, reset_fields
-from muster.apiserver.verbs.patchtext import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, shown_result
-from muster.apiserver.verbs.writes import check_name, create_object, respond_written, update_object
 from muster.http import Response
 from muster.kube.ownership.apply import ApplyConflict, ApplyFailed, InvalidApply, apply
 from muster.kube.patching.jsonpatch import PatchError, TooManyOperations, apply_json_patch, check_operations

@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from muster.apiserver import errors
+from muster.apiserver.bodies import decode_body, finish_patched
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
-from muster.apiserver.documents.negotiation import media_type, negotiate_object
-from muster.apiserver.documents.presentation import respond_object
+from muster.apiserver.handlers.managed_fields import book_update
+from muster.apiserver.handlers.patches import BUILTIN_PATCHES, decoded_patch, patched
+from muster.apiserver.handlers.writes import update_object
 from muster.apiserver.objects import object_key
+from muster.apiserver.presentation.negotiation import media_type, negotiate_object
+from muster.apiserver.presentation.responses import respond_object
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import Scale, ServedResource
 from muster.apiserver.request import WriteOptions, write_options
-from muster.apiserver.verbs.bodies import decode_body, finish_patched
-from muster.apiserver.verbs.conversion import from_stored
-from muster.apiserver.verbs.ownership import book_update
-from muster.apiserver.verbs.patches import BUILTIN_PATCHES, decoded_patch, patched
-from muster.apiserver.verbs.writes import update_object
+from muster.apiserver.storage_versions import from_stored
 from muster.http import Response
 from muster.kube.fielderrors import invalid
 from muster.kube.selectors import SelectorError, from_label_selector_object, from_labels

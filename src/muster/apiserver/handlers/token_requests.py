@@ -6,16 +6,16 @@ from datetime import timedelta
 
 from muster.apiserver import errors
 from muster.apiserver.auth.serviceaccounts import BoundObject
+from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
-from muster.apiserver.documents.negotiation import negotiate_object
-from muster.apiserver.documents.presentation import respond_object
+from muster.apiserver.handlers.managed_fields import book_create
 from muster.apiserver.objects import object_key
+from muster.apiserver.presentation.negotiation import negotiate_object
+from muster.apiserver.presentation.responses import respond_object
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
-from muster.apiserver.verbs.bodies import decode_body
-from muster.apiserver.verbs.ownership import book_create
 from muster.http import Response
 from muster.kube.fielderrors import invalid
 from muster.machinery.golang.timestamps import format_time

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from muster.apiserver import errors
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import negotiate
-from muster.apiserver.documents.presentation import list_metadata, present, present_all, respond_entry, respond_list
+from muster.apiserver.handlers.continue_tokens import decode_token, encode_token
+from muster.apiserver.handlers.filters import Filter, build_filter
 from muster.apiserver.objects import object_key
+from muster.apiserver.presentation.negotiation import negotiate
+from muster.apiserver.presentation.responses import list_metadata, present, present_all, respond_entry, respond_list
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import ListOptions, list_options, number_problem
-from muster.apiserver.verbs.continuation import decode_token, encode_token
-from muster.apiserver.verbs.filters import Filter, build_filter
 from muster.http import Response
 from muster.store.api import Compacted, Entry
 

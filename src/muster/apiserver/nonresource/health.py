@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import orjson
 
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import JSON, check_produced
+from muster.apiserver.presentation.negotiation import JSON, check_produced
 from muster.http import Response
 
 VERSION = {

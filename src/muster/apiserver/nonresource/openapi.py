@@ -17,11 +17,11 @@ import orjson
 from muster.apiserver.aggregation.openapi import merge_swagger
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import JSON
-from muster.apiserver.documents.openapi_protobuf import CONTENT_TYPE, MEDIA, encode_document
+from muster.apiserver.handlers.patches import BUILTIN_PATCHES, CUSTOM_PATCHES
+from muster.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA, encode_document
+from muster.apiserver.presentation.negotiation import JSON
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import ServedResource, Subresource
-from muster.apiserver.verbs.patches import BUILTIN_PATCHES, CUSTOM_PATCHES
 from muster.http import Response
 
 Document = dict[str, Any]

@@ -12,10 +12,10 @@ from datetime import datetime
 
 from muster.apiserver import errors
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import ACCEPTED, check_produced
-from muster.apiserver.documents.presentation import NO_CACHE
 from muster.apiserver.nodes import LogOptions, NoLogs, limited, no_terminal, send_log
 from muster.apiserver.objects import object_key
+from muster.apiserver.presentation.negotiation import ACCEPTED, check_produced
+from muster.apiserver.presentation.responses import NO_CACHE
 from muster.apiserver.registry.resource import ServedResource
 from muster.http import Response, StreamResponse, StreamWriter
 from muster.kube.fielderrors import FieldError, forbidden, invalid

@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 
 from muster.apiserver.context import Context
-from muster.apiserver.documents.presentation import present, present_all
 from muster.apiserver.objects import decode
+from muster.apiserver.presentation.responses import present, present_all
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.worker import LARGE
 from muster.machinery.objects import Object

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from muster.apiserver.verbs.metadata import in_type_order
+from muster.apiserver.object_meta import in_type_order
 from muster.machinery.golang import formatting
 from muster.machinery.objects import Object
 

@@ -13,9 +13,9 @@ import orjson
 
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import ACCEPTED, JSON, YAML, accept_clauses, check_object, negotiate_object
-from muster.apiserver.documents.presentation import respond
 from muster.apiserver.errors import not_acceptable
+from muster.apiserver.presentation.negotiation import ACCEPTED, JSON, YAML, accept_clauses, check_object, negotiate_object
+from muster.apiserver.presentation.responses import respond
 from muster.apiserver.registry.resource import ServedResource
 from muster.http import Response
 

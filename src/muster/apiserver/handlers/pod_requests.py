@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from muster.apiserver import errors
+from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
-from muster.apiserver.documents.negotiation import negotiate_object
-from muster.apiserver.documents.presentation import respond_object
+from muster.apiserver.handlers.deletion import DeleteOptions, delete_object
+from muster.apiserver.handlers.writes import update_object
+from muster.apiserver.presentation.negotiation import negotiate_object
+from muster.apiserver.presentation.responses import respond_object
 from muster.apiserver.registry.catalog import definitions
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
-from muster.apiserver.verbs.bodies import decode_body
-from muster.apiserver.verbs.deletion import DeleteOptions, delete_object
-from muster.apiserver.verbs.writes import update_object
 from muster.http import Response
 from muster.kube.fielderrors import not_supported, required
 from muster.machinery.objects import Object

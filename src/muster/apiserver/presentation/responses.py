@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import JSON, YAML, Format
-from muster.apiserver.documents.tables import table_bytes
 from muster.apiserver.errors import wrong_number
 from muster.apiserver.objects import raw_metadata, view
+from muster.apiserver.presentation.negotiation import JSON, YAML, Format
+from muster.apiserver.presentation.tables import table_bytes
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.worker import LARGE

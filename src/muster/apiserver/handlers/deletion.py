@@ -14,17 +14,17 @@ import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
+from muster.apiserver.bodies import decode_options
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import PLAIN_JSON, negotiate
-from muster.apiserver.documents.presentation import list_metadata, present_all, respond_list, respond_object
+from muster.apiserver.handlers.filters import build_filter
+from muster.apiserver.handlers.reads import read_page
+from muster.apiserver.handlers.writes import Written, commit, is_finished, may_be_behind, remove, respond_written
 from muster.apiserver.objects import object_key
+from muster.apiserver.presentation.negotiation import PLAIN_JSON, negotiate
+from muster.apiserver.presentation.responses import list_metadata, present_all, respond_list, respond_object
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import Query, list_options
-from muster.apiserver.verbs.bodies import decode_options
-from muster.apiserver.verbs.conversion import from_stored
-from muster.apiserver.verbs.filters import build_filter
-from muster.apiserver.verbs.reads import read_page
-from muster.apiserver.verbs.writes import Written, commit, is_finished, may_be_behind, remove, respond_written
+from muster.apiserver.storage_versions import from_stored
 from muster.http import Response
 from muster.kube import fielderrors
 from muster.machinery.golang.timestamps import format_time

@@ -9,14 +9,14 @@ import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.auth.access import TokenRefused
+from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
-from muster.apiserver.documents.negotiation import negotiate_object
-from muster.apiserver.documents.presentation import respond_object
+from muster.apiserver.handlers.managed_fields import book_create
+from muster.apiserver.object_meta import in_type_order
+from muster.apiserver.presentation.negotiation import negotiate_object
+from muster.apiserver.presentation.responses import respond_object
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
-from muster.apiserver.verbs.bodies import decode_body
-from muster.apiserver.verbs.metadata import in_type_order
-from muster.apiserver.verbs.ownership import book_create
 from muster.http import Response
 from muster.kube.access_reviews import check_attributes, shown_path
 from muster.kube.fielderrors import FieldError, Rendered, invalid
