@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 import pytest
 
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode import strict
-from muster.apiserver.registry.builtin import builtin_resources
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.ownership.apply import ApplyConflict, ApplyFailed, apply
 from muster.kube.ownership.fieldset import FieldSet

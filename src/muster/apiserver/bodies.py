@@ -15,7 +15,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.decode import DecodeError, Unrecognized, protobuf, strict
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, too_deep
 from muster.apiserver.presentation.negotiation import JSON, PROTOBUF, YAML, media_type
-from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions
 from muster.kube.fielderrors import invalid as invalid_field

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from muster.apiserver.aggregation.catalog import builtin_api_services
+from muster.apiserver.aggregation.local_services import builtin_api_services
 from muster.apiserver.aggregation.trust import KEYS as TRUST
 from muster.apiserver.aggregation.trust import filled, trust_templates
 from muster.apiserver.auth.vault import ClusterKeys

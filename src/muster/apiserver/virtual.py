@@ -27,7 +27,7 @@ from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.cluster import Clock, Cluster, utc_now
 from muster.apiserver.context import Context
 from muster.apiserver.crd.compiled import CustomVersion, compile_definition, compiled_schema
-from muster.apiserver.crd.conversion import Relabelling
+from muster.apiserver.crd.converters import Relabelling
 from muster.apiserver.errors import ApiError, bad_request, expired
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.handlers.continue_tokens import decode_token, encode_token

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from muster.apiserver.addresses import ServiceAddresses
-from muster.apiserver.admission.assembly import admission_chain
+from muster.apiserver.admission.plugins import admission_chain
 from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.auth.access import Access, TokenAuthenticator
 from muster.apiserver.auth.bootstraptokens import BootstrapTokens

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.apiserver.admission.attributes import Subject
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.matching import Matcher, Rule
-from muster.apiserver.admission.subject import Subject
 from muster.apiserver.client import DirectClient
 from muster.apiserver.context import Context
 from muster.apiserver.errors import ApiError

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
 
-from muster.apiserver.admission.assembly import filling_plugins
 from muster.apiserver.admission.chain import AdmissionChain, Operation
+from muster.apiserver.admission.plugins import filling_plugins
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode import strict
 from muster.apiserver.object_meta import check_metadata, check_metadata_update, fill_on_create, keep_on_update
-from muster.apiserver.registry.builtin import builtin_resources
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.fielderrors import FieldError
 from muster.machinery.authentication import UserInfo

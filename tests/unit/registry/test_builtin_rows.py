@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from tools.builtin_data.served import GROUP_VERSIONS, KUBERNETES, STAGING
 
-import muster.apiserver.registry.catalog as catalog
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode.layouts import definition_of, layout
-from muster.apiserver.registry.builtin import builtin_resources
+from muster.apiserver.registry import builtin_types
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.schema import Schema
 
-DATA = Path(catalog.__file__).parent / "data"
+DATA = Path(builtin_types.__file__).parent / "data"
 
 
 def row(api_version: str, plural: str) -> ServedResource:
@@ -23,7 +23,7 @@ def row(api_version: str, plural: str) -> ServedResource:
 
 
 def test_the_data_files_are_what_the_generator_wrote() -> None:
-    manifest = catalog.manifest()
+    manifest = builtin_types.manifest()
     assert (manifest["kubernetes"], manifest["staging"]) == (KUBERNETES, STAGING)
     found = {path.name: hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest() for path in DATA.glob("*.gz")}
     assert found == manifest["files"]
@@ -47,14 +47,14 @@ def test_a_row_names_its_type_and_can_be_printed(resource: ServedResource) -> No
 
 
 def test_struct_layouts_and_openapi_agree_on_every_field() -> None:
-    definitions = catalog.definitions()
-    for name in catalog.struct_layouts()["types"]:
+    definitions = builtin_types.definitions()
+    for name in builtin_types.struct_layouts()["types"]:
         if name in definitions:
             assert set(layout(name).json_fields) == set(definitions[name].properties), name
 
 
 def test_references_in_the_schemas_resolve() -> None:
-    definitions = catalog.definitions()
+    definitions = builtin_types.definitions()
     for name in definitions.raw:
         for child in definitions[name].properties.values():
             assert isinstance(child, Schema)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.apiserver.admission.environment import OUT_OF_BUDGET, compile_expression
-from muster.apiserver.admission.subject import Subject
+from muster.apiserver.admission.attributes import Subject
+from muster.apiserver.cel_environment import OUT_OF_BUDGET, compile_expression
 from muster.apiserver.registry.resource import ServedResource
 from muster.cel import MATCH_CONDITIONS_COST_BUDGET, CostBudget, CostExceeded, Environment, EvaluationError
 from muster.cel.library.authorization import Authorizer, Check, DecisionValue, ResourceCheck

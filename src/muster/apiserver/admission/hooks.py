@@ -16,10 +16,10 @@ from typing import Any, Final
 import orjson
 
 from muster.apiserver import errors
-from muster.apiserver.admission.environment import environment
+from muster.apiserver.admission.attributes import Subject
 from muster.apiserver.admission.expressions import Conditions, bindings
 from muster.apiserver.admission.matching import Matcher
-from muster.apiserver.admission.subject import Subject
+from muster.apiserver.cel_environment import environment
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
 from muster.cel import EvaluationError

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.apiserver import errors
-from muster.apiserver.admission.subject import Subject
+from muster.apiserver.admission.attributes import Subject
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.selectors import Selector, from_label_selector_object
 from muster.machinery.objects import Object

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from muster.apiserver.admission.subject import Subject
+from muster.apiserver.admission.attributes import Subject
 from muster.apiserver.objects import labels, object_key
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.storage_versions import from_stored

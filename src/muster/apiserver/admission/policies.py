@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.apiserver import errors
+from muster.apiserver.admission.attributes import Subject, is_exempt, refused
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.environment import OUT_OF_BUDGET, Compiled, Composition, compile_expression, environment
 from muster.apiserver.admission.expressions import Conditions, bindings, namespace_view
 from muster.apiserver.admission.matching import Matcher
 from muster.apiserver.admission.params import Misconfigured, collect_params, params_row
-from muster.apiserver.admission.subject import Subject, is_exempt, refused
+from muster.apiserver.cel_environment import OUT_OF_BUDGET, Compiled, Composition, compile_expression, environment
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource

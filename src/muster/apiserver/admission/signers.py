@@ -11,8 +11,8 @@ from typing import Final
 
 from cryptography import x509
 
+from muster.apiserver.admission.attributes import Subject, refused
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.subject import Subject, refused
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.certificates import organizations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.apiserver.admission.environment import declarations
+from muster.apiserver.cel_environment import declarations
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.registry.table import ResourceTable
 from muster.cel import (

@@ -14,9 +14,9 @@ from typing import Any, Final
 import orjson
 
 from muster.apiserver import errors
+from muster.apiserver.admission.attributes import Subject, is_exempt
 from muster.apiserver.admission.chain import Operation, Reinvocation
 from muster.apiserver.admission.hooks import CallFailed, Hook
-from muster.apiserver.admission.subject import Subject, is_exempt
 from muster.apiserver.bodies import finish_patched
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from muster.apiserver.aggregation.catalog import (
+from muster.apiserver.aggregation.local_services import (
     API_SERVICES,
     AUTOMANAGED,
     CUSTOM_PRIORITIES,

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import orjson
 
-from muster.apiserver.crd.cells import table_columns
-from muster.apiserver.crd.conversion import Converter, converter_for
+from muster.apiserver.crd.converters import Converter, converter_for
+from muster.apiserver.crd.printer_columns import table_columns
 from muster.apiserver.crd.rules import rule_tree
 from muster.apiserver.crd.scale import check_scale
 from muster.apiserver.crd.sharing import ContentCache
 from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
 from muster.apiserver.decode import strict
 from muster.apiserver.decode.errors import DecodeError
-from muster.apiserver.registry import catalog
+from muster.apiserver.registry import builtin_types
 from muster.apiserver.registry.resource import Scale, ServedResource, Subresource
 from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.kube.fielderrors import (
@@ -64,7 +64,7 @@ class CompiledSchema:
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.schema = Schema(raw)
         typed = {**raw, "properties": {**(raw.get("properties") or {}), **_TYPE_FIELDS}}
-        self.served = Schema(typed, catalog.definitions())
+        self.served = Schema(typed, builtin_types.definitions())
         """The schema with the fields every object has, for patches and field ownership."""
         self.prune = pruner(self.schema)
         self.default = defaulter(self.schema)
@@ -116,7 +116,7 @@ class CustomVersion:
             raise DecodeError(problem)
         unknown = [f"metadata.{name}" for name in clean_metadata(obj.get("metadata"))]
         if obj.get("metadata"):
-            obj["metadata"], _ = strict.decode_typed(obj["metadata"], catalog.definitions()[_META_NAME])
+            obj["metadata"], _ = strict.decode_typed(obj["metadata"], builtin_types.definitions()[_META_NAME])
         unknown += self._own.prune(obj)
         inner, malformed = coerce(obj, self._own.schema)
         if malformed is not None:

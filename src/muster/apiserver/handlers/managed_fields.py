@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from muster.apiserver.context import Context
 from muster.apiserver.decode import strict
-from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions
 from muster.kube.ownership.fieldset import FieldSet, from_paths

@@ -10,7 +10,7 @@ from muster.apiserver.handlers.deletion import DeleteOptions, delete_object
 from muster.apiserver.handlers.writes import update_object
 from muster.apiserver.presentation.negotiation import negotiate_object
 from muster.apiserver.presentation.responses import respond_object
-from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
 from muster.http import Response

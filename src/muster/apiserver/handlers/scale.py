@@ -18,7 +18,7 @@ from muster.apiserver.handlers.writes import update_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import media_type, negotiate_object
 from muster.apiserver.presentation.responses import respond_object
-from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import Scale, ServedResource
 from muster.apiserver.request import WriteOptions, write_options
 from muster.apiserver.storage_versions import from_stored

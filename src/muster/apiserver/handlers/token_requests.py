@@ -13,7 +13,7 @@ from muster.apiserver.handlers.managed_fields import book_create
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import negotiate_object
 from muster.apiserver.presentation.responses import respond_object
-from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
 from muster.http import Response

@@ -20,7 +20,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.handlers.patches import BUILTIN_PATCHES, CUSTOM_PATCHES
 from muster.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA, encode_document
 from muster.apiserver.presentation.negotiation import JSON
-from muster.apiserver.registry.catalog import definitions
+from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.http import Response
 

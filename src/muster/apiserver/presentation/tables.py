@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
+from muster.apiserver.builtin.cells import Live
 from muster.apiserver.errors import unknown_inclusion
 from muster.apiserver.objects import raw_metadata, view
-from muster.apiserver.registry.cells import Live
 from muster.apiserver.registry.resource import Column, ServedResource
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.memo import memoized

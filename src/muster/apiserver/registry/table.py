@@ -77,6 +77,6 @@ class ResourceTable:
 
 @cache
 def builtin_table() -> dict[Key, ServedResource]:
-    from muster.apiserver.registry.builtin import builtin_resources
+    from muster.apiserver.builtin.resources import builtin_resources
 
     return {(row.group, row.version, row.plural): row for row in builtin_resources()}

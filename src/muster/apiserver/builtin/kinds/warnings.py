@@ -9,14 +9,13 @@ import base64
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from muster.apiserver.builtin.kinds.checks import spec_of
 from muster.apiserver.registry.resource import HookContext, Validate
 from muster.kube import names
 from muster.kube.fielderrors import FieldError
 from muster.machinery.golang.quantities import QuantityError, parse_quantity
 from muster.machinery.golang.quoting import quote
 from muster.machinery.objects import Object
-
-from .checks import spec_of
 
 Warnings = Callable[[Object], Iterator[str]]
 

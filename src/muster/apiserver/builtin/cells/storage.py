@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from muster.apiserver.builtin.cells.forms import NONE, UNSET, Cell, at, count, spec, status
 from muster.machinery.objects import Object
-
-from .forms import NONE, UNSET, Cell, at, count, spec, status
 
 _MODES = (("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP"))
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"

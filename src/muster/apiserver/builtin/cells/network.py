@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from muster.apiserver.builtin.cells.forms import NONE, UNSET, Cell, at, labels_text, selector_text, spec, status, with_more
 from muster.machinery.objects import Object
-
-from .forms import NONE, UNSET, Cell, at, labels_text, selector_text, spec, status, with_more
 
 
 def _balancer(obj: Object) -> str:

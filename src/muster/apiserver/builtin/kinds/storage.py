@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.apiserver.builtin.kinds.checks import Errors, immutable, label_selector, named_like, need, one_of, qualified, spec_of
 from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import forbidden, invalid, not_supported, required
 from muster.machinery.golang.quantities import QuantityError, parse_quantity
 from muster.machinery.objects import Object
-
-from .checks import Errors, immutable, label_selector, named_like, need, one_of, qualified, spec_of
 
 _MODES: Final = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]
 _SOURCES: Final = (

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from muster.apiserver.builtin.cells.forms import Cell, Live
+
 from . import cluster, extension, network, storage, workloads
-from .forms import Cell, Live
 
 CELLS: Mapping[str, Mapping[str, Cell]] = {
     **workloads.CELLS,

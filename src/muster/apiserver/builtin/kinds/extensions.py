@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import urlsplit
 
+from muster.apiserver.builtin.kinds.checks import (
+    Errors,
+    Validator,
+    fully_qualified,
+    immutable,
+    label_selector,
+    named_like,
+    one_of,
+    repeated,
+    spec_of,
+)
 from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, forbidden, invalid, not_supported, required
 from muster.machinery.objects import Object
-
-from .checks import Errors, Validator, fully_qualified, immutable, label_selector, named_like, one_of, repeated, spec_of
 
 _OPERATIONS: Final = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
 _SCOPES: Final = ["*", "Cluster", "Namespaced"]
@@ -131,7 +140,7 @@ def expression(text: str, path: str, missing: str = "", params: bool = False) ->
     """A condition written in CEL must compile and give a bool."""
     if not text.strip():
         return [required(path, missing)]
-    from muster.apiserver.admission.environment import compile_expression, environment
+    from muster.apiserver.cel_environment import compile_expression, environment
 
     problem = compile_expression(text.strip(), environment(params)).problem
     return [invalid(path, text.strip(), problem)] if problem else []
@@ -173,7 +182,7 @@ validate_validating_webhooks: Final = _webhooks(False)
 
 
 def validate_admission_policy(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
-    from .policyexpressions import check_policy_expressions
+    from muster.apiserver.builtin.kinds.policyexpressions import check_policy_expressions
 
     spec = spec_of(obj)
     errors = one_of(spec.get("failurePolicy"), ["Fail", "Ignore"], "spec.failurePolicy")
@@ -265,7 +274,7 @@ def _param_reference(reference: Object, path: str) -> Errors:
 def prepare_api_service(ctx: HookContext, obj: Object, old: Object | None) -> None:
     """What this server serves itself is available at once."""
     if old is None:
-        from muster.apiserver.aggregation.catalog import local_condition
+        from muster.apiserver.aggregation.local_services import local_condition
 
         local = spec_of(obj).get("service") is None
         obj["status"] = {"conditions": [local_condition(ctx.now())]} if local else {}

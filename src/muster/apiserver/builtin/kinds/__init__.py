@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from muster.apiserver.registry.resource import Claim, MarkDeleted, Prepare, Validate
-from muster.machinery.objects import Object
-
-from . import (
+from muster.apiserver.builtin.kinds import (
     certificates,
     configuration,
-    conversions,
     definitions,
     extensions,
     jobs,
@@ -23,9 +19,12 @@ from . import (
     rbac,
     services,
     storage,
+    versions,
     workloads,
 )
-from .checks import on_spec
+from muster.apiserver.builtin.kinds.checks import on_spec
+from muster.apiserver.registry.resource import Claim, MarkDeleted, Prepare, Validate
+from muster.machinery.objects import Object
 
 
 class Hooks(NamedTuple):
@@ -108,10 +107,8 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
 }
 
 CONVERSIONS: Final[Mapping[tuple[str, str, str], Conversion]] = {
-    ("autoscaling", "v1", "horizontalpodautoscalers"): Conversion(
-        conversions.autoscaler_to_storage, conversions.autoscaler_from_storage
-    ),
-    ("events.k8s.io", "v1", "events"): Conversion(conversions.event_to_storage, conversions.event_from_storage),
+    ("autoscaling", "v1", "horizontalpodautoscalers"): Conversion(versions.autoscaler_to_storage, versions.autoscaler_from_storage),
+    ("events.k8s.io", "v1", "events"): Conversion(versions.event_to_storage, versions.event_from_storage),
 }
 
 __all__ = ["CONVERSIONS", "HOOKS", "Conversion", "Hooks"]

@@ -6,13 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from muster.apiserver.admission.environment import Compiled, Composition, compile_expression
+from muster.apiserver.builtin.kinds.checks import Errors, named_like
+from muster.apiserver.cel_environment import Compiled, Composition, compile_expression
 from muster.cel import BOOL, NULL, STRING, Environment, Type, escape
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, invalid, not_supported, required
 from muster.machinery.objects import Object
-
-from .checks import Errors, named_like
 
 _IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*\Z")
 _REASONS: Final = ["Forbidden", "Invalid", "RequestEntityTooLarge"]

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from muster.apiserver.registry.poddefaults import default_claim_spec, default_pod, default_template, fill, round_resources
+from muster.apiserver.builtin.pod_defaults import default_claim_spec, default_pod, default_template, fill, round_resources
 from muster.machinery.objects import Object
 
 Default = Callable[[Object], None]

@@ -5,12 +5,21 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from muster.apiserver.builtin.kinds.checks import (
+    IMMUTABLE,
+    Errors,
+    immutable,
+    label_selector,
+    none_negative,
+    not_negative,
+    one_of,
+    selects,
+    spec_of,
+)
+from muster.apiserver.builtin.kinds.pods import pod_template
 from muster.apiserver.registry.resource import HookContext
 from muster.kube.fielderrors import invalid, not_supported, required
 from muster.machinery.objects import Object
-
-from .checks import IMMUTABLE, Errors, immutable, label_selector, none_negative, not_negative, one_of, selects, spec_of
-from .pods import pod_template
 
 _NUMBERS: Final = (
     "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex",

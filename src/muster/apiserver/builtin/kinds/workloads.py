@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.apiserver.registry.defaults import TEMPLATE_GENERATION
-from muster.apiserver.registry.resource import HookContext
-from muster.kube import names
-from muster.kube.fielderrors import INVALID, NOT_SUPPORTED, FieldError, forbidden, invalid, not_supported, required
-from muster.machinery.objects import Object
-
-from .checks import (
+from muster.apiserver.builtin.defaults import TEMPLATE_GENERATION
+from muster.apiserver.builtin.kinds.checks import (
     Errors,
     amount_of,
     immutable,
@@ -25,7 +20,11 @@ from .checks import (
     spec_of,
     struct_error,
 )
-from .pods import pod_template
+from muster.apiserver.builtin.kinds.pods import pod_template
+from muster.apiserver.registry.resource import HookContext
+from muster.kube import names
+from muster.kube.fielderrors import INVALID, NOT_SUPPORTED, FieldError, forbidden, invalid, not_supported, required
+from muster.machinery.objects import Object
 
 _MISMATCH: Final = "`selector` does not match template `labels`"
 

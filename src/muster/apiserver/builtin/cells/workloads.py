@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from muster.machinery.objects import Object
-
-from .forms import (
+from muster.apiserver.builtin.cells.forms import (
     NONE,
     UNSET,
     Cell,
@@ -22,6 +20,7 @@ from .forms import (
     status,
     template_cells,
 )
+from muster.machinery.objects import Object
 
 
 class _PodSummary:

@@ -7,13 +7,21 @@ from typing import Any, Final
 
 import orjson
 
+from muster.apiserver.builtin.kinds.checks import (
+    Errors,
+    named_like,
+    need,
+    none_negative,
+    one_of,
+    port_name_problems,
+    port_number,
+    spec_of,
+)
 from muster.apiserver.registry.resource import HookContext, Rest
 from muster.kube import names
 from muster.kube.fielderrors import NOT_FOUND, duplicate, field_error, forbidden, invalid, not_supported, required
 from muster.machinery.golang.quantities import QuantityError, parse_quantity
 from muster.machinery.objects import Object
-
-from .checks import Errors, named_like, need, none_negative, one_of, port_name_problems, port_number, spec_of
 
 PROTOCOLS: Final = ["SCTP", "TCP", "UDP"]
 _PULL: Final = ["Always", "IfNotPresent", "Never"]

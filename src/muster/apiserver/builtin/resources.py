@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
+from muster.apiserver.builtin.columns import DEFAULT, builtin_columns
+from muster.apiserver.builtin.defaults import DEFAULTS
+from muster.apiserver.builtin.field_selectors import SELECTABLE
+from muster.apiserver.builtin.kinds import CONVERSIONS, HOOKS, Hooks
+from muster.apiserver.builtin.kinds.warnings import DEPRECATED, WARNINGS, warning
 from muster.apiserver.decode import typed
 from muster.apiserver.decode.layouts import definition_of, layout
-from muster.apiserver.registry import catalog
-from muster.apiserver.registry.columns import DEFAULT, builtin_columns
-from muster.apiserver.registry.defaults import DEFAULTS
-from muster.apiserver.registry.kinds import CONVERSIONS, HOOKS, Hooks
-from muster.apiserver.registry.kinds.warnings import DEPRECATED, WARNINGS, warning
+from muster.apiserver.registry import builtin_types
 from muster.apiserver.registry.resource import Column, HookContext, Prepare, Rest, Scale, ServedResource, Subresource
-from muster.apiserver.registry.selectable import SELECTABLE
 from muster.machinery.objects import Object
 
 _ADMISSION = "admissionregistration.k8s.io"
@@ -131,7 +131,7 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 def builtin_resources() -> tuple[ServedResource, ...]:
     """Every built-in row, in discovery order."""
     columns = builtin_columns()
-    return tuple(_row(facts, columns.get(facts["kind"], columns[DEFAULT])) for facts in catalog.discovery_rows())
+    return tuple(_row(facts, columns.get(facts["kind"], columns[DEFAULT])) for facts in builtin_types.discovery_rows())
 
 
 def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> ServedResource:
@@ -149,7 +149,7 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> ServedResourc
         plural=facts["plural"],
         kind=kind,
         namespaced=facts["namespaced"],
-        schema=catalog.definitions()[definition],
+        schema=builtin_types.definitions()[definition],
         singular=facts["singular"],
         short_names=tuple(facts.get("short_names", ())),
         categories=tuple(facts.get("categories", ())),

@@ -10,13 +10,12 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
+from muster.apiserver.builtin.kinds.checks import Errors, repeated, spec_of, status_of
 from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, forbidden, invalid, not_supported, required
 from muster.machinery.golang.quoting import quote
 from muster.machinery.objects import Object
-
-from .checks import Errors, repeated, spec_of, status_of
 
 USAGES: Final = sorted(
     (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.apiserver.registry import catalog
-from muster.apiserver.registry.cells import CELLS, Cell
+from muster.apiserver.builtin.cells import CELLS, Cell
+from muster.apiserver.registry import builtin_types
 from muster.apiserver.registry.resource import Column
 from muster.machinery.objects import Object
 
@@ -34,7 +34,7 @@ def _cell(kind: str, name: str) -> Cell:
 
 def builtin_columns() -> dict[str, tuple[Column, ...]]:
     """Kind → columns, for every kind with a printer; `DEFAULT` is the answer for the others."""
-    printers = catalog.columns()
+    printers = builtin_types.columns()
     name, age = printers["ConfigMap"][0], printers["ConfigMap"][-1]
     service = [{"name": title, "type": "string"} for title in _API_SERVICE]
     found = {"APIService": _columns("APIService", [name, *service, age])}

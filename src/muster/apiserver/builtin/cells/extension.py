@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from muster.apiserver.builtin.cells.forms import NONE, UNKNOWN, UNSET, Cell, at, count, selector_text, spec, status
 from muster.machinery.objects import Object
-
-from .forms import NONE, UNKNOWN, UNSET, Cell, at, count, selector_text, spec, status
 
 
 def _metrics(hpa: Object) -> str:

@@ -7,13 +7,22 @@ import json
 import re
 from typing import Final
 
+from muster.apiserver.builtin.kinds.checks import (
+    NOT_NEGATIVE,
+    Errors,
+    immutable,
+    named_like,
+    need,
+    not_negative,
+    one_of,
+    qualified,
+    spec_of,
+)
 from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, forbidden, invalid, required, too_long
 from muster.machinery.golang.quantities import parse_quantity
 from muster.machinery.objects import Object
-
-from .checks import NOT_NEGATIVE, Errors, immutable, named_like, need, not_negative, one_of, qualified, spec_of
 
 _SIZE_LIMIT: Final = 1024 * 1024
 _FROZEN: Final = "field is immutable when `immutable` is set"

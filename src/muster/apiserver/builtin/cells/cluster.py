@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from muster.apiserver.builtin.cells.forms import NONE, UNKNOWN, Cell, Live, at, count, since, spec, status
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.objects import Object
-
-from .forms import NONE, UNKNOWN, Cell, Live, at, count, since, spec, status
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Final
 
-from muster.apiserver.registry.resource import HookContext
-from muster.kube import names
-from muster.kube.fielderrors import DUPLICATE, duplicate, forbidden, invalid, not_supported, required, too_many
-from muster.machinery.objects import Object
-
-from .checks import (
+from muster.apiserver.builtin.kinds.checks import (
     Errors,
     endpoint_ip,
     immutable,
@@ -24,7 +19,11 @@ from .checks import (
     struct_error,
     valid_ip,
 )
-from .pods import PROTOCOLS
+from muster.apiserver.builtin.kinds.pods import PROTOCOLS
+from muster.apiserver.registry.resource import HookContext
+from muster.kube import names
+from muster.kube.fielderrors import DUPLICATE, duplicate, forbidden, invalid, not_supported, required, too_many
+from muster.machinery.objects import Object
 
 _TYPES: Final = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"]
 _WITH_NODE_PORTS: Final = ("NodePort", "LoadBalancer")

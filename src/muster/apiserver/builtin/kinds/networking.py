@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.apiserver.builtin.kinds.checks import (
+    Errors,
+    immutable,
+    is_ip,
+    label_selector,
+    named_like,
+    port_name_problems,
+    port_number,
+    spec_of,
+)
 from muster.apiserver.registry.resource import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import forbidden, invalid, not_supported, required
 from muster.machinery.objects import Object
-
-from .checks import Errors, immutable, is_ip, label_selector, named_like, port_name_problems, port_number, spec_of
 
 _PATH_TYPES: Final = ["Exact", "ImplementationSpecific", "Prefix"]
 _BAD_SEQUENCES: Final = ("//", "/./", "/../", "%2f", "%2F")

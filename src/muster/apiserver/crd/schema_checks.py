@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from muster.apiserver.crd.goshape import SCHEMA_FIELDS, rendered_schema
-from muster.apiserver.crd.rulechecks import DefinitionRules, TotalCost, default_breaks_rules
+from muster.apiserver.crd.rule_checks import DefinitionRules, TotalCost, default_breaks_rules
 from muster.kube.fielderrors import FieldError, duplicate, forbidden, invalid, required, too_many
 from muster.kube.schemas.defaultchecks import check_defaults
 from muster.kube.schemas.fieldpaths import BadFieldPath, resolve
