@@ -18,12 +18,13 @@ import orjson
 from msgspec.structs import replace
 
 from muster.apiserver import errors
+from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.audit import FAILED, HUNG_UP, Audit
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.handlers import deletion, patches, reads, watches, writes
-from muster.apiserver.longrunning import OpenRequest
+from muster.apiserver.longrunning import OpenRequest, OpenRequests
 from muster.apiserver.nonresource.metrics import RequestMetrics
 from muster.apiserver.presentation.negotiation import JSON, check_collection, check_object, error_media
 from muster.apiserver.presentation.responses import NO_CACHE, Later, warning_fields
@@ -81,7 +82,7 @@ class Pipeline:
         caller: UserInfo | None = user
         acting: UserInfo | None = user
         warnings: list[str] = []
-        admitted_at = cluster.open_requests.generation
+        admitted_at = cluster.part(OpenRequests).generation
         fairness = self._fairness
         fairness.in_flight += 1
         try:
@@ -117,7 +118,7 @@ class Pipeline:
         if not isinstance(answer, Response):
             assert caller is not None
             opened = OpenRequest(request, caller, asked, in_process=user is not None)
-            cluster.open_requests.follow(answer, opened, admitted_at)
+            cluster.part(OpenRequests).follow(answer, opened, admitted_at)
         if self._audit is not None:
             self._audit.record(cluster, request, asked, acting, caller, answer)
         return answer
@@ -134,8 +135,8 @@ class Pipeline:
             decision = ctx.cluster.rules.authorize(ctx.user, wanted)
         if not decision.allowed:
             raise errors.refusal(ctx.user, attributes, decision.reason)
-        if ctx.cluster.aggregator.remotes:
-            proxied = await ctx.cluster.aggregator.serve(ctx)
+        if ctx.cluster.part(Aggregator).remotes:
+            proxied = await ctx.cluster.part(Aggregator).serve(ctx)
             if proxied is not None:
                 return proxied
         if not attributes.is_resource:

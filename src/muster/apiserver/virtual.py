@@ -107,12 +107,12 @@ class VirtualApi:
         self._row = rows[0]
         self._subresources = dict(subresources)
         self._roots = frozenset((row.group, row.version, row.plural) for row in rows)
-        self._cluster = Cluster(_CLUSTER, "", self._store, clock, resources=ResourceTable({}))
+        self._cluster = Cluster(_CLUSTER, "", self._store, ResourceTable({}), clock)
         for group in dict.fromkeys(row.group for row in rows):
             self._cluster.resources.replace_custom(group, self._row.plural, [row for row in rows if row.group == group])
         self._cluster.rules = JudgedBefore()
-        self._cluster.open_requests = OpenRequests(self._cluster)
-        self._cluster.aggregator = Aggregator(self._cluster)
+        self._cluster.add(OpenRequests(self._cluster))
+        self._cluster.add(Aggregator(self._cluster))
         self._pipeline = Pipeline(
             _Documents(self._cluster, ready),
             {(self._row.storage, name): self._handler(name, sub) for name, sub in subresources.items()},
@@ -126,7 +126,7 @@ class VirtualApi:
 
     async def stop(self) -> None:
         """End what is open: watches, and streams of subresources."""
-        self._cluster.open_requests.end_all()
+        self._cluster.part(OpenRequests).end_all()
         self._cluster.worker.close()
         await self._store.close()
 

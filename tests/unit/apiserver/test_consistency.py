@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.chain import AdmissionChain, Operation
 from muster.apiserver.audit import Audit
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.context import Context
@@ -71,7 +71,7 @@ async def test_nothing_is_left_of_a_namespace_that_went_while_an_object_was_bein
 
     cluster = server.clusters["default"]
     slow = SlowAdmission()
-    cluster.admission.mutators.append(slow)
+    cluster.part(AdmissionChain).mutators.append(slow)
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone"}})
     user = server.client(cluster, UserInfo("user", groups=(MASTERS,)))
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
@@ -172,7 +172,7 @@ async def test_a_write_whose_client_hung_up_is_still_in_the_audit_log(tmp_path: 
     await server.start()
     cluster = server.clusters["default"]
     slow = SlowAdmission()
-    cluster.admission.mutators.append(slow)
+    cluster.part(AdmissionChain).mutators.append(slow)
     from muster.machinery.authentication import MASTERS, UserInfo
 
     user = server.client(cluster, UserInfo("sneaky", groups=(MASTERS,)))
@@ -202,7 +202,7 @@ async def test_a_cluster_whose_webhooks_hang_does_not_hold_up_the_controllers_of
                 await asyncio.get_running_loop().create_future()
             return operation.new
 
-    server.clusters["other"].admission.mutators.append(Hanging())
+    server.clusters["other"].part(AdmissionChain).mutators.append(Hanging())
     hung, client = server.client(server.clusters["other"]), server.client(server.clusters["default"])
     for n in range(20):
         await hung.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"n{n}"}})

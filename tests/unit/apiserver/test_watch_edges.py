@@ -10,6 +10,7 @@ import pytest
 from muster.apiserver.client import DirectClient
 from muster.apiserver.errors import internal
 from muster.apiserver.handlers import watches
+from muster.apiserver.longrunning import OpenRequests
 from muster.apiserver.server import ApiServer
 from tests.unit.apiserver.conftest import eventually
 from tests.unit.apiserver.test_consistency import DEFINITIONS, THINGS, definition, serve_things, thing
@@ -86,7 +87,7 @@ async def test_a_watch_given_up_while_its_first_state_is_converted_leaves_nothin
     following = Following(client.watch(CONVERTED))
     await eventually(lambda: conversion.asked, "the first state is being converted")
     await following.stop()
-    await eventually(lambda: not len(server.clusters["default"].open_requests), "the watch ends")
+    await eventually(lambda: not len(server.clusters["default"].part(OpenRequests)), "the watch ends")
     assert subscriptions(server) == 0
 
 

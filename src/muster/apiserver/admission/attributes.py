@@ -16,9 +16,9 @@ from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
-from muster.apiserver.handlers.scale import scale_of, set_replicas
 from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import ServedResource, Subresource
+from muster.apiserver.scales import scale_of, set_replicas
 from muster.apiserver.storage_versions import to_stored
 from muster.machinery.objects import Object
 

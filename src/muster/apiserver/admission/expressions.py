@@ -50,7 +50,7 @@ def namespace_view(namespace: Object | None) -> Object | None:
 
 
 def _authorizer(subject: Subject) -> Authorizer:
-    access = subject.ctx.cluster.access
+    rules = subject.ctx.cluster.rules
 
     def decide(check: Check) -> DecisionValue:
         user = subject.ctx.user
@@ -62,7 +62,7 @@ def _authorizer(subject: Subject) -> Authorizer:
             asked = AccessAttributes(check.verb, path=check.path)
         else:
             asked = AccessAttributes(check.verb, check.group, "*", check.resource, check.subresource, check.namespace, check.name)
-        verdict = access.authorize(user, asked)
+        verdict = rules.authorize(user, asked)
         return DecisionValue(verdict.allowed, verdict.reason)
 
     return Authorizer(decide)

@@ -46,7 +46,7 @@ class SignerPermissions:
         signer = old["spec"].get("signerName", "")
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
-            if ctx.cluster.access.authorize(ctx.user, AccessAttributes(verb, _GROUP, "*", "signers", name=name)).allowed:
+            if ctx.cluster.rules.authorize(ctx.user, AccessAttributes(verb, _GROUP, "*", "signers", name=name)).allowed:
                 return
         text = f"user not permitted to {verb} requests with signerName {quote(signer)}"
         raise refused(Subject(ctx, resource, operation), text)

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from muster.apiserver.registry.table import builtin_table
+from muster.apiserver.builtin.kinds.extensions import local_condition
+from muster.apiserver.builtin.resources import builtin_table
 from muster.machinery.objects import Object
 
 API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
@@ -37,16 +38,6 @@ _PRIORITIES: Final = {
     ("flowcontrol.apiserver.k8s.io", "v1"): (16100, 21),
 }
 """(groupPriorityMinimum, versionPriority) as kube-apiserver gives them."""
-
-
-def local_condition(now: str) -> Object:
-    return {
-        "type": "Available",
-        "status": "True",
-        "lastTransitionTime": now,
-        "reason": "Local",
-        "message": "Local APIServices are always available",
-    }
 
 
 def local_api_service(group: str, version: str, priorities: tuple[int, int], managed: str) -> Object:

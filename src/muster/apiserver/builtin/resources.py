@@ -18,6 +18,7 @@ from muster.apiserver.decode import typed
 from muster.apiserver.decode.layouts import definition_of, layout
 from muster.apiserver.registry import builtin_types
 from muster.apiserver.registry.resource import Column, HookContext, Prepare, Rest, Scale, ServedResource, Subresource
+from muster.apiserver.registry.table import Key
 from muster.machinery.objects import Object
 
 _ADMISSION = "admissionregistration.k8s.io"
@@ -132,6 +133,12 @@ def builtin_resources() -> tuple[ServedResource, ...]:
     """Every built-in row, in discovery order."""
     columns = builtin_columns()
     return tuple(_row(facts, columns.get(facts["kind"], columns[DEFAULT])) for facts in builtin_types.discovery_rows())
+
+
+@cache
+def builtin_table() -> dict[Key, ServedResource]:
+    """The same by group, version and plural, as a cluster's table starts with them."""
+    return {(row.group, row.version, row.plural): row for row in builtin_resources()}
 
 
 def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> ServedResource:

@@ -7,19 +7,16 @@ selectors: it concerns an aggregating role if its labels match, or matched befor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from muster.apiserver.auth.grants import CLUSTER_ROLES
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerContext
 from muster.apiserver.objects import labels, shared
 from muster.kube.selectors import Selector, SelectorError, from_label_selector_object
 from muster.machinery.objects import Object
 from muster.store.api import Entry, Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
 
 _MANAGER = "clusterrole-aggregation-controller"
 _MARK = b'"aggregationRule":{'
@@ -31,8 +28,8 @@ class RoleAggregation:
     name = "cluster role aggregation"
     resources = (CLUSTER_ROLES,)
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
         self._aggregating: WeakKeyDictionary[Cluster, Aggregating] = WeakKeyDictionary()
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
@@ -75,7 +72,7 @@ class RoleAggregation:
                 "rules": rules,
             }
             path = object_path("rbac.authorization.k8s.io/v1", "clusterroles", "", key)
-            await self._server.client(cluster).apply(path, body, _MANAGER)
+            await self._context.client(cluster).apply(path, body, _MANAGER)
         return None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from muster.apiserver import errors
-from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.chain import AdmissionChain, Operation
 from muster.apiserver.bodies import decode_options
 from muster.apiserver.context import Context
 from muster.apiserver.handlers.filters import build_filter
@@ -125,8 +125,8 @@ async def delete_object(
             newest = True
             continue
         operation = Operation("DELETE", None, old, options.dry_run, options.raw)
-        await ctx.cluster.admission.mutate(ctx, resource, operation)
-        await ctx.cluster.admission.validate(ctx, resource, operation)
+        await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, operation)
+        await ctx.cluster.part(AdmissionChain).validate(ctx, resource, operation)
         marking = (ctx, resource, old, options)
         marked = await ctx.aside(_marked, *marking) if ctx.is_large(head) else _marked(*marking)
         try:

@@ -11,12 +11,9 @@ from typing import Any
 import orjson
 
 from muster.apiserver.object_meta import in_type_order
+from muster.apiserver.registry.patch_types import MERGE_PATCH, STRATEGIC_PATCH
 from muster.machinery.golang import formatting
 from muster.machinery.objects import Object
-
-JSON_PATCH = "application/json-patch+json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 def shown_result(media: str, result: Object, patch: Any) -> str:

@@ -19,10 +19,18 @@ from muster.apiserver.decode.jsonsyntax import syntax_problem
 from muster.apiserver.decode.restoring import restore_problem
 from muster.apiserver.decode.strict import json_kind
 from muster.apiserver.handlers.managed_fields import empty_object, other_versions, reset_fields
-from muster.apiserver.handlers.patch_messages import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, shown_result
+from muster.apiserver.handlers.patch_messages import shown_result
 from muster.apiserver.handlers.writes import check_name, create_object, respond_written, update_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import media_type, negotiate
+from muster.apiserver.registry.patch_types import (
+    APPLY_PATCH,
+    BUILTIN_PATCHES,
+    CUSTOM_PATCHES,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+)
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions, write_options
 from muster.http import Response
@@ -33,10 +41,6 @@ from muster.kube.patching.strategic import StrategicPatchError, apply_strategic_
 from muster.machinery.golang.json import make_numbers_whole
 from muster.machinery.objects import Object
 
-APPLY_YAML = "application/apply-patch+yaml"
-
-BUILTIN_PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_YAML)
-CUSTOM_PATCHES = (JSON_PATCH, MERGE_PATCH, APPLY_YAML)
 _REJECTED = "the server rejected our request due to an error in our request"
 
 
@@ -46,7 +50,7 @@ async def patch(ctx: Context, resource: ServedResource, name: str) -> Response:
     supported = CUSTOM_PATCHES if resource.custom is not None else BUILTIN_PATCHES
     if media not in supported:
         raise errors.unsupported_patch() if resource.custom is None else errors.unsupported_media_type(", ".join(supported))
-    if media == APPLY_YAML:
+    if media == APPLY_PATCH:
         return await _apply(ctx, resource, name)
     options = write_options(ctx.query, "PatchOptions")
     raw = ctx.request.body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.apiserver import errors
+from muster.apiserver.admission.chain import AdmissionChain
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
@@ -34,7 +35,7 @@ async def bind_pod(ctx: Context, resource: ServedResource, name: str) -> Respons
     options = write_options(ctx.query, "CreateOptions")
     row = _row("", "v1", "Binding")
     binding = await decode_body(ctx, row, options)
-    binding = await ctx.cluster.admission.admit_request(ctx, resource, binding, options.dry_run)
+    binding = await ctx.cluster.part(AdmissionChain).admit_request(ctx, resource, binding, options.dry_run)
     if binding["metadata"].get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Binding object")
     target = binding.get("target") or {}
@@ -64,7 +65,7 @@ async def evict_pod(ctx: Context, resource: ServedResource, name: str) -> Respon
     """There are no kubelets to wait for and no disruption controller: an eviction is a deletion with its options."""
     options = write_options(ctx.query, "CreateOptions")
     eviction = await decode_body(ctx, _row("policy", "v1", "Eviction"), options)
-    eviction = await ctx.cluster.admission.admit_request(ctx, resource, eviction, options.dry_run)
+    eviction = await ctx.cluster.part(AdmissionChain).admit_request(ctx, resource, eviction, options.dry_run)
     wanted = eviction.get("deleteOptions") or {}
     preconditions = wanted.get("preconditions") or {}
     request = DeleteOptions(

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from muster.apiserver import errors
-from muster.apiserver.auth.access import TokenRefused
+from muster.apiserver.auth.access import Access, TokenRefused
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
 from muster.apiserver.handlers.managed_fields import book_create
@@ -58,7 +58,7 @@ async def token_review(ctx: Context, resource: ServedResource) -> Response:
     status: dict[str, Any] = {}
     problem, found = "invalid bearer token", None
     try:
-        found = await ctx.cluster.access.token_identity(token, audiences)
+        found = await ctx.cluster.part(Access).token_identity(token, audiences)
     except TokenRefused as refused:
         problem = f"[{problem}, {refused.problem}]"
     except errors.ApiError:
@@ -69,7 +69,7 @@ async def token_review(ctx: Context, resource: ServedResource) -> Response:
         user, accepted = found
         status = {"authenticated": True, "user": user.document()}
         if accepted or not audiences:
-            status["audiences"] = accepted or list(ctx.cluster.access.audiences)
+            status["audiences"] = accepted or list(ctx.cluster.part(Access).audiences)
     obj["status"] = status
     return _answer(ctx, obj)
 
@@ -134,7 +134,7 @@ def _refuse(problems: list[FieldError]) -> None:
 
 
 def _decided(ctx: Context, obj: Object, user: UserInfo, spec: Mapping[str, Any]) -> Response:
-    decision = ctx.cluster.access.authorize(user, AccessAttributes.decode(spec))
+    decision = ctx.cluster.rules.authorize(user, AccessAttributes.decode(spec))
     status: dict[str, Any] = {"allowed": decision.allowed}
     if decision.reason:
         status["reason"] = decision.reason
@@ -149,7 +149,7 @@ async def self_subject_rules_review(ctx: Context, resource: ServedResource) -> R
         raise errors.bad_request("no namespace on request")
     resource_rules: list[Object] = []
     path_rules: list[Object] = []
-    for rule in ctx.cluster.access.rbac.rules_for(ctx.user, namespace):
+    for rule in ctx.cluster.part(Access).rbac.rules_for(ctx.user, namespace):
         raw = rule.raw
         if raw.get("resources"):
             shown = {"verbs": raw.get("verbs"), "apiGroups": raw.get("apiGroups"), "resources": raw["resources"]}

@@ -6,25 +6,24 @@ to the `scale` subresource, so that an autoscaler and an applier can share a wor
 
 from __future__ import annotations
 
-from typing import Any
-
 from muster.apiserver import errors
 from muster.apiserver.bodies import decode_body, finish_patched
 from muster.apiserver.context import Context
 from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.handlers.managed_fields import book_update
-from muster.apiserver.handlers.patches import BUILTIN_PATCHES, decoded_patch, patched
+from muster.apiserver.handlers.patches import decoded_patch, patched
 from muster.apiserver.handlers.writes import update_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import media_type, negotiate_object
 from muster.apiserver.presentation.responses import respond_object
 from muster.apiserver.registry.builtin_types import definitions
+from muster.apiserver.registry.patch_types import BUILTIN_PATCHES
 from muster.apiserver.registry.resource import Scale, ServedResource
 from muster.apiserver.request import WriteOptions, write_options
+from muster.apiserver.scales import scale_of, set_replicas
 from muster.apiserver.storage_versions import from_stored
 from muster.http import Response
 from muster.kube.fielderrors import invalid
-from muster.kube.selectors import SelectorError, from_label_selector_object, from_labels
 from muster.machinery.objects import Object
 
 
@@ -108,49 +107,3 @@ def _book_untimed(ctx: Context, resource: ServedResource, old: Object | None, ne
 
 def _by_scale(entry: Object) -> bool:
     return entry.get("subresource") == "scale"
-
-
-def scale_of(scale: Scale, parent: Object) -> Object:
-    meta = parent["metadata"]
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    replicas = _get(parent, scale.replicas) or 0
-    status: Object = {"replicas": _get(parent, scale.status_replicas) or 0}
-    selector = _selector_text(_get(parent, scale.selector)) if scale.selector else ""
-    if selector:
-        status["selector"] = selector
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": replicas} if replicas else {},
-        "status": status,
-    }
-
-
-def _selector_text(selector: Any) -> str:
-    if isinstance(selector, str):
-        return selector
-    if not isinstance(selector, dict):
-        return ""
-    try:
-        if "matchLabels" in selector or "matchExpressions" in selector:
-            return str(from_label_selector_object(selector))
-        return str(from_labels(selector))
-    except SelectorError:
-        return ""
-
-
-def _get(obj: Object, path: str) -> Any:
-    value: Any = obj
-    for step in path.strip(".").split("."):
-        if not isinstance(value, dict):
-            return None
-        value = value.get(step)
-    return value
-
-
-def set_replicas(scale: Scale, obj: Object, value: int) -> None:
-    *parents, last = scale.replicas.strip(".").split(".")
-    for step in parents:
-        obj = obj.setdefault(step, {})
-    obj[last] = value

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from muster.apiserver import errors
+from muster.apiserver.admission.chain import AdmissionChain
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.serviceaccounts import BoundObject
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
@@ -53,14 +55,14 @@ async def create_token(ctx: Context, resource: ServedResource, name: str) -> Res
         spec["expirationSeconds"] = _DEFAULT_SECONDS
     seconds = spec["expirationSeconds"]
     book_create(ctx, row, None, request, options)
-    request = await ctx.cluster.admission.admit_request(ctx, resource, request, options.dry_run)
+    request = await ctx.cluster.part(AdmissionChain).admit_request(ctx, resource, request, options.dry_run)
     if seconds < _LEAST_SECONDS:
         problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
         raise errors.invalid_object(row, "", [problem])
     if seconds > _MOST_SECONDS:
         problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
         raise errors.invalid_object(row, "", [problem])
-    issuer = await ctx.cluster.access.token_issuer()
+    issuer = await ctx.cluster.part(Access).token_issuer()
     audiences = spec.get("audiences") or list(issuer.audiences)
     bound = _bound_object(ctx, spec.get("boundObjectRef"), namespace, account)
     now = ctx.cluster.clock()

@@ -15,7 +15,7 @@ import orjson
 from msgspec.structs import replace
 
 from muster.apiserver import errors
-from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.chain import AdmissionChain, Operation
 from muster.apiserver.admission.lifecycle import check_place
 from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.bodies import decode_body
@@ -94,7 +94,7 @@ async def create_object(
         await ctx.aside(booking, ctx, resource, None, obj, options)
     else:
         booking(ctx, resource, None, obj, options)
-    obj = await ctx.cluster.admission.mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
+    obj = await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
     for attempt in range(_NAME_TRIES):
         if generate:
             obj["metadata"]["name"] = generate_name(generate)
@@ -115,7 +115,7 @@ async def _create_once(ctx: Context, resource: ServedResource, obj: Object, opti
     await _prepare(ctx, resource, obj, None, large)
     await _validate(ctx, resource, obj, None, large)
     _require_create(ctx)
-    await ctx.cluster.admission.validate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
+    await ctx.cluster.part(AdmissionChain).validate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
     await check_grant(ctx, resource, obj, None)
     if options.dry_run:
         if ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(meta.get("namespace", ""), meta["name"])):
@@ -134,7 +134,7 @@ def _require_create(ctx: Context) -> None:
     if ctx.verb == "create":
         return
     attributes = replace(ctx.attributes, verb="create")
-    decision = ctx.cluster.access.authorize(ctx.user, attributes)
+    decision = ctx.cluster.rules.authorize(ctx.user, attributes)
     if not decision.allowed:
         raise errors.refusal(ctx.user, attributes, decision.reason)
 
@@ -349,7 +349,7 @@ async def _update_once(
     else:
         booking(ctx, resource, old, new, options)
     keep_on_update(resource, ctx.subresource, new, old)
-    admitted = await ctx.cluster.admission.mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
+    admitted = await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     if admitted is not new:
         new = admitted
         keep_on_update(resource, ctx.subresource, new, old)
@@ -357,7 +357,7 @@ async def _update_once(
     _count_generation(resource, new, old)
     await _validate(ctx, resource, new, old, large)
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-    await ctx.cluster.admission.validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
+    await ctx.cluster.part(AdmissionChain).validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     await check_grant(ctx, resource, new, old)
     # A head that is still queued may yet fail: then this write must not have been answered with it.
     if (new == old or only_times_differ(old, new)) and head.revision <= ctx.cluster.store.revision:

@@ -6,16 +6,17 @@ Documents are made from the resource table (and the groups of remote API servers
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.errors import not_acceptable
 from muster.apiserver.presentation.negotiation import ACCEPTED, JSON, YAML, accept_clauses, check_object, negotiate_object
 from muster.apiserver.presentation.responses import respond
+from muster.apiserver.registry.group_versions import GroupVersion, version_priority
 from muster.apiserver.registry.resource import ServedResource
 from muster.http import Response
 
@@ -43,33 +44,6 @@ BUILTIN_GROUPS = (
     "flowcontrol.apiserver.k8s.io",
 )
 """In the order of kube-apiserver's group priorities."""
-
-
-@dataclass(slots=True)
-class GroupVersion:
-    group: str
-    version: str
-    resources: list[dict[str, Any]] = field(default_factory=list)
-    """Aggregated discovery rows."""
-    stale: bool = False
-    priorities: tuple[int, int] = (1000, 100)
-    """Of group and version, as APIServices give them; built-in groups have a fixed order."""
-    names_kinds: bool = False
-    """Whether aggregated rows name the group and version of a kind even where they are their own: custom resources do."""
-
-
-def version_priority(version: str) -> tuple[int, int, int, str]:
-    """Kubernetes' version order, best first: GA before beta before alpha, higher numbers first, strange names last."""
-    digits, _, rest = version.removeprefix("v").partition("beta")
-    stage = 0
-    if rest or "beta" in version:
-        stage = 1
-    elif "alpha" in version:
-        digits, _, rest = version.removeprefix("v").partition("alpha")
-        stage = 2
-    if not version.startswith("v") or not digits.isdigit() or (rest and not rest.isdigit()):
-        return 3, 0, 0, version
-    return stage, -int(digits), -int(rest or 0), ""
 
 
 def resource_row(resource: ServedResource) -> dict[str, Any]:
@@ -109,7 +83,7 @@ class Discovery:
 
     def group_versions(self) -> list[GroupVersion]:
         """Group versions in order of priority; a group's versions stand together, preferred first."""
-        current = (self._cluster.resources.generation, self._cluster.aggregator.generation)
+        current = (self._cluster.resources.generation, self._cluster.part(Aggregator).generation)
         if current != self._built_for:
             self._groups = self._build()
             self._cached = {}
@@ -122,7 +96,7 @@ class Discovery:
             key = (resource.group, resource.version)
             group_version = found.setdefault(key, GroupVersion(*key, names_kinds=resource.custom is not None))
             group_version.resources.append(resource_row(resource))
-        for remote in self._cluster.aggregator.group_versions():
+        for remote in self._cluster.part(Aggregator).group_versions():
             found[(remote.group, remote.version)] = remote
         rank = {group: index for index, group in enumerate(BUILTIN_GROUPS)}
         for group_version in found.values():

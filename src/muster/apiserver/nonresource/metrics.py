@@ -8,15 +8,17 @@ from __future__ import annotations
 import gc
 import resource as usage_limits
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.fairness import FairQueue
+from muster.apiserver.longrunning import OpenRequests
 from muster.apiserver.registry.resource import ServedResource
 from muster.machinery import metrics
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.metrics import Counter, Histogram, Metrics
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
+from muster.store.api import Store
 
 _BUCKETS = (
     *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0),
@@ -65,23 +67,41 @@ class RequestMetrics:
         return requests, self._metrics.histogram("apiserver_request_duration_seconds", "", _BUCKETS, **labels)
 
 
+class _Controllers(Protocol):
+    @property
+    def backlog(self) -> int: ...
+
+
+class MeasuredServer(Protocol):
+    """What is read of a server when somebody scrapes."""
+
+    @property
+    def fairness(self) -> FairQueue: ...
+    @property
+    def clusters(self) -> Mapping[str, Cluster]: ...
+    @property
+    def store(self) -> Store: ...
+    @property
+    def controllers(self) -> _Controllers: ...
+
+
 class ServerMetrics(RequestMetrics):
     """All that a server shows of itself."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: MeasuredServer) -> None:
         super().__init__(Metrics())
         self._read(server)
 
     def render(self) -> bytes:
         return self._metrics.render()
 
-    def _read(self, server: ApiServer) -> None:
+    def _read(self, server: MeasuredServer) -> None:
         started = time.time()
         gauge, counter_of = self._metrics.gauge, self._metrics.counter_of
         gauge("apiserver_current_inflight_requests", "", lambda: server.fairness.in_flight)
         gauge("apiserver_current_inqueue_requests", "", lambda: server.fairness.waiting)
         counter_of("apiserver_rejected_requests_total", "", lambda: server.fairness.refused)
-        gauge("apiserver_longrunning_requests", "", lambda: sum(len(one.open_requests) for one in server.clusters.values()))
+        gauge("apiserver_longrunning_requests", "", lambda: sum(len(one.part(OpenRequests)) for one in server.clusters.values()))
         gauge("muster_clusters", "", lambda: len(server.clusters))
         gauge("muster_store_revision", "", lambda: server.store.revision)
         gauge("muster_controller_backlog", "", lambda: server.controllers.backlog)

@@ -14,13 +14,14 @@ from typing import Any
 
 import orjson
 
+from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.aggregation.openapi import merge_swagger
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.handlers.patches import BUILTIN_PATCHES, CUSTOM_PATCHES
 from muster.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA, encode_document
 from muster.apiserver.presentation.negotiation import JSON
 from muster.apiserver.registry.builtin_types import definitions
+from muster.apiserver.registry.patch_types import BUILTIN_PATCHES, CUSTOM_PATCHES
 from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.http import Response
 
@@ -67,10 +68,10 @@ class OpenApi:
         if self._built_for != self._cluster.resources.generation:
             self._documents = {}
             self._built_for = self._cluster.resources.generation
-        if self._merged_for != self._cluster.aggregator.descriptions:
+        if self._merged_for != self._cluster.part(Aggregator).descriptions:
             for name in _V2, _V2_PROTOBUF:
                 self._documents.pop(name, None)
-            self._merged_for = self._cluster.aggregator.descriptions
+            self._merged_for = self._cluster.part(Aggregator).descriptions
         if path == "/openapi/v3":
             return Response(200, orjson.dumps(self._index()), (), _INDEX_TYPE)
         if path == "/openapi/v2":
@@ -94,7 +95,7 @@ class OpenApi:
 
     def _of_group_version(self, name: str) -> tuple[bytes, str] | None:
         """Requests for a group version that a remote server covers go there, so its word counts."""
-        for remote in self._cluster.aggregator.openapi():
+        for remote in self._cluster.part(Aggregator).openapi():
             if remote.name == name and remote.document is not None:
                 return remote.document
         return self._document(name) if name in self._group_versions() else None
@@ -110,7 +111,7 @@ class OpenApi:
         paths = {}
         for name in self._group_versions():
             paths[name] = self._document(name)[1]
-        for remote in self._cluster.aggregator.openapi():
+        for remote in self._cluster.part(Aggregator).openapi():
             if remote.document is not None:
                 paths[remote.name] = remote.document[1]
         return {
@@ -130,7 +131,7 @@ class OpenApi:
         return found
 
     def _remote_parts(self) -> list[Document]:
-        return [remote.swagger for remote in self._cluster.aggregator.openapi() if remote.swagger is not None]
+        return [remote.swagger for remote in self._cluster.part(Aggregator).openapi() if remote.swagger is not None]
 
 
 _BUILTIN: dict[str, tuple[bytes, str]] = {}

@@ -271,11 +271,20 @@ def _param_reference(reference: Object, path: str) -> Errors:
     return errors + one_of(reference.get("parameterNotFoundAction"), ["Deny", "Allow"], f"{path}.parameterNotFoundAction")
 
 
+def local_condition(now: str) -> Object:
+    """The condition of an APIService that this server serves itself."""
+    return {
+        "type": "Available",
+        "status": "True",
+        "lastTransitionTime": now,
+        "reason": "Local",
+        "message": "Local APIServices are always available",
+    }
+
+
 def prepare_api_service(ctx: HookContext, obj: Object, old: Object | None) -> None:
     """What this server serves itself is available at once."""
     if old is None:
-        from muster.apiserver.aggregation.local_services import local_condition
-
         local = spec_of(obj).get("service") is None
         obj["status"] = {"conditions": [local_condition(ctx.now())]} if local else {}
 
