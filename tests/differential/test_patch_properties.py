@@ -66,8 +66,8 @@ class Model:
             obj["metadata"] = {key: value for key, value in obj["metadata"].items() if value not in ({}, [], None)}
             return obj
         obj, _ = strict.decode_typed(obj, self.schema)
-        if defaults and self.resource.default is not None:
-            self.resource.default(obj)
+        if defaults:
+            self.resource.strategy.default(obj)
         return obj
 
     def convert(self, obj: Object, version: str) -> tuple[Object, Schema] | None:

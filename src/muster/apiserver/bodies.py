@@ -53,18 +53,12 @@ def _finish(ctx: Context, resource: ServedResource, obj: Object, options: WriteO
         kind = strict.json_kind(obj["metadata"])
         problem = f"json: cannot unmarshal {kind} into Go struct field {resource.kind}.metadata of type v1.ObjectMeta"
         raise errors.cannot_decode(resource, problem)
-    clears_ownership = (obj.get("metadata") or {}).get("managedFields") == []
     try:
-        if resource.custom is None:
-            obj, unknown = strict.decode_typed(obj, resource.schema)
-            if clears_ownership:  # For built-in types an empty list means more than none, until ownership is booked.
-                obj["metadata"]["managedFields"] = []
-        else:
-            unknown = resource.custom.prune(obj)
+        obj, unknown = resource.strategy.decode(obj)
     except DecodeError as error:
         raise errors.cannot_decode(resource, str(error)) from None
     if (unknown or duplicates) and options.field_validation != "Ignore":
-        typed = resource.custom is None and media_type(ctx.request.headers.get("content-type") or "") == JSON
+        typed = not resource.is_custom and media_type(ctx.request.headers.get("content-type") or "") == JSON
         problems = strict.strict_warnings(unknown[:_MOST_STRANGERS], duplicates, ctx.request.body if typed else None)
         if options.field_validation == "Strict":
             raise errors.cannot_decode(resource, f"strict decoding error: {', '.join(problems)}")
@@ -73,10 +67,7 @@ def _finish(ctx: Context, resource: ServedResource, obj: Object, options: WriteO
     obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
     if obj.get("metadata") is None:
         obj["metadata"] = {}
-    if resource.custom is not None:
-        resource.custom.default(obj)
-    elif resource.default is not None:
-        resource.default(obj)
+    resource.strategy.default(obj)
     return obj
 
 
@@ -88,7 +79,7 @@ def _parse(ctx: Context, resource: ServedResource, validation: str) -> tuple[Obj
             return strict.decode_json(body, validation != "Ignore")
         if media == YAML:
             return _parse_yaml(body)
-        if media == PROTOBUF and resource.custom is None:
+        if media == PROTOBUF and not resource.is_custom:
             obj = protobuf.decode(body, resource.api_version, resource.kind)
             if may_be_deep(body) and too_deep(obj):
                 raise DecodeError(EXCEEDED)
@@ -97,7 +88,7 @@ def _parse(ctx: Context, resource: ServedResource, validation: str) -> tuple[Obj
         raise errors.bad_request(error.message(resource.kind)) from None
     except DecodeError as error:
         raise errors.cannot_decode(resource, str(error)) from None
-    raise errors.unsupported_media_type(_BUILTIN_BODIES if resource.custom is None else _CUSTOM_BODIES)
+    raise errors.unsupported_media_type(_BUILTIN_BODIES if not resource.is_custom else _CUSTOM_BODIES)
 
 
 def _parse_yaml(body: bytes) -> tuple[Object, list[str]]:
@@ -120,7 +111,7 @@ def _check_type(ctx: Context, resource: ServedResource, obj: Object) -> None:
             found = strict.json_kind(value)
             problem = f"json: cannot unmarshal {found} into Go struct field .{field} of type string"
             raise errors.bad_request(f"couldn't get version/kind; json parse error: {problem}")
-    if resource.custom is not None:
+    if resource.is_custom:
         if not kind:
             text = orjson.dumps(obj).decode()
             shown = text if len(text) <= 30 else f"{text[:30]} ..."
@@ -140,14 +131,14 @@ def _other_type(ctx: Context, resource: ServedResource, api_version: str, kind: 
     """A body says that it is something else: unknown, another version of the same, or another type altogether."""
     group, _, version = api_version.rpartition("/")
     named = ctx.cluster.resources.by_kind(group, version, kind)
-    if api_version != resource.api_version and (resource.custom is not None or _same_type(named, resource)):
+    if api_version != resource.api_version and (resource.is_custom or _same_type(named, resource)):
         return errors.bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version ({resource.api_version})"
         )
-    if resource.custom is not None:
+    if resource.is_custom:
         return errors.invalid(resource.group, kind, name, [invalid_field("kind", kind, f"must be {resource.kind}")])
     problem = f"converting ({version}.{kind}) to ({resource.go_type}): unknown conversion"
-    if named is None or named.custom is not None:
+    if named is None or named.is_custom:
         problem = errors.not_registered(kind, api_version)
     return errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {resource.kind}: {problem}')
 

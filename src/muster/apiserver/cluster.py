@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from muster.apiserver.access_rules import AccessRules
 from muster.apiserver.nodes import Node
 from muster.apiserver.objects import object_key, shared
-from muster.apiserver.registry.resource import Addresses
+from muster.apiserver.registry.strategy import Addresses
 from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.apiserver.worker import Worker

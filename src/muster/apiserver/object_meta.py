@@ -235,7 +235,7 @@ def _finalizers(meta: Object) -> list[FieldError]:
 
 def _kubernetes_finalizers(resource: ServedResource, meta: Object) -> list[FieldError]:
     """Kinds of Kubernetes proper know a closed list of unqualified finalizers; extension kinds take any qualified name."""
-    if resource.custom is not None or resource.group in _EXTENSION_GROUPS:
+    if resource.is_custom or resource.group in _EXTENSION_GROUPS:
         return []
     text = "name is neither a standard finalizer name nor is it fully qualified"
     return [

@@ -170,7 +170,7 @@ class Pipeline:
             or (not name and verb in ("update", "patch"))
         ):
             raise errors.method_not_allowed()
-        if resource.custom is None:
+        if not resource.is_custom:
             (check_collection if verb in ("list", "watch") else check_object)(ctx.accept)
         if verb == "get":
             return await reads.get(ctx, resource, name)
@@ -195,12 +195,12 @@ class Pipeline:
         attributes = ctx.attributes
         sub: Subresource | None = resource.subresources.get(attributes.subresource)
         if sub is None:
-            raise errors.no_such_resource() if resource.custom is None else errors.not_found(resource, attributes.name)
+            raise errors.no_such_resource() if not resource.is_custom else errors.not_found(resource, attributes.name)
         if sub.takes_path:
             return await self._subresources[resource.storage, sub.name](ctx, resource, attributes.name)
         if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":
             raise errors.method_not_allowed()
-        if resource.custom is None and sub.name != "log":  # a log is text
+        if not resource.is_custom and sub.name != "log":  # a log is text
             check_object(ctx.accept)
         if ctx.request.body_stream is not None and attributes.verb != "get":
             await _receive(ctx.request)

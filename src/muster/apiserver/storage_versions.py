@@ -23,7 +23,7 @@ async def from_stored(ctx: Context, resource: ServedResource, entry: Entry) -> O
 
 def _read(resource: ServedResource, entry: Entry) -> Object | None:
     """None where it takes a conversion webhook."""
-    if resource.custom is None and resource.from_storage is None:
+    if resource.strategy.shows_stored:
         return decode(entry)
     value = present(resource, entry)
     return None if value is None else orjson.loads(value)
@@ -33,7 +33,4 @@ async def to_stored(resource: ServedResource, obj: Object) -> Object:
     """The object in its storage version; the same object where nothing is to be done."""
     if resource.api_version == resource.storage_version:
         return obj
-    if resource.custom is not None:
-        stored: Object = await resource.custom.to_storage(obj)
-        return stored
-    return resource.to_storage(obj) if resource.to_storage is not None else obj
+    return await resource.strategy.to_storage(obj)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from muster.apiserver.admission.attributes import Subject
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.matching import Matcher, Rule
+from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.client import DirectClient
 from muster.apiserver.context import Context
 from muster.apiserver.errors import ApiError
-from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import Query
 from muster.apiserver.server import ApiServer
 from muster.http import Headers, Request
@@ -34,7 +34,7 @@ def subject(
 ) -> Subject:
     cluster = server.clusters["default"]
     resource = cluster.resources.get(*target)
-    assert isinstance(resource, ServedResource)
+    assert resource is not None
     request = Request("POST", "/", Headers([]), Connection(("", 0), "https"), received=0.0)
     attributes = AccessAttributes("create", *target, subresource=sub, namespace=namespace, name="a")
     ctx = Context(cluster, request, UserInfo("x"), attributes, Query(""))
@@ -144,7 +144,7 @@ WORDS = st.lists(st.sampled_from(["*", "", "apps", "v1", "deployments", "deploym
 def test_a_rule_matches_exactly_if_each_of_its_lists_does(
     groups: list[str], versions: list[str], resources: list[str], operations: list[str]
 ) -> None:
-    row = ServedResource("apps", "v1", "deployments", "Deployment", True, schema=None)  # type: ignore[arg-type]
+    row = request_type("apps", "v1", "Deployment")
     rule = {"apiGroups": groups, "apiVersions": versions, "resources": resources, "operations": operations}
     expected = (
         bool({"*", "apps"} & set(groups))

@@ -34,7 +34,7 @@ class Conversion:
     def present(self, value: bytes) -> None:
         return None
 
-    async def convert_stored(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def from_storage(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         self.asked += 1
         await self.gate.wait()
         if self.fails:
@@ -48,8 +48,8 @@ async def conversion(server: ApiServer, client: DirectClient) -> Conversion:
     table = server.clusters["default"].resources
     row = table.get("example.com", "v1", "things")
     assert row is not None
-    made = Conversion(row.custom)
-    second = replace(row, version="v2", storage_version="example.com/v1", custom=made)
+    made = Conversion(row.strategy)
+    second = replace(row, version="v2", storage_version="example.com/v1", strategy=made)
     table.replace_custom("example.com", "things", [row, second])
     return made
 

@@ -105,15 +105,14 @@ def test_status_sets_the_certificate_once_and_no_verdict(request_pem: str) -> No
 
 def test_a_namespace_keeps_its_finalizer_until_finalize_takes_it() -> None:
     namespaces = row("v1", "Namespace")
-    assert namespaces.prepare is not None
     old, _ = created(namespaces, named("v1", "Namespace", {}, "n"))
     assert old is not None
     assert old["spec"]["finalizers"] == ["kubernetes"]
     emptied = {**copy.deepcopy(old), "spec": {}}
-    namespaces.prepare(Request(verb="update"), emptied, old)
+    namespaces.strategy.prepare(Request(verb="update"), emptied, old)
     assert emptied["spec"]["finalizers"] == ["kubernetes"]
     emptied = {**copy.deepcopy(old), "spec": {}, "status": {"phase": "Tampered"}}
-    namespaces.prepare(Request(verb="update", subresource="finalize"), emptied, old)
+    namespaces.strategy.prepare(Request(verb="update", subresource="finalize"), emptied, old)
     assert (emptied["spec"], emptied["status"]) == ({}, {"phase": "Active"})
 
 

@@ -7,17 +7,15 @@ to a scale is shown as the Scale it is, although what gets stored is its parent.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, Final
 
 import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
+from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.context import Context
-from muster.apiserver.decode.layouts import definition_of
-from muster.apiserver.registry.builtin_types import definitions
-from muster.apiserver.registry.resource import ServedResource, Subresource
+from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.scales import scale_of, set_replicas
 from muster.apiserver.storage_versions import to_stored
 from muster.machinery.objects import Object
@@ -43,14 +41,6 @@ def is_exempt(ctx: Context, resource: ServedResource, operation: Operation) -> b
     if resource.group == _GROUP and resource.storage in _EXEMPT:
         return True
     return ctx.attributes.subresource in _REQUESTS and operation.name != "CREATE"
-
-
-@cache
-def _request_type(sub: Subresource) -> ServedResource:
-    """The type of a subresource that has one of its own."""
-    name = definition_of(sub.group, sub.version, sub.kind)
-    assert name is not None
-    return ServedResource(sub.group, sub.version, sub.name, sub.kind, True, definitions()[name])
 
 
 class Subject:
@@ -109,7 +99,7 @@ class Subject:
     def type_of(self, row: ServedResource) -> ServedResource:
         """The row whose type a shown object has."""
         sub = row.subresources.get(self.subresource) if self.subresource else None
-        return _request_type(sub) if sub is not None and sub.version else row
+        return request_type(sub.group, sub.version, sub.kind, sub.name) if sub is not None and sub.version else row
 
     @property
     def result(self) -> Object | None:
@@ -183,7 +173,4 @@ async def _convert(source: ServedResource, target: ServedResource, obj: Object |
         return obj
     copied: Object = orjson.loads(orjson.dumps(obj))
     stored = await to_stored(source, copied)
-    if target.custom is not None:
-        return (await target.custom.convert_stored([stored]))[0]  # type: ignore[no-any-return]
-    converted = target.from_storage(stored) if target.from_storage is not None else stored
-    return {**converted, "apiVersion": target.api_version, "kind": target.kind}
+    return (await target.strategy.from_storage([stored]))[0]

@@ -32,7 +32,7 @@ class NamespaceLifecycle:
 
 def check_place(ctx: Context, resource: ServedResource, name: str) -> None:
     """Whether a new object may come to be where the request wants it."""
-    if resource.custom is not None:
+    if resource.is_custom:
         definition = _head(ctx, _DEFINITIONS, f"{resource.plural}.{resource.group}")
         if definition is None:
             raise errors.no_such_resource()

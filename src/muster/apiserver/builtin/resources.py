@@ -12,12 +12,14 @@ from typing import Any, Final
 from muster.apiserver.builtin.columns import DEFAULT, builtin_columns
 from muster.apiserver.builtin.defaults import DEFAULTS
 from muster.apiserver.builtin.field_selectors import SELECTABLE
-from muster.apiserver.builtin.kinds import CONVERSIONS, HOOKS, Hooks
+from muster.apiserver.builtin.kinds import CONVERSIONS, HOOKS
 from muster.apiserver.builtin.kinds.warnings import DEPRECATED, WARNINGS, warning
+from muster.apiserver.builtin.strategy import BuiltinStrategy, Hooks
 from muster.apiserver.decode import typed
 from muster.apiserver.decode.layouts import definition_of, layout
 from muster.apiserver.registry import builtin_types
-from muster.apiserver.registry.resource import Column, HookContext, Prepare, Rest, Scale, ServedResource, Subresource
+from muster.apiserver.registry.resource import Column, Scale, ServedResource, Subresource
+from muster.apiserver.registry.strategy import HookContext, Prepare, Rest
 from muster.apiserver.registry.table import Key
 from muster.machinery.objects import Object
 
@@ -149,14 +151,23 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> ServedResourc
         raise LookupError(f"no struct layout for {group}/{version} {kind}")
     storage, storage_version = STORED_AS.get(key, ("", ""))
     hooks = HOOKS.get(key, Hooks())
-    conversion = CONVERSIONS.get((group, version, facts["plural"]))
+    schema = builtin_types.definitions()[definition]
+    strategy = BuiltinStrategy(
+        f"{group}/{version}" if group else version,
+        kind,
+        schema,
+        DEFAULTS.get((group, version, kind)),
+        hooks._replace(prepare=_showing_status(hooks.prepare, definition), validate=warning(hooks.validate, WARNINGS.get(key))),
+        CONVERSIONS.get((group, version, facts["plural"])),
+    )
     return ServedResource(
         group=group,
         version=version,
         plural=facts["plural"],
         kind=kind,
         namespaced=facts["namespaced"],
-        schema=builtin_types.definitions()[definition],
+        schema=schema,
+        strategy=strategy,
         singular=facts["singular"],
         short_names=tuple(facts.get("short_names", ())),
         categories=tuple(facts.get("categories", ())),
@@ -167,17 +178,10 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> ServedResourc
         tracks_generation=key in TRACKS_GENERATION,
         needs_resource_version=key in NEEDS_RESOURCE_VERSION,
         create_on_update=key in CREATE_ON_UPDATE,
-        default=DEFAULTS.get((group, version, kind)),
         columns=columns,
         selectable=SELECTABLE.get(key, {}),
         scale=SCALES.get(key),
-        prepare=_showing_status(hooks.prepare, definition),
-        validate=warning(hooks.validate, WARNINGS.get(key)),
-        claim=hooks.claim,
         deprecation=DEPRECATED.get(key, ""),
-        on_delete=hooks.on_delete,
-        to_storage=conversion.to_storage if conversion else None,
-        from_storage=conversion.from_storage if conversion else None,
         returns_deleted_object=key in RETURNS_DELETED_OBJECT,
         orphans_by_default=key in ORPHANS_BY_DEFAULT,
         drops_status_on_create=key != ("", "nodes"),

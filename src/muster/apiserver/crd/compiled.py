@@ -1,7 +1,7 @@
 """A stored CustomResourceDefinition to the rows the request pipeline serves: one `ServedResource` per served version.
 
 What depends on a version's schema alone (pruning, defaults, validation, rules) is compiled once per content and shared by all
-logical clusters, bounded and least recently used first out. A `CustomVersion` adds what belongs to one definition: its sibling
+logical clusters, bounded and least recently used first out. A `CustomStrategy` adds what belongs to one definition: its sibling
 versions and the way objects are converted between them.
 
 Reading follows the real server: an object is pruned and defaulted by the schema of the version it is stored in, converted, then
@@ -24,7 +24,9 @@ from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
 from muster.apiserver.decode import strict
 from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import builtin_types
+from muster.apiserver.registry.patch_types import CUSTOM_PATCHES
 from muster.apiserver.registry.resource import Scale, ServedResource, Subresource
+from muster.apiserver.registry.strategy import HookContext, Rest
 from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.kube.fielderrors import (
     NOT_SUPPORTED,
@@ -88,8 +90,12 @@ def compiled_schema(raw: Mapping[str, Any]) -> CompiledSchema:
     return _schemas.get(raw, lambda: CompiledSchema(raw))
 
 
-class CustomVersion:
-    """One served version of a custom resource, as the request pipeline sees it."""
+class CustomStrategy:
+    """The strategy of one served version of a custom resource."""
+
+    is_custom: Final = True
+    shows_stored: Final = False
+    patch_types: Final[Sequence[str]] = CUSTOM_PATCHES
 
     def __init__(
         self,
@@ -109,6 +115,9 @@ class CustomVersion:
         self._scale = scale
         self.needs_webhook = converter.remote and (mixed or api_version != storage_version)
 
+    def decode(self, obj: Object) -> tuple[Object, list[str]]:
+        return obj, self.prune(obj)
+
     def prune(self, obj: Object) -> list[str]:
         """Drop what the schema does not know; returns the paths. Raises DecodeError for malformed metadata."""
         problem = malformed_metadata(obj.get("metadata"))
@@ -126,7 +135,22 @@ class CustomVersion:
     def default(self, obj: Object) -> None:
         self._own.default(obj)
 
-    def validate(
+    def empty(self) -> Object:
+        return {}
+
+    def prepare(self, ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+        return None
+
+    def claim(self, ctx: HookContext, obj: Object) -> list[FieldError]:
+        return []
+
+    def mark_deleted(self, ctx: HookContext, obj: Object) -> bool:
+        return False
+
+    def validate(self, ctx: HookContext, obj: Object, old: Object | None, sound: bool) -> list[FieldError]:
+        return self.check(obj, old, ctx.subresource, ctx.warn if sound else None)
+
+    def check(
         self, obj: Object, old: Object | None, subresource: str = "", warn: Callable[[str], None] | None = None
     ) -> list[FieldError]:
         """Everything wrong with an object by its schema, lists, scale and rules, apart from its own metadata. `warn` hears of rules
@@ -184,7 +208,7 @@ class CustomVersion:
             stored.prune(obj)
             stored.default(obj)
 
-    async def convert_stored(self, objects: Sequence[Object]) -> list[Object]:
+    async def from_storage(self, objects: Sequence[Object]) -> list[Object]:
         """Stored objects in this version, in order."""
         for obj in objects:
             self._settle(obj)
@@ -229,7 +253,7 @@ def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Serve
             continue
         api_version = f"{group}/{version['name']}"
         scale = _scale_of(version)
-        custom = CustomVersion(api_version, storage, schemas, converter, scale, mixed)
+        strategy = CustomStrategy(api_version, storage, schemas, converter, scale, mixed)
         rows.append(
             ServedResource(
                 group=group,
@@ -238,6 +262,7 @@ def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Serve
                 kind=names["kind"],
                 namespaced=spec["scope"] == "Namespaced",
                 schema=schemas[api_version].served,
+                strategy=strategy,
                 singular=names.get("singular") or "",
                 list_kind=names.get("listKind") or "",
                 short_names=tuple(names.get("shortNames") or ()),
@@ -254,7 +279,6 @@ def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Serve
                 },
                 scale=scale,
                 deprecation=deprecation(version, spec),
-                custom=custom,
             )
         )
     return rows

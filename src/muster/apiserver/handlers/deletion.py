@@ -176,8 +176,7 @@ def _marked(ctx: Context, resource: ServedResource, old: Object, options: Delete
     grace = _grace(resource, old, options)
     if not meta.get("deletionTimestamp"):
         meta["deletionTimestamp"] = format_time(ctx.cluster.clock() + timedelta(seconds=grace))
-        if resource.on_delete is not None:
-            resource.on_delete(ctx, marked)
+        if resource.strategy.mark_deleted(ctx, marked):
             return marked
         meta["deletionGracePeriodSeconds"] = grace
         if resource.tracks_generation:
@@ -230,5 +229,5 @@ async def delete_collection(ctx: Context, resource: ServedResource) -> Response:
             if error.reason != "NotFound":
                 raise
     # The answer is what was selected, as it was then.
-    meta = list_metadata(page.revision, page.continuation, page.remaining, resource.custom is not None and not format.transform)
+    meta = list_metadata(page.revision, page.continuation, page.remaining, resource.is_custom and not format.transform)
     return respond_list(ctx, resource, page.entries, await present_all(resource, page.entries), meta, format)

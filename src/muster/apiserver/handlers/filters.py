@@ -83,6 +83,6 @@ def build_filter(resource: ServedResource, options: ListOptions) -> Filter:
 
 
 def _unknown_field(resource: ServedResource, path: str) -> str:
-    if resource.custom is not None or resource.selectable:
+    if resource.is_custom or resource.selectable:
         return f"field label not supported: {path}"
     return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'

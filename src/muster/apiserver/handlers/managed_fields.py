@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 
 from muster.apiserver.context import Context
-from muster.apiserver.decode import strict
-from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions
 from muster.kube.ownership.fieldset import FieldSet, from_paths
@@ -56,22 +53,12 @@ _RESETS: Mapping[tuple[str, str], FieldSet] = {
 
 def reset_fields(resource: ServedResource, subresource: str) -> FieldSet | None:
     """Fields a write through this endpoint never owns."""
-    special = _RESETS.get((resource.kind, subresource)) if resource.custom is None else None
+    special = _RESETS.get((resource.kind, subresource)) if not resource.is_custom else None
     if special is not None:
         return special
     if subresource == "status":
         return _SPEC
     return _STATUS if resource.has_status else None
-
-
-@lru_cache(maxsize=256)
-def _empty_builtin(definition: str) -> Object:
-    return strict.decode_typed({}, definitions()[definition])[0]
-
-
-def empty_object(resource: ServedResource) -> Object:
-    """The object before it exists: built-in types have structs that are always there."""
-    return {} if resource.custom is not None else _empty_builtin(resource.schema.name)
 
 
 def other_versions(ctx: Context, resource: ServedResource) -> Convert:
@@ -103,7 +90,7 @@ def _book(ctx: Context, resource: ServedResource, old: Object | None, new: Objec
         now=ctx.now(),
         subresource=ctx.subresource,
         reset=reset_fields(resource, ctx.subresource),
-        empty=empty_object(resource),
+        empty=resource.strategy.empty(),
         convert=other_versions(ctx, resource),
     )
     if managed:

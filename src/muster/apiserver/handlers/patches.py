@@ -18,15 +18,13 @@ from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepe
 from muster.apiserver.decode.jsonsyntax import syntax_problem
 from muster.apiserver.decode.restoring import restore_problem
 from muster.apiserver.decode.strict import json_kind
-from muster.apiserver.handlers.managed_fields import empty_object, other_versions, reset_fields
+from muster.apiserver.handlers.managed_fields import other_versions, reset_fields
 from muster.apiserver.handlers.patch_messages import shown_result
 from muster.apiserver.handlers.writes import check_name, create_object, respond_written, update_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import media_type, negotiate
 from muster.apiserver.registry.patch_types import (
     APPLY_PATCH,
-    BUILTIN_PATCHES,
-    CUSTOM_PATCHES,
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
@@ -47,9 +45,9 @@ _REJECTED = "the server rejected our request due to an error in our request"
 async def patch(ctx: Context, resource: ServedResource, name: str) -> Response:
     negotiate(ctx.accept)
     media = media_type(ctx.request.headers.get("content-type") or "")
-    supported = CUSTOM_PATCHES if resource.custom is not None else BUILTIN_PATCHES
+    supported = resource.strategy.patch_types
     if media not in supported:
-        raise errors.unsupported_patch() if resource.custom is None else errors.unsupported_media_type(", ".join(supported))
+        raise errors.unsupported_patch() if not resource.is_custom else errors.unsupported_media_type(", ".join(supported))
     if media == APPLY_PATCH:
         return await _apply(ctx, resource, name)
     options = write_options(ctx.query, "PatchOptions")
@@ -119,7 +117,7 @@ def _plain_change(
         result = patched(media, old, body, resource)
         if may_deepen and too_deep(result):
             raise errors.ApiError(422, "Invalid", _REJECTED, {})
-        if media != STRATEGIC_PATCH and resource.custom is None:
+        if media != STRATEGIC_PATCH and not resource.is_custom:
             _check_type(media, resource, result, body)
         before = orjson.dumps(result)  # Decoding works in place, and a refusal shows what it was given.
         try:
@@ -212,7 +210,7 @@ def _run_apply(ctx: Context, resource: ServedResource, live: Object | None, appl
             force=bool(options.force),
             subresource=ctx.subresource,
             reset=reset_fields(resource, ctx.subresource),
-            empty=empty_object(resource),
+            empty=resource.strategy.empty(),
             convert=other_versions(ctx, resource),
         )
     except ApplyConflict as conflict:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import AdmissionChain
 from muster.apiserver.bodies import decode_body
+from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.context import Context
-from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.handlers.deletion import DeleteOptions, delete_object
 from muster.apiserver.handlers.writes import update_object
 from muster.apiserver.presentation.negotiation import negotiate_object
 from muster.apiserver.presentation.responses import respond_object
-from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
 from muster.http import Response
@@ -21,19 +20,13 @@ from muster.machinery.objects import Object
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _row(group: str, version: str, kind: str) -> ServedResource:
-    name = definition_of(group, version, kind)
-    assert name is not None
-    return ServedResource(group, version, kind.lower() + "s", kind, True, definitions()[name])
-
-
 _BINDING = "pods/binding"
 _TARGETS = (None, "", "Node")
 
 
 async def bind_pod(ctx: Context, resource: ServedResource, name: str) -> Response:
     options = write_options(ctx.query, "CreateOptions")
-    row = _row("", "v1", "Binding")
+    row = request_type("", "v1", "Binding")
     binding = await decode_body(ctx, row, options)
     binding = await ctx.cluster.part(AdmissionChain).admit_request(ctx, resource, binding, options.dry_run)
     if binding["metadata"].get("name", "") != name:
@@ -64,7 +57,7 @@ async def bind_pod(ctx: Context, resource: ServedResource, name: str) -> Respons
 async def evict_pod(ctx: Context, resource: ServedResource, name: str) -> Response:
     """There are no kubelets to wait for and no disruption controller: an eviction is a deletion with its options."""
     options = write_options(ctx.query, "CreateOptions")
-    eviction = await decode_body(ctx, _row("policy", "v1", "Eviction"), options)
+    eviction = await decode_body(ctx, request_type("policy", "v1", "Eviction"), options)
     eviction = await ctx.cluster.part(AdmissionChain).admit_request(ctx, resource, eviction, options.dry_run)
     wanted = eviction.get("deleteOptions") or {}
     preconditions = wanted.get("preconditions") or {}

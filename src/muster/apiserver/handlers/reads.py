@@ -63,12 +63,12 @@ async def list_objects(ctx: Context, resource: ServedResource) -> Response:
     wanted = build_filter(resource, options)
     page = await read_page(ctx, resource, options, wanted)
     values = _present_now(resource, page.entries) or await present_all(resource, page.entries)
-    meta = list_metadata(page.revision, page.continuation, page.remaining, resource.custom is not None and not format.transform)
+    meta = list_metadata(page.revision, page.continuation, page.remaining, resource.is_custom and not format.transform)
     return respond_list(ctx, resource, page.entries, values, meta, format)
 
 
 def _present_now(resource: ServedResource, entries: Sequence[Entry]) -> list[bytes] | None:
-    if resource.custom is None and resource.from_storage is None:
+    if resource.strategy.shows_stored:
         return [entry.value for entry in entries]
     return None
 

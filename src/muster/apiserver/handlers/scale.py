@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from muster.apiserver import errors
 from muster.apiserver.bodies import decode_body, finish_patched
+from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.context import Context
-from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.handlers.managed_fields import book_update
 from muster.apiserver.handlers.patches import decoded_patch, patched
 from muster.apiserver.handlers.writes import update_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import media_type, negotiate_object
 from muster.apiserver.presentation.responses import respond_object
-from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.patch_types import BUILTIN_PATCHES
 from muster.apiserver.registry.resource import Scale, ServedResource
 from muster.apiserver.request import WriteOptions, write_options
@@ -25,12 +24,6 @@ from muster.apiserver.storage_versions import from_stored
 from muster.http import Response
 from muster.kube.fielderrors import invalid
 from muster.machinery.objects import Object
-
-
-def scale_row() -> ServedResource:
-    name = definition_of("autoscaling", "v1", "Scale")
-    assert name is not None
-    return ServedResource("autoscaling", "v1", "scales", "Scale", True, definitions()[name])
 
 
 async def serve_scale(ctx: Context, resource: ServedResource, name: str) -> Response:
@@ -48,7 +41,7 @@ async def serve_scale(ctx: Context, resource: ServedResource, name: str) -> Resp
 
 
 async def _write(ctx: Context, resource: ServedResource, scale: Scale, name: str) -> Object:
-    row = scale_row()
+    row = request_type("autoscaling", "v1", "Scale")
     if ctx.verb == "update":
         options = write_options(ctx.query, "UpdateOptions")
         sent = await decode_body(ctx, row, options)
@@ -67,7 +60,7 @@ async def _write(ctx: Context, resource: ServedResource, scale: Scale, name: str
             wanted = finish_patched(ctx, row, patched(media, scale_of(scale, old), body, row), options)
         _check_same(resource, name, wanted["metadata"], old["metadata"])
         replicas = (wanted.get("spec") or {}).get("replicas", 0)
-        if replicas < 0 and resource.custom is None:
+        if replicas < 0 and not resource.is_custom:
             problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
             raise errors.invalid("autoscaling", "Scale", name, [problem])
         set_replicas(scale, old, replicas)

@@ -9,13 +9,12 @@ from muster.apiserver.admission.chain import AdmissionChain
 from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.serviceaccounts import BoundObject
 from muster.apiserver.bodies import decode_body
+from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.context import Context
-from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.handlers.managed_fields import book_create
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import negotiate_object
 from muster.apiserver.presentation.responses import respond_object
-from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import write_options
 from muster.http import Response
@@ -29,16 +28,10 @@ _MOST_SECONDS = 1 << 32
 _BOUND_KINDS = {"Pod": "/pods", "Secret": "/secrets", "Node": "/nodes"}
 
 
-def _request_row() -> ServedResource:
-    name = definition_of("authentication.k8s.io", "v1", "TokenRequest")
-    assert name is not None
-    return ServedResource("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest", True, definitions()[name])
-
-
 async def create_token(ctx: Context, resource: ServedResource, name: str) -> Response:
     format = negotiate_object(ctx.accept)
     options = write_options(ctx.query, "CreateOptions")
-    row = _request_row()
+    row = request_type("authentication.k8s.io", "v1", "TokenRequest")
     request = await decode_body(ctx, row, options)
     namespace = ctx.attributes.namespace
     account = ctx.cluster.read("/serviceaccounts", object_key(namespace, name))

@@ -93,7 +93,7 @@ class _Watch:
         self._titled = False
         """Whether a Table's column definitions were already sent: only the first event carries them."""
         self._shape = (resource.version, format.transform, format.version, self._include)
-        self._queue = _Queue() if resource.custom is not None and resource.custom.needs_webhook else None
+        self._queue = _Queue() if resource.strategy.needs_webhook else None
         self._definitions: Subscription | None = None
         self._events: Subscription | None = None
 
@@ -167,7 +167,7 @@ class _Watch:
         initial = options.send_initial_events
         if initial is None:
             initial = not revision
-        if self._resource.custom is not None:
+        if self._resource.is_custom:
             self._definitions = self._subscribe(_DEFINITIONS, None, self._on_definitions)
         if not initial:
             self._start = revision or store.revision
@@ -232,7 +232,7 @@ class _Watch:
             self._end()
 
     def _on_events(self, events: Sequence[Event]) -> None:
-        if self._resource.custom is not None and not self._follow_definition():
+        if self._resource.is_custom and not self._follow_definition():
             return
         if self._queue is not None:
             self._queue.put_nowait(events)

@@ -151,7 +151,7 @@ def _match_namespace(ctx: Context, resource: ServedResource, meta: Object) -> No
 
 
 async def _prepare(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
-    rest = resource.prepare(ctx, obj, old) if resource.prepare is not None else None
+    rest = resource.strategy.prepare(ctx, obj, old)
     if rest is not None:
         if large:
             await ctx.aside(rest)
@@ -164,8 +164,8 @@ async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Ob
         invalid = await ctx.aside(_large_refusal, ctx, resource, obj, old)
     else:
         invalid = _refusal(resource, obj, _problems(ctx, resource, obj, old))
-    if invalid is None and resource.claim is not None:
-        invalid = _refusal(resource, obj, resource.claim(ctx, obj))
+    if invalid is None:
+        invalid = _refusal(resource, obj, resource.strategy.claim(ctx, obj))
     if invalid is not None:
         raise invalid
 
@@ -189,19 +189,15 @@ def _first_problems(ctx: Context, resource: ServedResource, obj: Object, old: Ob
 
 def _problems(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> list[FieldError]:
     problems = check_metadata(resource, obj) if old is None else check_metadata_update(resource, obj, old)
-    if resource.validate is not None:
-        problems = problems + resource.validate(ctx, obj, old)
-    if resource.custom is not None:
-        problems = problems + resource.custom.validate(obj, old, ctx.subresource, None if problems else ctx.warn)
-    return problems
+    return problems + resource.strategy.validate(ctx, obj, old, sound=not problems)
 
 
 async def commit(ctx: Context, resource: ServedResource, obj: Object, expect: int) -> Entry:
     """Store the object; it is durable and visible when this returns."""
     stored = await to_stored(resource, obj)
     entry = await _store(ctx, resource, stored, expect, delete=False)
-    if resource.custom is not None and stored is obj:
-        view(entry).rendered_for = resource.custom
+    if resource.is_custom and stored is obj:
+        view(entry).rendered_for = resource.strategy
     return entry
 
 

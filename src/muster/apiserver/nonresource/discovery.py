@@ -94,7 +94,7 @@ class Discovery:
         found: dict[tuple[str, str], GroupVersion] = {}
         for resource in self._cluster.resources:
             key = (resource.group, resource.version)
-            group_version = found.setdefault(key, GroupVersion(*key, names_kinds=resource.custom is not None))
+            group_version = found.setdefault(key, GroupVersion(*key, names_kinds=resource.is_custom))
             group_version.resources.append(resource_row(resource))
         for remote in self._cluster.part(Aggregator).group_versions():
             found[(remote.group, remote.version)] = remote

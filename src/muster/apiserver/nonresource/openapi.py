@@ -21,7 +21,6 @@ from muster.apiserver.context import Context
 from muster.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA, encode_document
 from muster.apiserver.presentation.negotiation import JSON
 from muster.apiserver.registry.builtin_types import definitions
-from muster.apiserver.registry.patch_types import BUILTIN_PATCHES, CUSTOM_PATCHES
 from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.http import Response
 
@@ -123,7 +122,7 @@ class OpenApi:
         if found is None:
             resources = list(self._cluster.resources) if name in (_V2, _V2_PROTOBUF) else self._group_versions()[name]
             parts = self._remote_parts() if name in (_V2, _V2_PROTOBUF) else []
-            if parts or any(resource.custom is not None for resource in resources):
+            if parts or any(resource.is_custom for resource in resources):
                 found = _rendered(name, resources, parts)
             else:
                 found = _BUILTIN.get(name) or _BUILTIN.setdefault(name, _rendered(name, resources))
@@ -151,7 +150,7 @@ def _document_name(resource: ServedResource) -> str:
 
 
 def component_name(resource: ServedResource) -> str:
-    if resource.custom is None:
+    if not resource.is_custom:
         return resource.schema.name
     reversed_group = ".".join(reversed(resource.group.split(".")))
     return f"{reversed_group}.{resource.version}.{resource.kind}"
@@ -222,7 +221,7 @@ def _operation(resource: ServedResource, verb: str, sub: Subresource | None = No
     if verb in ("create", "update"):
         operation["requestBody"] = {"content": {"*/*": {"schema": schema}}, "required": True}
     elif verb == "patch":
-        patches = CUSTOM_PATCHES if resource.custom is not None else BUILTIN_PATCHES
+        patches = resource.strategy.patch_types
         operation["requestBody"] = {"content": {media: {"schema": {"$ref": _REF + _PATCH}} for media in patches}, "required": True}
     elif verb == "delete":
         operation["requestBody"] = {"content": {"*/*": {"schema": {"$ref": _REF + _DELETE_OPTIONS}}}}
@@ -275,7 +274,7 @@ def _components(resources: Iterable[ServedResource]) -> Document:
     pending = [_OBJECT_META, _LIST_META, _STATUS, _DELETE_OPTIONS]
     for resource in resources:
         name = component_name(resource)
-        if resource.custom is not None:
+        if resource.is_custom:
             found[name] = custom_component(resource)
             found[name + "List"] = _list_component(resource, name)
         else:

@@ -38,21 +38,16 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 def present(resource: ServedResource, entry: Entry) -> bytes | None:
     """The entry's bytes in this resource's version, or None if that takes a conversion webhook."""
-    custom = resource.custom
-    if custom is None and resource.from_storage is None:
+    strategy = resource.strategy
+    if strategy.shows_stored:
         return entry.value
     seen = view(entry)
-    marker = custom or resource
-    if seen.rendered_for is marker:
+    if seen.rendered_for is strategy:
         return seen.rendered or entry.value
-    if custom is None:
-        assert resource.from_storage is not None
-        rendered: bytes | None = orjson.dumps(resource.from_storage(orjson.loads(entry.value)))
-    else:
-        rendered = custom.present(entry.value)
-        if rendered is None:
-            return None
-    seen.rendered_for = marker
+    rendered = strategy.present(entry.value)
+    if rendered is None:
+        return None
+    seen.rendered_for = strategy
     seen.rendered = rendered if rendered != entry.value else None
     return rendered
 
@@ -62,10 +57,10 @@ async def present_all(resource: ServedResource, entries: Sequence[Entry]) -> lis
     waiting = [index for index, value in enumerate(shown) if value is None]
     if waiting:
         objects = [orjson.loads(entries[index].value) for index in waiting]
-        for index, converted in zip(waiting, await resource.custom.convert_stored(objects), strict=True):
+        for index, converted in zip(waiting, await resource.strategy.from_storage(objects), strict=True):
             value = gojson.dumps(converted)
             seen = view(entries[index])
-            seen.rendered_for, seen.rendered = resource.custom, value
+            seen.rendered_for, seen.rendered = resource.strategy, value
             shown[index] = value
     return [value for value in shown if value is not None]
 
@@ -86,7 +81,7 @@ def list_metadata(revision: int, continuation: str = "", remaining: int | None =
 
 def list_body(resource: ServedResource, values: Sequence[bytes], meta: bytes) -> bytes:
     """A typed list: items of built-in kinds carry no type of their own."""
-    if resource.custom is None and resource.from_storage is None:
+    if resource.strategy.shows_stored:
         skip = len(resource.type_prefix)
         items = b",".join([b"{" + value[skip:] for value in values])
     else:
@@ -124,7 +119,7 @@ def respond_list(
 def _takes_long(ctx: Context, resource: ServedResource, values: Sequence[bytes], format: Format) -> bool:
     """Whether a list takes more than some 20 ms to put into its form; rows of a Table cost little where their cells are known."""
     if format.transform == "Table" and not _is_reformatted(ctx, format):
-        return len(values) > (_MOST_ROWS if resource.custom is None else _MOST_CUSTOM_ROWS)
+        return len(values) > (_MOST_ROWS if not resource.is_custom else _MOST_CUSTOM_ROWS)
     return (bool(format.transform) or _is_reformatted(ctx, format)) and sum(map(len, values)) > LARGE
 
 

@@ -5,8 +5,8 @@ Kinds that are not listed have neither (their schema and metadata are all there 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 from muster.apiserver.builtin.kinds import (
     certificates,
@@ -23,21 +23,8 @@ from muster.apiserver.builtin.kinds import (
     workloads,
 )
 from muster.apiserver.builtin.kinds.checks import on_spec
-from muster.apiserver.registry.resource import Claim, MarkDeleted, Prepare, Validate
-from muster.machinery.objects import Object
-
-
-class Hooks(NamedTuple):
-    prepare: Prepare | None = None
-    validate: Validate | None = None
-    on_delete: MarkDeleted | None = None
-    claim: Claim | None = None
-
-
-class Conversion(NamedTuple):
-    to_storage: Callable[[Object], Object]
-    from_storage: Callable[[Object], Object]
-
+from muster.apiserver.builtin.strategy import Conversion, Hooks
+from muster.apiserver.registry.strategy import Prepare, Validate
 
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -111,4 +98,4 @@ CONVERSIONS: Final[Mapping[tuple[str, str, str], Conversion]] = {
     ("events.k8s.io", "v1", "events"): Conversion(versions.event_to_storage, versions.event_from_storage),
 }
 
-__all__ = ["CONVERSIONS", "HOOKS", "Conversion", "Hooks"]
+__all__ = ["CONVERSIONS", "HOOKS"]

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from muster.apiserver.builtin.kinds.checks import Errors, repeated, spec_of, status_of
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, forbidden, invalid, not_supported, required
 from muster.machinery.golang.quoting import quote

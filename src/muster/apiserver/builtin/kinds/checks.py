@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import OMITTED, FieldError, field_error, invalid, not_supported, required
 from muster.kube.selectors import SelectorError, check_label_selector, from_label_selector_object

@@ -18,7 +18,7 @@ from muster.apiserver.builtin.kinds.checks import (
     qualified,
     spec_of,
 )
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import duplicate, forbidden, invalid, required, too_long
 from muster.machinery.golang.quantities import parse_quantity

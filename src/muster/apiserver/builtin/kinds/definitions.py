@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube.fielderrors import FieldError
 from muster.machinery.objects import Object
 

@@ -17,7 +17,7 @@ from muster.apiserver.builtin.kinds.checks import (
     spec_of,
 )
 from muster.apiserver.builtin.kinds.pods import pod_template
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube.fielderrors import invalid, not_supported, required
 from muster.machinery.objects import Object
 

@@ -14,7 +14,7 @@ from muster.apiserver.builtin.kinds.checks import (
     port_number,
     spec_of,
 )
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import forbidden, invalid, not_supported, required
 from muster.machinery.objects import Object

@@ -17,7 +17,7 @@ from muster.apiserver.builtin.kinds.checks import (
     port_number,
     spec_of,
 )
-from muster.apiserver.registry.resource import HookContext, Rest
+from muster.apiserver.registry.strategy import HookContext, Rest
 from muster.kube import names
 from muster.kube.fielderrors import NOT_FOUND, duplicate, field_error, forbidden, invalid, not_supported, required
 from muster.machinery.golang.quantities import QuantityError, parse_quantity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.apiserver.builtin.kinds.checks import Errors, Validator, label_selector, named_like, struct_error
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import INVALID, invalid, not_supported, required
 from muster.machinery.objects import Object

@@ -20,7 +20,7 @@ from muster.apiserver.builtin.kinds.checks import (
     valid_ip,
 )
 from muster.apiserver.builtin.kinds.pods import PROTOCOLS
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import DUPLICATE, duplicate, forbidden, invalid, not_supported, required, too_many
 from muster.machinery.objects import Object

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.apiserver.builtin.kinds.checks import Errors, immutable, label_selector, named_like, need, one_of, qualified, spec_of
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import forbidden, invalid, not_supported, required
 from muster.machinery.golang.quantities import QuantityError, parse_quantity

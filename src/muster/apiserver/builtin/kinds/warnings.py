@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from muster.apiserver.builtin.kinds.checks import spec_of
-from muster.apiserver.registry.resource import HookContext, Validate
+from muster.apiserver.registry.strategy import HookContext, Validate
 from muster.kube import names
 from muster.kube.fielderrors import FieldError
 from muster.machinery.golang.quantities import QuantityError, parse_quantity

@@ -21,7 +21,7 @@ from muster.apiserver.builtin.kinds.checks import (
     struct_error,
 )
 from muster.apiserver.builtin.kinds.pods import pod_template
-from muster.apiserver.registry.resource import HookContext
+from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import INVALID, NOT_SUPPORTED, FieldError, forbidden, invalid, not_supported, required
 from muster.machinery.objects import Object
