@@ -63,7 +63,7 @@ class BuiltinStrategy:
     def decode(self, obj: Object) -> tuple[Object, list[str]]:
         clears_ownership = (obj.get("metadata") or {}).get("managedFields") == []
         obj, unknown = strict.decode_typed(obj, self._schema)
-        if clears_ownership:  # An empty list means more than none, until ownership is booked.
+        if clears_ownership:  # An empty list means more than none, until ownership is tracked.
             obj["metadata"]["managedFields"] = []
         return obj, unknown
 

@@ -17,9 +17,9 @@ from muster.apiserver.admission.chain import AdmissionChain, Operation
 from muster.apiserver.bodies import decode_options
 from muster.apiserver.context import Context
 from muster.apiserver.handlers.filters import build_filter
+from muster.apiserver.handlers.guaranteed_update import guaranteed_update
 from muster.apiserver.handlers.reads import read_page
-from muster.apiserver.handlers.writes import Written, commit, is_finished, may_be_behind, remove, respond_written
-from muster.apiserver.objects import object_key
+from muster.apiserver.handlers.writes import Written, commit, is_finished, remove, respond_written
 from muster.apiserver.presentation.negotiation import PLAIN_JSON, negotiate
 from muster.apiserver.presentation.responses import list_metadata, present_all, respond_list, respond_object
 from muster.apiserver.registry.resource import ServedResource
@@ -29,7 +29,7 @@ from muster.http import Response
 from muster.kube import fielderrors
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
-from muster.store.api import Conflict, Entry
+from muster.store.api import Entry
 
 _POLICIES = ("Foreground", "Background", "Orphan")
 _FINALIZER = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
@@ -110,37 +110,29 @@ async def delete_object(
     """The entry if the object only got marked, the last object if it is gone (or would be, in a dry run)."""
     if resource.storage == "/namespaces" and name in UNDELETABLE_NAMESPACES:
         raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
-    store = ctx.cluster.store
-    newest = False
-    for _ in range(32):
-        head = store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
-        try:
-            if head is None:
-                raise errors.not_found(resource, name)
-            old = await from_stored(ctx, resource, head)
-            _check_preconditions(resource, old, options)
-        except errors.ApiError as problem:
-            if newest or not await may_be_behind(ctx, problem):
-                raise
-            newest = True
-            continue
-        operation = Operation("DELETE", None, old, options.dry_run, options.raw)
-        await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, operation)
-        await ctx.cluster.part(AdmissionChain).validate(ctx, resource, operation)
-        marking = (ctx, resource, old, options)
-        marked = await ctx.aside(_marked, *marking) if ctx.is_large(head) else _marked(*marking)
-        try:
-            if is_finished(resource, marked):
-                shown = marked if resource.storage == _GRACEFUL else old
-                if not options.dry_run:
-                    shown = await _remove_visibly(ctx, resource, shown, old, head)
-                return shown
-            if options.dry_run or (marked == old and head.revision <= store.revision):
-                return head
-            return await commit(ctx, resource, marked, head.revision)
-        except Conflict:
-            continue
-    raise errors.conflict(resource, name)
+
+    async def planned(head: Entry, old: Object) -> None:
+        _check_preconditions(resource, old, options)
+
+    async def written(head: Entry, old: Object, _: None) -> Entry | Object:
+        return await _delete_once(ctx, resource, head, old, options)
+
+    return await guaranteed_update(ctx, resource, namespace, name, planned, written)
+
+
+async def _delete_once(ctx: Context, resource: ServedResource, head: Entry, old: Object, options: DeleteOptions) -> Entry | Object:
+    operation = Operation("DELETE", None, old, options.dry_run, options.raw)
+    admission = ctx.cluster.part(AdmissionChain)
+    await admission.mutate(ctx, resource, operation)
+    await admission.validate(ctx, resource, operation)
+    marking = (ctx, resource, old, options)
+    marked = await ctx.aside(_marked, *marking) if ctx.is_large(head) else _marked(*marking)
+    if is_finished(resource, marked):
+        shown = marked if resource.storage == _GRACEFUL else old
+        return shown if options.dry_run else await _remove_visibly(ctx, resource, shown, old, head)
+    if options.dry_run or (marked == old and head.revision <= ctx.cluster.store.revision):
+        return head
+    return await commit(ctx, resource, marked, head.revision)
 
 
 async def _remove_visibly(ctx: Context, resource: ServedResource, last: Object, old: Object, head: Entry) -> Object:

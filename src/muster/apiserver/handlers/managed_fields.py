@@ -1,4 +1,4 @@
-"""Who owns which field: books every write into `metadata.managedFields` (the algorithm is `kube.ownership.managedfields`)."""
+"""Who owns which field: tracks every write in `metadata.managedFields` (the algorithm is `kube.ownership.managedfields`)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from muster.kube.schema import Schema
 from muster.machinery.memo import memoized
 from muster.machinery.objects import Object
 
-Booking = Callable[[Context, ServedResource, Object | None, Object, WriteOptions], None]
+Track = Callable[[Context, ServedResource, Object | None, Object, WriteOptions], None]
 """Sets the new object's managedFields; arguments: context, resource, old object, new object, options."""
 
 _MANAGER_BYTES = 128
 
 
 def manager_name(ctx: Context, options: WriteOptions) -> str:
-    """The manager a plain write is booked to: the one it names, or the program in its User-Agent."""
+    """The manager a plain write is tracked under: the one it names, or the program in its User-Agent."""
     if options.field_manager:
         return options.field_manager
     return _manager_of(ctx.request.headers.get("user-agent") or "")
@@ -72,15 +72,7 @@ def other_versions(ctx: Context, resource: ServedResource) -> Convert:
     return convert
 
 
-def book_create(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
-    _book(ctx, resource, None, new, options)
-
-
-def book_update(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
-    _book(ctx, resource, old, new, options)
-
-
-def _book(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
+def track_managed_fields(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
     managed = track(
         old,
         new,
@@ -97,3 +89,7 @@ def _book(ctx: Context, resource: ServedResource, old: Object | None, new: Objec
         new["metadata"]["managedFields"] = managed
     else:
         new["metadata"].pop("managedFields", None)
+
+
+def keep_managed_fields(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    """Apply has already settled the ownership."""

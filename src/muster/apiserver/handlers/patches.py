@@ -18,10 +18,9 @@ from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepe
 from muster.apiserver.decode.jsonsyntax import syntax_problem
 from muster.apiserver.decode.restoring import restore_problem
 from muster.apiserver.decode.strict import json_kind
-from muster.apiserver.handlers.managed_fields import other_versions, reset_fields
+from muster.apiserver.handlers.managed_fields import keep_managed_fields, other_versions, reset_fields
 from muster.apiserver.handlers.patch_messages import shown_result
-from muster.apiserver.handlers.writes import check_name, create_object, respond_written, update_object
-from muster.apiserver.objects import object_key
+from muster.apiserver.handlers.writes import Written, check_name, create_object, respond_written, update_object
 from muster.apiserver.presentation.negotiation import media_type, negotiate
 from muster.apiserver.registry.patch_types import (
     APPLY_PATCH,
@@ -152,21 +151,17 @@ async def _apply(ctx: Context, resource: ServedResource, name: str) -> Response:
     raw = ctx.request.body
     applied = await ctx.aside(decode_yaml, raw) if ctx.is_large() else decode_yaml(raw)
     _check_applied(ctx, resource, name, applied)
-    namespace = ctx.namespace_of(resource)
-    for _ in range(8):
-        head = ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
-        if head is None and not ctx.subresource:
-            try:
-                return await _apply_new(ctx, resource, name, applied, options)
-            except errors.ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
-                continue
-        written = await update_object(
-            ctx, resource, name, lambda old: _applied_to(ctx, resource, old, applied, options), options, booking=_keep_booking
-        )
-        return await respond_written(ctx, resource, written)
-    raise errors.conflict(resource, name)
+
+    def change(old: Object) -> Object:
+        return _applied_to(ctx, resource, old, applied, options)
+
+    async def create() -> Written:
+        return await _apply_new(ctx, resource, name, applied, options)
+
+    written = await update_object(
+        ctx, resource, name, change, options, track=keep_managed_fields, create=None if ctx.subresource else create
+    )
+    return await respond_written(ctx, resource, written)
 
 
 def _check_applied(ctx: Context, resource: ServedResource, name: str, applied: Object) -> None:
@@ -184,14 +179,13 @@ def _check_applied(ctx: Context, resource: ServedResource, name: str, applied: O
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-async def _apply_new(ctx: Context, resource: ServedResource, name: str, applied: Object, options: WriteOptions) -> Response:
+async def _apply_new(ctx: Context, resource: ServedResource, name: str, applied: Object, options: WriteOptions) -> Written:
     if applied["metadata"].get("uid"):
         text = f"uid mismatch: the provided object specified uid {applied['metadata']['uid']}, and no existing object was found"
         raise errors.conflict(resource, name, text)
     made = (ctx, resource, None, applied, options)
     obj = await ctx.aside(_applied_to, *made) if ctx.is_large() else _applied_to(*made)
-    written = await create_object(ctx, resource, obj, options, _keep_booking)
-    return await respond_written(ctx, resource, written)
+    return await create_object(ctx, resource, obj, options, keep_managed_fields)
 
 
 def _applied_to(ctx: Context, resource: ServedResource, old: Object | None, applied: Object, options: WriteOptions) -> Object:
@@ -228,7 +222,3 @@ def _run_apply(ctx: Context, resource: ServedResource, live: Object | None, appl
 def _conflict_error(conflict: ApplyConflict) -> errors.ApiError:
     causes = [{"reason": "FieldManagerConflict", "message": text, "field": path} for text, path in conflict.causes]
     return errors.ApiError(409, "Conflict", str(conflict), {"causes": causes})
-
-
-def _keep_booking(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
-    """Apply has already settled the ownership."""

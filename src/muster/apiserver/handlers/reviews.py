@@ -11,7 +11,7 @@ from muster.apiserver import errors
 from muster.apiserver.auth.access import Access, TokenRefused
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
-from muster.apiserver.handlers.managed_fields import book_create
+from muster.apiserver.handlers.managed_fields import track_managed_fields
 from muster.apiserver.object_meta import in_type_order
 from muster.apiserver.presentation.negotiation import negotiate_object
 from muster.apiserver.presentation.responses import respond_object
@@ -39,9 +39,9 @@ async def _asked(ctx: Context, resource: ServedResource) -> Object:
         meta["namespace"] = namespace
     obj["metadata"] = meta
     if ctx.is_large():
-        await ctx.aside(book_create, ctx, resource, None, obj, options)
+        await ctx.aside(track_managed_fields, ctx, resource, None, obj, options)
     else:
-        book_create(ctx, resource, None, obj, options)
+        track_managed_fields(ctx, resource, None, obj, options)
     return obj
 
 

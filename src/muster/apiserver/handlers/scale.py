@@ -1,7 +1,7 @@
 """The scale subresource: one small `autoscaling/v1 Scale` object over `spec.replicas` of anything that can be scaled.
 
-Built-in kinds and custom resources differ only in their JSONPaths. A write to the scale is a write to the parent's replicas, booked
-to the `scale` subresource, so that an autoscaler and an applier can share a workload.
+Built-in kinds and custom resources differ only in their JSONPaths. A write to the scale is a write to the parent's replicas,
+tracked under the `scale` subresource, so that an autoscaler and an applier can share a workload.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from muster.apiserver import errors
 from muster.apiserver.bodies import decode_body, finish_patched
 from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.context import Context
-from muster.apiserver.handlers.managed_fields import book_update
+from muster.apiserver.handlers.managed_fields import track_managed_fields
 from muster.apiserver.handlers.patches import decoded_patch, patched
 from muster.apiserver.handlers.writes import update_object
 from muster.apiserver.objects import object_key
@@ -66,7 +66,7 @@ async def _write(ctx: Context, resource: ServedResource, scale: Scale, name: str
         set_replicas(scale, old, replicas)
         return old
 
-    written = await update_object(ctx, resource, name, change, options, booking=_book_untimed)
+    written = await update_object(ctx, resource, name, change, options, track=_track_untimed)
     if written.entry is not None:
         return await from_stored(ctx, resource, written.entry)
     assert written.obj is not None
@@ -84,9 +84,9 @@ def _check_same(resource: ServedResource, name: str, meta: Object, parent: Objec
         raise errors.conflict(resource, name)
 
 
-def _book_untimed(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
-    """Owners by scale keep the time they had: upstream books them in the Scale and carries over only the fields."""
-    book_update(ctx, resource, old, new, options)
+def _track_untimed(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    """Owners by scale keep the time they had: upstream tracks them in the Scale and carries over only the fields."""
+    track_managed_fields(ctx, resource, old, new, options)
     before = (old or {}).get("metadata", {}).get("managedFields") or ()
     times = {(entry.get("manager"), entry.get("apiVersion")): entry.get("time") for entry in before if _by_scale(entry)}
     for entry in new["metadata"].get("managedFields") or ():

@@ -11,7 +11,7 @@ from muster.apiserver.auth.serviceaccounts import BoundObject
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.context import Context
-from muster.apiserver.handlers.managed_fields import book_create
+from muster.apiserver.handlers.managed_fields import track_managed_fields
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import negotiate_object
 from muster.apiserver.presentation.responses import respond_object
@@ -47,7 +47,7 @@ async def create_token(ctx: Context, resource: ServedResource, name: str) -> Res
     if spec.get("expirationSeconds") is None:
         spec["expirationSeconds"] = _DEFAULT_SECONDS
     seconds = spec["expirationSeconds"]
-    book_create(ctx, row, None, request, options)
+    track_managed_fields(ctx, row, None, request, options)
     request = await ctx.cluster.part(AdmissionChain).admit_request(ctx, resource, request, options.dry_run)
     if seconds < _LEAST_SECONDS:
         problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")

@@ -1,14 +1,13 @@
 """Create and update: from a decoded object to a committed one.
 
-Every write goes the same way: default → book managed fields → mutating admission → prepare (server-owned fields, kind hooks) →
-validate → validating admission → store. An update is a loop around a compare-and-swap: it starts from the head of the key and is
-tried again when another write came first, unless the request itself pinned a resourceVersion. A dry run does everything but the
-last step.
+Every write goes the same way: default → track managed fields → mutating admission → prepare (server-owned fields, kind hooks) →
+validate → validating admission → store. An update is tried again when another write came first (`guaranteed_update`), unless the
+request itself pinned a resourceVersion. A dry run does everything but the last step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import orjson
@@ -20,7 +19,8 @@ from muster.apiserver.admission.lifecycle import check_place
 from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
-from muster.apiserver.handlers.managed_fields import Booking, book_create, book_update
+from muster.apiserver.handlers.guaranteed_update import guaranteed_update
+from muster.apiserver.handlers.managed_fields import Track, track_managed_fields
 from muster.apiserver.object_meta import (
     check_metadata,
     check_metadata_update,
@@ -49,8 +49,6 @@ log = get_logger(__name__)
 _NAME_TRIES = 8
 _MAX_STORED = 1536 * 1024
 """What etcd takes in one request. Built-in kinds are smaller there, as protobuf; here everything is measured as JSON."""
-_UPDATE_TRIES = 32
-"""More than upstream's five: here a lost race costs microseconds and no second round trip."""
 
 
 class Written:
@@ -81,9 +79,9 @@ async def create(ctx: Context, resource: ServedResource) -> Response:
 
 
 async def create_object(
-    ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions, booking: Booking = book_create
+    ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions, track: Track = track_managed_fields
 ) -> Written:
-    """Store a new object. `booking` decides who owns its fields (an apply that creates brings its own)."""
+    """Store a new object. `track` decides who owns its fields (an apply that creates brings its own)."""
     meta = obj.setdefault("metadata", {})
     _match_namespace(ctx, resource, meta)
     if meta.get("resourceVersion"):
@@ -91,9 +89,9 @@ async def create_object(
     generate = meta.get("generateName", "") if not meta.get("name") else ""
     wipe_system_fields(meta)
     if ctx.is_large():
-        await ctx.aside(booking, ctx, resource, None, obj, options)
+        await ctx.aside(track, ctx, resource, None, obj, options)
     else:
-        booking(ctx, resource, None, obj, options)
+        track(ctx, resource, None, obj, options)
     obj = await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
     for attempt in range(_NAME_TRIES):
         if generate:
@@ -256,11 +254,13 @@ async def update(ctx: Context, resource: ServedResource, name: str) -> Response:
         """What was sent, every time as if nobody had worked on it yet."""
         return fresh.pop() if fresh else orjson.loads(sent)
 
-    if resource.create_on_update and not ctx.subresource and _head(ctx, resource, name) is None:
-        if not pinned:
-            return await respond_written(ctx, resource, await create_object(ctx, resource, body, options))
-        raise errors.conflict(resource, name, "StorageError: invalid object, the object to update does not exist")
-    written = await update_object(ctx, resource, name, replaced, options, check_pin=True)
+    async def create() -> Written:
+        if pinned:
+            raise errors.conflict(resource, name, "StorageError: invalid object, the object to update does not exist")
+        return await create_object(ctx, resource, replaced({}), options)
+
+    creates = resource.create_on_update and not ctx.subresource
+    written = await update_object(ctx, resource, name, replaced, options, check_pin=True, create=create if creates else None)
     return await respond_written(ctx, resource, written)
 
 
@@ -277,11 +277,6 @@ def _head(ctx: Context, resource: ServedResource, name: str) -> Entry | None:
     return ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
 
 
-async def may_be_behind(ctx: Context, problem: errors.ApiError) -> bool:
-    """Whether a refusal may come from not having seen yet what another server on the same database did (`Cluster.caught_up`)."""
-    return problem.code in (404, 409) and await ctx.cluster.caught_up()
-
-
 async def update_object(
     ctx: Context,
     resource: ServedResource,
@@ -289,31 +284,27 @@ async def update_object(
     change: Callable[[Object], Object],
     options: WriteOptions,
     check_pin: bool = False,
-    booking: Booking = book_update,
+    track: Track = track_managed_fields,
+    create: Callable[[], Awaitable[Written]] | None = None,
 ) -> Written:
     """Change an existing object: `change` gets the current one (with `check_pin` to look at, else as a private copy) and returns
-    the wanted one."""
-    newest = False
-    for _ in range(_UPDATE_TRIES):
-        head = _head(ctx, resource, name)
+    the wanted one. `create` makes what is not there, where the request wants that."""
+
+    async def planned(head: Entry, old: Object) -> tuple[Object, bool]:
+        base = old if check_pin else await from_stored(ctx, resource, head)
+        new = await ctx.aside(change, base) if ctx.is_large(head) else change(base)
+        return new, _check_preconditions(resource, name, new, old, check_pin)
+
+    async def written(head: Entry, old: Object, plan: tuple[Object, bool]) -> Written:
+        new, pinned = plan
         try:
-            if head is None:
-                raise errors.not_found(resource, name)
-            old = await from_stored(ctx, resource, head)
-            base = old if check_pin else await from_stored(ctx, resource, head)
-            new = await ctx.aside(change, base) if ctx.is_large(head) else change(base)
-            pinned = _check_preconditions(resource, name, new, old, check_pin)
-        except errors.ApiError as problem:
-            if newest or not await may_be_behind(ctx, problem):
-                raise
-            newest = True
-            continue
-        try:
-            return await _update_once(ctx, resource, head, old, new, options, booking)
+            return await _update_once(ctx, resource, head, old, new, options, track)
         except Conflict:
             if pinned:
                 raise errors.conflict(resource, name) from None
-    raise errors.conflict(resource, name)
+            raise
+
+    return await guaranteed_update(ctx, resource, ctx.namespace_of(resource), name, planned, written, create)
 
 
 def _check_preconditions(resource: ServedResource, name: str, new: Object, old: Object, replace: bool) -> bool:
@@ -337,13 +328,13 @@ def _check_preconditions(resource: ServedResource, name: str, new: Object, old: 
 
 
 async def _update_once(
-    ctx: Context, resource: ServedResource, head: Entry, old: Object, new: Object, options: WriteOptions, booking: Booking
+    ctx: Context, resource: ServedResource, head: Entry, old: Object, new: Object, options: WriteOptions, track: Track
 ) -> Written:
     large = ctx.is_large(head)
     if large:
-        await ctx.aside(booking, ctx, resource, old, new, options)
+        await ctx.aside(track, ctx, resource, old, new, options)
     else:
-        booking(ctx, resource, old, new, options)
+        track(ctx, resource, old, new, options)
     keep_on_update(resource, ctx.subresource, new, old)
     admitted = await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     if admitted is not new:
