@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.apiserver.admission.attributes import Subject
+from muster.apiserver.admission.attributes import AdmissionAttributes
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.matching import Matcher, Rule
 from muster.apiserver.builtin.strategy import request_type
@@ -31,7 +31,7 @@ def subject(
     namespace: str = "default",
     labels: dict[str, str] | None = None,
     old: dict[str, Any] | None = None,
-) -> Subject:
+) -> AdmissionAttributes:
     cluster = server.clusters["default"]
     resource = cluster.resources.get(*target)
     assert resource is not None
@@ -39,10 +39,10 @@ def subject(
     attributes = AccessAttributes("create", *target, subresource=sub, namespace=namespace, name="a")
     ctx = Context(cluster, request, UserInfo("x"), attributes, Query(""))
     new = None if operation == "DELETE" else {"metadata": {"name": "a", "labels": labels or {}}}
-    return Subject(ctx, resource, Operation(operation, new, old))
+    return AdmissionAttributes(ctx, resource, Operation(operation, new, old))
 
 
-def matches(about: Subject, **rule: Any) -> bool:
+def matches(about: AdmissionAttributes, **rule: Any) -> bool:
     return Rule({**EVERYTHING, **rule}).matches(about, about.resource)
 
 
@@ -152,6 +152,6 @@ def test_a_rule_matches_exactly_if_each_of_its_lists_does(
         and bool({"*", "deployments", "deployments/*", "*/*"} & set(resources))
         and bool({"*", "CREATE"} & set(operations))
     )
-    about = Subject.__new__(Subject)
+    about = AdmissionAttributes.__new__(AdmissionAttributes)
     about.operation, about.subresource, about.namespace, about.name, about.is_namespace = "CREATE", "", "default", "a", False
     assert Rule(rule).matches(about, row) is expected

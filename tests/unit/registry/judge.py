@@ -73,7 +73,7 @@ class Request:
         return {} if resource == "/serviceaccounts" else None
 
 
-_CHAIN = AdmissionChain(filling_plugins())
+_CHAIN = AdmissionChain([filling_plugins()])
 
 
 def _admitted(resource: ServedResource, obj: Object, request: Request) -> Object:

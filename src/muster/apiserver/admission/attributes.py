@@ -43,8 +43,8 @@ def is_exempt(ctx: Context, resource: ServedResource, operation: Operation) -> b
     return ctx.attributes.subresource in _REQUESTS and operation.name != "CREATE"
 
 
-class Subject:
-    """One operation under review."""
+class AdmissionAttributes:
+    """One operation under review: `admission.Attributes` of kube-apiserver, with the request it belongs to."""
 
     def __init__(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         attributes = ctx.attributes
@@ -159,13 +159,13 @@ def _scale(resource: ServedResource, parent: Object | None) -> Object | None:
     return None if parent is None or resource.scale is None else scale_of(resource.scale, parent)
 
 
-def refused(subject: Subject, text: str, causes: list[dict[str, str]] | None = None) -> errors.ApiError:
+def refused(attributes: AdmissionAttributes, text: str, causes: list[dict[str, str]] | None = None) -> errors.ApiError:
     """The 403 of an admission plugin."""
-    name = subject.name
+    name = attributes.name
     if not name:
-        meta = subject.new["metadata"] if subject.new is not None else {}
+        meta = attributes.new["metadata"] if attributes.new is not None else {}
         name = meta.get("generateName") or "Unknown"
-    return errors.forbidden(subject.resource.group, subject.resource.plural, name, text, causes)
+    return errors.forbidden(attributes.resource.group, attributes.resource.plural, name, text, causes)
 
 
 async def _convert(source: ServedResource, target: ServedResource, obj: Object | None) -> Object | None:

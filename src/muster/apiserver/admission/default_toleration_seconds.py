@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.pods import concerns_pod
+from muster.apiserver.admission.pods import PODS, concerns_pod
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
@@ -15,6 +15,8 @@ _TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachabl
 
 
 class DefaultTolerationSeconds:
+    resources: Final = PODS
+
     async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         pod = operation.new
         if pod is not None and concerns_pod(ctx, resource):

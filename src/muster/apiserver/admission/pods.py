@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
 
+PODS: Final = frozenset({"/pods"})
+
 
 def concerns_pod(ctx: Context, resource: ServedResource) -> bool:
     """Whether a pod itself is written, and not one of its subresources."""
-    return resource.storage == "/pods" and not ctx.subresource
+    return resource.storage in PODS and not ctx.subresource
 
 
 def is_new_pod(ctx: Context, resource: ServedResource, operation: Operation) -> bool:

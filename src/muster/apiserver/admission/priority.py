@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.pods import concerns_pod, shown_name
+from muster.apiserver.admission.pods import PODS, concerns_pod, shown_name
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
@@ -17,6 +17,8 @@ _KEPT: Final = ("priority", "preemptionPolicy")
 
 
 class Priority:
+    resources: Final = PODS
+
     async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         pod = operation.new
         if pod is not None and concerns_pod(ctx, resource):

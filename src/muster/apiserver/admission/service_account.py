@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.pods import is_new_pod, shown_name
+from muster.apiserver.admission.pods import PODS, is_new_pod, shown_name
 from muster.apiserver.context import Context
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.resource import ServedResource
@@ -29,6 +29,8 @@ _RETRIES: Final = 20
 
 
 class ServiceAccount:
+    resources: Final = PODS
+
     async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         pod = operation.new
         if pod is None or not is_new_pod(ctx, resource, operation):

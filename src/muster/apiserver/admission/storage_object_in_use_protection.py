@@ -17,6 +17,8 @@ _FINALIZERS: Final = {
 
 
 class StorageObjectInUseProtection:
+    resources: Final = frozenset(_FINALIZERS)
+
     async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         obj = operation.new
         finalizer = _FINALIZERS.get(resource.storage)

@@ -123,7 +123,7 @@ class _Watch:
     def _follow(self, revision: int) -> None:
         """Join the broadcast after what history has since `revision`; with a client that cannot take all of that at once, later."""
         self._position = None
-        subscription = self._subscribe(self._resource.storage, revision, self._on_events, self._place())
+        subscription = self._subscribe(self._resource.storage, revision, self._on_events, self._key_or_prefix())
         if self._called.done():
             subscription.close()
         else:
@@ -153,7 +153,7 @@ class _Watch:
             pass
         return not self._writer.is_closed
 
-    def _place(self) -> str | None:
+    def _key_or_prefix(self) -> str | None:
         """The one key or namespace that can matter, so that the store leaves this watch alone with everything else."""
         name = self._wanted.exact_name
         if name and (self._prefix or not self._resource.namespaced):

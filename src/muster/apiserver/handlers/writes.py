@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import AdmissionChain, Operation
-from muster.apiserver.admission.lifecycle import check_place
+from muster.apiserver.admission.lifecycle import check_namespace
 from muster.apiserver.auth.escalation import check_grant
 from muster.apiserver.bodies import decode_body
 from muster.apiserver.context import Context
@@ -213,7 +213,7 @@ async def _store(ctx: Context, resource: ServedResource, stored: Object, expect:
     if cluster.removed:  # while the request was under way; its name may belong to another one by now
         raise errors.no_such_cluster(cluster.name)
     if expect == ABSENT:
-        check_place(ctx, resource, meta["name"])
+        check_namespace(ctx, resource, meta["name"])
     try:
         entry = await cluster.store.commit(cluster.name, resource.storage, key, encode, expect, delete)
     except Unavailable as error:
@@ -223,15 +223,15 @@ async def _store(ctx: Context, resource: ServedResource, stored: Object, expect:
         raise errors.internal(f"the change could not be stored: {error.problem}") from error
     cluster.health.problem = None
     if expect == ABSENT and cluster.store.shared:
-        await _check_place_still(ctx, resource, stored, entry)
+        await _check_namespace_still(ctx, resource, stored, entry)
     return entry
 
 
-async def _check_place_still(ctx: Context, resource: ServedResource, stored: Object, entry: Entry) -> None:
+async def _check_namespace_still(ctx: Context, resource: ServedResource, stored: Object, entry: Entry) -> None:
     """Another server on the same database may have ended the place of a new object before that was stored; whatever came before
     it is visible now. What must not be there goes again: whoever emptied the place has looked already."""
     try:
-        check_place(ctx, resource, stored["metadata"]["name"])
+        check_namespace(ctx, resource, stored["metadata"]["name"])
     except errors.ApiError:
         with suppress(Conflict):
             await _store(ctx, resource, stored, entry.revision, delete=True)
