@@ -36,6 +36,7 @@ class ResourcePlugins:
     """Plugins in order, each of which concerns some resources; an operation on any other costs one look-up."""
 
     def __init__(self, *plugins: ResourcePlugin) -> None:
+        self.plugins = plugins
         self._by_resource: dict[str, list[ResourcePlugin]] = {}
         for plugin in plugins:
             for resource in plugin.resources:
