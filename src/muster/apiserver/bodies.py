@@ -88,7 +88,7 @@ def _parse(ctx: Context, resource: ServedResource, validation: str) -> tuple[Obj
         raise errors.bad_request(error.message(resource.kind)) from None
     except DecodeError as error:
         raise errors.cannot_decode(resource, str(error)) from None
-    raise errors.unsupported_media_type(_BUILTIN_BODIES if not resource.is_custom else _CUSTOM_BODIES)
+    raise errors.unsupported_media_type(_CUSTOM_BODIES if resource.is_custom else _BUILTIN_BODIES)
 
 
 def _parse_yaml(body: bytes) -> tuple[Object, list[str]]:

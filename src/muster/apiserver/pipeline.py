@@ -195,7 +195,7 @@ class Pipeline:
         attributes = ctx.attributes
         sub: Subresource | None = resource.subresources.get(attributes.subresource)
         if sub is None:
-            raise errors.no_such_resource() if not resource.is_custom else errors.not_found(resource, attributes.name)
+            raise errors.not_found(resource, attributes.name) if resource.is_custom else errors.no_such_resource()
         if sub.takes_path:
             return await self._subresources[resource.storage, sub.name](ctx, resource, attributes.name)
         if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":

@@ -53,7 +53,7 @@ _RESETS: Mapping[tuple[str, str], FieldSet] = {
 
 def reset_fields(resource: ServedResource, subresource: str) -> FieldSet | None:
     """Fields a write through this endpoint never owns."""
-    special = _RESETS.get((resource.kind, subresource)) if not resource.is_custom else None
+    special = None if resource.is_custom else _RESETS.get((resource.kind, subresource))
     if special is not None:
         return special
     if subresource == "status":

@@ -46,7 +46,7 @@ async def patch(ctx: Context, resource: ServedResource, name: str) -> Response:
     media = media_type(ctx.request.headers.get("content-type") or "")
     supported = resource.strategy.patch_types
     if media not in supported:
-        raise errors.unsupported_patch() if not resource.is_custom else errors.unsupported_media_type(", ".join(supported))
+        raise errors.unsupported_media_type(", ".join(supported)) if resource.is_custom else errors.unsupported_patch()
     if media == APPLY_PATCH:
         return await _apply(ctx, resource, name)
     options = write_options(ctx.query, "PatchOptions")

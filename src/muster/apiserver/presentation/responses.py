@@ -119,7 +119,7 @@ def respond_list(
 def _takes_long(ctx: Context, resource: ServedResource, values: Sequence[bytes], format: Format) -> bool:
     """Whether a list takes more than some 20 ms to put into its form; rows of a Table cost little where their cells are known."""
     if format.transform == "Table" and not _is_reformatted(ctx, format):
-        return len(values) > (_MOST_ROWS if not resource.is_custom else _MOST_CUSTOM_ROWS)
+        return len(values) > (_MOST_CUSTOM_ROWS if resource.is_custom else _MOST_ROWS)
     return (bool(format.transform) or _is_reformatted(ctx, format)) and sum(map(len, values)) > LARGE
 
 
