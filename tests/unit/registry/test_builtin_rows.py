@@ -13,7 +13,7 @@ from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode.layouts import definition_of, layout
 from muster.apiserver.registry import builtin_types
 from muster.apiserver.registry.resource import ServedResource
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 
 DATA = Path(builtin_types.__file__).parent / "data"
 

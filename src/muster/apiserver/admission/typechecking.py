@@ -29,7 +29,7 @@ from muster.cel import (
     map_type,
 )
 from muster.cel.types import struct_type
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 from muster.machinery.objects import Object
 
 _MOST_TYPES: Final = 10

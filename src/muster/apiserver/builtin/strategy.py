@@ -18,7 +18,7 @@ from muster.apiserver.registry.patch_types import BUILTIN_PATCHES
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.registry.strategy import Claim, HookContext, MarkDeleted, Prepare, Rest, Validate
 from muster.kube.fielderrors import FieldError
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 from muster.machinery.objects import Object
 
 

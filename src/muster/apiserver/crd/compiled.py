@@ -38,14 +38,14 @@ from muster.kube.fielderrors import (
     invalid,
 )
 from muster.kube.jsonpath import compile_path
-from muster.kube.schema import Schema
-from muster.kube.schemas.defaulting import defaulter
-from muster.kube.schemas.embedded import check_embedded, clean_metadata, coerce, malformed_metadata
-from muster.kube.schemas.listtypes import duplicates
-from muster.kube.schemas.openapi import NOWHERE
-from muster.kube.schemas.prune import pruner
-from muster.kube.schemas.ratchet import Correlation
-from muster.kube.schemas.validation import SchemaValidator
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.defaulting import defaulter
+from muster.kube.structural_schema.embedded import check_embedded, clean_metadata, coerce, malformed_metadata
+from muster.kube.structural_schema.listtypes import duplicates
+from muster.kube.structural_schema.openapi import NOWHERE
+from muster.kube.structural_schema.prune import pruner
+from muster.kube.structural_schema.ratchet import Correlation
+from muster.kube.structural_schema.validation import SchemaValidator
 from muster.machinery.golang import formatting
 from muster.machinery.golang import json as gojson
 from muster.machinery.objects import Object

@@ -15,8 +15,8 @@ from muster.apiserver.crd.goshape import rendered_versions
 from muster.apiserver.crd.schema_checks import check_schema, check_selectable_fields
 from muster.kube import names
 from muster.kube.fielderrors import FieldError, invalid, not_supported, required
-from muster.kube.schemas.formats import format_check
-from muster.kube.schemas.structural import subschemas
+from muster.kube.structural_schema.formats import format_check
+from muster.kube.structural_schema.structural import subschemas
 from muster.machinery.golang.urls import is_request_uri
 from muster.machinery.objects import Object
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 from muster.apiserver.crd.goshape import SCHEMA_FIELDS, rendered_schema
 from muster.apiserver.crd.rule_checks import DefinitionRules, TotalCost, default_breaks_rules
 from muster.kube.fielderrors import FieldError, duplicate, forbidden, invalid, required, too_many
-from muster.kube.schemas.defaultchecks import check_defaults
-from muster.kube.schemas.fieldpaths import BadFieldPath, resolve
-from muster.kube.schemas.keywords import check_keywords
-from muster.kube.schemas.structural import check_structural, unsupported_keyword
+from muster.kube.structural_schema.default_checks import check_defaults
+from muster.kube.structural_schema.fieldpaths import BadFieldPath, resolve
+from muster.kube.structural_schema.keywords import check_keywords
+from muster.kube.structural_schema.structural import check_structural, unsupported_keyword
 
 Raw = Mapping[str, Any]
 MAX_SELECTABLE_FIELDS: Final = 8

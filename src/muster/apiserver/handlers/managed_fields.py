@@ -1,4 +1,4 @@
-"""Who owns which field: tracks every write in `metadata.managedFields` (the algorithm is `kube.ownership.managedfields`)."""
+"""Who owns which field: tracks every write in `metadata.managedFields` (the algorithm is `kube.fieldmanager.managedfields`)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions
-from muster.kube.ownership.fieldset import FieldSet, from_paths
-from muster.kube.ownership.managedfields import Convert, track
-from muster.kube.schema import Schema
+from muster.kube.fieldmanager.fieldset import FieldSet, from_paths
+from muster.kube.fieldmanager.managedfields import Convert, track
+from muster.kube.schema_node import Schema
 from muster.machinery.memo import memoized
 from muster.machinery.objects import Object
 

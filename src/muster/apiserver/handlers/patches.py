@@ -31,7 +31,7 @@ from muster.apiserver.registry.patch_types import (
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions, write_options
 from muster.http import Response
-from muster.kube.ownership.apply import ApplyConflict, ApplyFailed, InvalidApply, apply
+from muster.kube.fieldmanager.apply import ApplyConflict, ApplyFailed, InvalidApply, apply
 from muster.kube.patching.jsonpatch import PatchError, TooManyOperations, apply_json_patch, check_operations
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.kube.patching.strategic import StrategicPatchError, apply_strategic_merge

@@ -38,8 +38,8 @@ from muster.apiserver.storage_versions import from_stored, to_stored
 from muster.http import Response
 from muster.kube.fielderrors import FieldError, TooManyErrors, counted
 from muster.kube.fielderrors import invalid as invalid_field
+from muster.kube.fieldmanager.managedfields import only_times_differ
 from muster.kube.names import generate_name
-from muster.kube.ownership.managedfields import only_times_differ
 from muster.machinery.golang.json import dumps_in_steps
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object

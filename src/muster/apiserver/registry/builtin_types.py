@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from muster.kube.schema import Definitions
+from muster.kube.schema_node import Definitions
 
 _DATA = Path(__file__).parent / "data"
 

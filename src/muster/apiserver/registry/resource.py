@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.apiserver.registry.strategy import Strategy
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 from muster.machinery.objects import Object
 
 _REGISTRY_PATHS = {

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from muster.kube.fielderrors import FieldError, forbidden, invalid, not_supported, required
-from muster.kube.schemas.fieldpaths import BadFieldPath, resolve
-from muster.kube.schemas.structural import unsupported_keyword
+from muster.kube.structural_schema.fieldpaths import BadFieldPath, resolve
+from muster.kube.structural_schema.structural import unsupported_keyword
 
 Raw = Mapping[str, Any]
 TYPES: Final = ["array", "boolean", "integer", "number", "object", "string"]

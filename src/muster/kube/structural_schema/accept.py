@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.kube.schemas.constraints import (
+from muster.kube.structural_schema.constraints import (
     INT64_MAX,
     INT64_MIN,
     Choices,

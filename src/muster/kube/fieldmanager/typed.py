@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.kube.ownership.atoms import BOOLEAN, DEDUCED, NUMERIC, STRING, Atom, ListAtom, MapAtom
-from muster.kube.ownership.fieldset import SELF, FieldSet, element_text, key_element, name_element, value_element
+from muster.kube.fieldmanager.atoms import BOOLEAN, DEDUCED, NUMERIC, STRING, Atom, ListAtom, MapAtom
+from muster.kube.fieldmanager.fieldset import SELF, FieldSet, element_text, key_element, name_element, value_element
 from muster.machinery.golang import formatting
 from muster.machinery.golang.quoting import quote
 

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from muster.kube.fielderrors import FieldError, forbidden, invalid, required
-from muster.kube.schemas.patterns import BadPattern, matcher
+from muster.kube.structural_schema.patterns import BadPattern, matcher
 
 Raw = Mapping[str, Any]
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from muster.kube.fielderrors import FieldError
-from muster.kube.schema import Schema
-from muster.kube.schemas.accept import accept
-from muster.kube.schemas.constraints import Constraints
-from muster.kube.schemas.openapi import Walk
-from muster.kube.schemas.ratchet import Correlation
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.accept import accept
+from muster.kube.structural_schema.constraints import Constraints
+from muster.kube.structural_schema.openapi import Walk
+from muster.kube.structural_schema.ratchet import Correlation
 
 
 class SchemaValidator:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.kube.schemas.constraints import Constraints, same
+from muster.kube.structural_schema.constraints import Constraints, same
 
 _ABSENT: Final = object()
 _SCALARS: Final = (bool, int, float, str)

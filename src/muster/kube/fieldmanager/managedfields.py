@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from muster.kube.ownership.atoms import Atom, atom_of
-from muster.kube.ownership.fieldset import (
+from muster.kube.fieldmanager.atoms import Atom, atom_of
+from muster.kube.fieldmanager.fieldset import (
     SELF,
     FieldSet,
     FieldSetError,
@@ -27,9 +27,9 @@ from muster.kube.ownership.fieldset import (
     union,
     union_of,
 )
-from muster.kube.ownership.overlay import after_schema_change
-from muster.kube.ownership.typed import Comparison, TypedError, compare
-from muster.kube.schema import Schema
+from muster.kube.fieldmanager.overlay import after_schema_change
+from muster.kube.fieldmanager.typed import Comparison, TypedError, compare
+from muster.kube.schema_node import Schema
 from muster.machinery.golang.json import encode_json
 from muster.machinery.golang.quoting import quote
 from muster.machinery.golang.timestamps import format_time, parse_time

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final
 
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 
 Walker = Callable[[Any], None]
 _SCALARS: Final = (str, int, float, bool, type(None))

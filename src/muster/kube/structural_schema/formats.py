@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from muster.kube.schemas.emails import is_email
-from muster.kube.schemas.patterns import matcher
+from muster.kube.structural_schema.emails import is_email
+from muster.kube.structural_schema.patterns import matcher
 from muster.machinery.golang.durations import parse_duration
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.urls import is_request_uri

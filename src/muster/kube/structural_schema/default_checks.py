@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from muster.kube.fielderrors import FieldError, invalid
-from muster.kube.schema import Schema
-from muster.kube.schemas.embedded import check_embedded, check_resource, coerce
-from muster.kube.schemas.prune import prune_value
-from muster.kube.schemas.validation import SchemaValidator
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.embedded import check_embedded, check_resource, coerce
+from muster.kube.structural_schema.prune import prune_value
+from muster.kube.structural_schema.validation import SchemaValidator
 
 Raw = Mapping[str, Any]
 EvaluateRules = Callable[[Raw, Any, str], list[FieldError]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.kube.schemas.patterns import matcher
+from muster.kube.structural_schema.patterns import matcher
 
 _ATOM: Final = r"[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~\x{80}-\x{10FFFF}]+"
 _QUOTED: Final = r'"(?:[ \t!#-\[\]-~\x{80}-\x{10FFFF}]|\\[!-~ \t\x{80}-\x{10FFFF}])*"'

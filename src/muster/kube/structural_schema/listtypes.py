@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from muster.kube.fielderrors import FieldError, duplicate, invalid
-from muster.kube.schema import Schema
-from muster.kube.schemas.constraints import identity
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.constraints import identity
 
 Finder = Callable[[Any, str, list[FieldError]], None]
 _COMPOUND: Final = (dict, list)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from muster.kube.fielderrors import MOST, NOT_SUPPORTED, TYPE_INVALID, FieldError, invalid, required, too_long, too_many, uncounted
-from muster.kube.schemas.accept import accept
-from muster.kube.schemas.constraints import (
+from muster.kube.structural_schema.accept import accept
+from muster.kube.structural_schema.constraints import (
     INT64_MAX,
     INT64_MIN,
     Constraints,
@@ -22,7 +22,7 @@ from muster.kube.schemas.constraints import (
     has_repeats,
     is_whole,
 )
-from muster.kube.schemas.ratchet import Correlation
+from muster.kube.structural_schema.ratchet import Correlation
 from muster.machinery.golang import formatting
 from muster.machinery.golang.quoting import quote
 

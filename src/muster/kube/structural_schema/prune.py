@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final
 
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 
 Pruner = Callable[[Any], "list[str] | None"]
 _META: Final = frozenset({"apiVersion", "kind", "metadata"})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 
 NUMERIC: Final = "numeric"
 STRING: Final = "string"

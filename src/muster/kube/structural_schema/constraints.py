@@ -13,8 +13,8 @@ from typing import Any, Final
 import orjson
 
 from muster.kube.fielderrors import choices_text
-from muster.kube.schemas.formats import format_check
-from muster.kube.schemas.patterns import matcher
+from muster.kube.structural_schema.formats import format_check
+from muster.kube.structural_schema.patterns import matcher
 from muster.machinery.golang.json import encode_json
 
 INT64_MIN: Final = -(2**63)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from muster.kube import names
 from muster.kube.fielderrors import FieldError, invalid, required
-from muster.kube.schema import Schema
-from muster.kube.schemas.formats import is_date_time
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.formats import is_date_time
 from muster.machinery.golang.quoting import quote
 
 _STRING_MAP: Final = {"labels", "annotations"}

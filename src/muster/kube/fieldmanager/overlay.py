@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.kube.ownership.atoms import UNTYPED, Atom, ListAtom, MapAtom
-from muster.kube.ownership.fieldset import SELF, FieldSet, below, is_member
-from muster.kube.ownership.typed import ABSENT, item_element, kind_of
+from muster.kube.fieldmanager.atoms import UNTYPED, Atom, ListAtom, MapAtom
+from muster.kube.fieldmanager.fieldset import SELF, FieldSet, below, is_member
+from muster.kube.fieldmanager.typed import ABSENT, item_element, kind_of
 
 
 def merge(atom: Atom, left: Any, right: Any) -> Any:

@@ -15,9 +15,8 @@ from typing import Any, Final
 import orjson
 from msgspec.structs import replace
 
-from muster.kube.names import ANNOTATIONS_LIMIT, annotations_size
-from muster.kube.ownership.atoms import Atom, atom_of
-from muster.kube.ownership.fieldset import (
+from muster.kube.fieldmanager.atoms import Atom, atom_of
+from muster.kube.fieldmanager.fieldset import (
     FieldSet,
     Path,
     difference,
@@ -29,7 +28,7 @@ from muster.kube.ownership.fieldset import (
     recursive_difference,
     union,
 )
-from muster.kube.ownership.managedfields import (
+from muster.kube.fieldmanager.managedfields import (
     APPLY,
     UPDATE,
     Change,
@@ -46,9 +45,10 @@ from muster.kube.ownership.managedfields import (
     without_managed_fields,
     yield_fields,
 )
-from muster.kube.ownership.overlay import merge, remove, with_named_fields
-from muster.kube.ownership.typed import TypedError, check, compare, fields_of
-from muster.kube.schema import Schema
+from muster.kube.fieldmanager.overlay import merge, remove, with_named_fields
+from muster.kube.fieldmanager.typed import TypedError, check, compare, fields_of
+from muster.kube.names import ANNOTATIONS_LIMIT, annotations_size
+from muster.kube.schema_node import Schema
 from muster.machinery.golang.json import encode_json
 from muster.machinery.golang.quoting import quote
 
