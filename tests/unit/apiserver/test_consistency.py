@@ -1,6 +1,7 @@
 """Races and half-done work: what must hold when deletions, creations, failures and disconnections meet."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -313,3 +314,37 @@ async def test_metrics_tell_how_many_watches_are_open(server: ApiServer, client:
     assert told() == 1
     await watch.aclose()
     await eventually(lambda: told() == 0, "the closed watch is no longer counted")
+
+
+class Meanwhile:
+    """Does something once while the first matching write is being admitted."""
+
+    def __init__(self, operation: str, storage: str, act: Callable[[], Awaitable[object]]) -> None:
+        self._concerns = (operation, storage)
+        self._act: Callable[[], Awaitable[object]] | None = act
+
+    async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
+        if self._act is not None and (operation.name, resource.storage) == self._concerns:
+            act, self._act = self._act, None
+            await act()
+        return operation.new
+
+
+async def test_an_apply_creates_anew_what_was_deleted_while_it_was_under_way(server: ApiServer, client: DirectClient) -> None:
+    maps = object_path("v1", "configmaps", "default")
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}
+    first = await client.apply(f"{maps}/a", body, "one")
+    chain = server.clusters["default"].part(AdmissionChain)
+    chain.mutators.append(Meanwhile("UPDATE", "/configmaps", lambda: client.delete(f"{maps}/a")))
+    applied = await client.apply(f"{maps}/a", {**body, "data": {"k": "2"}}, "one")
+    assert applied["data"] == {"k": "2"}
+    assert applied["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+async def test_a_put_that_would_create_changes_what_somebody_else_made_meanwhile(server: ApiServer, client: DirectClient) -> None:
+    limits = object_path("v1", "limitranges", "default")
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "a", "labels": {"by": "put"}}, "spec": {"limits": []}}
+    other = {**body, "metadata": {"name": "a", "labels": {"by": "other"}}}
+    chain = server.clusters["default"].part(AdmissionChain)
+    chain.mutators.append(Meanwhile("CREATE", "/limitranges", lambda: client.create(limits, other)))
+    assert (await client.update(f"{limits}/a", body))["metadata"]["labels"] == {"by": "put"}
