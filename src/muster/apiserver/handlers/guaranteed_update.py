@@ -48,6 +48,7 @@ async def guaranteed_update(
             except errors.ApiError as problem:
                 if problem.reason != "AlreadyExists":
                     raise
+                await ctx.cluster.caught_up()
                 continue
         try:
             if head is None:
