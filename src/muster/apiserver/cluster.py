@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from muster.apiserver.access_rules import AccessRules
 from muster.apiserver.nodes import Node
@@ -28,6 +28,10 @@ Part = TypeVar("Part")
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+class FindPart(Protocol):
+    def __call__(self, kind: type[Part], /) -> Part: ...
 
 
 class StoreHealth:
@@ -64,6 +68,8 @@ class Cluster:
         self.addresses: Addresses
         self.webhook_route: WebhookRoute = NO_ROUTE
         self._parts: dict[type[Any], Any] = {}
+        self.part: FindPart = self._parts.__getitem__
+        """What a layer above keeps for this cluster, by its class: its access, admission chain, aggregator, open requests."""
         self.removed = False
         """Once true for ever: a cluster made anew under the name is another object, and nothing begun here may write to it."""
         self.node: Node | None = None
@@ -78,11 +84,6 @@ class Cluster:
 
     def add(self, part: object) -> None:
         self._parts[type(part)] = part
-
-    def part(self, kind: type[Part]) -> Part:
-        """What a layer above keeps for this cluster, by its class: its access, admission chain, aggregator, open requests."""
-        found: Part = self._parts[kind]
-        return found
 
     def now(self) -> str:
         return format_time(self.clock())

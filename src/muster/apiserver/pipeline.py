@@ -82,7 +82,8 @@ class Pipeline:
         caller: UserInfo | None = user
         acting: UserInfo | None = user
         warnings: list[str] = []
-        admitted_at = cluster.part(OpenRequests).generation
+        open_requests = cluster.part(OpenRequests)
+        admitted_at = open_requests.generation
         fairness = self._fairness
         fairness.in_flight += 1
         try:
@@ -118,7 +119,7 @@ class Pipeline:
         if not isinstance(answer, Response):
             assert caller is not None
             opened = OpenRequest(request, caller, asked, in_process=user is not None)
-            cluster.part(OpenRequests).follow(answer, opened, admitted_at)
+            open_requests.follow(answer, opened, admitted_at)
         if self._audit is not None:
             self._audit.record(cluster, request, asked, acting, caller, answer)
         return answer

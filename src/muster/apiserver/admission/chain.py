@@ -57,14 +57,12 @@ class AdmissionChain:
         self.validators = list(validators)
 
     async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object:
-        await self._run(ctx, resource, operation)
-        if operation.reinvocation is not None:
-            await self._run(ctx, resource, operation)
-        return operation.new  # type: ignore[return-value]  # None only for DELETE, whose caller ignores it
-
-    async def _run(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         for mutator in self.mutators:
             operation.new = await mutator.mutate(ctx, resource, operation)
+        if operation.reinvocation is not None:
+            for mutator in self.mutators:
+                operation.new = await mutator.mutate(ctx, resource, operation)
+        return operation.new  # type: ignore[return-value]  # None only for DELETE, whose caller ignores it
 
     async def admit_request(self, ctx: Context, resource: ServedResource, obj: Object, dry_run: bool) -> Object:
         """Admit what is asked of a subresource that takes requests: a binding, an eviction, a token."""

@@ -37,6 +37,18 @@ class Conversion(NamedTuple):
 _NO_HOOKS: Final = Hooks()
 
 
+def _leave(obj: Object) -> None:
+    """No defaults."""
+
+
+def _prepare_nothing(ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+    return None
+
+
+def _claim_nothing(ctx: HookContext, obj: Object) -> list[FieldError]:
+    return []
+
+
 class BuiltinStrategy:
     is_custom: Final = False
     needs_webhook: Final = False
@@ -54,8 +66,11 @@ class BuiltinStrategy:
         self._api_version = api_version
         self._kind = kind
         self._schema = schema
-        self._default = default
-        self._hooks = hooks
+        self.default = default or _leave
+        self.prepare = hooks.prepare or _prepare_nothing
+        self.claim = hooks.claim or _claim_nothing
+        self._validate = hooks.validate
+        self._on_delete = hooks.on_delete
         self._conversion = conversion
         self._empty: Object | None = None
         self.shows_stored = conversion is None
@@ -67,28 +82,18 @@ class BuiltinStrategy:
             obj["metadata"]["managedFields"] = []
         return obj, unknown
 
-    def default(self, obj: Object) -> None:
-        if self._default is not None:
-            self._default(obj)
-
     def empty(self) -> Object:
         if self._empty is None:
             self._empty = strict.decode_typed({}, self._schema)[0]
         return self._empty
 
-    def prepare(self, ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
-        return self._hooks.prepare(ctx, obj, old) if self._hooks.prepare is not None else None
-
     def validate(self, ctx: HookContext, obj: Object, old: Object | None, sound: bool) -> list[FieldError]:
-        return self._hooks.validate(ctx, obj, old) if self._hooks.validate is not None else []
-
-    def claim(self, ctx: HookContext, obj: Object) -> list[FieldError]:
-        return self._hooks.claim(ctx, obj) if self._hooks.claim is not None else []
+        return self._validate(ctx, obj, old) if self._validate is not None else []
 
     def mark_deleted(self, ctx: HookContext, obj: Object) -> bool:
-        if self._hooks.on_delete is None:
+        if self._on_delete is None:
             return False
-        self._hooks.on_delete(ctx, obj)
+        self._on_delete(ctx, obj)
         return True
 
     def present(self, stored: bytes) -> bytes | None:

@@ -162,8 +162,8 @@ async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Ob
         invalid = await ctx.aside(_large_refusal, ctx, resource, obj, old)
     else:
         invalid = _refusal(resource, obj, _problems(ctx, resource, obj, old))
-    if invalid is None:
-        invalid = _refusal(resource, obj, resource.strategy.claim(ctx, obj))
+    if invalid is None and (problems := resource.strategy.claim(ctx, obj)):
+        invalid = _refusal(resource, obj, problems)
     if invalid is not None:
         raise invalid
 
