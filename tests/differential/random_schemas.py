@@ -6,9 +6,9 @@ Everything is drawn from one `random.Random`, so that a seed names a whole run.
 import random
 from typing import Any
 
-from muster.kube.schemas.defaultchecks import check_defaults
-from muster.kube.schemas.keywords import check_keywords
-from muster.kube.schemas.structural import check_structural
+from muster.kube.structural_schema.default_checks import check_defaults
+from muster.kube.structural_schema.keywords import check_keywords
+from muster.kube.structural_schema.structural import check_structural
 
 Schema = dict[str, Any]
 NAMES = ["a", "b", "c"]

@@ -13,18 +13,18 @@ from typing import Any
 import orjson
 import pytest
 
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode import strict
-from muster.apiserver.registry.builtin import builtin_resources
 from muster.apiserver.registry.resource import ServedResource
-from muster.kube.ownership.apply import ApplyConflict, ApplyFailed, apply
-from muster.kube.ownership.fieldset import FieldSet
-from muster.kube.ownership.managedfields import track
+from muster.kube.fieldmanager.apply import ApplyConflict, ApplyFailed, apply
+from muster.kube.fieldmanager.fieldset import FieldSet
+from muster.kube.fieldmanager.managedfields import track
 from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.kube.patching.strategic import StrategicPatchError, apply_strategic_merge
-from muster.kube.schema import Schema
-from muster.kube.schemas.defaulting import default as default_by_schema
-from muster.kube.schemas.prune import prune
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.defaulting import default as default_by_schema
+from muster.kube.structural_schema.prune import prune
 from tests.differential.random_kinds import CRD_SCHEMA, KINDS, Kind, Object, crd, merged
 from tests.differential.random_writes import Write, random_write
 from tests.support.client import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, Client, Reply
@@ -66,8 +66,8 @@ class Model:
             obj["metadata"] = {key: value for key, value in obj["metadata"].items() if value not in ({}, [], None)}
             return obj
         obj, _ = strict.decode_typed(obj, self.schema)
-        if defaults and self.resource.default is not None:
-            self.resource.default(obj)
+        if defaults:
+            self.resource.strategy.default(obj)
         return obj
 
     def convert(self, obj: Object, version: str) -> tuple[Object, Schema] | None:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from muster.kube.fielderrors import FieldError
-from muster.kube.schema import Schema
-from muster.kube.schemas.defaulting import default
-from muster.kube.schemas.embedded import check_embedded, coerce
-from muster.kube.schemas.listtypes import duplicates
-from muster.kube.schemas.prune import prune
-from muster.kube.schemas.validation import validate
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.defaulting import default
+from muster.kube.structural_schema.embedded import check_embedded, coerce
+from muster.kube.structural_schema.listtypes import duplicates
+from muster.kube.structural_schema.prune import prune
+from muster.kube.structural_schema.validation import validate
 from tests.differential.random_schemas import Generator
 from tests.support.client import Client, Reply
 from tests.support.planes import ControlPlane

@@ -18,7 +18,7 @@ from muster.api.crds import ALL, ConversionWebhook, Definition, definitions
 from muster.api.structural import object_schema
 from muster.api.work.v1 import ManifestWork
 from muster.apiserver.crd.rules import rule_tree
-from muster.kube.schemas.validation import SchemaValidator
+from muster.kube.structural_schema.validation import SchemaValidator
 from tests.support.client import Client
 from tests.support.https_server import Answer, HttpsServer
 from tests.support.planes import chosen

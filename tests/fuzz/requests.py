@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from muster.apiserver.registry.builtin import builtin_resources
+from muster.apiserver.builtin.resources import builtin_resources
 from tests.fuzz.seeds import SEEDS
 from tests.fuzz.values import KEYS, ODD_STRINGS, damaged, damaged_bytes, odd_value
 

@@ -9,10 +9,10 @@ import pytest
 from tools.upstream_crds import compare
 
 from muster.api.crds import definitions
-from muster.kube.schema import Schema
-from muster.kube.schemas.defaulting import default
-from muster.kube.schemas.prune import prune
-from muster.kube.schemas.validation import validate
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.defaulting import default
+from muster.kube.structural_schema.prune import prune
+from muster.kube.structural_schema.validation import validate
 from tests.interop.ocm import manifests
 from tests.unit.api.objects import Maker
 

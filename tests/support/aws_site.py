@@ -17,6 +17,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.tokenwebhook import WebhookTarget
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.aws.arns import EksCluster
@@ -118,7 +119,7 @@ class AwsSite:
         """What API servers remember of tokens; a real one is told by a flag to remember nothing."""
         if self.server is not None:
             for name in filter(is_hub, self.grounds):
-                self.server.clusters[name].access.forget_tokens()
+                self.server.clusters[name].part(Access).forget_tokens()
 
 
 @asynccontextmanager

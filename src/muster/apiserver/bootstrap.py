@@ -11,12 +11,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from muster.apiserver.aggregation.catalog import builtin_api_services
+from muster.apiserver.aggregation.local_services import builtin_api_services
 from muster.apiserver.aggregation.trust import KEYS as TRUST
 from muster.apiserver.aggregation.trust import filled, trust_templates
 from muster.apiserver.auth.vault import ClusterKeys
+from muster.apiserver.builtin.resources import builtin_table
 from muster.apiserver.objects import encoder, object_key
-from muster.apiserver.registry.table import builtin_table
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.store.api import Entry

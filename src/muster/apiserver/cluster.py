@@ -1,38 +1,37 @@
 """One logical cluster: its slice of the store, its served resources, its identity and its rules.
 
 A cluster is cheap until it is used: everything beyond its name is made on first access, and what is the same for all clusters
-(built-in rows, bootstrap objects, compiled schemas) is shared. One that is given a table of resources has no rows but those.
+(built-in rows, bootstrap objects, compiled schemas) is shared. It knows none of the layers above it: what they keep for a cluster
+they add to it as a part, and find again by its class.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, TypeVar
 
+from muster.apiserver.access_rules import AccessRules
+from muster.apiserver.nodes import Node
 from muster.apiserver.objects import object_key, shared
-from muster.apiserver.registry.resource import Addresses
-from muster.apiserver.registry.table import ResourceTable, builtin_table
-from muster.apiserver.webhooks import WebhookRoute
+from muster.apiserver.registry.strategy import Addresses
+from muster.apiserver.registry.table import ResourceTable
+from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.apiserver.worker import Worker
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.store.api import Entry, Store
 
-if TYPE_CHECKING:
-    from muster.apiserver.admission.chain import AdmissionChain
-    from muster.apiserver.aggregation import Aggregator
-    from muster.apiserver.auth.access import Access
-    from muster.apiserver.auth.rules import AccessRules
-    from muster.apiserver.longrunning import OpenRequests
-    from muster.apiserver.nodes import Node
-    from muster.apiserver.services import ServiceResolver
-
 Clock = Callable[[], datetime]
+Part = TypeVar("Part")
 
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+class FindPart(Protocol):
+    def __call__(self, kind: type[Part], /) -> Part: ...
 
 
 class StoreHealth:
@@ -52,10 +51,10 @@ class Cluster:
         name: str,
         prefix: str,
         store: Store,
+        resources: ResourceTable,
         clock: Clock = utc_now,
         health: StoreHealth | None = None,
         worker: Worker | None = None,
-        resources: ResourceTable | None = None,
     ) -> None:
         self.name = name
         self.prefix = prefix
@@ -63,15 +62,14 @@ class Cluster:
         self.clock = clock
         self.health = health or StoreHealth()
         self.worker = worker or Worker()
-        self.resources = resources if resources is not None else ResourceTable(builtin_table())
+        self.resources = resources
         self.rules: AccessRules
         """Who may do what: `access` where the cluster judges itself, or the word of whoever has judged before."""
-        self.access: Access
-        self.admission: AdmissionChain
-        self.aggregator: Aggregator
         self.addresses: Addresses
-        self.services: ServiceResolver
-        self.open_requests: OpenRequests
+        self.webhook_route: WebhookRoute = NO_ROUTE
+        self._parts: dict[type[Any], Any] = {}
+        self.part: FindPart = self._parts.__getitem__
+        """What a layer above keeps for this cluster, by its class: its access, admission chain, aggregator, open requests."""
         self.removed = False
         """Once true for ever: a cluster made anew under the name is another object, and nothing begun here may write to it."""
         self.node: Node | None = None
@@ -84,9 +82,8 @@ class Cluster:
         await self.store.synced()
         return self.store.revision > before
 
-    @property
-    def webhook_route(self) -> WebhookRoute:
-        return WebhookRoute(self.services.resolve, self.access.webhook_identity.pair)
+    def add(self, part: object) -> None:
+        self._parts[type(part)] = part
 
     def now(self) -> str:
         return format_time(self.clock())

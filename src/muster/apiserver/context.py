@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.registry.resource import Addresses, ServedResource
+from muster.apiserver.registry.resource import ServedResource
+from muster.apiserver.registry.strategy import Addresses
 from muster.apiserver.request import Query
 from muster.apiserver.worker import LARGE, Result
 from muster.http import Request

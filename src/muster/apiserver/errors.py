@@ -6,13 +6,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from muster.apiserver.registry.resource import ServedResource
 from muster.kube.fielderrors import MOST, FieldError
 from muster.kube.fielderrors import invalid as invalid_field
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
+
+
+class ResourceNames(Protocol):
+    """What messages call a served resource."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def plural(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def group_resource(self) -> str: ...
+    @property
+    def group_kind(self) -> str: ...
+    @property
+    def registry_path(self) -> str: ...
 
 
 class ApiError(Exception):
@@ -60,7 +78,7 @@ def _named(name: str, group: str, kind: str) -> dict[str, Any]:
     return details
 
 
-def not_found(resource: ServedResource, name: str) -> ApiError:
+def not_found(resource: ResourceNames, name: str) -> ApiError:
     return not_found_named(resource.group, resource.plural, name)
 
 
@@ -77,7 +95,7 @@ def no_such_resource() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def already_exists(resource: ServedResource, name: str, deleting: bool = False) -> ApiError:
+def already_exists(resource: ResourceNames, name: str, deleting: bool = False) -> ApiError:
     text = f'{resource.group_resource} "{name}" already exists'
     message = f"object is being deleted: {text}" if deleting else text
     return ApiError(409, "AlreadyExists", message, _named(name, resource.group, resource.plural))
@@ -86,7 +104,7 @@ def already_exists(resource: ServedResource, name: str, deleting: bool = False) 
 MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def conflict(resource: ServedResource, name: str, text: str = MODIFIED) -> ApiError:
+def conflict(resource: ResourceNames, name: str, text: str = MODIFIED) -> ApiError:
     return conflict_named(resource.group, resource.plural, name, text)
 
 
@@ -96,14 +114,14 @@ def conflict_named(group: str, plural: str, name: str, text: str) -> ApiError:
     return ApiError(409, "Conflict", message, _named(name, group, plural))
 
 
-def storage_conflict(resource: ServedResource, namespace: str, name: str, text: str) -> ApiError:
+def storage_conflict(resource: ResourceNames, namespace: str, name: str, text: str) -> ApiError:
     """A precondition the storage checks; it speaks of keys, which clients have learned to expect."""
     key = "/".join(part for part in ("/registry", resource.registry_path, namespace, name) if part)
     shown = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
     return conflict(resource, name, shown)
 
 
-def precondition_failed(resource: ServedResource, name: str, text: str) -> ApiError:
+def precondition_failed(resource: ResourceNames, name: str, text: str) -> ApiError:
     """A delete precondition: upstream names the kind here, not the plural."""
     return ApiError(
         409,
@@ -146,7 +164,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
     return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {aggregated(texts)}', details)
 
 
-def invalid_object(resource: ServedResource, name: str, errors: Sequence[FieldError]) -> ApiError:
+def invalid_object(resource: ResourceNames, name: str, errors: Sequence[FieldError]) -> ApiError:
     return invalid(resource.group, resource.kind, name, errors)
 
 
@@ -171,13 +189,13 @@ def unusable_patch(patched: str, problem: str) -> ApiError:
 class CannotDecode(ApiError):
     """A body that is no object of its type; `problem` says why."""
 
-    def __init__(self, resource: ServedResource, problem: str) -> None:
+    def __init__(self, resource: ResourceNames, problem: str) -> None:
         kind = resource.kind
         super().__init__(400, "BadRequest", f'{kind} in version "{resource.version}" cannot be handled as a {kind}: {problem}')
         self.problem = problem
 
 
-def cannot_decode(resource: ServedResource, problem: str) -> ApiError:
+def cannot_decode(resource: ResourceNames, problem: str) -> ApiError:
     return CannotDecode(resource, problem)
 
 

@@ -11,24 +11,22 @@ stream is asked to end and cut if it does not. Nothing is asked per event that a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.bootstraptokens import SECRETS as BOOTSTRAP_SECRETS
 from muster.apiserver.auth.bootstraptokens import USER_PREFIX as BOOTSTRAP_PREFIX
 from muster.apiserver.auth.credentials import ends
 from muster.apiserver.auth.grants import RBAC_RESOURCES
 from muster.apiserver.auth.serviceaccounts import TOKEN_MARK, USER_PREFIX, is_alive
+from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.http import RawConnection, Request, StreamResponse, StreamWriter, Takeover
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.logs import get_logger
-from muster.store.api import Event, Subscription
-
-if TYPE_CHECKING:
-    from muster.apiserver.cluster import Cluster
-    from muster.apiserver.server import ApiServer
+from muster.store.api import Event, Store, Subscription
 
 log = get_logger(__name__)
 
@@ -194,12 +192,13 @@ class OpenRequests:
 class Revocations:
     """Tells every cluster's open requests what may have ended the right to them."""
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, store: Store, clusters: Mapping[str, Cluster]) -> None:
+        self._store = store
+        self._clusters = clusters
         self._subscriptions: list[Subscription] = []
 
     def start(self) -> None:
-        subscribe = self._server.store.subscribe
+        subscribe = self._store.subscribe
         self._subscriptions = [subscribe(None, resource, None, self._on_rights, self._on_lost) for resource in RBAC_RESOURCES]
         self._subscriptions += [subscribe(None, resource, None, self._on_identities, self._on_lost) for resource in _BOUND]
 
@@ -210,23 +209,23 @@ class Revocations:
     def _on_lost(self) -> None:
         self.stop()
         self.start()
-        for cluster in self._server.clusters.values():
-            cluster.access.forget_tokens()
-            cluster.open_requests.review_all()
+        for cluster in self._clusters.values():
+            cluster.part(Access).forget_tokens()
+            cluster.part(OpenRequests).review_all()
 
     def _on_rights(self, events: Sequence[Event]) -> None:
         for event in events:
-            cluster = self._server.clusters.get(event.cluster)
+            cluster = self._clusters.get(event.cluster)
             if cluster is not None and event.previous is not None:
-                cluster.open_requests.rights_changed()
+                cluster.part(OpenRequests).rights_changed()
 
     def _on_identities(self, events: Sequence[Event]) -> None:
         for event in events:
-            cluster = self._server.clusters.get(event.cluster)
+            cluster = self._clusters.get(event.cluster)
             concerned = None if cluster is None or event.previous is None else _concerned(event)
             if cluster is not None and concerned is not None:
-                cluster.access.forget_tokens()
-                cluster.open_requests.identities_changed(concerned)
+                cluster.part(Access).forget_tokens()
+                cluster.part(OpenRequests).identities_changed(concerned)
 
 
 def _concerned(event: Event) -> Callable[[UserInfo], bool] | None:

@@ -18,17 +18,18 @@ import orjson
 from msgspec.structs import replace
 
 from muster.apiserver import errors
+from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.audit import FAILED, HUNG_UP, Audit
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
-from muster.apiserver.documents.metrics import RequestMetrics
-from muster.apiserver.documents.negotiation import JSON, check_collection, check_object, error_media
-from muster.apiserver.documents.presentation import NO_CACHE, Later, warning_fields
 from muster.apiserver.fairness import FairQueue
-from muster.apiserver.longrunning import OpenRequest
+from muster.apiserver.handlers import deletion, patches, reads, watches, writes
+from muster.apiserver.longrunning import OpenRequest, OpenRequests
+from muster.apiserver.nonresource.metrics import RequestMetrics
+from muster.apiserver.presentation.negotiation import JSON, check_collection, check_object, error_media
+from muster.apiserver.presentation.responses import NO_CACHE, Later, warning_fields
 from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.apiserver.request import parse_query, parse_target
-from muster.apiserver.verbs import deletion, patches, reads, watches, writes
 from muster.http import BodyRefused, Request, Response, StreamResponse, Takeover
 from muster.kube.yaml import dump
 from muster.machinery.authentication import ANONYMOUS, UserInfo
@@ -81,7 +82,8 @@ class Pipeline:
         caller: UserInfo | None = user
         acting: UserInfo | None = user
         warnings: list[str] = []
-        admitted_at = cluster.open_requests.generation
+        open_requests = cluster.part(OpenRequests)
+        admitted_at = open_requests.generation
         fairness = self._fairness
         fairness.in_flight += 1
         try:
@@ -117,7 +119,7 @@ class Pipeline:
         if not isinstance(answer, Response):
             assert caller is not None
             opened = OpenRequest(request, caller, asked, in_process=user is not None)
-            cluster.open_requests.follow(answer, opened, admitted_at)
+            open_requests.follow(answer, opened, admitted_at)
         if self._audit is not None:
             self._audit.record(cluster, request, asked, acting, caller, answer)
         return answer
@@ -134,8 +136,8 @@ class Pipeline:
             decision = ctx.cluster.rules.authorize(ctx.user, wanted)
         if not decision.allowed:
             raise errors.refusal(ctx.user, attributes, decision.reason)
-        if ctx.cluster.aggregator.remotes:
-            proxied = await ctx.cluster.aggregator.serve(ctx)
+        if ctx.cluster.part(Aggregator).remotes:
+            proxied = await ctx.cluster.part(Aggregator).serve(ctx)
             if proxied is not None:
                 return proxied
         if not attributes.is_resource:
@@ -169,7 +171,7 @@ class Pipeline:
             or (not name and verb in ("update", "patch"))
         ):
             raise errors.method_not_allowed()
-        if resource.custom is None:
+        if not resource.is_custom:
             (check_collection if verb in ("list", "watch") else check_object)(ctx.accept)
         if verb == "get":
             return await reads.get(ctx, resource, name)
@@ -194,12 +196,12 @@ class Pipeline:
         attributes = ctx.attributes
         sub: Subresource | None = resource.subresources.get(attributes.subresource)
         if sub is None:
-            raise errors.no_such_resource() if resource.custom is None else errors.not_found(resource, attributes.name)
+            raise errors.not_found(resource, attributes.name) if resource.is_custom else errors.no_such_resource()
         if sub.takes_path:
             return await self._subresources[resource.storage, sub.name](ctx, resource, attributes.name)
         if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":
             raise errors.method_not_allowed()
-        if resource.custom is None and sub.name != "log":  # a log is text
+        if not resource.is_custom and sub.name != "log":  # a log is text
             check_object(ctx.accept)
         if ctx.request.body_stream is not None and attributes.verb != "get":
             await _receive(ctx.request)

@@ -16,20 +16,28 @@ from datetime import timedelta
 from pathlib import Path
 
 from muster.apiserver import errors
+from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.audit import Audit
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.identity import LOOPBACK
+from muster.apiserver.auth.statictokens import StaticTokens
 from muster.apiserver.auth.tokenwebhook import TokenWebhooks, WebhookTarget, load_webhook_config
 from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
+from muster.apiserver.builtin.resources import builtin_table
 from muster.apiserver.client import DirectClient
 from muster.apiserver.cluster import Clock, Cluster, StoreHealth, utc_now
 from muster.apiserver.controllers import builtin_controllers
-from muster.apiserver.documents.metrics import ServerMetrics
 from muster.apiserver.fairness import FairQueue
-from muster.apiserver.longrunning import Revocations
+from muster.apiserver.handlers import reviews
+from muster.apiserver.longrunning import OpenRequests, Revocations
+from muster.apiserver.nonresource.health import Health
+from muster.apiserver.nonresource.metrics import ServerMetrics
+from muster.apiserver.nonresource.paths import NonResourcePaths
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
+from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.request import split_cluster
-from muster.apiserver.wiring import build_pipeline, equip
+from muster.apiserver.wiring import SUBRESOURCES, wire_cluster
 from muster.apiserver.worker import SWITCH_SECONDS, Worker
 from muster.http import HttpServer, Request, Response, server_context
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
@@ -86,10 +94,11 @@ class ApiServer:
         self.audit = Audit(config.audit_log) if config.audit_log else None
         self.fairness = FairQueue()
         self.metrics = ServerMetrics(self)
-        self._pipeline: Pipeline = build_pipeline(self)
+        paths = NonResourcePaths(self.clusters, self.metrics, Health({"ping": lambda: None, "store": self.store_problem}))
+        self._pipeline = Pipeline(paths, SUBRESOURCES, reviews.HANDLERS, self.fairness, self.metrics, self.audit)
         self._http: HttpServer
         self.controllers = builtin_controllers(self, _SYSTEM)
-        self._revocations = Revocations(self)
+        self._revocations = Revocations(self.store, self.clusters)
         self._probe: asyncio.Task[None] | None = None
 
     @property
@@ -159,9 +168,11 @@ class ApiServer:
 
     async def _add(self, name: str) -> Cluster:
         self.store.add_cluster(name, self._layer)
-        cluster = Cluster(name, f"/clusters/{name}", self.store, self.config.clock, self.health, self.worker)
-        equip(self, cluster)
-        keys = await cluster.access.vault.keys(self.config.clock())
+        table = ResourceTable(builtin_table())
+        cluster = Cluster(name, f"/clusters/{name}", self.store, table, self.config.clock, self.health, self.worker)
+        static_tokens = StaticTokens(self.config.static_tokens)
+        wire_cluster(cluster, static_tokens, self.token_webhooks.of(name), lambda: self.cluster_url(name))
+        keys = await cluster.part(Access).vault.keys(self.config.clock())
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
         self.clusters[name] = cluster
         self._follow(cluster)
@@ -174,13 +185,13 @@ class ApiServer:
         def lost() -> None:
             if cluster.removed:
                 return
-            if cluster.access.vault.is_current():
+            if cluster.part(Access).vault.is_current():
                 self._follow(cluster)
             else:
                 self._forget(cluster)
-                cluster.open_requests.end_all()
+                cluster.part(OpenRequests).end_all()
 
-        cluster.access.vault.subscribe(lost)
+        cluster.part(Access).vault.subscribe(lost)
 
     def _forget(self, cluster: Cluster) -> None:
         cluster.removed = True
@@ -192,7 +203,7 @@ class ApiServer:
         await self.token_webhooks.set(name, target)
         cluster = self.clusters.get(name)
         if cluster is not None:
-            cluster.access.forget_tokens()
+            cluster.part(Access).forget_tokens()
 
     async def remove_cluster(self, name: str) -> None:
         """Stop serving a cluster and durably forget all it has; nothing happens if there is none."""
@@ -205,7 +216,7 @@ class ApiServer:
         finally:
             self._removing.discard(name)
             if cluster is not None:
-                cluster.open_requests.end_all()
+                cluster.part(OpenRequests).end_all()
 
     async def handle(self, request: Request) -> Answer:
         name, path = split_cluster(request.raw_path)
@@ -221,11 +232,11 @@ class ApiServer:
         """Whether another API server takes the body: then it is passed on as it comes, however long."""
         name, path = split_cluster(request.raw_path)
         cluster = self.clusters.get(name if name is not None else self._default_cluster())
-        return cluster is not None and cluster.aggregator.covering(path) is not None
+        return cluster is not None and cluster.part(Aggregator).covering(path) is not None
 
     def _keys_of(self, name: str) -> ClusterKeys | None:
         cluster = self.clusters.get(name)
-        return (Vault(self.store, name) if cluster is None else cluster.access.vault).existing()
+        return (Vault(self.store, name) if cluster is None else cluster.part(Access).vault).existing()
 
     def _default_cluster(self) -> str:
         """Whom a path without a cluster means: `default`, or the only one there is."""
@@ -254,7 +265,7 @@ class ApiServer:
         return DirectClient(self._pipeline, cluster, user, agent)
 
     async def admin_credentials(self, cluster: Cluster) -> KeyPair:
-        keys = await cluster.access.vault.keys(self.config.clock())
+        keys = await cluster.part(Access).vault.keys(self.config.clock())
         now = self.config.clock()
         return keys.client_ca.issue("kubernetes-admin", now, _ADMIN_LIFETIME, organizations=(MASTERS,))
 

@@ -22,27 +22,27 @@ from typing import Any, Final
 
 from muster.api.crds import Definition, definitions
 from muster.api.resource import TypedObject
+from muster.apiserver.access_rules import JudgedBefore
 from muster.apiserver.aggregation import Aggregator
-from muster.apiserver.auth.rules import JudgedBefore
 from muster.apiserver.cluster import Clock, Cluster, utc_now
 from muster.apiserver.context import Context
-from muster.apiserver.crd.compiled import CustomVersion, compile_definition, compiled_schema
-from muster.apiserver.crd.conversion import Relabelling
-from muster.apiserver.documents.discovery import Discovery
-from muster.apiserver.documents.health import Check, Health
-from muster.apiserver.documents.metrics import RequestMetrics
-from muster.apiserver.documents.openapi import OpenApi
+from muster.apiserver.crd.compiled import CustomStrategy, compile_definition, compiled_schema
+from muster.apiserver.crd.converters import Relabelling
 from muster.apiserver.errors import ApiError, bad_request, expired
 from muster.apiserver.fairness import FairQueue
+from muster.apiserver.handlers.continue_tokens import decode_token, encode_token
+from muster.apiserver.handlers.reads import EXPIRED_CONTINUE, TOO_OLD
+from muster.apiserver.handlers.watches import with_revision
 from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.nonresource.discovery import Discovery
+from muster.apiserver.nonresource.health import Check, Health
+from muster.apiserver.nonresource.metrics import RequestMetrics
+from muster.apiserver.nonresource.openapi import OpenApi
 from muster.apiserver.objects import encoder
 from muster.apiserver.pipeline import Answer, Pipeline, SubresourceHandler, status_response
 from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.request import number_problem, parse_query
-from muster.apiserver.verbs.continuation import decode_token, encode_token
-from muster.apiserver.verbs.reads import EXPIRED_CONTINUE, TOO_OLD
-from muster.apiserver.verbs.watches import with_revision
 from muster.http import Request, Response
 from muster.machinery.authentication import UserInfo
 from muster.machinery.metrics import Metrics
@@ -107,12 +107,12 @@ class VirtualApi:
         self._row = rows[0]
         self._subresources = dict(subresources)
         self._roots = frozenset((row.group, row.version, row.plural) for row in rows)
-        self._cluster = Cluster(_CLUSTER, "", self._store, clock, resources=ResourceTable({}))
+        self._cluster = Cluster(_CLUSTER, "", self._store, ResourceTable({}), clock)
         for group in dict.fromkeys(row.group for row in rows):
             self._cluster.resources.replace_custom(group, self._row.plural, [row for row in rows if row.group == group])
         self._cluster.rules = JudgedBefore()
-        self._cluster.open_requests = OpenRequests(self._cluster)
-        self._cluster.aggregator = Aggregator(self._cluster)
+        self._cluster.add(OpenRequests(self._cluster))
+        self._cluster.add(Aggregator(self._cluster))
         self._pipeline = Pipeline(
             _Documents(self._cluster, ready),
             {(self._row.storage, name): self._handler(name, sub) for name, sub in subresources.items()},
@@ -126,7 +126,7 @@ class VirtualApi:
 
     async def stop(self) -> None:
         """End what is open: watches, and streams of subresources."""
-        self._cluster.open_requests.end_all()
+        self._cluster.part(OpenRequests).end_all()
         self._cluster.worker.close()
         await self._store.close()
 
@@ -269,7 +269,7 @@ def _rows(
             subresources=described,
             storage=f"{served[0][0]}/{own.plural}",
             storage_version=stored,
-            custom=CustomVersion(f"{group}/{version}", stored, schemas, Relabelling(), None, False),
+            strategy=CustomStrategy(f"{group}/{version}", stored, schemas, Relabelling(), None, False),
         )
         for group, version in served
     ]

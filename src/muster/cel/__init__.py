@@ -24,7 +24,7 @@ from muster.cel.environment import (
 )
 from muster.cel.errors import CelError, CompileError, CostExceeded, EvaluationError, Issue
 from muster.cel.library.registry import Library
-from muster.cel.schema import escape, from_structural_schema, object_type, optional_declaration
+from muster.cel.schema_declarations import escape, from_structural_schema, object_type, optional_declaration
 from muster.cel.types import (
     BOOL,
     BYTES,

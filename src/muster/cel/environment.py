@@ -17,7 +17,7 @@ from muster.cel.library.registry import Function, Library
 from muster.cel.running.calls import InstantiationFailed
 from muster.cel.running.code import Code
 from muster.cel.running.compiler import Compiler
-from muster.cel.schema import declaration_of
+from muster.cel.schema_declarations import declaration_of
 from muster.cel.syntax.ast import Node
 from muster.cel.syntax.macros import MacroTable
 from muster.cel.syntax.parser import parse

@@ -14,7 +14,7 @@ from typing import Any
 from muster.cel.bounds import NOTHING, ONE, UNBOUNDED, UNKNOWN, Bounds, exactly
 from muster.cel.library.costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from muster.cel.library.estimates import estimate_call
-from muster.cel.schema import MAX_REQUEST
+from muster.cel.schema_declarations import MAX_REQUEST
 from muster.cel.syntax.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr
 from muster.cel.syntax.macros import ACCUMULATOR
 from muster.cel.types import DYN, Type, is_optional

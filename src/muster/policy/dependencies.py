@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from muster.api import crds
-from muster.apiserver.registry.catalog import discovery_rows
+from muster.apiserver.registry.builtin_types import discovery_rows
 from muster.kube.selectors import parse_label_selector
 from muster.machinery.objects import GVR, Object
 from muster.policy.names import RIGHTS_NEEDED

@@ -139,4 +139,18 @@ CASES = [
         delete("pods", pick=lambda b: sorted(i["metadata"]["name"] for i in b["items"])),
         get("pods", pick=lambda b: [(i["metadata"]["name"], i["metadata"].get("deletionGracePeriodSeconds")) for i in b["items"]]),
     ),
+    case(
+        "an update of a pod may leave out what admission added",
+        ACCOUNT,
+        P,
+        put(
+            "pods/p",
+            pod(
+                serviceAccountName="default",
+                serviceAccount="default",
+                containers=[{"name": "main", "image": "example/main:2"}],
+            ),
+            pick=lambda b: b.get("spec", b),
+        ),
+    ),
 ]

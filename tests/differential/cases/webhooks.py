@@ -114,6 +114,40 @@ def cleanup(*plurals: str) -> list[str]:
     return [f"{GROUP}/{plural}/${{slug}}" for plural in plurals]
 
 
+PODS = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]
+CLAIMS = [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["persistentvolumeclaims"], "operations": ["CREATE"]}]
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "example/main:1"}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": containers, **spec}}
+
+
+def filled(obj: dict[str, Any]) -> Any:
+    """What admission plugins add to a pod; the token's volume without its random suffix. A Status as it is."""
+    if obj["kind"] != "Pod":
+        return obj
+    spec = obj["spec"]
+    fields = ("serviceAccountName", "serviceAccount", "tolerations", "priority", "preemptionPolicy", "priorityClassName")
+    return {
+        **{field: spec.get(field) for field in fields},
+        "volumes": [{**volume, "name": _without_suffix(volume["name"])} for volume in spec.get("volumes") or ()],
+        "mounts": {
+            container["name"]: [{**m, "name": _without_suffix(m["name"])} for m in container.get("volumeMounts") or ()]
+            for container in spec["containers"]
+        },
+    }
+
+
+def _without_suffix(volume: str) -> str:
+    return volume[: len("kube-api-access-")] if volume.startswith("kube-api-access-") else volume
+
+
+def pods_seen(requests: list[dict[str, Any]]) -> list[Any]:
+    return [(r["path"], filled(r["request"]["object"])) for r in reviews(requests)]
+
+
 ADD_LABEL = {"op": "add", "path": "/metadata/labels", "value": {"added": "yes"}}
 THING = {"spec": {"type": "object", "properties": {"size": {"type": "integer", "default": 3}, "color": {"type": "string"}}}}
 
@@ -681,6 +715,78 @@ CASES = [
         arrived("hook", 1, pick=lambda found: [(r["request"]["operation"], r["request"]["options"]) for r in reviews(found)]),
         servers={"hook": reviewing(allow)},
         cleanup=cleanup(VALIDATING),
+    ),
+    case(
+        "a mutating webhook sees what the server adds to a pod",
+        configure(MUTATING, hook(rules=PODS)),
+        ready(path="pods", body=pod("probe-hook")),
+        post("pods", pod("a"), pick=filled),
+        post("pods", pod("b", priorityClassName="system-cluster-critical", automountServiceAccountToken=False), pick=filled),
+        arrived("hook", 2, pick=pods_seen),
+        servers={"hook": reviewing(allow)},
+        cleanup=cleanup(MUTATING),
+    ),
+    case(
+        "a mutating webhook is not asked about a pod that plugins refuse",
+        configure(MUTATING, hook(rules=PODS)),
+        ready(path="pods", body=pod("probe-hook")),
+        post("pods", pod("a", serviceAccountName="none")),
+        post("pods", pod("a", priorityClassName="none")),
+        arrived("hook", 0, pick=pods_seen),
+        servers={"hook": reviewing(allow)},
+        cleanup=cleanup(MUTATING),
+    ),
+    case(
+        "a container that a webhook adds gets the token as well",
+        configure(MUTATING, hook(rules=PODS)),
+        ready(path="pods", body=pod("probe-hook")),
+        post("pods", pod("a"), pick=filled),
+        servers={
+            "hook": reviewing(
+                patching({"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "example/side:1"}})
+            )
+        },
+        cleanup=cleanup(MUTATING),
+    ),
+    case(
+        "what a webhook takes from a pod comes back and webhooks are asked again",
+        configure(
+            MUTATING,
+            hook("first.example.com", path="/1", rules=PODS, reinvocationPolicy="IfNeeded"),
+            hook("second.example.com", server="second", path="/2", rules=PODS),
+            hook("third.example.com", server="third", path="/3", rules=PODS, reinvocationPolicy="IfNeeded"),
+        ),
+        ready(path="pods", body=pod("probe-hook")),
+        post("pods", pod("a"), pick=filled),
+        arrived("hook", 2, pick=pods_seen),
+        arrived("second", 1, pick=pods_seen),
+        arrived("third", 2, pick=pods_seen),
+        servers={
+            "hook": reviewing(allow),
+            "second": reviewing(patching({"op": "remove", "path": "/spec/tolerations"})),
+            "third": reviewing(allow),
+        },
+        cleanup=cleanup(MUTATING),
+    ),
+    case(
+        "a webhook that changes the class of a pod has to change its priority",
+        configure(MUTATING, hook(rules=PODS)),
+        ready(path="pods", body=pod("probe-hook")),
+        post("pods", pod("a")),
+        servers={"hook": reviewing(patching({"op": "add", "path": "/spec/priorityClassName", "value": "system-cluster-critical"}))},
+        cleanup=cleanup(MUTATING),
+    ),
+    case(
+        "a mutating webhook sees the protection of a claim",
+        configure(MUTATING, hook(rules=CLAIMS)),
+        ready(
+            path="persistentvolumeclaims",
+            body={"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "probe-hook"}, "spec": CLAIM},
+        ),
+        post("persistentvolumeclaims", {"metadata": {"name": "a"}, "spec": CLAIM}, pick=lambda b: b["metadata"]["finalizers"]),
+        arrived("hook", 1, pick=lambda rs: [r["request"]["object"]["metadata"].get("finalizers") for r in reviews(rs)]),
+        servers={"hook": reviewing(allow)},
+        cleanup=cleanup(MUTATING),
     ),
 ]
 

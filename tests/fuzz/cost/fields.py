@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode.layouts import Layout, TypeExpr, definition_of, layout
-from muster.apiserver.registry.builtin import builtin_resources
 from muster.apiserver.registry.resource import ServedResource
 from tests.fuzz.cost.case import DRY, HOLE, Asked, Case, around, filled, in_list, in_map, namespaced
 from tests.fuzz.seeds import SEEDS

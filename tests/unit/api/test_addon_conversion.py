@@ -21,9 +21,9 @@ from muster.api.addon.conversion import (
     convert,
 )
 from muster.api.structural import object_schema
-from muster.kube.schema import Schema
-from muster.kube.schemas.prune import prune
-from muster.kube.schemas.validation import SchemaValidator
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.prune import prune
+from muster.kube.structural_schema.validation import SchemaValidator
 from tests.unit.api.objects import Maker
 
 ALPHA = "addon.open-cluster-management.io/v1alpha1"

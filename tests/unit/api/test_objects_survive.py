@@ -15,7 +15,7 @@ from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.api.resource import known_fields
 from muster.api.structural import object_schema
 from muster.kube.patching.mergepatch import apply_merge_patch
-from muster.kube.schemas.validation import SchemaValidator
+from muster.kube.structural_schema.validation import SchemaValidator
 from tests.unit.api.objects import Maker
 
 KINDS: list[type[TypedObject]] = [*(version for kind in ALL for version in kind.versions), ClusterGateway]

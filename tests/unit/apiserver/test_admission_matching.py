@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.apiserver.admission.attributes import AdmissionAttributes
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.matching import Matcher, Rule
-from muster.apiserver.admission.subject import Subject
+from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.client import DirectClient
 from muster.apiserver.context import Context
 from muster.apiserver.errors import ApiError
-from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import Query
 from muster.apiserver.server import ApiServer
 from muster.http import Headers, Request
@@ -31,18 +31,18 @@ def subject(
     namespace: str = "default",
     labels: dict[str, str] | None = None,
     old: dict[str, Any] | None = None,
-) -> Subject:
+) -> AdmissionAttributes:
     cluster = server.clusters["default"]
     resource = cluster.resources.get(*target)
-    assert isinstance(resource, ServedResource)
+    assert resource is not None
     request = Request("POST", "/", Headers([]), Connection(("", 0), "https"), received=0.0)
     attributes = AccessAttributes("create", *target, subresource=sub, namespace=namespace, name="a")
     ctx = Context(cluster, request, UserInfo("x"), attributes, Query(""))
     new = None if operation == "DELETE" else {"metadata": {"name": "a", "labels": labels or {}}}
-    return Subject(ctx, resource, Operation(operation, new, old))
+    return AdmissionAttributes(ctx, resource, Operation(operation, new, old))
 
 
-def matches(about: Subject, **rule: Any) -> bool:
+def matches(about: AdmissionAttributes, **rule: Any) -> bool:
     return Rule({**EVERYTHING, **rule}).matches(about, about.resource)
 
 
@@ -144,7 +144,7 @@ WORDS = st.lists(st.sampled_from(["*", "", "apps", "v1", "deployments", "deploym
 def test_a_rule_matches_exactly_if_each_of_its_lists_does(
     groups: list[str], versions: list[str], resources: list[str], operations: list[str]
 ) -> None:
-    row = ServedResource("apps", "v1", "deployments", "Deployment", True, schema=None)  # type: ignore[arg-type]
+    row = request_type("apps", "v1", "Deployment")
     rule = {"apiGroups": groups, "apiVersions": versions, "resources": resources, "operations": operations}
     expected = (
         bool({"*", "apps"} & set(groups))
@@ -152,6 +152,6 @@ def test_a_rule_matches_exactly_if_each_of_its_lists_does(
         and bool({"*", "deployments", "deployments/*", "*/*"} & set(resources))
         and bool({"*", "CREATE"} & set(operations))
     )
-    about = Subject.__new__(Subject)
+    about = AdmissionAttributes.__new__(AdmissionAttributes)
     about.operation, about.subresource, about.namespace, about.name, about.is_namespace = "CREATE", "", "default", "a", False
     assert Rule(rule).matches(about, row) is expected

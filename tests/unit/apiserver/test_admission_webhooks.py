@@ -187,3 +187,37 @@ async def test_a_write_the_server_itself_makes_is_admitted_too(client: DirectCli
         await client.create(object_path("v1", "namespaces"), {"metadata": {"name": "fresh"}})
         await eventually(lambda: server.received, "the controller's write is reviewed")
         assert server.received[0].json["request"]["name"] == "default"
+
+
+PODS = object_path("v1", "pods", "default")
+POD_RULE = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
+POD = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "main", "image": "example/main:1"}]}}
+
+
+async def test_a_mutating_webhook_sees_a_pod_with_its_account_token_priority_and_tolerations(client: DirectClient) -> None:
+    with webhook(allow) as server:
+        await client.create(MUTATING, configuration(server, rules=[POD_RULE]))
+        await client.create(PODS, POD)
+        seen = server.received[0].json["request"]["object"]["spec"]
+    assert seen["serviceAccountName"] == "default"
+    assert seen["priority"] == 0
+    assert [toleration["key"] for toleration in seen["tolerations"]] == [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ]
+    mounts = [mount["name"] for mount in seen["containers"][0]["volumeMounts"]]
+    assert mounts == [volume["name"] for volume in seen["volumes"]]
+    assert mounts[0].startswith("kube-api-access-")
+
+
+async def test_a_container_from_a_webhook_mounts_the_volume_that_the_first_round_added(client: DirectClient) -> None:
+    add = {"op": "add", "path": "/spec/containers/-", "value": {"name": "side", "image": "example/side:1"}}
+    patch = base64.b64encode(json.dumps([add]).encode()).decode()
+    with webhook(lambda request: {"allowed": True, "patchType": "JSONPatch", "patch": patch}) as server:
+        await client.create(MUTATING, configuration(server, rules=[POD_RULE]))
+        spec = (await client.create(PODS, POD))["spec"]
+        assert len(server.received) == 1
+    assert len(spec["volumes"]) == 1
+    assert [[mount["name"] for mount in container["volumeMounts"]] for container in spec["containers"]] == [
+        [spec["volumes"][0]["name"]]
+    ] * 2

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.aggregation.openapi import document_address, is_document, merge_swagger, swagger_part
+from muster.apiserver.auth.access import Access
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
@@ -88,7 +90,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 async def extension(server: ApiServer, client: DirectClient, tmp_path: Path) -> AsyncIterator[Extension]:
-    keys = server.clusters["default"].access.vault.existing()
+    keys = server.clusters["default"].part(Access).vault.existing()
     assert keys is not None
     made = Extension(tmp_path, keys.proxy_ca_pem)
     await made.http.start("127.0.0.1", 0)
@@ -124,7 +126,7 @@ def _is_more(extension: Extension, before: int) -> bool:
 
 
 async def described(server: ApiServer) -> None:
-    aggregator = server.clusters["default"].aggregator
+    aggregator = server.clusters["default"].part(Aggregator)
     await eventually(lambda: aggregator.openapi() and aggregator.openapi()[0].swagger, "the extension is described")
 
 
@@ -205,7 +207,7 @@ async def test_a_remote_that_answers_nonsense_keeps_what_it_said_before_and_harm
     extension.index = extension.document = extension.swagger = b'{"paths":{'
     await looked_again(client, extension)
     assert (await client.get("/openapi/v2"), await shown(client)) == before
-    remote = server.clusters["default"].aggregator.named("v1.x.io")
+    remote = server.clusters["default"].part(Aggregator).named("v1.x.io")
     assert remote is not None
     assert remote.available
 

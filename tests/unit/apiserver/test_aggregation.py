@@ -16,7 +16,9 @@ import orjson
 import pytest
 from cryptography import x509
 
+from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.aggregation.remote import CERTIFICATE_LIFETIME, Remote
+from muster.apiserver.auth.access import Access
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer, ServerConfig
@@ -90,7 +92,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 async def extension(server: ApiServer, tmp_path: Path) -> AsyncIterator[Extension]:
-    keys = server.clusters["default"].access.vault.existing()
+    keys = server.clusters["default"].part(Access).vault.existing()
     assert keys is not None
     made = Extension(tmp_path, keys.proxy_ca_pem)
     await made.http.start("127.0.0.1", 0)
@@ -116,7 +118,7 @@ async def join(client: DirectClient, extension: Extension, **spec: Any) -> None:
 
 async def joined(server: ApiServer, client: DirectClient, extension: Extension) -> None:
     await join(client, extension)
-    remote = server.clusters["default"].aggregator.named("v1.x.io")
+    remote = server.clusters["default"].part(Aggregator).named("v1.x.io")
     assert remote is not None
     await eventually(lambda: remote.available, "the extension is available")
 
@@ -255,7 +257,7 @@ async def test_an_extension_that_proves_another_name_gets_nothing(
 ) -> None:
     stranger = Authority(tmp_path, "stranger").pair.cert.read_bytes()
     await join(client, extension, caBundle=base64.b64encode(stranger).decode())
-    remote = server.clusters["default"].aggregator.named("v1.x.io")
+    remote = server.clusters["default"].part(Aggregator).named("v1.x.io")
     assert remote is not None
     await eventually(lambda: remote.available, "somebody answers")
     with pytest.raises(ApiError) as refused:
@@ -282,7 +284,7 @@ async def test_an_extension_that_goes_away_is_unavailable_until_it_returns(
     server: ApiServer, client: DirectClient, extension: Extension
 ) -> None:
     await joined(server, client, extension)
-    remote = server.clusters["default"].aggregator.named("v1.x.io")
+    remote = server.clusters["default"].part(Aggregator).named("v1.x.io")
     assert remote is not None
     port = extension.http.port
     await extension.http.stop(0)
@@ -309,14 +311,14 @@ async def test_an_apiservice_that_is_written_while_its_server_is_asked_is_availa
     found = await client.get(path)
     await client.update(path, {**found, "metadata": {**found["metadata"], "labels": {"a": "b"}}})
     extension.answers.set()
-    remote = server.clusters["default"].aggregator.named("v1.x.io")
+    remote = server.clusters["default"].part(Aggregator).named("v1.x.io")
     assert remote is not None
     await eventually(lambda: remote.available, "the extension is available")
 
 
 async def test_every_cluster_knows_its_own_authorities(server: ApiServer) -> None:
     other = await server.add_cluster("other")
-    keys = other.access.vault.existing()
+    keys = other.part(Access).vault.existing()
     assert keys is not None
     path = object_path("v1", "configmaps", "kube-system", "extension-apiserver-authentication")
     theirs = (await server.client(other).get(path))["data"]

@@ -1,13 +1,14 @@
 """Races and half-done work: what must hold when deletions, creations, failures and disconnections meet."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.chain import AdmissionChain, Operation
 from muster.apiserver.audit import Audit
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.context import Context
@@ -71,7 +72,7 @@ async def test_nothing_is_left_of_a_namespace_that_went_while_an_object_was_bein
 
     cluster = server.clusters["default"]
     slow = SlowAdmission()
-    cluster.admission.mutators.append(slow)
+    cluster.part(AdmissionChain).mutators.append(slow)
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gone"}})
     user = server.client(cluster, UserInfo("user", groups=(MASTERS,)))
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
@@ -172,7 +173,7 @@ async def test_a_write_whose_client_hung_up_is_still_in_the_audit_log(tmp_path: 
     await server.start()
     cluster = server.clusters["default"]
     slow = SlowAdmission()
-    cluster.admission.mutators.append(slow)
+    cluster.part(AdmissionChain).mutators.append(slow)
     from muster.machinery.authentication import MASTERS, UserInfo
 
     user = server.client(cluster, UserInfo("sneaky", groups=(MASTERS,)))
@@ -202,7 +203,7 @@ async def test_a_cluster_whose_webhooks_hang_does_not_hold_up_the_controllers_of
                 await asyncio.get_running_loop().create_future()
             return operation.new
 
-    server.clusters["other"].admission.mutators.append(Hanging())
+    server.clusters["other"].part(AdmissionChain).mutators.append(Hanging())
     hung, client = server.client(server.clusters["other"]), server.client(server.clusters["default"])
     for n in range(20):
         await hung.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"n{n}"}})
@@ -313,3 +314,37 @@ async def test_metrics_tell_how_many_watches_are_open(server: ApiServer, client:
     assert told() == 1
     await watch.aclose()
     await eventually(lambda: told() == 0, "the closed watch is no longer counted")
+
+
+class Meanwhile:
+    """Does something once while the first matching write is being admitted."""
+
+    def __init__(self, operation: str, storage: str, act: Callable[[], Awaitable[object]]) -> None:
+        self._concerns = (operation, storage)
+        self._act: Callable[[], Awaitable[object]] | None = act
+
+    async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
+        if self._act is not None and (operation.name, resource.storage) == self._concerns:
+            act, self._act = self._act, None
+            await act()
+        return operation.new
+
+
+async def test_an_apply_creates_anew_what_was_deleted_while_it_was_under_way(server: ApiServer, client: DirectClient) -> None:
+    maps = object_path("v1", "configmaps", "default")
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}}
+    first = await client.apply(f"{maps}/a", body, "one")
+    chain = server.clusters["default"].part(AdmissionChain)
+    chain.mutators.append(Meanwhile("UPDATE", "/configmaps", lambda: client.delete(f"{maps}/a")))
+    applied = await client.apply(f"{maps}/a", {**body, "data": {"k": "2"}}, "one")
+    assert applied["data"] == {"k": "2"}
+    assert applied["metadata"]["uid"] != first["metadata"]["uid"]
+
+
+async def test_a_put_that_would_create_changes_what_somebody_else_made_meanwhile(server: ApiServer, client: DirectClient) -> None:
+    limits = object_path("v1", "limitranges", "default")
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "a", "labels": {"by": "put"}}, "spec": {"limits": []}}
+    other = {**body, "metadata": {"name": "a", "labels": {"by": "other"}}}
+    chain = server.clusters["default"].part(AdmissionChain)
+    chain.mutators.append(Meanwhile("CREATE", "/limitranges", lambda: client.create(limits, other)))
+    assert (await client.update(f"{limits}/a", body))["metadata"]["labels"] == {"by": "put"}

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from cryptography import x509
 
+from muster.apiserver.auth.access import Access
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.controllers.namespaces import deletion_conditions
@@ -170,7 +171,7 @@ async def test_an_approved_request_is_signed_by_the_clusters_ca(client: DirectCl
 
     pem = base64.b64decode(await eventually(certificate, "certificate"))
     signed = x509.load_pem_x509_certificate(pem)
-    keys = await cluster.access.vault.keys(datetime.now(UTC))
+    keys = await cluster.part(Access).vault.keys(datetime.now(UTC))
     assert keys.client_ca.signed(signed)
     assert (signed.not_valid_after_utc - datetime.now(UTC)).total_seconds() <= 3600
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.apiserver.auth.access import Access
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer, ServerConfig
@@ -105,13 +106,13 @@ async def test_accounts_and_tokens_of_the_old_cluster_are_not_those_of_the_new_o
     client = server.client(cluster)
     before = (await client.get(account))["metadata"]["uid"]
     token = (await client.create(f"{account}/token", {"spec": {}}))["status"]["token"]
-    assert await cluster.access.token_identity(token) is not None
+    assert await cluster.part(Access).token_identity(token) is not None
     assert (await client.get("/api/v1/namespaces/kube-system"))["metadata"]["uid"] == await uid_of_system(server)
     old = await uid_of_system(server)
     anew = await make_anew(server)
     assert (await server.client(anew).get(account))["metadata"]["uid"] != before
     assert await uid_of_system(server) != old
-    assert await anew.access.token_identity(token) is None
+    assert await anew.part(Access).token_identity(token) is None
 
 
 async def uid_of_system(server: ApiServer) -> str:

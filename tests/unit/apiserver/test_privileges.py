@@ -10,7 +10,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.aggregation.remote import identity_fields
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.impersonation import impersonated
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.controllers.certificates import signing_problem
@@ -117,7 +119,7 @@ async def test_escalating_one_named_role_does_not_allow_creating_one(client: Dir
 
 
 async def test_a_static_token_proves_nothing_to_a_foreign_audience(server: ApiServer) -> None:
-    access = server.clusters["default"].access
+    access = server.clusters["default"].part(Access)
     bootstrap = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -178,7 +180,7 @@ async def test_a_path_with_empty_segments_does_not_reach_a_remote_server_as_if_i
         def address(self) -> tuple[str, int]:
             raise AssertionError("the remote server was about to be asked")
 
-    aggregator = server.clusters["default"].aggregator
+    aggregator = server.clusters["default"].part(Aggregator)
     monkeypatch.setitem(aggregator.remotes, ("far.example.com", "v1"), Remote())
     for path in ("/apis/far.example.com/v1//namespaces/x/secrets", "/apis/far.example.com/v1/namespaces//secrets"):
         answer = await mallory.send("GET", path)

@@ -7,7 +7,7 @@ LATER = ("structlog", "rich", "jwt", "asyncpg", "jsonschema")
 
 
 def test_a_start_loads_no_library_that_only_later_requests_need() -> None:
-    program = "import sys, muster.cli.apiserver, muster.apiserver.registry.builtin; print(' '.join(sys.modules))"
+    program = "import sys, muster.cli.apiserver, muster.apiserver.builtin.resources; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     loaded = set(done.stdout.split())
     assert "muster.apiserver.server" in loaded

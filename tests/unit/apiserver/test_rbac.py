@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.apiserver.auth.rbac import Rbac
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.registry.table import ResourceTable
 from muster.kube.rbac import Rule, uncovered
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
@@ -90,7 +91,7 @@ async def test_decisions_follow_the_definition(
     store = MemoryStore()
     await store.start()
     store.add_cluster("c")
-    cluster = Cluster("c", "", store)
+    cluster = Cluster("c", "", store, ResourceTable({}))
     await put(cluster, CLUSTER_ROLES, "r", {"metadata": {"name": "r"}, "rules": cluster_rules})
     await put(cluster, ROLES, "n1/r", {"metadata": {"name": "r", "namespace": "n1"}, "rules": namespaced_rules})
     for index, binding in enumerate(bound):
@@ -144,7 +145,7 @@ async def test_an_index_that_followed_every_change_answers_like_a_fresh_one(
     store = MemoryStore()
     await store.start()
     store.add_cluster("c")
-    cluster = Cluster("c", "", store)
+    cluster = Cluster("c", "", store, ResourceTable({}))
     followed = Rbac(cluster)
     for resource, key, content in written:
         obj = None

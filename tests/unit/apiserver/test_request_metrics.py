@@ -5,13 +5,14 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from muster.apiserver.documents.metrics import ServerMetrics
+from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.nonresource.metrics import ServerMetrics
 from muster.machinery.authorization import AccessAttributes
 
 LABELS = 'verb="GET",group="apps",version="v1",resource="deployments",subresource="",component="apiserver"'
 SERVER: Any = SimpleNamespace(
     fairness=SimpleNamespace(in_flight=1, waiting=2, refused=3),
-    clusters={"a": SimpleNamespace(open_requests=[1, 2])},
+    clusters={"a": SimpleNamespace(part={OpenRequests: [1, 2]}.get)},
     store=SimpleNamespace(revision=1794833710),
     controllers=SimpleNamespace(backlog=4),
 )

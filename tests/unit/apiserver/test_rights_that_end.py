@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from muster.apiserver import longrunning
+from muster.apiserver.aggregation import Aggregator
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.credentials import ends
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.context import Context
+from muster.apiserver.handlers import watches
+from muster.apiserver.longrunning import OpenRequests
 from muster.apiserver.nodes import LogOptions
 from muster.apiserver.server import ApiServer
-from muster.apiserver.verbs import watches
 from muster.http import Connection, Headers, RawConnection, Request, Response, StreamResponse, Takeover
 from muster.kube.websocket_token import BEARER_PROTOCOL
 from muster.machinery.authentication import UserInfo
@@ -78,7 +81,7 @@ async def test_a_watch_ends_when_its_certificate_does(tmp_path: Path) -> None:
     async with serving("default") as server:
         cluster = server.clusters["default"]
         await permit(server.client(cluster), "short")
-        keys = await cluster.access.vault.keys(cluster.clock())
+        keys = await cluster.part(Access).vault.keys(cluster.clock())
         pair = keys.client_ca.issue("short", cluster.clock() - timedelta(hours=1), timedelta(hours=1, seconds=2))
         (tmp_path / "pair").write_bytes(pair.certificate + pair.key)
         tls = trust(server)
@@ -115,11 +118,11 @@ async def test_a_watch_in_process_ends_with_the_account_it_speaks_for(server: Ap
             seen.append(obj["metadata"]["name"])
 
     following = asyncio.create_task(follow())
-    await eventually(lambda: len(cluster.open_requests), "the watch is open")
+    await eventually(lambda: len(cluster.part(OpenRequests)), "the watch is open")
     await client.delete(object_path("v1", "serviceaccounts", "default", "default"))
     async with asyncio.timeout(10):
         await following
-    assert len(cluster.open_requests) == 0
+    assert len(cluster.part(OpenRequests)) == 0
 
 
 class TalkingNode:
@@ -155,7 +158,7 @@ async def test_a_connection_that_was_taken_over_is_cut_when_its_right_ends(serve
     await permit(client, "system:serviceaccount:default:default", "cluster-admin")
     path = object_path("v1", "serviceaccounts", "default", "default", "token")
     token = (await client.call("POST", path, body={"spec": {}}))["status"]["token"]
-    answered = cluster.aggregator.serve
+    answered = cluster.part(Aggregator).serve
 
     async def linger(raw: RawConnection) -> None:
         await raw.read()
@@ -163,14 +166,14 @@ async def test_a_connection_that_was_taken_over_is_cut_when_its_right_ends(serve
     async def serve(ctx: Context) -> Response | StreamResponse | Takeover | None:
         return Takeover(linger) if ctx.request.upgrade else await answered(ctx)
 
-    cluster.aggregator.serve = serve  # type: ignore[method-assign]
-    cluster.aggregator.remotes["example.com", "v1"] = object()  # type: ignore[assignment]
+    cluster.part(Aggregator).serve = serve  # type: ignore[method-assign]
+    cluster.part(Aggregator).remotes["example.com", "v1"] = object()  # type: ignore[assignment]
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=trust(server))
     fields = f"Authorization: Bearer {token}\r\nConnection: Upgrade\r\nUpgrade: x"
     writer.write(f"GET /clusters/default/apis/example.com/v1/things HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n".encode())
-    await eventually(lambda: len(cluster.open_requests), "the connection is open")
+    await eventually(lambda: len(cluster.part(OpenRequests)), "the connection is open")
     await client.delete(f"{BINDINGS}/default-cluster-admin")
-    await eventually(lambda: not len(cluster.open_requests), "the connection is no longer open")
+    await eventually(lambda: not len(cluster.part(OpenRequests)), "the connection is no longer open")
     with suppress(ConnectionError):
         async with asyncio.timeout(10):
             assert await reader.read() == b""
@@ -201,7 +204,7 @@ async def test_a_stream_that_does_not_end_by_itself_is_cut(
     lines = server.client(cluster, UserInfo("reader")).lines(MAPS, {"watch": "true"})
     monkeypatch.setattr(watches._Watch, "_until_end", lambda self: asyncio.sleep(3600))
     seen = asyncio.create_task(_all(lines))
-    await eventually(lambda: len(cluster.open_requests), "the watch is open")
+    await eventually(lambda: len(cluster.part(OpenRequests)), "the watch is open")
     await client.delete(f"{BINDINGS}/reader-view")
     async with asyncio.timeout(10):
         await seen

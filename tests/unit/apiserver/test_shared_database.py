@@ -14,6 +14,8 @@ from typing import Any
 import asyncpg
 import pytest
 
+from muster.apiserver.aggregation import Aggregator
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.serviceaccounts import USER_PREFIX
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.cluster import Cluster
@@ -142,19 +144,19 @@ async def test_a_token_issued_by_one_server_is_believed_by_the_other_at_once(dsn
             name = f"robot-{number}"
             await client_of(one).create(accounts, {"metadata": {"name": name}})
             issued = await client_of(one).create(f"{accounts}/{name}/token", {"spec": {}})
-            found = await two.clusters["default"].access.token_identity(issued["status"]["token"])
+            found = await two.clusters["default"].part(Access).token_identity(issued["status"]["token"])
             assert found is not None
             assert found[0].name == f"{USER_PREFIX}default:{name}"
             await client_of(one).delete(f"{accounts}/{name}")
             await two.store.synced()
             with pytest.raises(ApiError):
-                await two.clusters["default"].access.token_identity(issued["status"]["token"])
+                await two.clusters["default"].part(Access).token_identity(issued["status"]["token"])
 
 
 async def test_both_servers_have_one_certificate_authority_and_the_same_bootstrap_objects(dsn: str) -> None:
     async with servers_on(dsn, dsn) as (one, two):
         assert one.ca_pem == two.ca_pem
-        keys = [await server.clusters["default"].access.vault.keys(server.config.clock()) for server in (one, two)]
+        keys = [await server.clusters["default"].part(Access).vault.keys(server.config.clock()) for server in (one, two)]
         assert keys[0].client_ca_pem == keys[1].client_ca_pem
         found = [await client_of(server).get(f"{NAMESPACES}/kube-system") for server in (one, two)]
         assert found[0] == found[1]
@@ -238,7 +240,7 @@ async def test_an_aggregated_api_server_is_known_to_every_server(dsn: str, tmp_p
     """Also to those that do not lead, and to one that starts later."""
     async with servers_on(dsn, dsn) as servers:
         leader = await eventually(lambda: leader_of(servers), "one leads")
-        keys = leader.clusters["default"].access.vault.existing()
+        keys = leader.clusters["default"].part(Access).vault.existing()
         assert keys is not None
         extension = Extension(tmp_path, keys.proxy_ca_pem)
         await extension.http.start("127.0.0.1", 0)
@@ -249,7 +251,7 @@ async def test_an_aggregated_api_server_is_known_to_every_server(dsn: str, tmp_p
                     cluster = server.clusters["default"]
 
                     def is_known(cluster: Cluster = cluster) -> bool:
-                        remote = cluster.aggregator.named("v1.x.io")
+                        remote = cluster.part(Aggregator).named("v1.x.io")
                         return remote is not None and remote.available and remote.rows is not None
 
                     await eventually(is_known, "it is available and its resources are known")

@@ -10,8 +10,9 @@ import orjson
 import pytest
 
 from muster.apiserver.client import DirectClient
+from muster.apiserver.handlers import watches
+from muster.apiserver.longrunning import OpenRequests
 from muster.apiserver.server import ApiServer
-from muster.apiserver.verbs import watches
 from muster.http import RawConnection
 from tests.unit.apiserver.conftest import eventually
 
@@ -30,7 +31,7 @@ def names(lines: list[bytes]) -> list[str]:
 async def opened(server: ApiServer, lines: AsyncGenerator[bytes, None]) -> bytes:
     """The first event, with the rest left unread."""
     first = await anext(lines)
-    assert len(server.clusters["default"].open_requests) == 1
+    assert len(server.clusters["default"].part(OpenRequests)) == 1
     return first
 
 
@@ -51,7 +52,7 @@ async def test_one_that_does_not_read_is_given_the_rest_from_history_when_it_doe
 async def test_what_waits_for_one_that_does_not_read_is_little(server: ApiServer, client: DirectClient) -> None:
     lines = client.lines(MAPS, {"watch": "true"})
     await opened(server, lines)
-    (request,) = server.clusters["default"].open_requests._open
+    (request,) = server.clusters["default"].part(OpenRequests)._open
     for number in range(60):
         await client.create(MAPS, config_map(f"n{number:02}"))
     assert request.connection is not None
@@ -79,7 +80,7 @@ async def test_one_that_takes_nothing_for_long_is_cut_off(
     await opened(server, lines)
     for number in range(20):
         await client.create(MAPS, config_map(f"n{number:02}"))
-    await eventually(lambda: not len(server.clusters["default"].open_requests), "the watch is over")
+    await eventually(lambda: not len(server.clusters["default"].part(OpenRequests)), "the watch is over")
     assert len([line async for line in lines]) < 20
 
 
@@ -89,7 +90,7 @@ async def test_a_large_first_state_is_sent_as_it_is_read(server: ApiServer, clie
     query = {"watch": "true", "sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
     lines = client.lines(MAPS, query)
     seen = [await opened(server, lines)]
-    (request,) = server.clusters["default"].open_requests._open
+    (request,) = server.clusters["default"].part(OpenRequests)._open
     assert request.connection is not None
     assert not isinstance(request.connection, RawConnection)
     assert request.connection.buffered < watches.AT_ONCE + 2 * len(LARGE)

@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.tokenwebhook import TokenWebhook, WebhookConfigError, WebhookTarget, load_webhook_config
 from muster.apiserver.server import ApiServer
 from tests.support.https_server import Answer, Behaviour, HttpsServer, Received
@@ -70,7 +71,7 @@ async def test_each_cluster_has_a_judge_of_its_own(server: ApiServer) -> None:
         return judge
 
     async def user(cluster: str, token: str) -> str:
-        found = await server.clusters[cluster].access.token_identity(token)
+        found = await server.clusters[cluster].part(Access).token_identity(token)
         return "" if found is None else found[0].name
 
     with HttpsServer(known("one")) as first, HttpsServer(known("two")) as second:
@@ -101,8 +102,8 @@ async def test_judges_by_cluster_are_in_files_too(tmp_path: Path) -> None:
         (port,) = free_ports(1)
         config = {"token_webhook": file("all.json", f"http://127.0.0.1:{port}"), "token_webhooks": {"a": own}}
         async with serving("a", "b", **config) as server:
-            assert await server.clusters["a"].access.token_identity("good") is not None
-            assert await server.clusters["b"].access.token_identity("good") is None
+            assert await server.clusters["a"].part(Access).token_identity("good") is not None
+            assert await server.clusters["b"].part(Access).token_identity("good") is None
 
 
 def test_the_judges_address_is_in_a_kubeconfig(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from muster.apiserver.client import DirectClient
 from muster.apiserver.errors import internal
+from muster.apiserver.handlers import watches
+from muster.apiserver.longrunning import OpenRequests
 from muster.apiserver.server import ApiServer
-from muster.apiserver.verbs import watches
 from tests.unit.apiserver.conftest import eventually
 from tests.unit.apiserver.test_consistency import DEFINITIONS, THINGS, definition, serve_things, thing
 
@@ -33,7 +34,7 @@ class Conversion:
     def present(self, value: bytes) -> None:
         return None
 
-    async def convert_stored(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    async def from_storage(self, objects: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         self.asked += 1
         await self.gate.wait()
         if self.fails:
@@ -47,8 +48,8 @@ async def conversion(server: ApiServer, client: DirectClient) -> Conversion:
     table = server.clusters["default"].resources
     row = table.get("example.com", "v1", "things")
     assert row is not None
-    made = Conversion(row.custom)
-    second = replace(row, version="v2", storage_version="example.com/v1", custom=made)
+    made = Conversion(row.strategy)
+    second = replace(row, version="v2", storage_version="example.com/v1", strategy=made)
     table.replace_custom("example.com", "things", [row, second])
     return made
 
@@ -86,7 +87,7 @@ async def test_a_watch_given_up_while_its_first_state_is_converted_leaves_nothin
     following = Following(client.watch(CONVERTED))
     await eventually(lambda: conversion.asked, "the first state is being converted")
     await following.stop()
-    await eventually(lambda: not len(server.clusters["default"].open_requests), "the watch ends")
+    await eventually(lambda: not len(server.clusters["default"].part(OpenRequests)), "the watch ends")
     assert subscriptions(server) == 0
 
 

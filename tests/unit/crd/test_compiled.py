@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.apiserver.crd.compiled import CustomVersion, compile_definition, compiled_schema
+from muster.apiserver.crd.compiled import CustomStrategy, compile_definition, compiled_schema
 from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry.resource import Scale, ServedResource
 
@@ -37,9 +37,10 @@ def definition(*versions: dict[str, Any], **spec: Any) -> dict[str, Any]:
     }
 
 
-def only(body: dict[str, Any]) -> tuple[ServedResource, CustomVersion]:
+def only(body: dict[str, Any]) -> tuple[ServedResource, CustomStrategy]:
     (row,) = compile_definition(body)
-    return row, row.custom
+    assert isinstance(row.strategy, CustomStrategy)
+    return row, row.strategy
 
 
 def thing(spec: Any, **more: Any) -> dict[str, Any]:
@@ -116,8 +117,8 @@ def test_malformed_metadata_cannot_be_decoded(metadata: dict[str, Any], text: st
 def test_rules_wait_until_the_object_has_the_right_shape() -> None:
     spec = {"type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": [{"rule": "self.n > 1"}]}
     _, custom = only(definition(version(spec=spec)))
-    assert [str(error) for error in custom.validate(thing({"n": 1}), None)] == ["spec: Invalid value: failed rule: self.n > 1"]
-    broken = [str(error) for error in custom.validate(thing({"n": "x"}), None)]
+    assert [str(error) for error in custom.check(thing({"n": 1}), None)] == ["spec: Invalid value: failed rule: self.n > 1"]
+    broken = [str(error) for error in custom.check(thing({"n": "x"}), None)]
     assert broken == [
         'spec.n: Invalid value: "string": spec.n in body must be of type integer: "string"',
         "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; "
@@ -131,7 +132,7 @@ def test_a_status_write_is_judged_by_the_status_alone() -> None:
     properties["status"] = {"type": "object", "properties": {"n": {"type": "integer"}}}
     _, custom = only(body)
     bad = thing({"a": 1}, status={"n": "x"})
-    errors = custom.validate(bad, thing({"a": 1}), "status")
+    errors = custom.check(bad, thing({"a": 1}), "status")
     assert [str(error) for error in errors] == ['status.n: Invalid value: "string": n in body must be of type integer: "string"']
 
 
@@ -140,7 +141,7 @@ def test_replica_counts_are_checked_where_the_definition_says() -> None:
     body = definition(version(spec={"type": "object", "x-kubernetes-preserve-unknown-fields": True}, subresources=scale))
     _, custom = only(body)
     obj = thing({"n": -1}, status={"n": "x", "s": 1})
-    assert [str(error) for error in custom.validate(obj, None)] == [
+    assert [str(error) for error in custom.check(obj, None)] == [
         ".spec.n: Invalid value: -1: should be a non-negative integer",
         ".status.n: Invalid value: 0: .status.n accessor error: x is of the type string, expected int64",
         '.status.s: Invalid value: "": .status.s accessor error: 1 is of the type int64, expected string',
@@ -152,13 +153,13 @@ def test_stored_objects_show_todays_defaults_in_the_version_asked_for() -> None:
     second = {"type": "object", "properties": {"a": STRING, "c": {"type": "string", "default": "two"}}}
     rows = compile_definition(definition(version(spec=first), version("v2", spec=second)))
     stored = orjson.dumps(thing({"b": "x", "gone": 1}))
-    shown = [orjson.loads(row.custom.present(stored)) for row in rows]
+    shown = [orjson.loads(row.strategy.present(stored) or b"") for row in rows]
     assert [(obj["apiVersion"], obj["spec"]) for obj in shown] == [("x.io/v1", {"b": "x", "a": "one"}), ("x.io/v2", {"a": "one"})]
 
 
 async def test_writing_in_another_version_stores_the_storage_version() -> None:
     _, second = compile_definition(definition(version(), version("v2")))
-    stored = await second.custom.to_storage({**thing({"a": "x"}), "apiVersion": "x.io/v2"})
+    stored = await second.strategy.to_storage({**thing({"a": "x"}), "apiVersion": "x.io/v2"})
     assert (stored["apiVersion"], stored["spec"]) == ("x.io/v1", {"a": "x"})
 
 
@@ -186,7 +187,7 @@ def test_new_finalizers_without_a_domain_are_warned_about() -> None:
     new["metadata"]["finalizers"] = ["plain", "a.b", "x.io/y", "orphan", "old"]
     old["metadata"]["finalizers"] = ["old"]
     warnings: list[str] = []
-    assert custom.validate(new, old, warn=warnings.append) == []
+    assert custom.check(new, old, warn=warnings.append) == []
     assert warnings == [
         'metadata.finalizers: "a.b": prefer a domain-qualified finalizer name including a path (/) to avoid accidental '
         "conflicts with other finalizer writers",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.crd.conversion import Converter, Relabelling, converter_for
+from muster.apiserver.crd.converters import Converter, Relabelling, converter_for
 from muster.apiserver.errors import ApiError
 from muster.apiserver.webhooks import WebhookRoute
 from tests.support.https_server import Answer, HttpsServer, Received

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from muster.apiserver.builtin.defaults import DEFAULTS
 from muster.apiserver.crd.definition import check_definition, check_status, definition_warnings, internal_form, prepare
-from muster.apiserver.registry.defaults import DEFAULTS
 from tests.differential import golden
 from tests.differential.cases.definitions import GROUPS, base, obj, put, two
 

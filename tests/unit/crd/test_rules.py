@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from muster.apiserver.crd.rules import RuleTree, rule_tree
-from muster.kube.schemas.constraints import Constraints
-from muster.kube.schemas.ratchet import Correlation
+from muster.kube.structural_schema.constraints import Constraints
+from muster.kube.structural_schema.ratchet import Correlation
 
 NUMBER = {"type": "integer"}
 TEXT = {"type": "string", "maxLength": 10}

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode import protobuf, typed
 from muster.apiserver.decode.layouts import definition_of
-from muster.apiserver.registry.builtin import builtin_resources
 
 with gzip.open(Path(__file__).parent / "data/corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
     CORPUS: list[dict[str, Any]] = [json.loads(line) for line in lines]

@@ -2,8 +2,8 @@
 
 import pytest
 
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode.restoring import restore_problem
-from muster.apiserver.registry.builtin import builtin_resources
 
 DEPLOYMENT = next(row.schema for row in builtin_resources() if (row.kind, row.version) == ("Deployment", "v1"))
 

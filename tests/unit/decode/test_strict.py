@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode import DecodeError, Unrecognized, strict
 from muster.apiserver.decode.jsonsyntax import syntax_problem
-from muster.apiserver.registry.builtin import builtin_resources
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 
 RECORDED: list[dict[str, str]] = json.loads((Path(__file__).parent / "data/refusals.json").read_text())
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode import DecodeError, scalars, strict
-from muster.apiserver.registry.builtin import builtin_resources
 
 
 def shown(kind: str, obj: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 
 keys = st.sampled_from(["a", "b", "c", "a/b", "~x", "0"])
 scalars = st.one_of(st.booleans(), st.integers(-3, 3), st.sampled_from(["", "x", "y"]), st.floats(0.5, 2.5, width=16))

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.kube.ownership.apply import LAST_APPLIED, ApplyConflict, ApplyFailed, InvalidApply, apply
-from muster.kube.ownership.atoms import atom_of
-from muster.kube.ownership.fieldset import FieldSet, paths
-from muster.kube.ownership.managedfields import decode, only_times_differ, track
-from muster.kube.ownership.typed import compare
-from muster.kube.schema import Schema
+from muster.kube.fieldmanager.apply import LAST_APPLIED, ApplyConflict, ApplyFailed, InvalidApply, apply
+from muster.kube.fieldmanager.atoms import atom_of
+from muster.kube.fieldmanager.fieldset import FieldSet, paths
+from muster.kube.fieldmanager.managedfields import decode, only_times_differ, track
+from muster.kube.fieldmanager.typed import compare
+from muster.kube.schema_node import Schema
 from tests.unit.kube.strategies import SCHEMA, gadget, gadgets, specs
 
 VERSION = "example.com/v1"

@@ -4,8 +4,8 @@ import orjson
 import pytest
 from hypothesis import given
 
-from muster.kube.ownership import fieldset as fs
-from muster.kube.ownership.fieldset import FieldSet, FieldSetError, Path
+from muster.kube.fieldmanager import fieldset as fs
+from muster.kube.fieldmanager.fieldset import FieldSet, FieldSetError, Path
 from tests.unit.kube.strategies import path_sets
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.kube.patching.strategic import StrategicPatchError, apply_strategic_merge
-from muster.kube.schema import Definitions
+from muster.kube.schema_node import Definitions
 
 TEXT = {"type": "string"}
 DEFINITIONS = Definitions(

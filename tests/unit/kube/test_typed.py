@@ -4,11 +4,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from muster.kube.ownership.atoms import atom_of
-from muster.kube.ownership.fieldset import FieldSet, from_paths, paths
-from muster.kube.ownership.overlay import after_schema_change, merge, remove, with_named_fields
-from muster.kube.ownership.typed import TypedError, check, compare, fields_of
-from muster.kube.schema import Schema
+from muster.kube.fieldmanager.atoms import atom_of
+from muster.kube.fieldmanager.fieldset import FieldSet, from_paths, paths
+from muster.kube.fieldmanager.overlay import after_schema_change, merge, remove, with_named_fields
+from muster.kube.fieldmanager.typed import TypedError, check, compare, fields_of
+from muster.kube.schema_node import Schema
 from tests.unit.kube.strategies import SCHEMA, gadget, gadgets
 
 ATOM = atom_of(SCHEMA, root=True)

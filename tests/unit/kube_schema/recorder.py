@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from muster.kube.schemas.formats import FORMATS
+from muster.kube.structural_schema.formats import FORMATS
 from tests.support.client import Client
 from tests.support.planes import make
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.kube.schema import Schema
-from muster.kube.schemas.defaulting import default
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.defaulting import default
 
 CASES: list[tuple[str, dict[str, Any], Any, Any]] = [
     ("absent", {"properties": {"a": {"type": "string", "default": "x"}}}, {}, {"a": "x"}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.kube.schemas.formats import FORMATS, format_check
+from muster.kube.structural_schema.formats import FORMATS, format_check
 
 ACCEPTED = [
     ("bsonobjectid", "507f1f77bcf86cd799439011"),

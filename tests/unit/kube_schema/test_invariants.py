@@ -8,18 +8,18 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.kube.schema import Schema
-from muster.kube.schemas.accept import accept
-from muster.kube.schemas.constraints import Constraints
-from muster.kube.schemas.defaulting import default
-from muster.kube.schemas.embedded import check_embedded, coerce
-from muster.kube.schemas.formats import FORMATS
-from muster.kube.schemas.keywords import check_keywords
-from muster.kube.schemas.listtypes import duplicates
-from muster.kube.schemas.openapi import Walk
-from muster.kube.schemas.prune import prune
-from muster.kube.schemas.structural import check_structural
-from muster.kube.schemas.validation import validate
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.accept import accept
+from muster.kube.structural_schema.constraints import Constraints
+from muster.kube.structural_schema.defaulting import default
+from muster.kube.structural_schema.embedded import check_embedded, coerce
+from muster.kube.structural_schema.formats import FORMATS
+from muster.kube.structural_schema.keywords import check_keywords
+from muster.kube.structural_schema.listtypes import duplicates
+from muster.kube.structural_schema.openapi import Walk
+from muster.kube.structural_schema.prune import prune
+from muster.kube.structural_schema.structural import check_structural
+from muster.kube.structural_schema.validation import validate
 
 NAMES = ["a", "b", "metadata", "kind"]
 TEXTS = ["", "a", "ab", "abc", "x.y", "1.2.3.4", "2024-01-01T00:00:00Z", "é"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.kube.schemas.embedded import clean_metadata
+from muster.kube.structural_schema.embedded import clean_metadata
 
 
 @pytest.mark.parametrize(

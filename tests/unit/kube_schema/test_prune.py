@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.kube.schema import Definitions, Schema
-from muster.kube.schemas.prune import prune, unknown_field
+from muster.kube.schema_node import Definitions, Schema
+from muster.kube.structural_schema.prune import prune, unknown_field
 
 OBJECT: dict[str, Any] = {"type": "object"}
 STRING: dict[str, Any] = {"type": "string"}

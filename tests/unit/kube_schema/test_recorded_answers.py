@@ -9,13 +9,13 @@ import orjson
 import pytest
 
 from muster.kube.fielderrors import FieldError
-from muster.kube.schema import Schema
-from muster.kube.schemas.defaulting import default
-from muster.kube.schemas.embedded import check_embedded, coerce
-from muster.kube.schemas.formats import format_check
-from muster.kube.schemas.listtypes import duplicates
-from muster.kube.schemas.prune import prune, unknown_field
-from muster.kube.schemas.validation import validate
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.defaulting import default
+from muster.kube.structural_schema.embedded import check_embedded, coerce
+from muster.kube.structural_schema.formats import format_check
+from muster.kube.structural_schema.listtypes import duplicates
+from muster.kube.structural_schema.prune import prune, unknown_field
+from muster.kube.structural_schema.validation import validate
 from tests.unit.kube_schema.recorder import RECORDED, TEXTS
 
 ANSWERS = orjson.loads(RECORDED.read_bytes())

@@ -1,4 +1,4 @@
-"""Our verdict about an object without a server: decode, default, prepare and validate as a write does, and say what came of it.
+"""Our verdict about an object without a server: decoded, defaulted, admitted, prepared and validated as by a write.
 
 A verdict is `{"object": …}` or `{"message": …}`; objects are stripped of what differs between any two servers (uids, times,
 allocated addresses) and of what admission plug-ins add to pods, so that verdicts of two servers can be compared.
@@ -6,15 +6,19 @@ allocated addresses) and of what admission plug-ins add to pods, so that verdict
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
+from muster.apiserver.admission.chain import AdmissionChain, Operation
+from muster.apiserver.admission.plugins import filling_plugins
+from muster.apiserver.builtin.kinds import CONVERSIONS
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode import strict
-from muster.apiserver.registry.builtin import builtin_resources
+from muster.apiserver.object_meta import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.apiserver.registry.resource import ServedResource
-from muster.apiserver.verbs.metadata import check_metadata, check_metadata_update, fill_on_create, keep_on_update
 from muster.kube.fielderrors import FieldError
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
@@ -61,8 +65,19 @@ class Request:
     def now(self) -> str:
         return "2026-01-01T00:00:00Z"
 
+    def is_large(self) -> bool:
+        return False
+
     def read(self, resource: str, key: str) -> Object | None:
-        return None
+        """Service accounts there are of any name, and nothing else."""
+        return {} if resource == "/serviceaccounts" else None
+
+
+_CHAIN = AdmissionChain([filling_plugins()])
+
+
+def _admitted(resource: ServedResource, obj: Object, request: Request) -> Object:
+    return asyncio.run(_CHAIN.mutate(cast(Any, request), resource, Operation("CREATE", obj, None)))
 
 
 @cache
@@ -105,17 +120,18 @@ def created(resource: ServedResource, obj: Object, request: Request | None = Non
         obj, _ = strict.decode_typed(obj, resource.schema)
     except strict.DecodeError as error:
         return None, {"message": strict.refusal(resource.kind, resource.version, str(error))}
-    if resource.default is not None:
-        resource.default(obj)
+    strategy = resource.strategy
+    strategy.default(obj)
     fill_on_create(resource, obj["metadata"], request.now(), UID)
     if resource.namespaced:
         obj["metadata"]["namespace"] = NAMESPACE
+    obj = _admitted(resource, obj, request)
     if resource.has_status and resource.drops_status_on_create:
         obj.pop("status", None)
-    if resource.prepare is not None and (rest := resource.prepare(request, obj, None)) is not None:
+    if (rest := strategy.prepare(request, obj, None)) is not None:
         rest()
-    problems = check_metadata(resource, obj) + (resource.validate(request, obj, None) if resource.validate else [])
-    problems = problems or (resource.claim(request, obj) if resource.claim else [])
+    problems = check_metadata(resource, obj) + strategy.validate(request, obj, None, sound=True)
+    problems = problems or strategy.claim(request, obj)
     if problems:
         return None, _refusal(resource, obj, problems)
     return obj, {"object": comparable(_shown(resource, obj))}
@@ -125,20 +141,20 @@ def replaced(resource: ServedResource, old: Object, new: Object, request: Reques
     """The verdict of a PUT of `new` over the stored `old`."""
     request = request or Request(verb="update")
     new, _ = strict.decode_typed(copy.deepcopy(new), resource.schema)
-    if resource.default is not None:
-        resource.default(new)
+    strategy = resource.strategy
+    strategy.default(new)
     keep_on_update(resource, request.subresource, new, old)
-    if resource.prepare is not None and (rest := resource.prepare(request, new, old)) is not None:
+    if (rest := strategy.prepare(request, new, old)) is not None:
         rest()
-    problems = check_metadata_update(resource, new, old) + (resource.validate(request, new, old) if resource.validate else [])
-    problems = problems or (resource.claim(request, new) if resource.claim else [])
+    problems = check_metadata_update(resource, new, old) + strategy.validate(request, new, old, sound=True)
+    problems = problems or strategy.claim(request, new)
     return _refusal(resource, new, problems) if problems else {"object": comparable(_shown(resource, new))}
 
 
 def _shown(resource: ServedResource, obj: Object) -> Object:
-    if resource.to_storage is not None and resource.from_storage is not None:
-        return resource.from_storage(resource.to_storage(copy.deepcopy(obj)))
-    return copy.deepcopy(obj)
+    copied = copy.deepcopy(obj)
+    conversion = CONVERSIONS.get((resource.group, resource.version, resource.plural))
+    return copied if conversion is None else conversion.from_storage(conversion.to_storage(copied))
 
 
 def merged(target: Any, patch: Any) -> Any:

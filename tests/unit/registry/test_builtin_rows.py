@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from tools.builtin_data.served import GROUP_VERSIONS, KUBERNETES, STAGING
 
-import muster.apiserver.registry.catalog as catalog
+from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode.layouts import definition_of, layout
-from muster.apiserver.registry.builtin import builtin_resources
+from muster.apiserver.registry import builtin_types
 from muster.apiserver.registry.resource import ServedResource
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 
-DATA = Path(catalog.__file__).parent / "data"
+DATA = Path(builtin_types.__file__).parent / "data"
 
 
 def row(api_version: str, plural: str) -> ServedResource:
@@ -23,7 +23,7 @@ def row(api_version: str, plural: str) -> ServedResource:
 
 
 def test_the_data_files_are_what_the_generator_wrote() -> None:
-    manifest = catalog.manifest()
+    manifest = builtin_types.manifest()
     assert (manifest["kubernetes"], manifest["staging"]) == (KUBERNETES, STAGING)
     found = {path.name: hashlib.sha256(gzip.decompress(path.read_bytes())).hexdigest() for path in DATA.glob("*.gz")}
     assert found == manifest["files"]
@@ -47,14 +47,14 @@ def test_a_row_names_its_type_and_can_be_printed(resource: ServedResource) -> No
 
 
 def test_struct_layouts_and_openapi_agree_on_every_field() -> None:
-    definitions = catalog.definitions()
-    for name in catalog.struct_layouts()["types"]:
+    definitions = builtin_types.definitions()
+    for name in builtin_types.struct_layouts()["types"]:
         if name in definitions:
             assert set(layout(name).json_fields) == set(definitions[name].properties), name
 
 
 def test_references_in_the_schemas_resolve() -> None:
-    definitions = catalog.definitions()
+    definitions = builtin_types.definitions()
     for name in definitions.raw:
         for child in definitions[name].properties.values():
             assert isinstance(child, Schema)
@@ -94,8 +94,8 @@ def test_the_two_event_groups_share_their_storage() -> None:
     core, newer = row("v1", "events"), row("events.k8s.io/v1", "events")
     assert core.storage == newer.storage == "/events"
     assert newer.storage_version == "v1"
-    assert newer.to_storage is not None
-    assert core.to_storage is None
+    assert not newer.strategy.shows_stored
+    assert core.strategy.shows_stored
 
 
 def test_review_kinds_can_only_be_created() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.registry.cells import Live
+from muster.apiserver.builtin.cells import Live
 from muster.apiserver.registry.resource import ServedResource
 from tests.unit.registry.judge import row
 

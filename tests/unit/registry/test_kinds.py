@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from muster.apiserver.registry.kinds import certificates, conversions
-from muster.apiserver.registry.kinds.jobs import schedule_problem
-from muster.apiserver.registry.kinds.pods import quality_of_service
+from muster.apiserver.builtin.kinds import certificates, versions
+from muster.apiserver.builtin.kinds.jobs import schedule_problem
+from muster.apiserver.builtin.kinds.pods import quality_of_service
 from muster.machinery.authentication import UserInfo
 from tests.unit.registry.judge import NAMESPACE, Request, created, named, row
 
@@ -105,15 +105,14 @@ def test_status_sets_the_certificate_once_and_no_verdict(request_pem: str) -> No
 
 def test_a_namespace_keeps_its_finalizer_until_finalize_takes_it() -> None:
     namespaces = row("v1", "Namespace")
-    assert namespaces.prepare is not None
     old, _ = created(namespaces, named("v1", "Namespace", {}, "n"))
     assert old is not None
     assert old["spec"]["finalizers"] == ["kubernetes"]
     emptied = {**copy.deepcopy(old), "spec": {}}
-    namespaces.prepare(Request(verb="update"), emptied, old)
+    namespaces.strategy.prepare(Request(verb="update"), emptied, old)
     assert emptied["spec"]["finalizers"] == ["kubernetes"]
     emptied = {**copy.deepcopy(old), "spec": {}, "status": {"phase": "Tampered"}}
-    namespaces.prepare(Request(verb="update", subresource="finalize"), emptied, old)
+    namespaces.strategy.prepare(Request(verb="update", subresource="finalize"), emptied, old)
     assert (emptied["spec"], emptied["status"]) == ({}, {"phase": "Active"})
 
 
@@ -126,7 +125,7 @@ class Cluster(Request):
     objects: dict[tuple[str, str], dict[str, Any]]
 
     def read(self, resource: str, key: str) -> dict[str, Any] | None:
-        return self.objects.get((resource, key))
+        return self.objects.get((resource, key)) or super().read(resource, key)
 
 
 def pod_in(objects: dict[tuple[str, str], dict[str, Any]], **spec: Any) -> dict[str, Any]:
@@ -217,10 +216,10 @@ def test_an_event_survives_the_way_to_storage_and_back() -> None:
         "deprecatedFirstTimestamp": None,
         "deprecatedLastTimestamp": None,
     }
-    stored = conversions.event_to_storage(event)
+    stored = versions.event_to_storage(event)
     assert (stored["apiVersion"], stored["message"], stored["involvedObject"]["name"]) == ("v1", "text", "p")
     assert stored["reportingComponent"] == "a.b/c"
-    assert conversions.event_from_storage(stored) == event
+    assert versions.event_from_storage(stored) == event
 
 
 def autoscaler(**spec: Any) -> dict[str, Any]:
@@ -252,17 +251,17 @@ CPU = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utili
 def test_an_old_client_sees_the_cpu_target_and_keeps_the_rest() -> None:
     behavior = {"scaleDown": {"stabilizationWindowSeconds": 10, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 2}]}}
     stored = autoscaler(metrics=[*OTHER_METRICS, CPU], behavior=behavior)
-    old = conversions.autoscaler_from_storage(stored)
+    old = versions.autoscaler_from_storage(stored)
     assert old["spec"]["targetCPUUtilizationPercentage"] == 50
     assert "metrics" not in old["spec"]
-    back = conversions.autoscaler_to_storage(old)
+    back = versions.autoscaler_to_storage(old)
     assert back["spec"] == stored["spec"]
     assert back["metadata"] == stored["metadata"]
 
 
 def test_an_old_autoscaler_without_target_gets_eighty_percent() -> None:
     obj = {**autoscaler(), "apiVersion": "autoscaling/v1"}
-    assert conversions.autoscaler_to_storage(obj)["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 80
+    assert versions.autoscaler_to_storage(obj)["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 80
 
 
 CONTAINER = {"name": "c", "image": "nginx"}

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from muster.apiserver.registry.table import ResourceTable, builtin_table
+from muster.apiserver.builtin.resources import builtin_table
+from muster.apiserver.registry.table import ResourceTable
 
 
 def test_rows_of_one_storage_follow_definitions_that_come_and_go() -> None:

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
+from muster.apiserver.auth.access import Access
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import GVR
@@ -22,7 +23,7 @@ async def test_a_renewed_certificate_changes_the_identity_and_cuts_no_watch(
 ) -> None:
     cluster = server.clusters["default"]
     now = server.config.clock()
-    keys = await cluster.access.vault.keys(now)
+    keys = await cluster.part(Access).vault.keys(now)
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
 
     def issue(name: str) -> None:

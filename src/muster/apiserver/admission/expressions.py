@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.apiserver.admission.environment import OUT_OF_BUDGET, compile_expression
-from muster.apiserver.admission.subject import Subject
+from muster.apiserver.admission.attributes import AdmissionAttributes
+from muster.apiserver.cel_environment import OUT_OF_BUDGET, compile_expression
 from muster.apiserver.registry.resource import ServedResource
 from muster.cel import MATCH_CONDITIONS_COST_BUDGET, CostBudget, CostExceeded, Environment, EvaluationError
 from muster.cel.library.authorization import Authorizer, Check, DecisionValue, ResourceCheck
@@ -16,26 +16,26 @@ from muster.machinery.objects import Object
 
 
 async def bindings(
-    subject: Subject, row: ServedResource, params: Object | None = None, namespace: Object | None = None
+    attributes: AdmissionAttributes, row: ServedResource, params: Object | None = None, namespace: Object | None = None
 ) -> dict[str, Any]:
     """The variables of one evaluation."""
-    new, old = await subject.objects(row)
-    authorizer = _authorizer(subject)
-    attributes = subject.ctx.attributes
+    new, old = await attributes.objects(row)
+    authorizer = _authorizer(attributes)
+    asked = attributes.ctx.attributes
     check = Check(
         "",
-        group=attributes.group,
-        resource=attributes.resource,
-        subresource=attributes.subresource,
-        namespace=subject.namespace,
-        name=subject.name,
+        group=asked.group,
+        resource=asked.resource,
+        subresource=asked.subresource,
+        namespace=attributes.namespace,
+        name=attributes.name,
     )
     return {
         "object": new,
         "oldObject": old,
         "params": params,
         "namespaceObject": namespace,
-        "request": subject.request(row),
+        "request": attributes.request(row),
         "authorizer": authorizer,
         "authorizer.requestResource": ResourceCheck(authorizer, check),
     }
@@ -49,11 +49,11 @@ def namespace_view(namespace: Object | None) -> Object | None:
     return {**namespace, "metadata": {key: value for key, value in namespace["metadata"].items() if key not in hidden}}
 
 
-def _authorizer(subject: Subject) -> Authorizer:
-    access = subject.ctx.cluster.access
+def _authorizer(attributes: AdmissionAttributes) -> Authorizer:
+    rules = attributes.ctx.cluster.rules
 
     def decide(check: Check) -> DecisionValue:
-        user = subject.ctx.user
+        user = attributes.ctx.user
         if check.service_account is not None:
             namespace, name = check.service_account
             groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
@@ -62,7 +62,7 @@ def _authorizer(subject: Subject) -> Authorizer:
             asked = AccessAttributes(check.verb, path=check.path)
         else:
             asked = AccessAttributes(check.verb, check.group, "*", check.resource, check.subresource, check.namespace, check.name)
-        verdict = access.authorize(user, asked)
+        verdict = rules.authorize(user, asked)
         return DecisionValue(verdict.allowed, verdict.reason)
 
     return Authorizer(decide)

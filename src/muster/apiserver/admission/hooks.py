@@ -16,10 +16,10 @@ from typing import Any, Final
 import orjson
 
 from muster.apiserver import errors
-from muster.apiserver.admission.environment import environment
+from muster.apiserver.admission.attributes import AdmissionAttributes
 from muster.apiserver.admission.expressions import Conditions, bindings
 from muster.apiserver.admission.matching import Matcher
-from muster.apiserver.admission.subject import Subject
+from muster.apiserver.cel_environment import environment
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
 from muster.cel import EvaluationError
@@ -53,22 +53,22 @@ class Hook:
         conditions = raw.get("matchConditions")
         self._conditions = Conditions(conditions, environment(), not self.ignores_failure) if conditions else None
 
-    async def matches(self, subject: Subject) -> ServedResource | None:
+    async def matches(self, attributes: AdmissionAttributes) -> ServedResource | None:
         """The row to show the object as, or None if this webhook is not concerned."""
-        row = self._matcher.match(subject)
+        row = self._matcher.match(attributes)
         if row is not None and self._conditions is not None:
             try:
-                if not self._conditions.hold(await bindings(subject, row)):
+                if not self._conditions.hold(await bindings(attributes, row)):
                     return None
             except EvaluationError as error:
-                resource = subject.resource
-                raise errors.forbidden(resource.group, resource.plural, subject.name, str(error)) from None
+                resource = attributes.resource
+                raise errors.forbidden(resource.group, resource.plural, attributes.name, str(error)) from None
         return row
 
-    async def ask(self, subject: Subject, row: ServedResource) -> list[Any] | None:
+    async def ask(self, attributes: AdmissionAttributes, row: ServedResource) -> list[Any] | None:
         """The patch of an answer that allows, None where nothing is to be changed. Raises ApiError for a refusal and CallFailed for
         a failure."""
-        if subject.dry_run and self._side_effects not in _HARMLESS:
+        if attributes.dry_run and self._side_effects not in _HARMLESS:
             raise errors.bad_request(f"admission webhook {quote(self.name)} does not support dry run")
         if not self._version:
             raise self._failed(
@@ -76,19 +76,19 @@ class Hook:
             )
         request_id = str(uuid.uuid4())
         try:
-            reply = await self._target.post(await self._review(subject, row, request_id), self._seconds)
+            reply = await self._target.post(await self._review(attributes, row, request_id), self._seconds)
         except WebhookFailed as problem:
             raise self._failed(f"failed to call webhook: {problem}") from None
         response = self._checked(reply, request_id)
         for warning in response.get("warnings") or ():
-            subject.ctx.warn(str(warning))
+            attributes.ctx.warn(str(warning))
         if not response.get("allowed"):
             raise _denial(self.name, response.get("status"))
         return self._patch(response) if self._mutating else None
 
-    async def _review(self, subject: Subject, row: ServedResource, request_id: str) -> dict[str, Any]:
-        new, old = await subject.objects(row)
-        request = {"uid": request_id, **subject.request(row), "object": new, "oldObject": old}
+    async def _review(self, attributes: AdmissionAttributes, row: ServedResource, request_id: str) -> dict[str, Any]:
+        new, old = await attributes.objects(row)
+        request = {"uid": request_id, **attributes.request(row), "object": new, "oldObject": old}
         return {"kind": _REVIEW, "apiVersion": f"admission.k8s.io/{self._version}", "request": request}
 
     def _failed(self, text: str) -> CallFailed:

@@ -23,16 +23,16 @@ class NamespaceLifecycle:
         if operation.name == "CREATE" and resource.storage not in _ALLOWED_WITHOUT_NAMESPACE:
             name = operation.new["metadata"].get("name", "") if operation.new else ""
             try:
-                check_place(ctx, resource, name)
+                check_namespace(ctx, resource, name)
             except errors.ApiError:  # another server on the same database may have made the namespace a moment ago
                 await ctx.cluster.store.synced()
-                check_place(ctx, resource, name)
+                check_namespace(ctx, resource, name)
         return operation.new
 
 
-def check_place(ctx: Context, resource: ServedResource, name: str) -> None:
+def check_namespace(ctx: Context, resource: ServedResource, name: str) -> None:
     """Whether a new object may come to be where the request wants it."""
-    if resource.custom is not None:
+    if resource.is_custom:
         definition = _head(ctx, _DEFINITIONS, f"{resource.plural}.{resource.group}")
         if definition is None:
             raise errors.no_such_resource()

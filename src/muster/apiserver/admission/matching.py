@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.apiserver import errors
-from muster.apiserver.admission.subject import Subject
+from muster.apiserver.admission.attributes import AdmissionAttributes
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.selectors import Selector, from_label_selector_object
 from muster.machinery.objects import Object
@@ -32,16 +32,16 @@ class Rule:
     def covers(self, operation: str) -> bool:
         return operation in self._operations or "*" in self._operations
 
-    def matches(self, subject: Subject, row: ServedResource) -> bool:
-        if not (self.covers(subject.operation) and _among(row.group, self._groups) and _among(row.version, self._versions)):
+    def matches(self, attributes: AdmissionAttributes, row: ServedResource) -> bool:
+        if not (self.covers(attributes.operation) and _among(row.group, self._groups) and _among(row.version, self._versions)):
             return False
         if self._scope != "*":
-            clustered = subject.is_namespace or not subject.namespace
+            clustered = attributes.is_namespace or not attributes.namespace
             if clustered != (self._scope == "Cluster"):
                 return False
-        sub = subject.subresource
+        sub = attributes.subresource
         return any(plural in ("*", row.plural) and below in ("*", sub) for plural, below in self._resources) and (
-            not self._names or subject.name in self._names
+            not self._names or attributes.name in self._names
         )
 
 
@@ -55,7 +55,7 @@ def _among(value: str, allowed: frozenset[str]) -> bool:
 
 
 class Matcher:
-    """`match` gives the row a subject matched as, or None."""
+    """`match` gives the row an operation matched as, or None."""
 
     __slots__ = ("_equivalent", "_excluded", "_namespaces", "_objects", "_rules")
 
@@ -73,35 +73,35 @@ class Matcher:
         self._namespaces = _selector(namespace_selector)
         self._objects = _selector(object_selector)
 
-    def match(self, subject: Subject, all_without_rules: bool = False) -> ServedResource | None:
+    def match(self, attributes: AdmissionAttributes, all_without_rules: bool = False) -> ServedResource | None:
         """Raises ApiError 404 if the namespace that a selector asks about is gone."""
-        if not (self._objects is None or _selected(self._objects, subject)):
+        if not (self._objects is None or _selected(self._objects, attributes)):
             return None
-        if self._excluded and self._matching(self._excluded, subject) is not None:
+        if self._excluded and self._matching(self._excluded, attributes) is not None:
             return None
-        row = subject.resource if all_without_rules and not self._rules else self._matching(self._rules, subject)
-        return row if row is not None and self._in_namespace(subject) else None
+        row = attributes.resource if all_without_rules and not self._rules else self._matching(self._rules, attributes)
+        return row if row is not None and self._in_namespace(attributes) else None
 
-    def _matching(self, rules: Sequence[Rule], subject: Subject) -> ServedResource | None:
+    def _matching(self, rules: Sequence[Rule], attributes: AdmissionAttributes) -> ServedResource | None:
         for rule in rules:
-            if rule.matches(subject, subject.resource):
-                return subject.resource
+            if rule.matches(attributes, attributes.resource):
+                return attributes.resource
         if self._equivalent:
             for rule in rules:
-                if rule.covers(subject.operation):
-                    for row in subject.equivalents:
-                        if rule.matches(subject, row):
+                if rule.covers(attributes.operation):
+                    for row in attributes.equivalents:
+                        if rule.matches(attributes, row):
                             return row
         return None
 
-    def _in_namespace(self, subject: Subject) -> bool:
-        if self._namespaces is None or not (subject.namespace or subject.is_namespace):
+    def _in_namespace(self, attributes: AdmissionAttributes) -> bool:
+        if self._namespaces is None or not (attributes.namespace or attributes.is_namespace):
             return True
-        if subject.is_namespace and not subject.subresource and subject.new is not None:
-            return self._namespaces.matches(_labels(subject.new))
-        namespace = subject.ctx.cluster.read("/namespaces", subject.namespace)
+        if attributes.is_namespace and not attributes.subresource and attributes.new is not None:
+            return self._namespaces.matches(_labels(attributes.new))
+        namespace = attributes.ctx.cluster.read("/namespaces", attributes.namespace)
         if namespace is None:
-            raise errors.not_found_named("", "namespaces", subject.namespace)
+            raise errors.not_found_named("", "namespaces", attributes.namespace)
         return self._namespaces.matches(_labels(namespace))
 
 
@@ -111,8 +111,8 @@ def _selector(raw: Mapping[str, Any] | None) -> Selector | None:
     return None if selector.everything else selector
 
 
-def _selected(selector: Selector, subject: Subject) -> bool:
-    return any(obj is not None and selector.matches(_labels(obj)) for obj in (subject.new, subject.old))
+def _selected(selector: Selector, attributes: AdmissionAttributes) -> bool:
+    return any(obj is not None and selector.matches(_labels(obj)) for obj in (attributes.new, attributes.old))
 
 
 def _labels(obj: Object) -> Mapping[str, str]:

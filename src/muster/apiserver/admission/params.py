@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from muster.apiserver.admission.subject import Subject
+from muster.apiserver.admission.attributes import AdmissionAttributes
 from muster.apiserver.objects import labels, object_key
 from muster.apiserver.registry.resource import ServedResource
-from muster.apiserver.verbs.conversion import from_stored
+from muster.apiserver.storage_versions import from_stored
 from muster.kube.selectors import from_label_selector_object
 from muster.machinery.objects import Object
 
@@ -17,25 +17,25 @@ class Misconfigured(Exception):
     """A policy or binding cannot be carried out as it is; the failure policy decides what that means."""
 
 
-def params_row(subject: Subject, kind: Mapping[str, Any]) -> ServedResource:
+def params_row(attributes: AdmissionAttributes, kind: Mapping[str, Any]) -> ServedResource:
     """The served resource of a paramKind."""
     group, _, version = str(kind.get("apiVersion")).rpartition("/")
-    row = subject.ctx.cluster.resources.by_kind(group, version, str(kind.get("kind")))
+    row = attributes.ctx.cluster.resources.by_kind(group, version, str(kind.get("kind")))
     if row is None:
         shown = f"{kind.get('apiVersion')}, Kind={kind.get('kind')}" if group else f"/{version}, Kind={kind.get('kind')}"
         raise Misconfigured(f"failed to find resource referenced by paramKind: '{shown}'")
     return row
 
 
-async def collect_params(subject: Subject, row: ServedResource, reference: Mapping[str, Any]) -> list[Object]:
+async def collect_params(attributes: AdmissionAttributes, row: ServedResource, reference: Mapping[str, Any]) -> list[Object]:
     """All objects a paramRef selects; none where that is allowed. Raises Misconfigured."""
-    cluster = subject.ctx.cluster
+    cluster = attributes.ctx.cluster
     namespace = str(reference.get("namespace") or "")
     if not row.namespaced:
         if namespace:
             raise Misconfigured("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     else:
-        namespace = namespace or subject.namespace
+        namespace = namespace or attributes.namespace
         if not namespace:
             raise Misconfigured("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
     name = reference.get("name")
@@ -48,4 +48,4 @@ async def collect_params(subject: Subject, row: ServedResource, reference: Mappi
         entries = [e for e in cluster.store.list(cluster.name, row.storage, prefix) if selector.matches(labels(e))]
     if not entries and reference.get("parameterNotFoundAction") == "Deny":
         raise Misconfigured("no params found for policy binding with `Deny` parameterNotFoundAction")
-    return [await from_stored(subject.ctx, row, entry) for entry in entries]
+    return [await from_stored(attributes.ctx, row, entry) for entry in entries]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.apiserver import errors
+from muster.apiserver.admission.attributes import AdmissionAttributes, is_exempt, refused
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.environment import OUT_OF_BUDGET, Compiled, Composition, compile_expression, environment
 from muster.apiserver.admission.expressions import Conditions, bindings, namespace_view
 from muster.apiserver.admission.matching import Matcher
 from muster.apiserver.admission.params import Misconfigured, collect_params, params_row
-from muster.apiserver.admission.subject import Subject, is_exempt, refused
+from muster.apiserver.cel_environment import OUT_OF_BUDGET, Compiled, Composition, compile_expression, environment
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
@@ -211,7 +211,7 @@ class ValidatingPolicies:
         policies = self._current()
         if not policies or is_exempt(ctx, resource, operation):
             return
-        review = _Review(Subject(ctx, resource, operation))
+        review = _Review(AdmissionAttributes(ctx, resource, operation))
         for policy in policies:
             await review.apply(policy)
         if review.denial is not None:
@@ -221,46 +221,46 @@ class ValidatingPolicies:
 class _Review:
     """All policies against one operation."""
 
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
+    def __init__(self, attributes: AdmissionAttributes) -> None:
+        self._attributes = attributes
         self.denial: errors.ApiError | None = None
 
     async def apply(self, policy: Policy) -> None:
-        row = policy.matcher.match(self._subject)
+        row = policy.matcher.match(self._attributes)
         if row is None:
             return
         try:
-            params = None if policy.param_kind is None else params_row(self._subject, policy.param_kind)
+            params = None if policy.param_kind is None else params_row(self._attributes, policy.param_kind)
         except Misconfigured as problem:
             self._misconfigured(policy, None, problem)
             return
         for binding in policy.bindings:
-            if binding.matcher is None or binding.matcher.match(self._subject, all_without_rules=True) is not None:
+            if binding.matcher is None or binding.matcher.match(self._attributes, all_without_rules=True) is not None:
                 try:
                     await self._bound(policy, binding, row, params)
                 except Misconfigured as problem:
                     self._misconfigured(policy, binding, problem)
 
     async def _bound(self, policy: Policy, binding: Binding, row: ServedResource, params: ServedResource | None) -> None:
-        subject = self._subject
+        attributes = self._attributes
         chosen: Sequence[Object | None] = (None,)
         if params is not None and binding.param_reference is not None:
-            chosen = await collect_params(subject, params, binding.param_reference)
+            chosen = await collect_params(attributes, params, binding.param_reference)
         namespace = self._namespace() if chosen else None
         for param in chosen:
-            failures, unannotated = policy.judge(await bindings(subject, row, param, namespace))
+            failures, unannotated = policy.judge(await bindings(attributes, row, param, namespace))
             for failure in failures:
                 self._act(policy, binding, failure)
             for failure in unannotated:
                 self._deny(policy, binding, failure)
 
     def _namespace(self) -> Object | None:
-        subject = self._subject
-        if subject.is_namespace or not subject.namespace:
+        attributes = self._attributes
+        if attributes.is_namespace or not attributes.namespace:
             return None
-        found = subject.ctx.cluster.read("/namespaces", subject.namespace)
+        found = attributes.ctx.cluster.read("/namespaces", attributes.namespace)
         if found is None:
-            raise errors.not_found_named("", "namespaces", subject.namespace)
+            raise errors.not_found_named("", "namespaces", attributes.namespace)
         return namespace_view(found)
 
     def _act(self, policy: Policy, binding: Binding, failure: Failure) -> None:
@@ -268,7 +268,7 @@ class _Review:
             self._deny(policy, binding, failure)
         if "Warn" in binding.actions:
             where = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding.name}'"
-            self._subject.ctx.warn(f"Validation failed for {where}: {failure.message}")
+            self._attributes.ctx.warn(f"Validation failed for {where}: {failure.message}")
 
     def _misconfigured(self, policy: Policy, binding: Binding | None, problem: Misconfigured) -> None:
         if policy.fails:
@@ -282,7 +282,7 @@ class _Review:
         if binding is not None:
             by += f" with binding '{binding.name}'"
         text = f"{by} denied request: {failure.message}"
-        denial = refused(self._subject, text, [{"message": text}])
+        denial = refused(self._attributes, text, [{"message": text}])
         denial.reason = failure.reason or "Invalid"
         denial.code = _CODES.get(denial.reason, 422)
         self.denial = denial

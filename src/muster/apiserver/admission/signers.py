@@ -11,8 +11,8 @@ from typing import Final
 
 from cryptography import x509
 
+from muster.apiserver.admission.attributes import AdmissionAttributes, refused
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.subject import Subject, refused
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.certificates import organizations
@@ -34,7 +34,7 @@ class SignerPermissions:
         if operation.name == "CREATE" and new is not None:
             if new["spec"].get("signerName") == _CLIENT and MASTERS in _organizations(new):
                 text = f"use of {_CLIENT} signer with {MASTERS} group is not allowed"
-                raise refused(Subject(ctx, resource, operation), text)
+                raise refused(AdmissionAttributes(ctx, resource, operation), text)
         elif operation.name == "UPDATE" and new is not None and old is not None:
             if ctx.subresource == "approval":
                 self._check(ctx, resource, operation, old, "approve")
@@ -46,10 +46,10 @@ class SignerPermissions:
         signer = old["spec"].get("signerName", "")
         domain = signer.partition("/")[0]
         for name in (signer, f"{domain}/*"):
-            if ctx.cluster.access.authorize(ctx.user, AccessAttributes(verb, _GROUP, "*", "signers", name=name)).allowed:
+            if ctx.cluster.rules.authorize(ctx.user, AccessAttributes(verb, _GROUP, "*", "signers", name=name)).allowed:
                 return
         text = f"user not permitted to {verb} requests with signerName {quote(signer)}"
-        raise refused(Subject(ctx, resource, operation), text)
+        raise refused(AdmissionAttributes(ctx, resource, operation), text)
 
 
 def _organizations(csr: Object) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.apiserver.admission.environment import declarations
+from muster.apiserver.cel_environment import declarations
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.registry.table import ResourceTable
 from muster.cel import (
@@ -29,7 +29,7 @@ from muster.cel import (
     map_type,
 )
 from muster.cel.types import struct_type
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 from muster.machinery.objects import Object
 
 _MOST_TYPES: Final = 10

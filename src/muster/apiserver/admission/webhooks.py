@@ -1,8 +1,9 @@
 """Admission webhooks of one cluster: mutating ones in turn, validating ones all at once.
 
 Configurations are compiled when they change and looked up by a revision number otherwise, so a cluster without any pays next to
-nothing per write. Mutating webhooks run in order of configuration name, each seeing what those before it made of the object; if
-one changes it, those before it that asked for it (reinvocationPolicy IfNeeded) are called once more.
+nothing per write. Mutating webhooks run in order of configuration name, each seeing what those before it made of the object. If one
+changes it, the whole chain runs once more, and those before it that asked for it (reinvocationPolicy IfNeeded) are called again; so
+are all that asked for it where the plugins before them changed the object in that second round.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import orjson
+
 from muster.apiserver import errors
-from muster.apiserver.admission.chain import Operation
+from muster.apiserver.admission.attributes import AdmissionAttributes, is_exempt
+from muster.apiserver.admission.chain import Operation, Reinvocation
 from muster.apiserver.admission.hooks import CallFailed, Hook
-from muster.apiserver.admission.subject import Subject, is_exempt
+from muster.apiserver.bodies import finish_patched
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import WriteOptions
-from muster.apiserver.verbs.bodies import finish_patched
 from muster.kube.patching.jsonpatch import PatchError, apply_json_patch
 from muster.machinery.golang.quoting import quote
 from muster.machinery.logs import get_logger
@@ -63,41 +66,46 @@ class MutatingWebhooks:
         hooks = self._hooks.current()
         if not hooks or is_exempt(ctx, resource, operation):
             return operation.new
-        subject = Subject(ctx, resource, operation)
-        called: set[str] = set()
-        again: set[str] = set()
-        for round_ in (0, 1):
-            changed = False
-            for hook in hooks:
-                row = await hook.matches(subject)
-                if row is None or (round_ == 1 and hook.key not in again):
-                    continue
-                if await self._call(hook, subject, row):
-                    changed = True
-                    again |= called
-                    called.clear()
-                if hook.reinvoked_if_needed:
-                    called.add(hook.key)
-            if not changed:
-                break
-        return subject.result
+        attributes = AdmissionAttributes(ctx, resource, operation)
+        first = operation.reinvocation
+        called, again = (set[str](), set[str]()) if first is None else (first.called, first.again)
+        if first is not None and called and orjson.dumps(operation.new) != first.left:
+            again |= called
+            called.clear()
+        changed = False
+        for hook in hooks:
+            if first is not None and hook.key not in again:
+                continue
+            row = await hook.matches(attributes)
+            if row is None:
+                continue
+            if await self._call(hook, attributes, row):
+                changed = True
+                again |= called
+                called.clear()
+            if hook.reinvoked_if_needed:
+                called.add(hook.key)
+        result = attributes.result
+        if changed and first is None:
+            operation.reinvocation = Reinvocation(called, again, orjson.dumps(result))
+        return result
 
-    async def _call(self, hook: Hook, subject: Subject, row: ServedResource) -> bool:
+    async def _call(self, hook: Hook, attributes: AdmissionAttributes, row: ServedResource) -> bool:
         """Ask one webhook and apply its patch; whether the object is another now."""
         try:
-            patch = await hook.ask(subject, row)
+            patch = await hook.ask(attributes, row)
         except CallFailed as problem:
             _unless_ignored(hook, problem)
             return False
         if patch is None:
             return False
-        before = (await subject.objects(row))[0]
+        before = (await attributes.objects(row))[0]
         if before is None:
             text = f"admission webhook {quote(hook.name)} attempted to modify the object, which is not supported for this operation"
             raise errors.internal(text)
-        after = _patched(subject.ctx, subject.type_of(row), before, patch)
+        after = _patched(attributes.ctx, attributes.type_of(row), before, patch)
         changed = after != before
-        await subject.replace(row, after)
+        await attributes.replace(row, after)
         return changed
 
 
@@ -127,29 +135,29 @@ class ValidatingWebhooks:
         hooks = self._hooks.current()
         if not hooks or is_exempt(ctx, resource, operation):
             return
-        subject = Subject(ctx, resource, operation)
-        concerned = [(hook, row) for hook in hooks if (row := await hook.matches(subject)) is not None]
+        attributes = AdmissionAttributes(ctx, resource, operation)
+        concerned = [(hook, row) for hook in hooks if (row := await hook.matches(attributes)) is not None]
         if len(concerned) == 1:
-            problem = await _refusal(*concerned[0], subject)
+            problem = await _refusal(*concerned[0], attributes)
             if problem is not None:
                 raise problem
         elif concerned:
-            await _all(concerned, subject)
+            await _all(concerned, attributes)
 
 
-async def _all(concerned: list[tuple[Hook, ServedResource]], subject: Subject) -> None:
+async def _all(concerned: list[tuple[Hook, ServedResource]], attributes: AdmissionAttributes) -> None:
     """Ask all at once; the first in order that refuses speaks for the others."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_refusal(hook, row, subject)) for hook, row in concerned]
+        tasks = [group.create_task(_refusal(hook, row, attributes)) for hook, row in concerned]
     for task in tasks:
         problem = task.result()
         if problem is not None:
             raise problem
 
 
-async def _refusal(hook: Hook, row: ServedResource, subject: Subject) -> errors.ApiError | None:
+async def _refusal(hook: Hook, row: ServedResource, attributes: AdmissionAttributes) -> errors.ApiError | None:
     try:
-        await hook.ask(subject, row)
+        await hook.ask(attributes, row)
         return None
     except CallFailed as problem:
         try:

@@ -6,19 +6,17 @@ query travel untouched, bodies flow both ways, upgrades included.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from muster.apiserver.aggregation.openapi import RemoteOpenApi
 from muster.apiserver.aggregation.remote import Fields, Remote, identity_fields
-from muster.apiserver.documents.discovery import GroupVersion
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.context import Context
+from muster.apiserver.registry.group_versions import GroupVersion
 from muster.apiserver.request import split_cluster
 from muster.apiserver.webhooks import go_words
 from muster.http import Headers, Response, StreamResponse, Takeover, UpstreamError, UpstreamPool, end_to_end_fields, relay
 from muster.kube.websocket_token import without_bearer_protocol
-
-if TYPE_CHECKING:
-    from muster.apiserver.cluster import Cluster
-    from muster.apiserver.context import Context
 
 _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
 _NEVER_SENT_ON: Final = ("authorization", "host")

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from muster.apiserver.documents.openapi_protobuf import encode_document
+from muster.apiserver.openapi_protobuf import encode_document
 
 Document = dict[str, Any]
 Fetch = Callable[[str, str, int], Awaitable[tuple[int, str, bytes]]]

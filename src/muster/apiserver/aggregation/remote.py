@@ -18,7 +18,9 @@ from urllib.parse import quote
 import orjson
 
 from muster.apiserver.aggregation.openapi import RemoteOpenApi
+from muster.apiserver.auth.access import Access
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.services import ServiceResolver
 from muster.apiserver.webhooks import go_words, trusting
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
@@ -82,7 +84,7 @@ class Remote:
 
     def address(self) -> tuple[str, int]:
         """Raises LookupError."""
-        return self._cluster.services.resolve(self.namespace, self.service, self.port)
+        return self._cluster.part(ServiceResolver).resolve(self.namespace, self.service, self.port)
 
     async def tls(self) -> ssl.SSLContext:
         if self._cluster.clock() > self._renew_at:
@@ -95,7 +97,7 @@ class Remote:
 
     async def _identify(self, context: ssl.SSLContext) -> None:
         now = self._cluster.clock()
-        keys = await self._cluster.access.vault.keys(now)
+        keys = await self._cluster.part(Access).vault.keys(now)
         pair: KeyPair = keys.proxy_ca.issue(PROXY_NAME, now, CERTIFICATE_LIFETIME)
         await asyncio.to_thread(load_chain, context, pair.certificate, pair.key)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.apiserver import errors
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
@@ -35,7 +36,7 @@ async def _check_role(ctx: Context, resource: ServedResource, new: Object, old: 
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
     # As upstream: what is being created has no name yet, so a permission for one name does not cover it.
     escalate = AccessAttributes("escalate", GROUP, "*", resource.plural, namespace=namespace, name=ctx.attributes.name)
-    if ctx.cluster.access.authorize(ctx.user, escalate).allowed or _only_collectable(new, old):
+    if ctx.cluster.rules.authorize(ctx.user, escalate).allowed or _only_collectable(new, old):
         return
     await _require(ctx, resource, name, namespace, new.get("rules") or ())
     if _aggregates(new) or (old is not None and _aggregates(old)):
@@ -68,16 +69,16 @@ async def _check_binding(ctx: Context, resource: ServedResource, new: Object, ol
     ref = new.get("roleRef") or {}
     plural = "clusterroles" if ref.get("kind") == "ClusterRole" else "roles"
     bind = AccessAttributes("bind", GROUP, "*", plural, namespace=namespace, name=ref.get("name", ""))
-    if ctx.cluster.access.authorize(ctx.user, bind).allowed:
+    if ctx.cluster.rules.authorize(ctx.user, bind).allowed:
         return
-    rules = ctx.cluster.access.rbac.role_rules(ref.get("kind", ""), namespace, ref.get("name", ""))
+    rules = ctx.cluster.part(Access).rbac.role_rules(ref.get("kind", ""), namespace, ref.get("name", ""))
     if rules is None:
         raise errors.not_found_named(GROUP, resource.plural, ref.get("name", ""))
     await _require(ctx, resource, name, namespace, rules)
 
 
 async def _missing(ctx: Context, namespace: str, rules: Iterable[RawRule]) -> list[RawRule]:
-    owned = ctx.cluster.access.rbac.rules_for(ctx.user, namespace)
+    owned = ctx.cluster.part(Access).rbac.rules_for(ctx.user, namespace)
     return await ctx.aside(_uncovered, owned, rules) if ctx.is_large() else _uncovered(owned, rules)
 
 

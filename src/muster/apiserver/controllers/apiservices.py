@@ -8,26 +8,25 @@ servers on one database each asks, since each has to know what the others serve;
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from muster.apiserver.aggregation.catalog import (
+from muster.apiserver.aggregation import Aggregator
+from muster.apiserver.aggregation.local_services import (
     API_SERVICES,
     AUTOMANAGED,
     CUSTOM_PRIORITIES,
     local_api_service,
-    local_condition,
 )
 from muster.apiserver.aggregation.remote import ProbeFailed, Remote
+from muster.apiserver.builtin.kinds.extensions import local_condition
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerContext
 from muster.apiserver.errors import ApiError
 from muster.apiserver.objects import shared
 from muster.machinery.golang.quoting import quote
 from muster.machinery.objects import Object
 from muster.store.api import Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
 
 _DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
 _PLACES: Final = ("/services", "/endpoints", "discovery.k8s.io/endpointslices")
@@ -40,8 +39,8 @@ class ApiServices:
     name = "apiservices"
     resources = (API_SERVICES, _DEFINITIONS, *_PLACES)
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == API_SERVICES:
@@ -50,7 +49,7 @@ class ApiServices:
         if event.resource == _DEFINITIONS:
             return _served(shared(event.entry)) | (_served(shared(event.previous)) if event.previous else set())
         namespace = event.entry.key.partition("/")[0]
-        return [remote.name for remote in cluster.aggregator.remotes.values() if remote.namespace == namespace]
+        return [remote.name for remote in cluster.part(Aggregator).remotes.values() if remote.namespace == namespace]
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
         keys: set[str] = set()
@@ -64,29 +63,29 @@ class ApiServices:
                 if api_service["spec"].get("service") is not None:
                     remote = Remote(cluster, api_service)
                     remote.available = _is_available(api_service)
-                    cluster.aggregator.put(remote)
+                    cluster.part(Aggregator).put(remote)
                 keys.add(entry.key)
         return keys
 
     @staticmethod
     def _route(cluster: Cluster, event: Event) -> None:
         key, api_service = event.entry.key, shared(event.entry)
-        known = cluster.aggregator.named(key)
+        known = cluster.part(Aggregator).named(key)
         if event.deleted or api_service["spec"].get("service") is None:
             if known is not None:
-                cluster.aggregator.drop(key)
+                cluster.part(Aggregator).drop(key)
             return
         if known is None or known.spec != api_service["spec"]:
             known = Remote(cluster, api_service)
-            cluster.aggregator.put(known)
+            cluster.part(Aggregator).put(known)
         available = _is_available(api_service)
         if known.available != available:
             known.available = available
-            cluster.aggregator.generation += 1
+            cluster.part(Aggregator).generation += 1
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
-        if not self._server.controllers.leading:
-            remote = cluster.aggregator.named(key)
+        if not self._context.controllers.leading:
+            remote = cluster.part(Aggregator).named(key)
             if remote is None:
                 return None
             reason, _ = await self._look(cluster, remote)
@@ -104,7 +103,7 @@ class ApiServices:
         if api_service["spec"].get("service") is None:
             await self._report(cluster, api_service, local_condition(cluster.now()))
             return None
-        remote = cluster.aggregator.named(key)
+        remote = cluster.part(Aggregator).named(key)
         if remote is None:
             return None
         reason, message = await self._look(cluster, remote)
@@ -120,11 +119,11 @@ class ApiServices:
             return problem
         before = remote.rows
         try:
-            await remote.probe(cluster.aggregator.pool)
+            await remote.probe(cluster.part(Aggregator).pool)
         except ProbeFailed as error:
             return "FailedDiscoveryCheck", str(error)
         if remote.rows != before:
-            cluster.aggregator.generation += 1
+            cluster.part(Aggregator).generation += 1
         return "Passed", "all checks passed"
 
     @staticmethod
@@ -132,12 +131,12 @@ class ApiServices:
         """Hear what a remote that answers says of its kinds, now that its availability is known; when to look again."""
         if reason != "Passed":
             return _AGAIN_WHEN_ILL
-        if await remote.describe(cluster.aggregator.pool):
-            cluster.aggregator.descriptions += 1
+        if await remote.describe(cluster.part(Aggregator).pool):
+            cluster.part(Aggregator).descriptions += 1
         return _AGAIN_WHEN_WELL
 
     def _client(self, cluster: Cluster) -> DirectClient:
-        return self._server.client(cluster, agent="kube-apiserver")
+        return self._context.client(cluster, agent="kube-apiserver")
 
     async def _create(self, cluster: Cluster, api_service: Object) -> None:
         try:

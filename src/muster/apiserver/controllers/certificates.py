@@ -5,21 +5,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from cryptography import x509
 
+from muster.apiserver.auth.access import Access
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerContext
 from muster.apiserver.errors import ApiError
 from muster.kube.certificates import BACKDATE, CLIENT_AUTH, SERVER_AUTH, common_name, organizations
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object
 from muster.store.api import Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
 
 CSRS = "certificates.k8s.io/certificatesigningrequests"
 CLIENT = "kubernetes.io/kube-apiserver-client"
@@ -43,8 +41,8 @@ class CertificateController:
     name = "certificate signing requests"
     resources = (CSRS,)
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         return () if event.deleted else (event.entry.key,)
@@ -72,7 +70,7 @@ class CertificateController:
         meta = csr["metadata"]
         options = {"preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}}
         try:
-            await self._server.client(cluster).delete(_path(meta["name"]), options)
+            await self._context.client(cluster).delete(_path(meta["name"]), options)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
@@ -85,7 +83,7 @@ class CertificateController:
         subresource = "selfnodeclient" if common_name(_request(spec).subject) == spec.get("username") else "nodeclient"
         attributes = AccessAttributes("create", "certificates.k8s.io", "*", "certificatesigningrequests", subresource)
         user = UserInfo(spec.get("username", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
-        if not cluster.access.authorize(user, attributes).allowed:
+        if not cluster.rules.authorize(user, attributes).allowed:
             return
         text = "Auto approving kubelet client certificate after SubjectAccessReview."
         await self._set_condition(cluster, csr, "Approved", "AutoApproved", text, "approval")
@@ -100,7 +98,7 @@ class CertificateController:
             await self._set_condition(cluster, csr, "Failed", "SignerValidationFailure", problem, "status")
             return
         request = _request(spec)
-        keys = await cluster.access.vault.keys(now)
+        keys = await cluster.part(Access).vault.keys(now)
         seconds = spec.get("expirationSeconds")
         lifetime = min(timedelta(seconds=seconds), _LIFETIME) if seconds else _LIFETIME
         usages = [_EXTENDED[usage] for usage in spec.get("usages") or () if usage in _EXTENDED] or [CLIENT_AUTH]
@@ -118,7 +116,7 @@ class CertificateController:
 
     async def _write(self, cluster: Cluster, csr: Object, wanted: Object, subresource: str) -> None:
         try:
-            await self._server.client(cluster).update(_path(csr["metadata"]["name"], subresource), wanted)
+            await self._context.client(cluster).update(_path(csr["metadata"]["name"], subresource), wanted)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

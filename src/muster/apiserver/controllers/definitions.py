@@ -7,20 +7,17 @@ Established finds its resource served. Status and cleanup are reconciled like ev
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import orjson
 
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerContext
 from muster.apiserver.errors import ApiError
 from muster.apiserver.objects import metadata, shared
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.store.api import Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
 
 log = get_logger(__name__)
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
@@ -31,8 +28,8 @@ class DefinitionController:
     name = "custom resource definitions"
     resources = (DEFINITIONS,)
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.deleted:
@@ -89,7 +86,7 @@ class DefinitionController:
         spec = definition["spec"]
         storage = f"{spec['group']}/{spec['names']['plural']}"
         row = cluster.resources.by_storage(storage)
-        client = self._server.client(cluster)
+        client = self._context.client(cluster)
         if row is not None:
             for entry in list(cluster.store.list(cluster.name, storage)):
                 meta = metadata(entry)
@@ -115,7 +112,7 @@ class DefinitionController:
     async def _write(self, cluster: Cluster, wanted: Object, subresource: str) -> Object | None:
         path = object_path(_VERSION, "customresourcedefinitions", "", wanted["metadata"]["name"], subresource)
         try:
-            return await self._server.client(cluster, agent="kube-apiserver").update(path, orjson.loads(orjson.dumps(wanted)))
+            return await self._context.client(cluster, agent="kube-apiserver").update(path, orjson.loads(orjson.dumps(wanted)))
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from muster.apiserver.auth.bootstraptokens import SECRET_TYPE, SECRETS, decoded_data
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerContext
 from muster.apiserver.errors import ApiError
 from muster.machinery.objects import Object
 from muster.store.api import Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
 
 EVENT_LIFETIME = timedelta(hours=1)
 _SWEEP_SECONDS = 300.0
@@ -27,8 +24,8 @@ class EventExpiry:
     name = "event expiry"
     resources = ("/events",)
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
         self._sweeping: WeakSet[Cluster] = WeakSet()
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
@@ -41,7 +38,7 @@ class EventExpiry:
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         self._sweeping.add(cluster)
         limit = cluster.clock() - EVENT_LIFETIME
-        client = self._server.client(cluster)
+        client = self._context.client(cluster)
         for event in list(cluster.scan("/events")):
             if _last_written(event) < limit:
                 meta = event["metadata"]
@@ -68,8 +65,8 @@ class BootstrapTokenExpiry:
     name = "bootstrap token expiry"
     resources = ("/secrets",)
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         mine = event.entry.key.startswith(SECRETS) and not event.deleted
@@ -92,7 +89,7 @@ class BootstrapTokenExpiry:
         namespace, _, name = key.partition("/")
         options = {"preconditions": {"uid": secret["metadata"]["uid"]}}
         try:
-            await self._server.client(cluster).delete(object_path("v1", "secrets", namespace, name), options)
+            await self._context.client(cluster).delete(object_path("v1", "secrets", namespace, name), options)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

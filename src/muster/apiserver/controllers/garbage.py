@@ -8,18 +8,15 @@ references; one with none is deleted; an owner waiting in the foreground goes wh
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Iterator
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerContext
 from muster.apiserver.errors import ApiError
 from muster.apiserver.objects import Metadata, OwnerReference, metadata, object_key
 from muster.apiserver.registry.resource import ServedResource
 from muster.store.api import Entry, Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
 
 _MARK = b'"ownerReferences":['
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
@@ -32,8 +29,8 @@ class GarbageCollector:
     name = "garbage collector"
     resources = None
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
         self._dependents: WeakKeyDictionary[Cluster, dict[str, set[Place]]] = WeakKeyDictionary()
         """cluster → owner uid → places of dependents"""
 
@@ -163,7 +160,7 @@ class GarbageCollector:
         if waiting and self._dependents.get(cluster, {}).get(meta.uid):
             policy = "Foreground"
         options = {"preconditions": {"uid": meta.uid}, "propagationPolicy": policy}
-        await self._attempt(self._server.client(cluster).delete(_path(row, meta), options))
+        await self._attempt(self._context.client(cluster).delete(_path(row, meta), options))
 
     async def _drop_references(self, cluster: Cluster, row: ServedResource, meta: Metadata, uids: set[str]) -> None:
         current = cluster.read(row.storage, object_key(meta.namespace, meta.name))
@@ -173,7 +170,7 @@ class GarbageCollector:
         # For the version that was read: a reference that another server has just stored must not be written away.
         version = {"uid": meta.uid, "resourceVersion": current["metadata"]["resourceVersion"]}
         patch = {"metadata": {**version, "ownerReferences": kept or None}}
-        await self._attempt(self._server.client(cluster).merge(_path(row, meta), patch))
+        await self._attempt(self._context.client(cluster).merge(_path(row, meta), patch))
 
     async def _orphan_dependents(self, cluster: Cluster, row: ServedResource, meta: Metadata) -> None:
         for resource, key in list(self._dependents.get(cluster, {}).get(meta.uid, ())):
@@ -204,7 +201,7 @@ class GarbageCollector:
             return
         kept = [f for f in current["metadata"].get("finalizers", ()) if f != finalizer]
         patch = {"metadata": {"resourceVersion": current["metadata"]["resourceVersion"], "finalizers": kept or None}}
-        await self._attempt(self._server.client(cluster).merge(_path(row, meta), patch))
+        await self._attempt(self._context.client(cluster).merge(_path(row, meta), patch))
 
     @staticmethod
     async def _attempt(call: Awaitable[object]) -> None:

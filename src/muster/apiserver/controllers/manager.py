@@ -15,17 +15,15 @@ Controllers that keep a server's own view of the world in `reconcile` run `in_ev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
+from muster.apiserver.client import DirectClient
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.controllers.election import Election
 from muster.machinery.logs import get_logger
 from muster.machinery.workqueue import WorkQueue
-from muster.store.api import Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
+from muster.store.api import Event, Store
 
 log = get_logger(__name__)
 WORKERS = 8
@@ -53,6 +51,27 @@ class Controller(Protocol):
         """Bring the world in line with the key; a number asks to be called again after so many seconds."""
 
 
+class _Leading(Protocol):
+    @property
+    def leading(self) -> bool: ...
+
+
+class ControllerContext(Protocol):
+    """What the built-in controllers are given: the clusters, their store, and clients that write in the server's name."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def clusters(self) -> Mapping[str, Cluster]: ...
+    @property
+    def controllers(self) -> _Leading: ...
+    @property
+    def ca_pem(self) -> bytes:
+        """The CA that signed the serving certificate."""
+
+    def client(self, cluster: Cluster, *, agent: str = ...) -> DirectClient: ...
+
+
 Item = tuple[int, str, str]
 """(controller's index, cluster, key)"""
 
@@ -60,13 +79,13 @@ Item = tuple[int, str, str]
 class ControllerManager:
     def __init__(
         self,
-        server: ApiServer,
+        context: ControllerContext,
         controllers: Sequence[Controller],
         in_every_server: Sequence[Controller] = (),
         election: Election | None = None,
     ) -> None:
         """Without an `election` this server is the only one of its store, and leads."""
-        self._server = server
+        self._context = context
         self._controllers = [*in_every_server, *controllers]
         self._unelected = len(in_every_server)
         self._election = election
@@ -99,7 +118,7 @@ class ControllerManager:
             self._electing = asyncio.create_task(self._election.run(self._look_at_all, self._resign), name="election")
 
     def _subscribe(self) -> None:
-        self._subscription = self._server.store.subscribe(None, None, None, self._on_events, self._on_lost)
+        self._subscription = self._context.store.subscribe(None, None, None, self._on_events, self._on_lost)
 
     def _on_lost(self) -> None:
         """Events were missed (a database server fell behind): look at everything again."""
@@ -107,12 +126,12 @@ class ControllerManager:
         self._look_at_all()
 
     def _look_at_all(self) -> None:
-        for cluster in self._server.clusters.values():
+        for cluster in self._context.clusters.values():
             self.adopt(cluster)
 
     def _resign(self) -> None:
         """Another server reconciles from now on: nothing that waits here is to be begun, but what every server does for itself."""
-        for cluster in self._server.clusters.values():
+        for cluster in self._context.clusters.values():
             self._queue.drop(cluster.name)
         self._look_at_all()
 
@@ -142,7 +161,7 @@ class ControllerManager:
 
     def _on_events(self, events: Sequence[Event]) -> None:
         for event in events:
-            cluster = self._server.clusters.get(event.cluster)
+            cluster = self._context.clusters.get(event.cluster)
             if cluster is None:
                 continue
             for index in (*self._by_resource.get(event.resource, ()), *self._everywhere):
@@ -171,7 +190,7 @@ class ControllerManager:
 
     async def _reconcile(self, item: Item) -> None:
         index, name, key = item
-        cluster = self._server.clusters.get(name)
+        cluster = self._context.clusters.get(name)
         if cluster is None or not self._runs(index):
             self._queue.forget(item)
             return

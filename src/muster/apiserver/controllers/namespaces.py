@@ -6,18 +6,15 @@ Content goes resource by resource; the namespace's conditions tell what is still
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING
 
 from muster.apiserver.bootstrap import ROOT_CA_CONFIGMAP, ROOT_CA_DESCRIPTION
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerContext
 from muster.apiserver.errors import ApiError
 from muster.apiserver.objects import metadata
 from muster.machinery.objects import Object
 from muster.store.api import Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
 
 _NAMESPACES = "/namespaces"
 _FINALIZER = "kubernetes"
@@ -31,8 +28,8 @@ class NamespaceController:
     name = "namespaces"
     resources = (_NAMESPACES, "/serviceaccounts", "/configmaps")
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == _NAMESPACES:
@@ -58,11 +55,11 @@ class NamespaceController:
         return None
 
     async def _equip(self, cluster: Cluster, name: str) -> None:
-        client = self._server.client(cluster)
+        client = self._context.client(cluster)
         if cluster.entry("/serviceaccounts", f"{name}/default") is None:
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
             await _create(client.create(object_path("v1", "serviceaccounts", name), account))
-        ca = self._server.ca_pem.decode()
+        ca = self._context.ca_pem.decode()
         current = cluster.read("/configmaps", f"{name}/{ROOT_CA_CONFIGMAP}")
         if current is not None and (current.get("data") or {}).get("ca.crt") == ca:
             return
@@ -91,12 +88,12 @@ class NamespaceController:
         current = cluster.read(_NAMESPACES, name)
         if current is not None and current["metadata"]["uid"] == namespace["metadata"]["uid"]:
             body = {**current, "spec": {**current["spec"], "finalizers": finalizers}}
-            await self._server.client(cluster).update(path, body)
+            await self._context.client(cluster).update(path, body)
         return None
 
     async def _delete_content(self, cluster: Cluster, name: str) -> tuple[dict[str, int], dict[str, int]]:
         """(objects left per resource, objects left per finalizer) after asking everything to go."""
-        client = self._server.client(cluster)
+        client = self._context.client(cluster)
         rows = cluster.resources.storages()
         remaining: dict[str, int] = {}
         finalizers: dict[str, int] = {}
@@ -124,7 +121,7 @@ class NamespaceController:
         if conditions == (namespace.get("status") or {}).get("conditions"):
             return
         path = object_path("v1", "namespaces", "", namespace["metadata"]["name"], "status")
-        await _attempt(self._server.client(cluster).merge(path, {"status": status}))
+        await _attempt(self._context.client(cluster).merge(path, {"status": status}))
 
 
 def _is_going(cluster: Cluster, name: str) -> bool:

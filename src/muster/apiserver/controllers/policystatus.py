@@ -4,16 +4,13 @@ they are about (`admission.typechecking`). Such a policy still counts; the warni
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from muster.apiserver.admission.policies import POLICIES
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerContext
 from muster.apiserver.errors import ApiError
 from muster.store.api import Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
 
 _VERSION = "admissionregistration.k8s.io/v1"
 _MANAGER = "validatingadmissionpolicy-status"
@@ -23,8 +20,8 @@ class PolicyStatus:
     name = "policy status"
     resources = (POLICIES,)
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         return () if event.deleted else (event.entry.key,)
@@ -46,7 +43,7 @@ class PolicyStatus:
         wanted = {"apiVersion": _VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": key}, "status": status}
         try:
             path = object_path(_VERSION, "validatingadmissionpolicies", "", key, "status")
-            await self._server.client(cluster).apply(path, wanted, _MANAGER)
+            await self._context.client(cluster).apply(path, wanted, _MANAGER)
         except ApiError as error:
             if error.code != 404:
                 raise

@@ -7,17 +7,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.serviceaccounts import TOKEN_MARK, TOKEN_SECRET_TYPE, BoundObject
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
+from muster.apiserver.controllers.manager import ControllerContext
 from muster.apiserver.errors import ApiError
 from muster.machinery.objects import Object
 from muster.store.api import Event
-
-if TYPE_CHECKING:
-    from muster.apiserver.server import ApiServer
 
 _NAME, _UID = "kubernetes.io/service-account.name", "kubernetes.io/service-account.uid"
 _LIFETIME = timedelta(days=3650)
@@ -27,8 +25,8 @@ class TokenSecrets:
     name = "service account token secrets"
     resources = ("/secrets", "/serviceaccounts")
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == "/secrets":
@@ -49,7 +47,7 @@ class TokenSecrets:
         annotations = secret["metadata"].get("annotations") or {}
         account = cluster.read("/serviceaccounts", f"{namespace}/{annotations.get(_NAME, '')}")
         path = object_path("v1", "secrets", namespace, name)
-        client = self._server.client(cluster)
+        client = self._context.client(cluster)
         try:
             if account is None or annotations.get(_UID, account["metadata"]["uid"]) != account["metadata"]["uid"]:
                 await client.delete(path, {"preconditions": {"uid": secret["metadata"]["uid"]}})
@@ -61,12 +59,12 @@ class TokenSecrets:
         return None
 
     async def _filled(self, cluster: Cluster, secret: Object, account: Object, namespace: str) -> Object:
-        issuer = await cluster.access.token_issuer()
+        issuer = await cluster.part(Access).token_issuer()
         now = cluster.clock()
         bound = BoundObject("Secret", secret["metadata"]["name"], secret["metadata"]["uid"])
         meta = account["metadata"]
         token = issuer.issue(namespace, meta["name"], meta["uid"], issuer.audiences, now, now + _LIFETIME, bound)
-        data = {"token": token, "namespace": namespace, "ca.crt": self._server.ca_pem.decode()}
+        data = {"token": token, "namespace": namespace, "ca.crt": self._context.ca_pem.decode()}
         return {
             "metadata": {"annotations": {_UID: meta["uid"]}},
             "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},

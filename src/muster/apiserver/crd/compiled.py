@@ -1,7 +1,7 @@
 """A stored CustomResourceDefinition to the rows the request pipeline serves: one `ServedResource` per served version.
 
 What depends on a version's schema alone (pruning, defaults, validation, rules) is compiled once per content and shared by all
-logical clusters, bounded and least recently used first out. A `CustomVersion` adds what belongs to one definition: its sibling
+logical clusters, bounded and least recently used first out. A `CustomStrategy` adds what belongs to one definition: its sibling
 versions and the way objects are converted between them.
 
 Reading follows the real server: an object is pruned and defaulted by the schema of the version it is stored in, converted, then
@@ -15,16 +15,18 @@ from typing import Any, Final
 
 import orjson
 
-from muster.apiserver.crd.cells import table_columns
-from muster.apiserver.crd.conversion import Converter, converter_for
+from muster.apiserver.crd.converters import Converter, converter_for
+from muster.apiserver.crd.printer_columns import table_columns
 from muster.apiserver.crd.rules import rule_tree
 from muster.apiserver.crd.scale import check_scale
 from muster.apiserver.crd.sharing import ContentCache
 from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
 from muster.apiserver.decode import strict
 from muster.apiserver.decode.errors import DecodeError
-from muster.apiserver.registry import catalog
+from muster.apiserver.registry import builtin_types
+from muster.apiserver.registry.patch_types import CUSTOM_PATCHES
 from muster.apiserver.registry.resource import Scale, ServedResource, Subresource
+from muster.apiserver.registry.strategy import HookContext, Rest
 from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.kube.fielderrors import (
     NOT_SUPPORTED,
@@ -36,14 +38,14 @@ from muster.kube.fielderrors import (
     invalid,
 )
 from muster.kube.jsonpath import compile_path
-from muster.kube.schema import Schema
-from muster.kube.schemas.defaulting import defaulter
-from muster.kube.schemas.embedded import check_embedded, clean_metadata, coerce, malformed_metadata
-from muster.kube.schemas.listtypes import duplicates
-from muster.kube.schemas.openapi import NOWHERE
-from muster.kube.schemas.prune import pruner
-from muster.kube.schemas.ratchet import Correlation
-from muster.kube.schemas.validation import SchemaValidator
+from muster.kube.schema_node import Schema
+from muster.kube.structural_schema.defaulting import defaulter
+from muster.kube.structural_schema.embedded import check_embedded, clean_metadata, coerce, malformed_metadata
+from muster.kube.structural_schema.listtypes import duplicates
+from muster.kube.structural_schema.openapi import NOWHERE
+from muster.kube.structural_schema.prune import pruner
+from muster.kube.structural_schema.ratchet import Correlation
+from muster.kube.structural_schema.validation import SchemaValidator
 from muster.machinery.golang import formatting
 from muster.machinery.golang import json as gojson
 from muster.machinery.objects import Object
@@ -64,7 +66,7 @@ class CompiledSchema:
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.schema = Schema(raw)
         typed = {**raw, "properties": {**(raw.get("properties") or {}), **_TYPE_FIELDS}}
-        self.served = Schema(typed, catalog.definitions())
+        self.served = Schema(typed, builtin_types.definitions())
         """The schema with the fields every object has, for patches and field ownership."""
         self.prune = pruner(self.schema)
         self.default = defaulter(self.schema)
@@ -88,8 +90,12 @@ def compiled_schema(raw: Mapping[str, Any]) -> CompiledSchema:
     return _schemas.get(raw, lambda: CompiledSchema(raw))
 
 
-class CustomVersion:
-    """One served version of a custom resource, as the request pipeline sees it."""
+class CustomStrategy:
+    """The strategy of one served version of a custom resource."""
+
+    is_custom: Final = True
+    shows_stored: Final = False
+    patch_types: Final[Sequence[str]] = CUSTOM_PATCHES
 
     def __init__(
         self,
@@ -109,6 +115,9 @@ class CustomVersion:
         self._scale = scale
         self.needs_webhook = converter.remote and (mixed or api_version != storage_version)
 
+    def decode(self, obj: Object) -> tuple[Object, list[str]]:
+        return obj, self.prune(obj)
+
     def prune(self, obj: Object) -> list[str]:
         """Drop what the schema does not know; returns the paths. Raises DecodeError for malformed metadata."""
         problem = malformed_metadata(obj.get("metadata"))
@@ -116,7 +125,7 @@ class CustomVersion:
             raise DecodeError(problem)
         unknown = [f"metadata.{name}" for name in clean_metadata(obj.get("metadata"))]
         if obj.get("metadata"):
-            obj["metadata"], _ = strict.decode_typed(obj["metadata"], catalog.definitions()[_META_NAME])
+            obj["metadata"], _ = strict.decode_typed(obj["metadata"], builtin_types.definitions()[_META_NAME])
         unknown += self._own.prune(obj)
         inner, malformed = coerce(obj, self._own.schema)
         if malformed is not None:
@@ -126,7 +135,22 @@ class CustomVersion:
     def default(self, obj: Object) -> None:
         self._own.default(obj)
 
-    def validate(
+    def empty(self) -> Object:
+        return {}
+
+    def prepare(self, ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+        return None
+
+    def claim(self, ctx: HookContext, obj: Object) -> list[FieldError]:
+        return []
+
+    def mark_deleted(self, ctx: HookContext, obj: Object) -> bool:
+        return False
+
+    def validate(self, ctx: HookContext, obj: Object, old: Object | None, sound: bool) -> list[FieldError]:
+        return self.check(obj, old, ctx.subresource, ctx.warn if sound else None)
+
+    def check(
         self, obj: Object, old: Object | None, subresource: str = "", warn: Callable[[str], None] | None = None
     ) -> list[FieldError]:
         """Everything wrong with an object by its schema, lists, scale and rules, apart from its own metadata. `warn` hears of rules
@@ -184,7 +208,7 @@ class CustomVersion:
             stored.prune(obj)
             stored.default(obj)
 
-    async def convert_stored(self, objects: Sequence[Object]) -> list[Object]:
+    async def from_storage(self, objects: Sequence[Object]) -> list[Object]:
         """Stored objects in this version, in order."""
         for obj in objects:
             self._settle(obj)
@@ -229,7 +253,7 @@ def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Serve
             continue
         api_version = f"{group}/{version['name']}"
         scale = _scale_of(version)
-        custom = CustomVersion(api_version, storage, schemas, converter, scale, mixed)
+        strategy = CustomStrategy(api_version, storage, schemas, converter, scale, mixed)
         rows.append(
             ServedResource(
                 group=group,
@@ -238,6 +262,7 @@ def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Serve
                 kind=names["kind"],
                 namespaced=spec["scope"] == "Namespaced",
                 schema=schemas[api_version].served,
+                strategy=strategy,
                 singular=names.get("singular") or "",
                 list_kind=names.get("listKind") or "",
                 short_names=tuple(names.get("shortNames") or ()),
@@ -254,7 +279,6 @@ def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Serve
                 },
                 scale=scale,
                 deprecation=deprecation(version, spec),
-                custom=custom,
             )
         )
     return rows

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from muster.apiserver.crd.columns import check_columns
-from muster.apiserver.crd.conversions import check_conversion
+from muster.apiserver.crd.column_checks import check_columns
+from muster.apiserver.crd.conversion_checks import check_conversion
 from muster.apiserver.crd.goshape import rendered_versions
-from muster.apiserver.crd.schemas import check_schema, check_selectable_fields
+from muster.apiserver.crd.schema_checks import check_schema, check_selectable_fields
 from muster.kube import names
 from muster.kube.fielderrors import FieldError, invalid, not_supported, required
-from muster.kube.schemas.formats import format_check
-from muster.kube.schemas.structural import subschemas
+from muster.kube.structural_schema.formats import format_check
+from muster.kube.structural_schema.structural import subschemas
 from muster.machinery.golang.urls import is_request_uri
 from muster.machinery.objects import Object
 

@@ -31,9 +31,9 @@ from muster.cel import (
 )
 from muster.cel.environment import PER_CALL_LIMIT
 from muster.kube.fielderrors import DUPLICATE, FORBIDDEN, INVALID, OMITTED, REQUIRED, FieldError, field_error, invalid
-from muster.kube.schemas.fieldpaths import BadFieldPath, resolve
-from muster.kube.schemas.openapi import NOWHERE
-from muster.kube.schemas.ratchet import Correlation, MapList
+from muster.kube.structural_schema.fieldpaths import BadFieldPath, resolve
+from muster.kube.structural_schema.openapi import NOWHERE
+from muster.kube.structural_schema.ratchet import Correlation, MapList
 
 Raw = Mapping[str, Any]
 MAX_MESSAGE: Final = 5 * 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.apiserver.documents.discovery import version_priority
+from muster.apiserver.registry.group_versions import version_priority
 from muster.kube import names
 from muster.machinery.golang.quoting import quote
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
 
-from muster.apiserver.registry.catalog import struct_layouts
+from muster.apiserver.registry.builtin_types import struct_layouts
 
 _POINTER, _OMIT_EMPTY, _OMIT_ZERO, _INLINE = 1, 2, 4, 8
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 
 from .layouts import Layout, TypeExpr, has_layout, layout
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 from muster.machinery.objects import Object
 
 from . import scalars, typed

@@ -1,1 +1,1 @@
-"""What is served: one declarative row per resource, built-in or custom, and the special behaviour some kinds need."""
+"""What is served: the type of a row, the table of a cluster's rows, and the generated facts of the built-in types."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 
 from muster.apiserver.registry.resource import ServedResource
 
@@ -73,10 +72,3 @@ class ResourceTable:
             self._custom[(row.group, row.version, row.plural)] = row
         self._stored.clear()
         self.generation += 1
-
-
-@cache
-def builtin_table() -> dict[Key, ServedResource]:
-    from muster.apiserver.registry.builtin import builtin_resources
-
-    return {(row.group, row.version, row.plural): row for row in builtin_resources()}

@@ -12,7 +12,7 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
-from muster.apiserver.documents.health import VERSION
+from muster.apiserver.nonresource.health import VERSION
 from muster.fleet.attached import Attached
 from muster.fleet.node.addresses import NODE_IP
 from muster.fleet.node.environment import machine_memory

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from muster.kube.schema import Schema
+from muster.kube.schema_node import Schema
 from muster.machinery.golang import formatting
 from muster.machinery.golang.quoting import quote
 

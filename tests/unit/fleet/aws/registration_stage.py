@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.tokenwebhook import WebhookTarget
 from muster.apiserver.server import ApiServer
 from muster.aws import policies
@@ -89,7 +90,7 @@ class Stage:
         return dict(made["status"]["userInfo"])
 
     async def refused(self, token: str) -> bool:
-        self.server.clusters["hub"].access.forget_tokens()
+        self.server.clusters["hub"].part(Access).forget_tokens()
         try:
             await self.user(token)
         except Unauthorized:

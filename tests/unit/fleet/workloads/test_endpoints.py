@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from muster.apiserver.services import ServiceResolver
 from muster.fleet.workloads.endpoints import endpoints_of, slice_of, target_port
 from muster.runtime.client.builtin import ENDPOINT_SLICES
 from tests.support.stage import PODS, SERVICES, Stage
@@ -35,7 +36,7 @@ async def test_a_service_leads_to_its_ready_pods_and_the_server_finds_the_way(st
     await stage.pod("web", "serve", container=ports)
     status = await stage.ready("web")
     await stage.until(lambda: ready(stage) == [status["podIP"]], "the pod is listed")
-    assert stage.cluster.services.resolve("default", "web", 443) == (status["podIP"], 9443)
+    assert stage.cluster.part(ServiceResolver).resolve("default", "web", 443) == (status["podIP"], 9443)
     (piece,) = pieces(stage)
     assert piece["endpoints"][0]["targetRef"]["name"] == "web"
     assert piece["metadata"]["ownerReferences"][0]["kind"] == "Service"

@@ -22,7 +22,7 @@ from muster.api.work.v1 import (
     ManifestWorkStatus,
     UpdateStrategy,
 )
-from muster.apiserver.crd.compiled import CustomVersion, compile_definition
+from muster.apiserver.crd.compiled import CustomStrategy, compile_definition
 from muster.machinery.objects import GVR, Object, ObjectRef
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.work.agent.reporting import Failure, Outcome
@@ -98,13 +98,13 @@ def complaints(status: ManifestWorkStatus) -> list[str]:
     """What a hub would refuse a work with this status for."""
     holder = msgspec.structs.replace(work(), status=status)
     document = {"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork", **known_fields(holder)}
-    return [str(error) for error in _definition().validate(document, None)]
+    return [str(error) for error in _definition().check(document, None)]
 
 
 @cache
-def _definition() -> CustomVersion:
+def _definition() -> CustomStrategy:
     [kind] = [one for one in ALL if one.versions[0] is ManifestWork]
     [document] = definitions([kind])
     [row] = compile_definition(document)
-    assert isinstance(row.custom, CustomVersion)
-    return row.custom
+    assert isinstance(row.strategy, CustomStrategy)
+    return row.strategy

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from muster.api.agents import LEASE, WORK_FINALIZER
+from muster.apiserver.auth.access import Access
 from muster.machinery.objects import Object
 from muster.runtime.client import Conflict, Forbidden, KubeError, NotFound
 from muster.runtime.client.builtin import CLUSTER_ROLES, LEASES, ROLE_BINDINGS, SERVICE_ACCOUNTS
@@ -118,7 +119,7 @@ async def test_a_token_goes_to_whoever_asked_if_the_hubs_rules_let_it(hub: Runni
     assert answer is not None
     assert answer.attributes[RESOURCE_ID] == "my-own"
     token = data_of(answer)["status"]["token"]
-    found = await hub.hub.server.clusters["hub"].access.token_identity(token)
+    found = await hub.hub.server.clusters["hub"].part(Access).token_identity(token)
     assert found is not None
     assert found[0].name == "system:serviceaccount:c1:addon"
     assert hub.told(TOKENS, "c1") == []

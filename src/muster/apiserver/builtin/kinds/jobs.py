@@ -1,0 +1,186 @@
+"""Jobs and CronJobs: the generated selector and labels of a Job, and what of it never changes."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from muster.apiserver.builtin.kinds.checks import (
+    IMMUTABLE,
+    Errors,
+    immutable,
+    label_selector,
+    none_negative,
+    not_negative,
+    one_of,
+    selects,
+    spec_of,
+)
+from muster.apiserver.builtin.kinds.pods import pod_template
+from muster.apiserver.registry.strategy import HookContext
+from muster.kube.fielderrors import invalid, not_supported, required
+from muster.machinery.objects import Object
+
+_NUMBERS: Final = (
+    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished", "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)  # fmt: skip
+_NAME_LABELS: Final = ("job-name", "batch.kubernetes.io/job-name")
+_UID_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
+_FROZEN: Final = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+_MACROS: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+
+
+def prepare_job(ctx: HookContext, obj: Object, old: Object | None) -> None:
+    """Unless the user manages the selector, a Job selects its pods by its own uid."""
+    if old is not None:
+        return
+    spec = obj.setdefault("spec", {})
+    if spec.get("manualSelector"):
+        return
+    meta = obj["metadata"]
+    template_meta = spec.setdefault("template", {}).setdefault("metadata", {})
+    shared = template_meta.get("labels") is not None and template_meta["labels"] == meta.get("labels")
+    labels = template_meta.get("labels") or {}
+    labels = {**dict.fromkeys(_NAME_LABELS, meta.get("name", "")), **dict.fromkeys(_UID_LABELS, meta["uid"]), **labels}
+    template_meta["labels"] = labels
+    if shared or not meta.get("labels"):
+        meta["labels"] = dict(labels)
+    selector = spec.get("selector")
+    if selector is None:
+        selector = spec["selector"] = {}
+    selector.setdefault("matchLabels", {}).setdefault(_UID_LABELS[1], meta["uid"])
+
+
+def _job_spec(spec: Object, path: str) -> Errors:
+    errors = none_negative(spec, _NUMBERS, path)
+    mode = spec.get("completionMode")
+    if mode is not None and mode not in ("NonIndexed", "Indexed"):
+        errors.append(not_supported(f"{path}.completionMode", mode, ["NonIndexed", "Indexed"]))
+    if mode == "Indexed" and spec.get("completions") is None:
+        errors.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    if mode in (None, "NonIndexed"):
+        for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if spec.get(field) is not None:
+                errors.append(invalid(f"{path}.{field}", spec[field], "requires indexed completion mode"))
+    errors += pod_template(spec.get("template"), f"{path}.template")
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy", "")
+    if policy in ("", "Always"):
+        errors.append(required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
+    elif policy not in ("OnFailure", "Never"):
+        errors.append(not_supported(f"{path}.template.spec.restartPolicy", policy, ["OnFailure", "Never"]))
+    return errors
+
+
+def validate_job(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
+    spec = spec_of(obj)
+    selector = spec.get("selector")
+    errors: Errors = []
+    if not spec.get("manualSelector") and selector is not None:
+        uid = obj["metadata"].get("uid")
+        if selector not in ({"matchLabels": {label: uid}} for label in _UID_LABELS):
+            errors.append(invalid("spec.selector", selector, "`selector` not auto-generated"))
+    errors += _job_spec(spec, "spec")
+    if selector is None:
+        errors.append(required("spec.selector"))
+    else:
+        errors += label_selector(selector, "spec.selector")
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if selector is None or selects(selector, labels) is False:
+        errors.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
+    return errors if old is None else errors + _job_update(spec, spec_of(old))
+
+
+def _job_update(spec: Object, before: Object) -> Errors:
+    errors: Errors = []
+    if spec.get("completionMode") != "Indexed" or spec.get("completions") != spec.get("parallelism"):
+        errors += immutable(spec.get("completions"), before.get("completions"), "spec.completions")
+    errors += immutable(spec.get("selector"), before.get("selector"), "spec.selector")
+    template, held = spec.get("template") or {}, before.get("template") or {}
+    if not _same_but_for_scheduling(template, held, free=bool(before.get("suspend"))):
+        errors.append(invalid("spec.template", template, IMMUTABLE))
+    for field in _FROZEN:
+        errors += immutable(spec.get(field), before.get(field), f"spec.{field}")
+    return errors
+
+
+_SCHEDULING: Final = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
+
+
+def _same_but_for_scheduling(template: Object, held: Object, free: bool) -> bool:
+    """While a Job is suspended, where its pods may run is still open."""
+    if not free:
+        return template == held
+    kept = {key: value for key, value in (held.get("spec") or {}).items() if key not in _SCHEDULING}
+    return {key: value for key, value in (template.get("spec") or {}).items() if key not in _SCHEDULING} == kept
+
+
+def schedule_problem(schedule: str) -> str:
+    """What is wrong with a cron schedule, in the words of the parser Kubernetes uses; empty when nothing is."""
+    fields = schedule.split()
+    if schedule.startswith("@"):
+        if schedule in _MACROS or re.fullmatch(r"@every \S+", schedule):
+            return ""
+        return f"unrecognized descriptor: {schedule}"
+    if len(fields) != 5:
+        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+    ranges = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+    return next((problem for field, bounds in zip(fields, ranges, strict=True) if (problem := _field_problem(field, *bounds))), "")
+
+
+_DAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MONTH_NAMES: Final = ("", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def _number(text: str, high: int) -> int | None:
+    words = {12: _MONTH_NAMES, 6: _DAY_NAMES}.get(high, ())
+    if text.lower() in words and text:
+        return words.index(text.lower())
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def _field_problem(field: str, low: int, high: int) -> str:
+    for part in field.split(","):
+        span, _, step = part.partition("/")
+        if step and not step.isdigit():
+            return f'failed to parse int from {step}: strconv.Atoi: parsing "{step}": invalid syntax'
+        if span in ("*", "?"):
+            continue
+        first, _, last = span.partition("-")
+        start, end = _number(first, high), _number(last or first, high)
+        if start is None or end is None:
+            bad = first if start is None else last
+            return f'failed to parse int from {bad}: strconv.Atoi: parsing "{bad}": invalid syntax'
+        if start < low:
+            return f"beginning of range ({start}) below minimum ({low}): {part}"
+        if end > high:
+            return f"end of range ({end}) above maximum ({high}): {part}"
+        if start > end:
+            return f"beginning of range ({start}) beyond end of range ({end}): {part}"
+    return ""
+
+
+def validate_cron_job(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
+    spec = spec_of(obj)
+    schedule = spec.get("schedule", "")
+    errors: Errors = []
+    if not schedule:
+        errors.append(required("spec.schedule"))
+    else:
+        problem = schedule_problem(schedule)
+        if problem:
+            errors.append(invalid("spec.schedule", schedule, problem))
+        if "TZ" in schedule:
+            text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            errors.append(invalid("spec.schedule", schedule, text))
+    errors += not_negative(spec.get("startingDeadlineSeconds"), "spec.startingDeadlineSeconds")
+    errors += one_of(spec.get("concurrencyPolicy"), ["Allow", "Forbid", "Replace"], "spec.concurrencyPolicy")
+    template = (spec.get("jobTemplate") or {}).get("spec") or {}
+    errors += _job_spec(template, "spec.jobTemplate.spec")
+    if template.get("manualSelector"):
+        errors.append(not_supported("spec.jobTemplate.spec.manualSelector", True, ["nil", "false"]))
+    errors += none_negative(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), "spec")
+    name = obj["metadata"].get("name", "")
+    if old is None and len(name) > 52:
+        errors.append(invalid("metadata.name", name, "must be no more than 52 characters"))
+    return errors

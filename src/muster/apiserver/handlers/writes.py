@@ -1,0 +1,383 @@
+"""Create and update: from a decoded object to a committed one.
+
+Every write goes the same way: default → track managed fields → mutating admission → prepare (server-owned fields, kind hooks) →
+validate → validating admission → store. An update is tried again when another write came first (`guaranteed_update`), unless the
+request itself pinned a resourceVersion. A dry run does everything but the last step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import orjson
+from msgspec.structs import replace
+
+from muster.apiserver import errors
+from muster.apiserver.admission.chain import AdmissionChain, Operation
+from muster.apiserver.admission.lifecycle import check_namespace
+from muster.apiserver.auth.escalation import check_grant
+from muster.apiserver.bodies import decode_body
+from muster.apiserver.context import Context
+from muster.apiserver.handlers.guaranteed_update import guaranteed_update
+from muster.apiserver.handlers.managed_fields import Track, track_managed_fields
+from muster.apiserver.object_meta import (
+    check_metadata,
+    check_metadata_update,
+    fill_on_create,
+    keep_on_update,
+    wipe_system_fields,
+)
+from muster.apiserver.objects import TooLargeToStore, encoder, metadata, object_key, view
+from muster.apiserver.presentation.negotiation import negotiate
+from muster.apiserver.presentation.responses import present, present_all, respond_entry, respond_object
+from muster.apiserver.registry.resource import ServedResource
+from muster.apiserver.request import WriteOptions, number_problem, write_options
+from muster.apiserver.storage_versions import from_stored, to_stored
+from muster.http import Response
+from muster.kube.fielderrors import FieldError, TooManyErrors, counted
+from muster.kube.fielderrors import invalid as invalid_field
+from muster.kube.fieldmanager.managedfields import only_times_differ
+from muster.kube.names import generate_name
+from muster.machinery.golang.json import dumps_in_steps
+from muster.machinery.logs import get_logger
+from muster.machinery.objects import Object
+from muster.machinery.uids import new_uid
+from muster.store.api import ABSENT, Conflict, Entry, Unavailable
+
+log = get_logger(__name__)
+_NAME_TRIES = 8
+_MAX_STORED = 1536 * 1024
+"""What etcd takes in one request. Built-in kinds are smaller there, as protobuf; here everything is measured as JSON."""
+
+
+class Written:
+    """A finished write: the committed entry, or the object a dry run would have written."""
+
+    __slots__ = ("code", "entry", "obj")
+
+    def __init__(self, code: int, entry: Entry | None, obj: Object | None = None) -> None:
+        self.code = code
+        self.entry = entry
+        self.obj = obj
+
+
+async def respond_written(ctx: Context, resource: ServedResource, written: Written) -> Response:
+    format = negotiate(ctx.accept)
+    if written.entry is None:
+        assert written.obj is not None
+        return respond_object(ctx, resource, written.obj, written.code, format)
+    value = present(resource, written.entry) or (await present_all(resource, [written.entry]))[0]
+    return respond_entry(ctx, resource, written.entry, value, written.code, format)
+
+
+async def create(ctx: Context, resource: ServedResource) -> Response:
+    negotiate(ctx.accept)
+    options = write_options(ctx.query, "CreateOptions")
+    obj = await decode_body(ctx, resource, options)
+    return await respond_written(ctx, resource, await create_object(ctx, resource, obj, options))
+
+
+async def create_object(
+    ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions, track: Track = track_managed_fields
+) -> Written:
+    """Store a new object. `track` decides who owns its fields (an apply that creates brings its own)."""
+    meta = obj.setdefault("metadata", {})
+    _match_namespace(ctx, resource, meta)
+    if meta.get("resourceVersion"):
+        raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    generate = meta.get("generateName", "") if not meta.get("name") else ""
+    wipe_system_fields(meta)
+    if ctx.is_large():
+        await ctx.aside(track, ctx, resource, None, obj, options)
+    else:
+        track(ctx, resource, None, obj, options)
+    obj = await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
+    for attempt in range(_NAME_TRIES):
+        if generate:
+            obj["metadata"]["name"] = generate_name(generate)
+        try:
+            return await _create_once(ctx, resource, obj, options)
+        except Conflict:
+            if not generate or attempt == _NAME_TRIES - 1:
+                raise _taken(ctx, resource, obj["metadata"]["name"]) from None
+    raise AssertionError("unreachable: the last attempt raises")
+
+
+async def _create_once(ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions) -> Written:
+    meta = obj["metadata"]
+    fill_on_create(resource, meta, ctx.now(), new_uid())
+    if resource.has_status and resource.drops_status_on_create:
+        obj.pop("status", None)
+    large = ctx.is_large()
+    await _prepare(ctx, resource, obj, None, large)
+    await _validate(ctx, resource, obj, None, large)
+    _require_create(ctx)
+    await ctx.cluster.part(AdmissionChain).validate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
+    await check_grant(ctx, resource, obj, None)
+    if options.dry_run:
+        if ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(meta.get("namespace", ""), meta["name"])):
+            raise _taken(ctx, resource, meta["name"])
+        return Written(201, None, obj)
+    return Written(201, await commit(ctx, resource, obj, ABSENT))
+
+
+def _taken(ctx: Context, resource: ServedResource, name: str) -> errors.ApiError:
+    head = _head(ctx, resource, name)
+    return errors.already_exists(resource, name, deleting=head is not None and metadata(head).deletionTimestamp is not None)
+
+
+def _require_create(ctx: Context) -> None:
+    """A PUT or apply that finds nothing creates: being allowed to change an object is not enough for that."""
+    if ctx.verb == "create":
+        return
+    attributes = replace(ctx.attributes, verb="create")
+    decision = ctx.cluster.rules.authorize(ctx.user, attributes)
+    if not decision.allowed:
+        raise errors.refusal(ctx.user, attributes, decision.reason)
+
+
+def _match_namespace(ctx: Context, resource: ServedResource, meta: Object) -> None:
+    wanted = ctx.namespace_of(resource)
+    given = meta.get("namespace") or ""
+    if given and given != wanted:
+        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if wanted:
+        meta["namespace"] = wanted
+    else:
+        meta.pop("namespace", None)
+
+
+async def _prepare(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
+    rest = resource.strategy.prepare(ctx, obj, old)
+    if rest is not None:
+        if large:
+            await ctx.aside(rest)
+        else:
+            rest()
+
+
+async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
+    if large:
+        invalid = await ctx.aside(_large_refusal, ctx, resource, obj, old)
+    else:
+        invalid = _refusal(resource, obj, _problems(ctx, resource, obj, old))
+    if invalid is None and (problems := resource.strategy.claim(ctx, obj)):
+        invalid = _refusal(resource, obj, problems)
+    if invalid is not None:
+        raise invalid
+
+
+def _refusal(resource: ServedResource, obj: Object, problems: list[FieldError]) -> errors.ApiError | None:
+    return errors.invalid_object(resource, obj["metadata"].get("name", ""), problems) if problems else None
+
+
+def _large_refusal(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> errors.ApiError | None:
+    return _refusal(resource, obj, _first_problems(ctx, resource, obj, old))
+
+
+def _first_problems(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> list[FieldError]:
+    """What is wrong with a large object, as far as an answer has room for it."""
+    try:
+        with counted():
+            return _problems(ctx, resource, obj, old)
+    except TooManyErrors as found:
+        return found.errors
+
+
+def _problems(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> list[FieldError]:
+    problems = check_metadata(resource, obj) if old is None else check_metadata_update(resource, obj, old)
+    return problems + resource.strategy.validate(ctx, obj, old, sound=not problems)
+
+
+async def commit(ctx: Context, resource: ServedResource, obj: Object, expect: int) -> Entry:
+    """Store the object; it is durable and visible when this returns."""
+    stored = await to_stored(resource, obj)
+    entry = await _store(ctx, resource, stored, expect, delete=False)
+    if resource.is_custom and stored is obj:
+        view(entry).rendered_for = resource.strategy
+    return entry
+
+
+async def _store(ctx: Context, resource: ServedResource, stored: Object, expect: int, delete: bool) -> Entry:
+    cluster, meta = ctx.cluster, stored["metadata"]
+    key = object_key(meta.get("namespace", ""), meta["name"])
+    limit = None if delete else _MAX_STORED
+    try:
+        if ctx.is_large():
+            encode = await ctx.aside(encoder, stored, resource.type_prefix, limit, dumps_in_steps)
+        else:
+            encode = encoder(stored, resource.type_prefix, limit)
+    except TooLargeToStore:
+        raise errors.too_large_to_store() from None
+    if cluster.removed:  # while the request was under way; its name may belong to another one by now
+        raise errors.no_such_cluster(cluster.name)
+    if expect == ABSENT:
+        check_namespace(ctx, resource, meta["name"])
+    try:
+        entry = await cluster.store.commit(cluster.name, resource.storage, key, encode, expect, delete)
+    except Unavailable as error:
+        if cluster.health.problem is None:  # one line per outage, not per write
+            log.error("the store refuses writes", cluster=cluster.name, problem=str(error))
+        cluster.health.problem = error.problem
+        raise errors.internal(f"the change could not be stored: {error.problem}") from error
+    cluster.health.problem = None
+    if expect == ABSENT and cluster.store.shared:
+        await _check_namespace_still(ctx, resource, stored, entry)
+    return entry
+
+
+async def _check_namespace_still(ctx: Context, resource: ServedResource, stored: Object, entry: Entry) -> None:
+    """Another server on the same database may have ended the place of a new object before that was stored; whatever came before
+    it is visible now. What must not be there goes again: whoever emptied the place has looked already."""
+    try:
+        check_namespace(ctx, resource, stored["metadata"]["name"])
+    except errors.ApiError:
+        with suppress(Conflict):
+            await _store(ctx, resource, stored, entry.revision, delete=True)
+        raise
+
+
+async def update(ctx: Context, resource: ServedResource, name: str) -> Response:
+    negotiate(ctx.accept)
+    options = write_options(ctx.query, "UpdateOptions")
+    body = await decode_body(ctx, resource, options)
+    meta = body.setdefault("metadata", {})
+    check_name(meta.get("name"), name)
+    _match_namespace(ctx, resource, meta)
+    pinned = meta.get("resourceVersion") or ""
+
+    sent = await ctx.aside(dumps_in_steps, body) if ctx.is_large() else orjson.dumps(body)
+    fresh = [body]
+
+    def replaced(old: Object) -> Object:
+        """What was sent, every time as if nobody had worked on it yet."""
+        return fresh.pop() if fresh else orjson.loads(sent)
+
+    async def create() -> Written:
+        if pinned:
+            raise errors.conflict(resource, name, "StorageError: invalid object, the object to update does not exist")
+        return await create_object(ctx, resource, replaced({}), options)
+
+    creates = resource.create_on_update and not ctx.subresource
+    written = await update_object(ctx, resource, name, replaced, options, check_pin=True, create=create if creates else None)
+    return await respond_written(ctx, resource, written)
+
+
+def check_name(given: object, name: str) -> None:
+    """The object of an update names itself, and as the URL does."""
+    if not given:
+        raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if given != name:
+        raise errors.bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
+def _head(ctx: Context, resource: ServedResource, name: str) -> Entry | None:
+    namespace = ctx.namespace_of(resource)
+    return ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(namespace, name))
+
+
+async def update_object(
+    ctx: Context,
+    resource: ServedResource,
+    name: str,
+    change: Callable[[Object], Object],
+    options: WriteOptions,
+    check_pin: bool = False,
+    track: Track = track_managed_fields,
+    create: Callable[[], Awaitable[Written]] | None = None,
+) -> Written:
+    """Change an existing object: `change` gets the current one (with `check_pin` to look at, else as a private copy) and returns
+    the wanted one. `create` makes what is not there, where the request wants that."""
+
+    async def planned(head: Entry, old: Object) -> tuple[Object, bool]:
+        base = old if check_pin else await from_stored(ctx, resource, head)
+        new = await ctx.aside(change, base) if ctx.is_large(head) else change(base)
+        return new, _check_preconditions(resource, name, new, old, check_pin)
+
+    async def written(head: Entry, old: Object, plan: tuple[Object, bool]) -> Written:
+        new, pinned = plan
+        try:
+            return await _update_once(ctx, resource, head, old, new, options, track)
+        except Conflict:
+            if pinned:
+                raise errors.conflict(resource, name) from None
+            raise
+
+    return await guaranteed_update(ctx, resource, ctx.namespace_of(resource), name, planned, written, create)
+
+
+def _check_preconditions(resource: ServedResource, name: str, new: Object, old: Object, replace: bool) -> bool:
+    """Whether the request insists on the version it read; raises if that is not the current one."""
+    meta, old_meta = new["metadata"], old["metadata"]
+    uid = meta.get("uid")
+    if uid and uid != old_meta["uid"]:
+        text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old_meta['uid']}"
+        raise errors.storage_conflict(resource, old_meta.get("namespace", ""), name, text)
+    version = meta.get("resourceVersion") or ""
+    if not version or version == "0":
+        if replace and resource.needs_resource_version:
+            problem = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(resource.group, resource.plural, name, [problem])
+        return False
+    if version != old_meta["resourceVersion"]:
+        if found := number_problem(version, 64):
+            raise errors.ApiError(500, "", f'strconv.ParseUint: parsing "{version}": {found}')
+        raise errors.conflict(resource, name)
+    return replace
+
+
+async def _update_once(
+    ctx: Context, resource: ServedResource, head: Entry, old: Object, new: Object, options: WriteOptions, track: Track
+) -> Written:
+    large = ctx.is_large(head)
+    if large:
+        await ctx.aside(track, ctx, resource, old, new, options)
+    else:
+        track(ctx, resource, old, new, options)
+    keep_on_update(resource, ctx.subresource, new, old)
+    admitted = await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
+    if admitted is not new:
+        new = admitted
+        keep_on_update(resource, ctx.subresource, new, old)
+    await _prepare(ctx, resource, new, old, large)
+    _count_generation(resource, new, old)
+    await _validate(ctx, resource, new, old, large)
+    new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+    await ctx.cluster.part(AdmissionChain).validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
+    await check_grant(ctx, resource, new, old)
+    # A head that is still queued may yet fail: then this write must not have been answered with it.
+    if (new == old or only_times_differ(old, new)) and head.revision <= ctx.cluster.store.revision:
+        return Written(200, head)
+    if options.dry_run:
+        return Written(200, None, new)
+    if is_finished(resource, new):
+        await remove(ctx, resource, old, head.revision)
+        return Written(200, None, {**new, "metadata": {**new["metadata"], "resourceVersion": str(head.revision)}})
+    return Written(200, await commit(ctx, resource, new, head.revision))
+
+
+def _count_generation(resource: ServedResource, new: Object, old: Object) -> None:
+    if not resource.tracks_generation:
+        return
+    generation = old["metadata"].get("generation", 0)
+    skipped = ("metadata", "status") if resource.has_status else ("metadata",)
+    if any(new.get(key) != old.get(key) for key in new.keys() | old.keys() if key not in skipped):
+        generation += 1
+    if generation:
+        new["metadata"]["generation"] = generation
+
+
+def is_finished(resource: ServedResource, obj: Object) -> bool:
+    """Whether a deleted object waits for nothing any more."""
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers"):
+        return False
+    if resource.storage == "/namespaces" and obj.get("spec", {}).get("finalizers"):
+        return False
+    return not meta.get("deletionGracePeriodSeconds")
+
+
+async def remove(ctx: Context, resource: ServedResource, obj: Object, expect: int) -> Entry:
+    """Delete for good; the DELETED event carries `obj`."""
+    return await _store(ctx, resource, await to_stored(resource, obj), expect, delete=True)

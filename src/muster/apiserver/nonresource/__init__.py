@@ -1,0 +1,1 @@
+"""What lies outside the resource tree: discovery, OpenAPI, health and metrics."""

@@ -1,0 +1,111 @@
+"""What an API server counts, under Kubernetes' own names, for dashboards that exist already.
+
+A request looks up what it counts into by what it asked for, and adds; everything else is read when somebody scrapes.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource as usage_limits
+import time
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from muster.apiserver.cluster import Cluster
+from muster.apiserver.fairness import FairQueue
+from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.registry.resource import ServedResource
+from muster.machinery import metrics
+from muster.machinery.authorization import AccessAttributes
+from muster.machinery.metrics import Counter, Histogram, Metrics
+from muster.store.api import Store
+
+_BUCKETS = (
+    *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0),
+    *(3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
+)
+CONTENT_TYPE: Final = f"{metrics.CONTENT_TYPE}; escaping=underscores"
+
+
+class RequestMetrics:
+    """What requests count into, among whatever else is in `metrics`."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._counted: dict[tuple[str, str, str, str, str, int], tuple[Counter, Histogram | None]] = {}
+
+    def count(self, attributes: AccessAttributes, resource: ServedResource | None, code: int, seconds: float) -> None:
+        """What is not served counts by its verb alone: clients can make up names without end, and put anything into them."""
+        verb, subresource = attributes.verb, attributes.subresource
+        if resource is not None and (not subresource or subresource in resource.subresources):
+            key = (verb, attributes.group, attributes.version, attributes.resource, subresource, code)
+        else:
+            key = (verb, "", "", "", "", code)
+        counted = self._counted.get(key)
+        if counted is None:
+            counted = self._counted[key] = self._members(*key)
+        requests, durations = counted
+        requests.value += 1
+        if durations is not None:
+            durations.observe(seconds)
+
+    def _members(
+        self, verb: str, group: str, version: str, resource: str, subresource: str, code: int
+    ) -> tuple[Counter, Histogram | None]:
+        """How long a watch takes says nothing."""
+        labels = {
+            "verb": verb.upper(),
+            "group": group,
+            "version": version,
+            "resource": resource,
+            "subresource": subresource,
+            "component": "apiserver",
+        }
+        requests = self._metrics.counter("apiserver_request_total", "", **labels, code=str(code))
+        if verb == "watch":
+            return requests, None
+        return requests, self._metrics.histogram("apiserver_request_duration_seconds", "", _BUCKETS, **labels)
+
+
+class _Controllers(Protocol):
+    @property
+    def backlog(self) -> int: ...
+
+
+class MeasuredServer(Protocol):
+    """What is read of a server when somebody scrapes."""
+
+    @property
+    def fairness(self) -> FairQueue: ...
+    @property
+    def clusters(self) -> Mapping[str, Cluster]: ...
+    @property
+    def store(self) -> Store: ...
+    @property
+    def controllers(self) -> _Controllers: ...
+
+
+class ServerMetrics(RequestMetrics):
+    """All that a server shows of itself."""
+
+    def __init__(self, server: MeasuredServer) -> None:
+        super().__init__(Metrics())
+        self._read(server)
+
+    def render(self) -> bytes:
+        return self._metrics.render()
+
+    def _read(self, server: MeasuredServer) -> None:
+        started = time.time()
+        gauge, counter_of = self._metrics.gauge, self._metrics.counter_of
+        gauge("apiserver_current_inflight_requests", "", lambda: server.fairness.in_flight)
+        gauge("apiserver_current_inqueue_requests", "", lambda: server.fairness.waiting)
+        counter_of("apiserver_rejected_requests_total", "", lambda: server.fairness.refused)
+        gauge("apiserver_longrunning_requests", "", lambda: sum(len(one.part(OpenRequests)) for one in server.clusters.values()))
+        gauge("muster_clusters", "", lambda: len(server.clusters))
+        gauge("muster_store_revision", "", lambda: server.store.revision)
+        gauge("muster_controller_backlog", "", lambda: server.controllers.backlog)
+        counter_of("process_cpu_seconds_total", "", time.process_time)
+        gauge("process_max_resident_memory_bytes", "", lambda: usage_limits.getrusage(usage_limits.RUSAGE_SELF).ru_maxrss * 1024)
+        gauge("process_start_time_seconds", "", lambda: started)
+        counter_of("python_gc_collections_total", "", lambda: sum(stats["collections"] for stats in gc.get_stats()))

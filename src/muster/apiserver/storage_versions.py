@@ -1,0 +1,36 @@
+"""Between the version a client speaks and the one that is stored, for the few resources served in several versions."""
+
+from __future__ import annotations
+
+import orjson
+
+from muster.apiserver.context import Context
+from muster.apiserver.objects import decode
+from muster.apiserver.presentation.responses import present, present_all
+from muster.apiserver.registry.resource import ServedResource
+from muster.apiserver.worker import LARGE
+from muster.machinery.objects import Object
+from muster.store.api import Entry
+
+
+async def from_stored(ctx: Context, resource: ServedResource, entry: Entry) -> Object:
+    """A private copy of the object in the resource's version, defaults of a changed schema included."""
+    found = await ctx.aside(_read, resource, entry) if len(entry.value) > LARGE else _read(resource, entry)
+    if found is None:
+        found = orjson.loads((await present_all(resource, [entry]))[0])
+    return found
+
+
+def _read(resource: ServedResource, entry: Entry) -> Object | None:
+    """None where it takes a conversion webhook."""
+    if resource.strategy.shows_stored:
+        return decode(entry)
+    value = present(resource, entry)
+    return None if value is None else orjson.loads(value)
+
+
+async def to_stored(resource: ServedResource, obj: Object) -> Object:
+    """The object in its storage version; the same object where nothing is to be done."""
+    if resource.api_version == resource.storage_version:
+        return obj
+    return await resource.strategy.to_storage(obj)

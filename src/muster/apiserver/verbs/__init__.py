@@ -1,1 +1,0 @@
-"""What the verbs do: reading, watching, writing, patching, deleting, and the steps they share."""
