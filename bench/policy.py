@@ -134,7 +134,8 @@ class PolicyControllers(abc.ABC):
 
     @property
     def server(self) -> Server:
-        return self.servers[0]
+        """One that has ended, where there is such a one."""
+        return next((one for one in self.servers if not one.running), self.servers[0])
 
     @abc.abstractmethod
     def command(self) -> list[str | Path]: ...
@@ -158,13 +159,14 @@ class PolicyControllers(abc.ABC):
 
     def start(self) -> None:
         for cluster in self.clusters:
-            (health,) = free_ports(1)
+            health, metrics = free_ports(2)
             flags = [
                 f"--cluster-name={cluster}",
                 f"--standalone-hub-templates-kubeconfig-path={self.directory / HUB_ACCOUNT}.kubeconfig",
                 "--leader-elect=false",
                 "--enable-metrics=false",
                 f"--health-probe-bind-address=127.0.0.1:{health}",
+                f"--metrics-bind-address=127.0.0.1:{metrics}",
             ]
             if self.case.lifted:
                 flags += ["--evaluation-concurrency=10", "--client-max-qps=10000", "--client-burst=10000"]
@@ -371,13 +373,13 @@ def _rows(case: Case, ours: Measured, theirs: Measured) -> list[Row]:
 
 def _cases(short: bool) -> list[Case]:
     if short:
-        return [Case(5, 1, rest=5.0, away=6.0)]
+        return [Case(5, 2, rest=5.0, away=6.0)]
     return [Case(500, 3), Case(500, 3, lifted=False), Case(1000, 1, rest=120.0), Case(100, 1, away=600.0)]
 
 
 def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
     made: list[Row] = []
-    memory: dict[str, dict[int, float]] = {}
+    memory: dict[str, dict[int, float]] = {Ours.name: {}, Upstream.name: {}}
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         for number, case in enumerate(_cases(short)):
             found = []
@@ -386,7 +388,7 @@ def run(short: bool = False, say: Callable[[str], None] = print) -> list[Row]:
                 found.append(asyncio.run(_measure(kind(Path(name) / f"{kind.name}-{number}", case), case)))
                 say(f"  {found[-1]}")
                 if case.clusters == 1:
-                    memory.setdefault(kind.name, {})[case.policies] = found[-1].memory
+                    memory[kind.name][case.policies] = found[-1].memory
             made += _rows(case, *found)
     return made + _memory_rows(memory)
 
