@@ -6,6 +6,8 @@ though it is wanted is made again; one that is marked as installed by hand stays
 What is not known takes nothing away: while a placement is missing, or has fewer decisions than it says, nothing is deleted, and
 before something is, the placements are looked for on the server itself, because a watch of decisions may be ahead of that of
 placements. A reference that is taken out of the install strategy does take its addons with it.
+
+A cluster may be chosen before the hub has made its namespace. That is no failure: it is looked for again, later and later.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Final
 
 from muster.addon.manager.annotations import FIELD_MANAGER, passed_on
 from muster.addon.manager.installed import InstalledAddon
@@ -26,12 +29,18 @@ from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddO
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.cluster.v1beta1 import Placement
 from muster.api.resource import known_fields
+from muster.machinery.backoff import Backoff
+from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.runtime.cache import MutationCache
 from muster.runtime.client import AlreadyExists, KubeError, NotFound, served
 from muster.runtime.controller import ControllerContext, WriteOne, failures_text, write_each
 
+log = get_logger("muster.addon.installation")
 _ADDONS = served(ManagedClusterAddOn)
+FIRST_NAMESPACE_DELAY: Final = 0.05
+LONGEST_NAMESPACE_DELAY: Final = 30.0
+"""Seconds until a namespace that is missing is looked for again, at first and at most."""
 
 
 class AddonsNotWritten(Exception):
@@ -68,6 +77,8 @@ class Installation:
         self._inventory = inventory
         self._latest: MutationCache[ManagedClusterAddOn] = MutationCache(inventory.managed_addons, clock=context.clock)
         self._controller = context.controller("addon-installation", self.reconcile)
+        self._namespace_delays: dict[str, Backoff] = {}
+        """Of addons that wait for a cluster's namespace."""
         inventory.synced_by(self._controller)
         inventory.addons.on_change(self._addon_changed)
         inventory.on_installed_change(self._installed_changed)
@@ -99,21 +110,36 @@ class Installation:
 
     # A pass
 
-    async def reconcile(self, name: str) -> None:
+    async def reconcile(self, name: str) -> float | None:
         addon = self._inventory.addons.cache.named(name)
         if addon is None:
-            return
+            self._namespace_delays.pop(name, None)
+            return None
+        missing: set[str] = set()
         installed = self._inventory.installed(name)
         changes = installation_changes(addon, self._inventory.placements_of(addon), installed, self._takes_addons)
         delete = changes.delete if changes.delete and await self._placements_are_there(addon) else ()
         creations: Iterator[tuple[str, WriteOne]] = (
-            (cluster, partial(self._create, addon, cluster)) for cluster in changes.create if not self._is_made(name, cluster)
+            (cluster, partial(self._create, addon, cluster, missing))
+            for cluster in changes.create
+            if not self._is_made(name, cluster)
         )
         deletions = [(cluster, partial(self._delete, name, installed[cluster])) for cluster in delete if cluster in installed]
         # A decision that names no cluster leads nowhere: that is the ValueError.
         failed = await write_each(chain(creations, deletions), (KubeError, ValueError))
         if failed:
             raise AddonsNotWritten(failures_text(failed))
+        if missing:
+            log.info("namespace not found", addon=name, clusters=",".join(sorted(missing)))
+            return self._namespace_delay(name)
+        self._namespace_delays.pop(name, None)
+        return None
+
+    def _namespace_delay(self, name: str) -> float:
+        if name not in self._namespace_delays:
+            random = self._context.random
+            self._namespace_delays[name] = Backoff(FIRST_NAMESPACE_DELAY, LONGEST_NAMESPACE_DELAY, random=random)
+        return self._namespace_delays[name].next()
 
     def _takes_addons(self, cluster: str) -> bool:
         found = self._inventory.clusters.cache.named(cluster)
@@ -133,12 +159,15 @@ class Installation:
         """Just made, and the watch does not know yet."""
         return self._latest.snapshot(ObjectKey(cluster, name)) is not None
 
-    async def _create(self, addon: ClusterManagementAddOn, cluster: str) -> None:
+    async def _create(self, addon: ClusterManagementAddOn, cluster: str, missing: set[str]) -> None:
         managed = self._inventory.clusters.cache.named(cluster)
         annotations = managed.metadata.annotations if managed is not None else {}
         try:
             answer = await self._context.client.create(_ADDONS, _document(addon, cluster, annotations), manager=FIELD_MANAGER)
         except AlreadyExists:
+            return
+        except NotFound:
+            missing.add(cluster)
             return
         self._latest.record_write(answer)
 

@@ -73,6 +73,7 @@ class Answers:
         self._context = contextvars.copy_context()
         self._outcomes: dict[Hashable, tuple[Any, Exception | None]] = {}
         self._waiting: Future[Any] | None = None
+        self._cancelled = False
         self.in_thread = False
 
     def __call__(self, key: Hashable, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -105,6 +106,9 @@ class Answers:
         """In a thread; the time does not count against the template."""
         began = time.monotonic()
         self._waiting = self._context.copy().run(asyncio.run_coroutine_threadsafe, coroutine, self._loop)
+        if self._cancelled:
+            # Before there was anything to cancel: `cancel` first says so and then looks, this the other way round.
+            self._waiting.cancel()
         try:
             return self._waiting.result()
         finally:
@@ -115,6 +119,7 @@ class Answers:
 
     def cancel(self) -> None:
         """Nobody waits for the thread any more: neither does it."""
+        self._cancelled = True
         waiting = self._waiting
         if waiting is not None:
             waiting.cancel()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster.api.addons import MANUAL_ANNOTATION
 from tests.support.addon_world import GROUP, by_placement
 from tests.support.choosing import CLUSTERS, DECISIONS, NS, PLACEMENTS
@@ -135,14 +137,24 @@ async def test_with_an_addon_go_all_its_managed_cluster_addons_ocm_1156(site: Si
     await site.until(lambda: _none(site), "the garbage collector to take them")
 
 
-async def test_a_cluster_without_its_namespace_keeps_no_other_waiting(site: Site) -> None:
+async def test_a_cluster_without_its_namespace_is_waited_for_and_keeps_no_other_waiting(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
     await site.managed_cluster("c1")
     await site.admin.create(CLUSTERS, {"apiVersion": CLUSTERS.api_version, "kind": CLUSTERS.kind, "metadata": {"name": "c2"}})
     await site.offer(by_placement("p"))
     await site.decide("p", "c1", "c2")
     await site.until_installed("c1")
+    logged: list[str] = []
+
+    async def missed() -> bool:
+        logged.append(capsys.readouterr().err)
+        return "namespace not found" in "".join(logged)
+
+    await site.until(missed, "the namespace to be missed")
     await site.namespace("c2")
     await site.until_installed("c1", "c2")
+    assert "level=error" not in "".join(logged) + capsys.readouterr().err
 
 
 async def _is_gone(site: Site) -> bool:

@@ -13,6 +13,7 @@ from muster.gotemplate.limits import current_meter
 from muster.machinery.objects import Object
 from muster.policy.dependencies import LocalSource
 from muster.policy.resolver import ResolveError, ResolveOptions, Resolver
+from muster.policy.resolver.rendering import Answers
 from muster.runtime.cache.selections import Selection
 from muster.runtime.client.errors import Unreachable
 from tests.unit.policy.resolver.conftest import OBJECTS
@@ -106,6 +107,21 @@ async def test_one_who_waits_in_a_thread_can_be_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await eventually(lambda: source.abandoned)
+
+
+async def test_a_thread_that_is_about_to_wait_when_it_is_cancelled_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, begun = Answers(), asyncio.Event()
+    answers.in_thread = True
+    start = asyncio.run_coroutine_threadsafe
+
+    def cancelled_at_once(coroutine: Any, loop: asyncio.AbstractEventLoop) -> Any:
+        future = start(coroutine, loop)
+        answers.cancel()
+        return future
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", cancelled_at_once)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(asyncio.to_thread(answers, "key", begun.wait), 30)
 
 
 @pytest.mark.parametrize("fail", [lambda source: source.read, lambda source: source.mapping], ids=["read", "mapping"])
