@@ -61,6 +61,8 @@ SHARED: Final = "shared"
 HUB_ACCOUNT: Final = "hub-templates"
 AGENT_ACCOUNT: Final = "policy-controller"
 WITHIN: Final = 1800.0
+GATHERED: Final = 70.0
+"""Seconds after which nothing more is written of a change: how often an Event was repeated is written once a minute."""
 
 
 @dataclass(frozen=True)
@@ -320,7 +322,7 @@ async def _at_rest(load: Load, case: Case, found: Measured) -> None:
         await load.until_all(f"rested{number}")
     found.at_rest = median(times)
     if case.rest:
-        await asyncio.sleep(10)
+        await asyncio.sleep(min(GATHERED, 2 * case.rest))
         mark = load.controllers.audit.mark()
         await asyncio.sleep(case.rest)
         found.resting_requests = load.controllers.requests(mark).total() * 60 / case.rest / case.clusters

@@ -15,9 +15,9 @@ import pytest
 
 from tests.support.local_fleet import MUSTER, Fleet, eventually, hub_certificate, names
 from tests.support.processes import free_ports
-from tests.support.sites import embedded_only
+from tests.support.sites import beside_kube
 
-pytestmark = embedded_only
+pytestmark = beside_kube
 
 AGENTS = "open-cluster-management-agent"
 

@@ -157,7 +157,7 @@ def test_edits_while_disconnected_work_as_long_as_they_ask_nothing_new(c1: Manag
         c1.wait_status(policy, "Compliant")
 
 
-@pytest.mark.parametrize("kill", [True, False])
+@pytest.mark.parametrize("kill", [True, pytest.param(False, marks=beside_kube)])
 def test_a_controller_that_is_killed_while_the_hub_changes_ends_with_what_the_hub_says(
     hub: PolicyHub, c1: ManagedCluster, shop: str, name: str, kill: bool
 ) -> None:
