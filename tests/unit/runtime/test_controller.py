@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.logs import diverted
 from muster.machinery.metrics import Metrics
@@ -13,6 +15,7 @@ from muster.machinery.objects import ObjectKey
 from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.builtin import CONFIG_MAPS
+from muster.runtime.client.errors import Conflict, KubeError, TooManyRequests, Unreachable
 from muster.runtime.controller.controller import Controller, Stop
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.runtime.conftest import config_map, eventually
@@ -107,6 +110,29 @@ async def test_why_a_key_fails_is_an_error_in_the_log_once_and_again_when_that_c
                 await clock.advance(0.1)
     assert not why
     assert [problem for line in lines for problem in ("of this", "of that") if problem in line] == ["of this", "of that", "of that"]
+
+
+@pytest.mark.parametrize(
+    "error", [Conflict(409, "Conflict", "no"), TooManyRequests(429, "TooManyRequests", "no"), Unreachable("https://hub", "refused")]
+)
+async def test_what_passes_by_itself_is_no_error_in_the_log_unless_it_stays(clock: FakeClock, error: KubeError) -> None:
+    failures = 0
+
+    async def reconcile(key: str) -> None:
+        nonlocal failures
+        failures += 1
+        if failures != 5:
+            raise error
+
+    lines: list[str] = []
+    controller = Controller("test", reconcile, clock=clock)
+    with diverted(lines.append):
+        async with running(controller):
+            for wanted in (5, 10):
+                controller.enqueue("key")
+                while failures < wanted:
+                    await clock.advance(1)
+                assert len(lines) == (0 if wanted == 5 else 1), lines
 
 
 async def test_a_key_is_never_reconciled_twice_at_once_and_no_change_is_lost() -> None:

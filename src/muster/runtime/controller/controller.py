@@ -23,7 +23,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Counter, Metrics
 from muster.machinery.workqueue import Closed, WorkQueue
 from muster.runtime.cache.informer import Informer
-from muster.runtime.client.errors import Conflict, Unreachable
+from muster.runtime.client.errors import Conflict, TooManyRequests, Unreachable
 
 log = get_logger("muster.runtime.controller.controller")
 
@@ -213,8 +213,9 @@ class Controller(Generic[K]):
         self._errors.inc()
         delay = self.queue.retry(key)
         failures = self.queue.failures(key)
-        # A conflict is the ordinary course of things, and a server that is away has been reported by its informers.
-        ordinary = isinstance(error, Conflict | Unreachable) and failures < 5
+        # A conflict is the ordinary course of things, as is a server that has no time yet; one that is away has been reported by
+        # its informers.
+        ordinary = isinstance(error, Conflict | TooManyRequests | Unreachable) and failures < 5
         text = f"no end within {self._timeout:g} s" if isinstance(error, TimeoutError) and not str(error) else str(error)
         problem = f"{type(error).__name__}: {text}"
         write = log.debug if ordinary or self._told.get(key) == problem else log.error
