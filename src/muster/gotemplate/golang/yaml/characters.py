@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Final
 
 from muster.gotemplate.golang.yaml.errors import YAMLError
@@ -62,3 +63,6 @@ def _byte_problem(data: bytes) -> str:
     if value < (0, 0, 0x80, 0x800, 0x10000)[width]:
         return "invalid length of a UTF-8 sequence"
     return "invalid Unicode character"
+
+POSSESSIVE: Final = sys.version_info >= (3, 11, 5)
+"""Whether possessive repeats in regular expressions match what they should: before 3.11.5 they do not."""

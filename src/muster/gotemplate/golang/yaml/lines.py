@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from muster.gotemplate.golang.yaml.characters import POSSESSIVE
 from muster.gotemplate.golang.yaml.decoder import decode
 from muster.gotemplate.golang.yaml.errors import YAMLError
 from muster.gotemplate.golang.yaml.parser import Parser
@@ -49,6 +50,8 @@ class _Unsure(Exception):
 
 def read_lines(text: str) -> Any:
     """The value of a document, or UNSURE."""
+    if not POSSESSIVE:
+        return UNSURE
     if text.isascii():
         if not text.replace("\n", "").isprintable():
             return UNSURE

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from muster.gotemplate.golang.yaml.characters import POSSESSIVE
 from muster.gotemplate.golang.yaml.scalars import QUOTED_WORDS, quotes_needed
 
 _SIMPLE: Final = re.compile(
@@ -33,7 +34,7 @@ _BOM: Final = "\ufeff"
 
 def is_simple(text: str) -> bool:
     """Whether the string is written as it is; a quick test for most that are."""
-    return _SIMPLE(text) is not None and text not in QUOTED_WORDS
+    return POSSESSIVE and _SIMPLE(text) is not None and text not in QUOTED_WORDS
 
 
 def is_utf8(text: str) -> bool:
