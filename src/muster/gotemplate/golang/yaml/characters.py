@@ -64,5 +64,6 @@ def _byte_problem(data: bytes) -> str:
         return "invalid length of a UTF-8 sequence"
     return "invalid Unicode character"
 
+
 POSSESSIVE: Final = sys.version_info >= (3, 11, 5)
 """Whether possessive repeats in regular expressions match what they should: before 3.11.5 they do not."""
