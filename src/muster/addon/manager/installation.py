@@ -130,7 +130,8 @@ class Installation:
         if failed:
             raise AddonsNotWritten(failures_text(failed))
         if missing:
-            log.info("namespace not found", addon=name, clusters=",".join(sorted(missing)))
+            if name not in self._namespace_delays:
+                log.info("namespace not found", addon=name, clusters=",".join(sorted(missing)))
             return self._namespace_delay(name)
         self._namespace_delays.pop(name, None)
         return None
