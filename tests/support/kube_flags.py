@@ -21,11 +21,15 @@ CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "garbage-collector-controller",
     "namespace-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "token-cleaner-controller",
     "validatingadmissionpolicy-status-controller",
+    "volumeattributesclass-protection-controller",
 )
 WORKLOADS = ("deployment-controller", "replicaset-controller")
 """Not those of endpoints: a node of ours has pods on loopback addresses, which endpoints may not have."""

@@ -9,19 +9,23 @@ from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
 
-_FINALIZERS: Final = {
-    "/persistentvolumeclaims": "kubernetes.io/pvc-protection",
-    "/persistentvolumes": "kubernetes.io/pv-protection",
-    "storage.k8s.io/volumeattributesclasses": "kubernetes.io/vac-protection",
+CLAIMS: Final = "/persistentvolumeclaims"
+VOLUMES: Final = "/persistentvolumes"
+ATTRIBUTES_CLASSES: Final = "storage.k8s.io/volumeattributesclasses"
+FINALIZERS: Final = {
+    CLAIMS: "kubernetes.io/pvc-protection",
+    VOLUMES: "kubernetes.io/pv-protection",
+    ATTRIBUTES_CLASSES: "kubernetes.io/vac-protection",
 }
+"""`controllers.in_use_protection` removes them."""
 
 
 class StorageObjectInUseProtection:
-    resources: Final = frozenset(_FINALIZERS)
+    resources: Final = frozenset(FINALIZERS)
 
     async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         obj = operation.new
-        finalizer = _FINALIZERS.get(resource.storage)
+        finalizer = FINALIZERS.get(resource.storage)
         if finalizer is not None and obj is not None and operation.name == "CREATE" and not ctx.subresource:
             finalizers = obj["metadata"].get("finalizers") or []
             if finalizer not in finalizers:

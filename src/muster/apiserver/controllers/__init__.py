@@ -10,6 +10,7 @@ from muster.apiserver.controllers.definitions import DefinitionController
 from muster.apiserver.controllers.election import Election
 from muster.apiserver.controllers.expiry import BootstrapTokenExpiry, EventExpiry
 from muster.apiserver.controllers.garbage import GarbageCollector
+from muster.apiserver.controllers.in_use_protection import InUseProtection
 from muster.apiserver.controllers.manager import Controller, ControllerContext, ControllerManager
 from muster.apiserver.controllers.namespaces import NamespaceController
 from muster.apiserver.controllers.policystatus import PolicyStatus
@@ -24,6 +25,7 @@ def builtin_controllers(context: ControllerContext, cluster: str) -> ControllerM
         DefinitionController(context),
         NamespaceController(context),
         GarbageCollector(context),
+        InUseProtection(context),
         RoleAggregation(context),
         CertificateController(context),
         PolicyStatus(context),

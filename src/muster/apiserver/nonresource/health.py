@@ -18,7 +18,7 @@ VERSION = {
     "emulationMinor": "35",
     "minCompatibilityMajor": "1",
     "minCompatibilityMinor": "34",
-    "gitVersion": "v1.35.0-muster",
+    "gitVersion": "v1.35.0+muster",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2026-11-15T00:00:00Z",
