@@ -26,26 +26,41 @@ ALONE := tests/interop/test_work_webhook.py
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-$(VENV)/.installed: requirements/bootstrap.lock requirements/dev.lock pyproject.toml
+# The environment itself, with the tool that fills it.
+$(VENV)/.uv: requirements/bootstrap.lock
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
 	  echo "python3-venv is missing; installing it"; \
 	  apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
 	$(BIN)/pip install -q --require-hashes -r requirements/bootstrap.lock
-	$(BIN)/uv pip sync -q --system-certs --compile-bytecode --require-hashes requirements/dev.lock
-	$(BIN)/uv pip install -q --system-certs --no-deps --no-build-isolation -e .
+	@touch $@
+
+# What runs a fleet: no tool of developers.
+$(VENV)/.runtime: $(VENV)/.uv requirements/up.lock pyproject.toml
+	$(BIN)/uv pip install -q --system-certs --compile-bytecode --require-hashes -r requirements/up.lock
+	$(BIN)/uv pip install -q --system-certs --no-deps --build-constraints requirements/dev.lock -e .
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-setup: $(VENV)/.installed ## create .venv with locked dependencies, muster and clusteradm
+$(VENV)/.installed: $(VENV)/.uv requirements/dev.lock pyproject.toml
+	$(BIN)/uv pip sync -q --system-certs --compile-bytecode --require-hashes requirements/dev.lock
+	$(BIN)/uv pip install -q --system-certs --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q src
+	@touch $(VENV)/.runtime $@
+
+# Whoever has the developers' environment keeps it up to date; whoever has not does not get it by starting a fleet.
+READY := $(if $(wildcard $(VENV)/.installed),$(VENV)/.installed,$(VENV)/.runtime)
+
+setup: $(VENV)/.installed ## create .venv with locked dependencies, muster, clusteradm and the tools of developers
+	@[ "$(MAKECMDGOALS)" != setup ] || printf '%s\n' "Ready. Next:" \
+	  '  export PATH=$$PWD/$(BIN):$$PATH   # muster, clusteradm, kubectl' \
+	  '  muster up --detach               # a hub and two clusters; or: make up' \
+	  '  make test                        # lint and tests'
 
 lock: setup ## resolve dependencies anew into requirements/*.lock
-	@for target in runtime dev; do \
-	  group=""; [ $$target = dev ] && group="--group dev"; \
-	  $(BIN)/uv pip compile -q --system-certs --upgrade --universal --generate-hashes --no-header --no-annotate \
-	    --no-emit-index-url --no-emit-find-links pyproject.toml --extra aws --extra postgres $$group -o requirements/$$target.lock; \
-	done
-	@$(BIN)/uv pip compile -q --system-certs --upgrade --universal --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links pyproject.toml --group clients -o requirements/clients.lock
+	@lock() { out=$$1; shift; $(BIN)/uv pip compile -q --system-certs --upgrade --universal --generate-hashes --no-header \
+	    --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml "$$@" -o requirements/$$out.lock; }; \
+	  set -e; lock runtime --extra aws --extra postgres; lock up --extra aws --extra postgres --extra kubectl; \
+	  lock dev --extra aws --extra postgres --extra kubectl --group dev; lock clients --group clients
 
 $(CLIENTS)/.installed: requirements/clients.lock $(VENV)/.installed
 	@$(BIN)/uv venv -q --clear --python $(BIN)/python $(CLIENTS)
@@ -54,10 +69,10 @@ $(CLIENTS)/.installed: requirements/clients.lock $(VENV)/.installed
 
 clients: $(CLIENTS)/.installed ## create .venv-clients with the client libraries that the gateway is tried with
 
-up: setup ## start a hub and two managed clusters on this machine
+up: $(READY) ## start a hub and two managed clusters on this machine
 	@$(BIN)/muster up
 
-down: setup ## stop them; their state is kept
+down: $(READY) ## stop them; their state is kept
 	@$(BIN)/muster down
 
 test: setup ## lint, and unit, end-to-end and differential tests on the embedded control plane

@@ -200,7 +200,7 @@ class Gateway:
         from muster.gateway.client.transports.requests_adapter import adapters
 
         kinds, identity = adapters(), self._identity
-        session = library("requests").Session()
+        session: Session = library("requests").Session()
         session.trust_env, session.auth = False, kinds.auth(identity)
         session.proxies = {"http": identity.proxy, "https": identity.proxy} if identity.proxy else {}
         session.mount(f"{self.hub_url}/", kinds.gateway(self.route(cluster, fallback_to_hub=fallback_to_hub), kinds.tls(identity)))
