@@ -19,6 +19,7 @@ from muster.apiserver import errors
 from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.audit import Audit
 from muster.apiserver.auth.access import Access
+from muster.apiserver.auth.credential_cluster import claimed_cluster
 from muster.apiserver.auth.identity import LOOPBACK
 from muster.apiserver.auth.statictokens import StaticTokens
 from muster.apiserver.auth.tokenwebhook import TokenWebhooks, WebhookTarget, load_webhook_config
@@ -136,8 +137,7 @@ class ApiServer:
         await self._http.start(self.config.host, self.config.port)
         self.controllers.start()
         self._revocations.start()
-        known = [name for name in self.store.clusters() if not name.startswith("_")]
-        for name in dict.fromkeys((*self.config.clusters, *known)):
+        for name in dict.fromkeys((*self.config.clusters, *self._stored_clusters())):
             await self.add_cluster(name)
         settle_garbage()
         sys.setswitchinterval(SWITCH_SECONDS)
@@ -219,18 +219,18 @@ class ApiServer:
                 cluster.part(OpenRequests).end_all()
 
     async def handle(self, request: Request) -> Answer:
-        name, path = split_cluster(request.raw_path)
+        name, path = self._addressed(request)
         cluster = self.clusters.get(name if name is not None else self._default_cluster())
         if cluster is None:
             # Another server on the same database may have added it.
-            if name is None or name.startswith("_") or name in self._removing or name not in self.store.clusters():
+            if name is None or name in self._removing or name not in self._stored_clusters():
                 return status_response(errors.no_such_cluster(name or DEFAULT_CLUSTER))
             cluster = await self.add_cluster(name)
         return await self._pipeline.serve(cluster, request, path)
 
     def _goes_elsewhere(self, request: Request) -> bool:
         """Whether another API server takes the body: then it is passed on as it comes, however long."""
-        name, path = split_cluster(request.raw_path)
+        name, path = self._addressed(request)
         cluster = self.clusters.get(name if name is not None else self._default_cluster())
         return cluster is not None and cluster.part(Aggregator).covering(path) is not None
 
@@ -238,8 +238,20 @@ class ApiServer:
         cluster = self.clusters.get(name)
         return (Vault(self.store, name) if cluster is None else cluster.part(Access).vault).existing()
 
+    def _addressed(self, request: Request) -> tuple[str | None, str]:
+        """(the cluster that the path names, else the one that the request's credential is of, path within it)."""
+        name, path = split_cluster(request.raw_path)
+        if name is None:
+            claimed = claimed_cluster(request)
+            if claimed is not None and (claimed in self.clusters or claimed in self._stored_clusters()):
+                return claimed, path
+        return name, path
+
+    def _stored_clusters(self) -> list[str]:
+        return [name for name in self.store.clusters() if not name.startswith("_")]
+
     def _default_cluster(self) -> str:
-        """Whom a path without a cluster means: `default`, or the only one there is."""
+        """Whom a path without a cluster and without a credential of one means: `default`, or the only one there is."""
         return next(iter(self.clusters)) if len(self.clusters) == 1 else DEFAULT_CLUSTER
 
     def store_problem(self) -> str | None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import orjson
 from cryptography import x509
@@ -54,11 +55,24 @@ def _websocket_token(request: Request) -> str:
 
 def _token_end(token: str) -> datetime | None:
     """Of a JWT; whatever else is a token says nothing about its end."""
+    try:
+        return datetime.fromtimestamp(unverified_claims(token)["exp"], UTC) + timedelta(seconds=LEEWAY_SECONDS)
+    except (ValueError, KeyError, TypeError, OverflowError, OSError):
+        return None
+
+
+def bearer_token(request: Request) -> str:
+    """The token that authentication takes: of the Authorization field, else of a WebSocket's subprotocols; "" without any."""
+    return _authorization_token(request.headers.get("authorization") or "") or _websocket_token(request)
+
+
+def unverified_claims(token: str) -> Mapping[str, Any]:
+    """What a JWT says, whoever signed it; nothing if the token is none."""
     parts = token.split(".")
     if len(parts) != 3:
-        return None
+        return {}
     try:
         claims = orjson.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-        return datetime.fromtimestamp(claims["exp"], UTC) + timedelta(seconds=LEEWAY_SECONDS)
-    except (binascii.Error, ValueError, KeyError, TypeError, OverflowError, OSError):
-        return None
+    except (binascii.Error, ValueError):
+        return {}
+    return claims if isinstance(claims, dict) else {}

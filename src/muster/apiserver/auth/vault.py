@@ -19,6 +19,8 @@ from muster.store.api import ABSENT, Conflict, Entry, Event, Store, Subscription
 
 _RESOURCE = "muster.internal/keys"
 _KEY = "identity"
+_CLIENT_CA, _PROXY_CA = "-client-ca", "-front-proxy-ca"
+"""What the names of a cluster's authorities end in."""
 
 
 class ClusterKeys:
@@ -32,8 +34,8 @@ class ClusterKeys:
 
     @classmethod
     def create(cls, cluster: str, now: datetime) -> dict[str, str]:
-        client = CertificateAuthority.create(f"{cluster}-client-ca", now).pair()
-        proxy = CertificateAuthority.create(f"{cluster}-front-proxy-ca", now).pair()
+        client = CertificateAuthority.create(f"{cluster}{_CLIENT_CA}", now).pair()
+        proxy = CertificateAuthority.create(f"{cluster}{_PROXY_CA}", now).pair()
         return {
             "clientCert": client.certificate.decode(),
             "clientKey": client.key.decode(),
@@ -78,6 +80,14 @@ class ClusterKeys:
         if self._signing_key is None:
             self._signing_key = load_key(self._raw["signingKey"].encode())
         return self._signing_key
+
+
+def cluster_of_authority(common_name: str) -> str | None:
+    """Whose authority has this name; only the authority's key proves that it is the one."""
+    for end in (_CLIENT_CA, _PROXY_CA):
+        if common_name.endswith(end):
+            return common_name.removesuffix(end)
+    return None
 
 
 class Vault:
