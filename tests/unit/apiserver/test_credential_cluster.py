@@ -130,7 +130,6 @@ async def test_kubectl_reaches_its_cluster_where_it_drops_the_path(server: ApiSe
     assert orjson.loads(raw.expect(0).out)["data"] == {"cluster": "other"}
     with background(cluster, "--context", "other", "proxy", "--port=0") as proxy:
         assert proxy.stdout is not None
-        line = await asyncio.to_thread(proxy.stdout.readline)
         lines = proxy.stdout
         serving = await asyncio.to_thread(lambda: next(line for line in lines if line.startswith("Starting to serve on")))
         address = serving.split()[-1]
