@@ -105,13 +105,24 @@ def test_logs_can_be_followed(fleet: Fleet) -> None:
         assert following.wait(10) in (0, 1, 130)
 
 
-def test_a_second_up_is_refused_and_harms_nothing(fleet: Fleet) -> None:
+def test_a_second_up_says_how_the_fleet_is(fleet: Fleet) -> None:
     before = fleet.pid
-    for words in (("up",), ("up", "--detach")):
-        refused = fleet(*words, code=1).err
-        assert f"running already (process {before})" in refused
-    assert fleet.status()["pid"] == before
-    assert fleet.status()["running"]
+    for words in (("up",), ("up", "--detach"), ("up", "--clusters", "2")):
+        said = fleet(*words).out
+        assert f"running (process {before})" in said
+        assert "cluster2" in said
+    assert "--clusters asks for 1" in (said := fleet("up", "--clusters", "1").out)
+    assert "muster cluster remove cluster2" in said
+    assert "at home on port" in fleet("up", "--port", "1", code=1).err
+    assert fleet.pid == before
+
+
+def test_a_second_up_adds_the_clusters_that_are_missing(fleet: Fleet) -> None:
+    before = fleet.pid
+    assert "cluster3 is available" in fleet("up", "--clusters", "3").out
+    assert [one["name"] for one in fleet.status()["clusters"] if one["available"]] == ["cluster1", "cluster2", "cluster3"]
+    assert fleet.pid == before
+    fleet("cluster", "remove", "cluster3")
 
 
 def test_a_cluster_can_be_added_and_removed_again(fleet: Fleet) -> None:

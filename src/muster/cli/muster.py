@@ -36,6 +36,7 @@ PARTS = {
 FLEET = {
     "cluster": "Add a managed cluster to the fleet, or remove one.",
     "down": "Stop the fleet that muster up started.",
+    "env": "Print what a shell exports to use the fleet.",
     "logs": "Show what the fleet's components log.",
     "status": "Show how the fleet is.",
     "up": "Start a hub and managed clusters on this machine.",

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from muster.cli.fleet.running import Wish
+from muster.cli.muster import main
 from muster.fleet.local.directory import Fleet, FleetDirectory, FleetError
 
 
@@ -90,3 +92,21 @@ def test_some_hubs_cannot_be_one(tmp_path: Path, asked: dict[str, Any]) -> None:
     written(tmp_path, **asked)
     with pytest.raises(FleetError, match="--hub-cluster"):
         written(tmp_path, hub_cluster="local")
+
+
+def test_as_many_clusters_as_are_asked_for_whatever_they_are_called(tmp_path: Path) -> None:
+    written(tmp_path, clusters=1)
+    FleetDirectory(tmp_path / "data").edit(lambda fleet: fleet.with_cluster("edge"))
+    assert written(tmp_path, clusters=2).members == ("cluster1", "edge")
+    assert written(tmp_path, clusters=3).members == ("cluster1", "edge", "cluster2")
+
+
+def test_a_stopped_fleet_is_not_said_to_be_anything(tmp_path: Path) -> None:
+    written(tmp_path, clusters=1)
+    words = ["status", "--data-dir", str(tmp_path / "data")]
+    shown = CliRunner().invoke(main, words)
+    assert shown.exit_code == 1
+    assert shown.output.splitlines()[-1].split()[:5] == ["cluster1", *["unknown"] * 4]
+    document = msgspec.json.decode(CliRunner().invoke(main, [*words, "-o", "json"]).output)
+    (one,) = document["clusters"]
+    assert [one[condition] for condition in ("accepted", "joined", "available", "gateway")] == [None] * 4

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,25 +17,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.console import echo
+from muster.cli.fleet.environment import DATA_DIR_VARIABLE, SHELLS
 from muster.cli.grpc_persistence import DATABASE_VARIABLE, EXAMPLES, database_address, database_name, is_from_environment
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option, table
-from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
 from muster.registration.drivers.flags import AWS, AWS_ALIAS, DEFAULT, GRPC
 from muster.transport.persistence import KUBE, SQL
 
 if TYPE_CHECKING:
+    from muster.cli.fleet.view import FleetView
     from muster.fleet.local.directory import FleetDirectory
     from muster.fleet.local.status import FleetStatus
 
 STOPS_WITHIN = 30.0
 AWS_MODES = ("API_AND_CONFIG_MAP", "API", "CONFIG_MAP")
 """The first one unless somebody asks otherwise."""
-_LOOK_EVERY = 0.1
 
 data_dir = click.option(
-    "--data-dir", type=click.Path(file_okay=False), default=".muster", show_default=True, help="Where the fleet's state is."
+    "--data-dir",
+    type=click.Path(file_okay=False),
+    default=".muster",
+    show_default=True,
+    envvar=DATA_DIR_VARIABLE,
+    show_envvar=True,
+    help="Directory of the fleet's state.",
 )
 timeout = click.option("--timeout", type=Duration(), default="2m", show_default=True, help="How long to wait for clusters.")
 
@@ -102,19 +107,45 @@ def up(**options: Any) -> None:
     Everything runs in one process: embedded control planes, and on them what clusteradm would install on real clusters. State is
     kept in the data directory, and so is a kubeconfig with one context per cluster. With --persistence sql the hub is a database
     and the gRPC server before it instead.
+
+    If the fleet runs already, its status is shown; clusters are added if --clusters asks for more than there are.
     """
-    from muster.cli.fleet.running import Wish, run, start_detached
+    from muster.cli.fleet.running import Wish, extend, run, start_detached
+    from muster.fleet.local.directory import FleetDirectory
 
     if options["auth"] == AWS_ALIAS:
         options["auth"] = AWS
     database = _database(options.pop("database"), options["persistence"])
     asked = ("clusters", "auth", "aws_mode", "persistence", "ephemeral", "port", "gateway", "hub_cluster")
     wish = Wish(database=database, **{name: options.pop(name) for name in asked})
+    detach, directory = options.pop("detach"), FleetDirectory(Path(options["data_dir"]))
     with said():
-        if options.pop("detach"):
+        directory.read()
+        if options["last_words_to"] is None and (pid := directory.holder()) is not None:
+            for note in extend(wish, directory, pid, options["timeout"]):
+                echo(note)
+            _print_status(_look(directory))
+        elif detach:
             start_detached(wish, **options)
         else:
             run(wish, **options)
+
+
+def _look(directory: FleetDirectory) -> FleetView:
+    from muster.cli.fleet.view import look
+
+    return run_loop(look(directory))
+
+
+def _print_status(found: FleetView) -> None:
+    echo(found.headline)
+    if found.aws:
+        echo(f"AWS at {found.aws}; for aws and boto3: AWS_CONFIG_FILE={found.aws_config}")
+    columns = ["name", "accepted", "joined", "available", *(["gateway"] if found.gateway else []), "reason"]
+    rows = [
+        ["unknown" if cell is None else cell for cell in (getattr(one, column) for column in columns)] for one in found.clusters
+    ]
+    echo(table(["cluster", *columns[1:]], rows))
 
 
 def _cluster_name(name: str, parameter: str = "--hub-cluster") -> str:
@@ -145,6 +176,7 @@ def _database(address: str | None, persistence: str | None) -> str | None:
 @click.option("--purge", is_flag=True, help="Remove all its state, too.")
 def down(data_dir: str, purge: bool) -> None:
     """Stop the fleet. Its state is kept for the next muster up, unless it is purged."""
+    from muster.cli.fleet.follow import until
     from muster.fleet.local.directory import FleetDirectory
 
     directory = FleetDirectory(Path(data_dir))
@@ -156,7 +188,7 @@ def down(data_dir: str, purge: bool) -> None:
         else:
             _stop(directory, pid)
             if fleet.ephemeral:
-                _until(lambda: not directory.path.exists(), 5.0)
+                until(lambda: not directory.path.exists(), 5.0)
         if purge and directory.path.exists():
             directory.remove()
             echo(f"removed {directory.path}")
@@ -166,46 +198,57 @@ def down(data_dir: str, purge: bool) -> None:
 
 def _stop(directory: FleetDirectory, pid: int) -> None:
     """The process that holds the fleet's lock, and no other."""
+    from muster.cli.fleet.follow import until
+
     for number, patience in ((signal.SIGTERM, STOPS_WITHIN), (signal.SIGKILL, 5.0)):
         if directory.holder() == pid:
             if number == signal.SIGKILL:
                 echo(f"warning: process {pid} did not end within {STOPS_WITHIN:g} s; killing it", err=True)
             os.kill(pid, number)
-        if _until(lambda: directory.holder() != pid, patience):
+        if until(lambda: directory.holder() != pid, patience):
             echo("the fleet has stopped")
             return
     raise click.ClickException(f"process {pid} does not end")
-
-
-def _until(true: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_LOOK_EVERY)
-    return True
 
 
 @click.command("status", short_help="Show how the fleet is.")
 @data_dir
 @format_option("table", "json", "yaml", default="table")
 def status(data_dir: str, output: str) -> None:
-    """Show whether the fleet runs and what its hub says of the clusters. Ends with 1 unless all of them are available."""
-    from muster.cli.fleet.view import look
+    """Show whether the fleet runs and what its hub says of the clusters. Ends with 1 unless all of them are available.
+
+    What nobody can be asked about, because the fleet is stopped or its hub does not answer, is unknown (null in JSON and YAML).
+    """
     from muster.fleet.local.directory import FleetDirectory
 
     with said():
-        found = run_loop(look(FleetDirectory(Path(data_dir))))
+        found = _look(FleetDirectory(Path(data_dir)))
     if output == "table":
-        echo(found.headline)
-        if found.aws:
-            echo(f"AWS at {found.aws}; for aws and boto3: AWS_CONFIG_FILE={found.aws_config}")
-        columns = ["name", "accepted", "joined", "available", *(["gateway"] if found.gateway else []), "reason"]
-        echo(table(["cluster", *columns[1:]], [[getattr(one, column) for column in columns] for one in found.clusters]))
+        _print_status(found)
     else:
         echo(document(found.as_document(), output))
     if not found.good:
         raise click.exceptions.Exit(1)
+
+
+@click.command("env", short_help="Print what a shell exports to use the fleet.")
+@data_dir
+@click.option("--shell", type=click.Choice(SHELLS), help="Shell that evaluates the output.  [default: that of $SHELL, or bash]")
+@click.option("--unset", is_flag=True, help="Print how to take the variables back.")
+def env(data_dir: str, shell: str | None, unset: bool) -> None:
+    """Print what a shell exports so that kubectl, clusteradm and muster use the fleet: eval "$(muster env)".
+
+    KUBECONFIG and MUSTER_DATA_DIR, the variables of AWS for a fleet that plays it, and PATH unless the programs are found already.
+    """
+    from muster.cli.fleet import environment
+    from muster.fleet.local.directory import FleetDirectory
+
+    shell = shell or environment.shell_of(os.environ)
+    with said():
+        found = environment.variables(FleetDirectory(Path(data_dir)))
+    lines = environment.removals(found, shell) if unset else environment.exports(found, shell, environment.missing_tools())
+    for line in [*lines, *([] if unset else [environment.how_to_evaluate(shell)])]:
+        echo(line)
 
 
 @click.command("logs", short_help="Show what the fleet's components log.")
@@ -239,6 +282,7 @@ def cluster() -> None:
 @timeout
 def add(name: str, data_dir: str, timeout: float) -> None:
     """Make a cluster NAME, join it to the hub, and wait until it is available."""
+    from muster.cli.fleet.follow import follow
     from muster.fleet.local.directory import HUB, FleetDirectory
 
     _cluster_name(name, "NAME")
@@ -249,7 +293,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
         if name == HUB or fleet.has(name):
             raise click.ClickException(f"the fleet has a cluster {name} already")
         directory.edit(lambda fleet: fleet.with_cluster(name))
-        _follow(directory, pid, f"{name} to be available", timeout, lambda found: _unavailable(found, name))
+        follow(directory, pid, f"{name} to be available", timeout, lambda found: _unavailable(found, name))
     echo(f"{name} is available; its context in {directory.kubeconfig} is {name}")
 
 
@@ -259,6 +303,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
 @timeout
 def remove(name: str, data_dir: str, timeout: float) -> None:
     """Take the cluster NAME out of the hub, and away with all it has."""
+    from muster.cli.fleet.follow import follow
     from muster.fleet.local.directory import HUB, FleetDirectory
 
     directory = FleetDirectory(Path(data_dir))
@@ -269,7 +314,7 @@ def remove(name: str, data_dir: str, timeout: float) -> None:
         if not directory.existing().has(name):
             raise click.ClickException(f"the fleet has no cluster {name}: see muster status")
         directory.edit(lambda fleet: fleet.leaving(name))
-        _follow(directory, pid, f"{name} to be gone", timeout, lambda found: _present(directory, found, name))
+        follow(directory, pid, f"{name} to be gone", timeout, lambda found: _present(directory, found, name))
     echo(f"{name} is gone")
 
 
@@ -293,28 +338,3 @@ def _present(directory: FleetDirectory, found: FleetStatus, name: str) -> str:
         return ""
     one = found.clusters.get(name)
     return (one.reason or one.state) if one is not None else "the fleet has not looked at it yet"
-
-
-def _follow(directory: FleetDirectory, pid: int, what: str, seconds: float, why: Callable[[FleetStatus], str]) -> None:
-    """Tell the process to look at its record, and wait until there is no reason to wait any more."""
-    from muster.fleet.local.status import read_status
-
-    progress = ConsoleProgress()
-    os.kill(pid, signal.SIGUSR1)
-    reason = ""
-
-    def reached() -> bool:
-        nonlocal reason
-        if directory.holder() != pid:
-            raise click.ClickException("the fleet has ended: its log says why (muster logs fleet)")
-        found = read_status(directory)
-        reason = why(found) if found is not None and found.pid == pid else "the fleet is starting"
-        if reason:
-            progress.waiting(what, reason)
-        return not reason
-
-    try:
-        if not _until(reached, seconds):
-            raise click.ClickException(f"waited {seconds:g} s for {what}: {reason}; it goes on: see muster status, muster logs")
-    finally:
-        progress.done()

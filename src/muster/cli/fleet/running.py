@@ -17,7 +17,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,11 @@ import click
 
 from muster.cli.console import echo
 from muster.cli.fleet.commands import AWS_MODES
+from muster.cli.fleet.environment import DATA_DIR_VARIABLE, missing_tools
 from muster.cli.grpc_persistence import DATABASE_VARIABLE
 from muster.cli.process import run_until_stopped
 from muster.cli.progress import ConsoleProgress
-from muster.fleet.local.directory import HUB, AlreadyRunning, Fleet, FleetDirectory, FleetError
+from muster.fleet.local.directory import HUB, Fleet, FleetDirectory, FleetError
 from muster.machinery import logs
 from muster.registration.drivers.flags import AWS, DEFAULT, GRPC
 from muster.transport.persistence import KUBE, SQL
@@ -98,7 +100,7 @@ class Wish:
                 f"port {taken}, where this fleet is at home, is taken by another program: end that, "
                 f"or begin anew (muster down --purge --data-dir {directory.path})"
             )
-        return directory.edit(lambda fleet: self._grown(self._switched(fleet), self.clusters or 0))
+        return directory.edit(lambda fleet: self.grown(self._switched(fleet)))
 
     def check(self, directory: FleetDirectory) -> Fleet | None:
         """The fleet that goes on; None where a new one begins. Raises FleetError for what cannot be had."""
@@ -108,6 +110,14 @@ class Wish:
             return None
         self._agree(directory.path, known)
         return known
+
+    def check_running(self, known: Fleet, path: Path) -> None:
+        """Raises FleetError for what a fleet that runs cannot have, or not before it is started again."""
+        replace(self, ephemeral=False)._agree(path, known)
+        if self.ephemeral and not known.ephemeral:
+            raise FleetError(f"--ephemeral: the fleet in {path} runs and keeps its state: choose another --data-dir")
+        if self.gateway and not known.gateway:
+            raise FleetError(f"--gateway: the fleet in {path} runs without one: stop it with muster down, then start it so")
 
     def _check_options(self) -> None:
         """Of a new fleet."""
@@ -199,9 +209,14 @@ class Wish:
     def _switched(self, fleet: Fleet) -> Fleet:
         return fleet.with_gateway() if self.gateway else fleet
 
+    def grown(self, fleet: Fleet) -> Fleet:
+        """With as many clusters as are asked for, if there are fewer; further ones stay."""
+        return self._grown(fleet, self.clusters or 0)
+
     def _grown(self, fleet: Fleet, clusters: int) -> Fleet:
-        for number in range(1, clusters + 1):
-            fleet = fleet.with_cluster(f"cluster{number}")
+        free = (name for name in (f"cluster{number}" for number in count(1)) if not fleet.has(name))
+        for name in list(islice(free, max(0, clusters - len(fleet.staying)))):
+            fleet = fleet.with_cluster(name)
         return fleet if self.hub_cluster is None else fleet.with_hub_cluster(self.hub_cluster)
 
 
@@ -318,13 +333,33 @@ def listed(problems: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {reason}" for name, reason in problems.items())
 
 
+def extend(wish: Wish, directory: FleetDirectory, pid: int, timeout: float) -> list[str]:
+    """Give a fleet that runs the clusters it lacks, and wait until all are available. Returns what is to be said of it."""
+    from muster.cli.fleet.follow import follow
+
+    before = directory.existing()
+    wish.check_running(before, directory.path)
+    after = directory.edit(wish.grown)
+    wanted = {record.name for record in after.clusters}
+
+    def why(found: FleetStatus) -> str:
+        missing = dict.fromkeys(wanted - found.clusters.keys(), "the fleet has not looked at it yet")
+        return listed({name: reason for name, reason in (found.problems | missing).items() if name in wanted or name == HUB})
+
+    follow(directory, pid, "the fleet", timeout, why)
+    added = [record.name for record in after.clusters if not before.has(record.name)]
+    notes = [f"{name} is available" for name in added] or ["the fleet runs already"]
+    if wish.clusters is not None and len(after.staying) > wish.clusters:
+        notes.append(
+            f"it has {len(after.staying)} managed clusters, --clusters asks for {wish.clusters}, and none is removed unasked: "
+            f"muster cluster remove {after.staying[-1]}"
+        )
+    return notes
+
+
 def start_detached(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, last_words_to: int | None) -> None:
     """In a process of its own; returns when all clusters are available, and fails with the reason when they are not in time."""
     directory = FleetDirectory(Path(data_dir))
-    directory.read()
-    pid = directory.holder()
-    if pid is not None:
-        raise AlreadyRunning(directory.path, pid)
     # What is told to the process by its environment is not told by whom it was asked for.
     wish.check(directory)
     reading, writing = os.pipe()
@@ -396,10 +431,11 @@ def what_to_try(directory: FleetDirectory, status: FleetStatus, *, foreground: b
     if status.clusters and directory.existing().gateway:
         clusters += ", each also through the hub's gateway"
     first = next(iter(directory.existing().members), HUB)
-    suffix = "" if str(directory.path) == ".muster" else f" --data-dir {directory.path}"
+    known = os.environ.get(DATA_DIR_VARIABLE) or ".muster"
+    suffix = "" if str(directory.path) == known else f" --data-dir {directory.path}"
     lines = [f"ready: {HUB} at {status.url}; {clusters}", "", "Try:"]
-    tools = Path(sys.executable).parent
-    if any(shutil.which(tool) is None and (tools / tool).exists() for tool in ("muster", "kubectl")):
+    tools = missing_tools()
+    if tools is not None:
         lines.append(f"  export PATH={tools}:$PATH")
     lines += [
         f"  export KUBECONFIG={directory.kubeconfig.absolute()}",

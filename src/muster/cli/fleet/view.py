@@ -19,13 +19,19 @@ from muster.runtime.client import HttpClient, KubeconfigError, KubeError, NotFou
 
 @dataclass(frozen=True)
 class ClusterView:
+    """What nobody can be asked about is None."""
+
     name: str
-    accepted: bool = False
-    joined: bool = False
-    available: bool = False
+    accepted: bool | None = False
+    joined: bool | None = False
+    available: bool | None = False
     gateway: bool | None = None
-    """Whether the hub's gateway reaches it; None where the fleet has none."""
+    """Whether the hub's gateway reaches it."""
     reason: str = ""
+
+    @classmethod
+    def unknown(cls, name: str, reason: str) -> ClusterView:
+        return cls(name, None, None, None, None, reason)
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,8 @@ class FleetView:
     pid: int | None
     url: str
     clusters: tuple[ClusterView, ...]
+    gateway: bool
+    """Whether the fleet has one."""
     aws: str = ""
     """Where the local AWS is, if the fleet has one and runs."""
 
@@ -44,11 +52,6 @@ class FleetView:
     @property
     def good(self) -> bool:
         return self.pid is not None and all(one.available and one.gateway is not False for one in self.clusters)
-
-    @property
-    def gateway(self) -> bool:
-        """Whether the fleet has one."""
-        return any(one.gateway is not None for one in self.clusters)
 
     @property
     def headline(self) -> str:
@@ -70,7 +73,7 @@ class FleetView:
                     "accepted": one.accepted,
                     "joined": one.joined,
                     "available": one.available,
-                    **({} if one.gateway is None else {"gateway": one.gateway}),
+                    **({"gateway": one.gateway} if self.gateway else {}),
                     "reason": one.reason,
                 }
                 for one in self.clusters
@@ -93,10 +96,12 @@ async def look(directory: FleetDirectory) -> FleetView:
     fleet = directory.existing()
     names = [record.name for record in fleet.clusters]
     pid = directory.holder()
-    silent = False if fleet.gateway else None
+
+    def unknown(reason: str) -> tuple[ClusterView, ...]:
+        return tuple(ClusterView.unknown(name, reason) for name in names)
+
     if pid is None:
-        why = "the fleet is not running"
-        return FleetView(directory, None, "", tuple(ClusterView(name, gateway=silent, reason=why) for name in names))
+        return FleetView(directory, None, "", unknown("the fleet is not running"), fleet.gateway)
     written = read_status(directory)
     if written is not None and written.pid != pid:
         written = None
@@ -104,9 +109,8 @@ async def look(directory: FleetDirectory) -> FleetView:
     try:
         told = await _ask(directory, gateway=fleet.gateway)
     except (KubeError, KubeconfigError) as error:
-        why = f"the hub does not answer: {error}"
-        return FleetView(directory, pid, url, tuple(ClusterView(name, gateway=silent, reason=why) for name in names), aws)
-    return FleetView(directory, pid, url, tuple(_view(name, told, written) for name in names), aws)
+        return FleetView(directory, pid, url, unknown(f"the hub does not answer: {error}"), fleet.gateway, aws)
+    return FleetView(directory, pid, url, tuple(_view(name, told, written) for name in names), fleet.gateway, aws)
 
 
 async def _ask(directory: FleetDirectory, *, gateway: bool) -> _Told:

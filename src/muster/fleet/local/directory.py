@@ -120,6 +120,11 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         """Clusters with a control plane of their own."""
         return tuple(record.name for record in self.clusters if not record.is_hub)
 
+    @property
+    def staying(self) -> tuple[str, ...]:
+        """Members that are not being removed."""
+        return tuple(record.name for record in self.clusters if not record.is_hub and not record.leaving)
+
     def with_hub_cluster(self, name: str) -> Fleet:
         record = ClusterRecord(name, is_hub=True)
         return self if self.has(name) else msgspec.structs.replace(self, clusters=(*self.clusters, record))
