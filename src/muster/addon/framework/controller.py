@@ -19,6 +19,7 @@ from typing import Final
 
 from muster.addon.agent_addon import AddonRegistry, Agent
 from muster.addon.config_objects import ConfigObjects
+from muster.addon.driver_changes import DriverChanges
 from muster.addon.framework import role_bindings, works
 from muster.addon.framework.addon_writer import AddonWriter
 from muster.addon.framework.configuration import config_key, configure, observed, resolve, unsupported
@@ -90,6 +91,7 @@ class ManagedClusterAddOns:
         self._bindings = OwnedObjects(client, RoleBinding, binding_informer, role_bindings.owner_of, wake, clock)
         self._deployment = Deployment(self._works, ServedResources(client, clock))
         self._removal = Removal(context, self._works, self._writer, self._deployment)
+        self._driver_changes = DriverChanges(clock)
         self._refused: set[ObjectKey] = set()
         """Addons with a role that this process may not bind."""
         self._listen()
@@ -169,6 +171,7 @@ class ManagedClusterAddOns:
         if found is None:
             # One that cannot be read is not gone.
             if key not in self._addons.malformed:
+                self._driver_changes.forget(key)
                 await self._clear(key)
             return None
         served = self._registry.find(key.name)
@@ -254,7 +257,10 @@ class ManagedClusterAddOns:
     # Steps
 
     async def _bind(self, scene: Scene, draft: StatusDraft, agent: Agent) -> str:
-        wanted = wanted_bindings(scene.addon, agent, drivers_in_use(draft.status), self._process)
+        drivers, again = self._driver_changes.settle(scene.key, drivers_in_use(draft.status))
+        if again is not None:
+            self._controller.enqueue_after(scene.key, again)
+        wanted = wanted_bindings(scene.addon, agent, drivers, self._process)
         surplus = [one for one in self._bindings.of(scene.key) if _key(one) not in wanted]
         refused = await write_bindings(self._bindings, scene.key, wanted, surplus)
         register(draft, scene.addon, agent, refused)

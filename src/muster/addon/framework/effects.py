@@ -67,7 +67,7 @@ async def _write_binding(
 
 def _is_as_wanted(there: RoleBinding, wanted: RoleBinding) -> bool:
     return (
-        there.subjects == wanted.subjects
+        set(there.subjects) == set(wanted.subjects)
         and wanted.metadata.labels.items() <= there.metadata.labels.items()
         and set(wanted.metadata.owner_references) <= set(there.metadata.owner_references)
     )

@@ -3,7 +3,7 @@
 What is there is known by label, also after a restart and when the addon is long gone. What is missing is made, what drifted is put
 right by a forced apply, what cannot be changed in place (a binding's role) is made anew. It is removed when the agent has gone over
 to certificates, or the ManagedClusterAddOn is gone; while that is being deleted it stays, because the agent may need the hub to
-clean up after itself.
+clean up after itself. An agent that goes to and fro has it made and removed a bounded number of times (`driver_changes`).
 
 A service account of the right name that somebody else made is not taken over: whoever gets its token gets the rights that account
 has. The condition is all that is written to the addon.
@@ -16,10 +16,11 @@ from typing import Final
 
 import msgspec
 
+from muster.addon.driver_changes import DriverChanges
 from muster.addon.requests.token_objects import KINDS, READY, SELECTOR, failed, ready, token_objects, wants_token
 from muster.api import condition_of
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn
-from muster.api.addons import NAME_LABEL, TOKEN_INFRASTRUCTURE_LABEL
+from muster.api.addons import NAME_LABEL, TOKEN_DRIVER, TOKEN_INFRASTRUCTURE_LABEL
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.registration.hub.clusters.rbac import Wanted, fixed, holds
@@ -52,6 +53,7 @@ class TokenInfrastructure:
         self._addons = context.informers.of(ManagedClusterAddOn)
         self._kept: dict[GVR, Informer[Snapshot]] = {kind: context.informers.of(kind, label_selector=SELECTOR) for kind in KINDS}
         self._latest = {kind: MutationCache(informer, clock=context.clock) for kind, informer in self._kept.items()}
+        self._changes = DriverChanges(context.clock)
         self._controller = context.controller(NAME, self.reconcile)
         self._controller.watch(self._addons, lambda addon: [ObjectKey(addon.metadata.namespace, addon.metadata.name)])
         for informer in self._kept.values():
@@ -65,14 +67,17 @@ class TokenInfrastructure:
         if addon is None:
             # One that cannot be read is there all the same.
             if key not in self._addons.malformed:
+                self._changes.forget(key)
                 await self._remove(key)
-        elif addon.metadata.deletion_timestamp:
             return None
-        elif wants_token(addon):
-            return await self._provide(key, addon)
-        else:
-            await self._remove(key)
-            await self._forget(addon)
+        if addon.metadata.deletion_timestamp:
+            return None
+        drivers, again = self._changes.settle(key, (TOKEN_DRIVER,) if wants_token(addon) else ())
+        if drivers:
+            recheck = await self._provide(key, addon)
+            return min((seconds for seconds in (again, recheck) if seconds is not None), default=None)
+        await self._remove(key)
+        await self._forget(addon)
         return None
 
     async def _provide(self, key: ObjectKey, addon: ManagedClusterAddOn) -> float | None:

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from muster.addon.agent_addon import Agent, Installation, KubeClient, RoleBindingRequest
+from muster.addon.driver_changes import REMOVALS, WINDOW
 from muster.api.addons import CERTIFICATE_ROTATED as CERTIFICATE
 from muster.api.addons import TOKEN_REFRESHED as TOKEN
 from muster.machinery.objects import Object, ObjectKey
@@ -36,11 +37,11 @@ def asks(site: AddonSite, *requests: RoleBindingRequest) -> None:
         site.framework.addon_changed(ADDON)
 
 
-async def bound(site: AddonSite, wanted: dict[tuple[str, str], str]) -> None:
+async def bound(site: AddonSite, wanted: dict[tuple[str, str], str], *, moving: float | None = None) -> None:
     async def look() -> bool:
         return await site.bindings() == wanted
 
-    await site.until(look, f"bindings {wanted}")
+    await site.until(look, f"bindings {wanted}", moving=moving)
 
 
 async def enabled(site: AddonSite, *clusters: str) -> str:
@@ -182,7 +183,28 @@ async def test_an_agent_that_names_drivers_to_and_fro_gains_nobody(site: AddonSi
         assert set(found[CLUSTER, "reads-leases"].split(",")) <= {user(CLUSTER), TOKEN_USER}
         assert found["c10", "reads-leases"] == user("c10"), "one cluster's word is nothing to another's"
     await says(site, "csr", **{CERTIFICATE: "True"})
-    await bound(site, {(CLUSTER, "reads-leases"): user(CLUSTER), ("c10", "reads-leases"): user("c10")})
+    both = {(CLUSTER, "reads-leases"): user(CLUSTER), ("c10", "reads-leases"): user("c10")}
+    await bound(site, both, moving=WINDOW / 100)
+
+
+async def test_an_agent_that_goes_to_and_fro_has_its_binding_written_a_bounded_number_of_times(bare: AddonSite) -> None:
+    """And whatever it names has its rights at once."""
+    await role(bare)
+    asks(bare, IN_CLUSTER)
+    async with bare.running() as life:
+        await enabled(bare, CLUSTER)
+        for number in range(4 * REMOVALS):
+            named, who = (("csr", user(CLUSTER)), ("token", TOKEN_USER))[number % 2]
+            await says(bare, named)
+
+            async def has_rights(who: str = who) -> bool:
+                return who in (await bare.bindings()).get((CLUSTER, "reads-leases"), "").split(",")
+
+            await bare.until(has_rights, f"{who} to be bound")
+            await bare.settled()
+        written = [method for method, path in life.writes if "/rolebindings" in path]
+        assert len(written) <= 1 + REMOVALS + 1, "made, each turn to another identity as long as that is free, and both"
+        await bound(bare, {(CLUSTER, "reads-leases"): TOKEN_USER}, moving=WINDOW / 100)
 
 
 async def test_a_binding_that_somebody_changed_is_set_right(site: AddonSite) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster.addon.driver_changes import REMOVALS, WINDOW
 from muster.api.addons import NAME_LABEL, TOKEN_INFRASTRUCTURE_LABEL
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
@@ -46,13 +47,13 @@ async def none_left(hub: AddonHub) -> bool:
     return not any([await hub.find(kind, name, CLUSTER) for kind, name in OBJECTS])
 
 
-async def another_is_ready(hub: AddonHub) -> None:
+async def another_is_ready(hub: AddonHub, name: str = "other") -> None:
     """So that whatever was there before has had its turn."""
-    await hub.enable(name="other")
-    await hub.status(TOKEN, name="other")
+    await hub.enable(name=name)
+    await hub.status(TOKEN, name=name)
 
     async def look() -> bool:
-        return (await condition(hub, "other") or {}).get("status") == "True"
+        return (await condition(hub, name) or {}).get("status") == "True"
 
     await hub.until(look, "another addon's infrastructure")
 
@@ -171,6 +172,24 @@ async def test_with_certificates_again_everything_goes_and_so_does_the_condition
         return await condition(token) is None
 
     await token.until(look, "the condition to be gone")
+
+
+async def test_an_agent_that_goes_to_and_fro_has_it_made_and_removed_a_bounded_number_of_times(idle: AddonHub) -> None:
+    """And none of its turns to tokens waits for anything."""
+    await idle.cluster()
+    await idle.enable()
+    accounts: set[str] = set()
+    async with idle.running() as life:
+        for number in range(2 * REMOVALS):
+            await idle.status(TOKEN)
+            accounts.add(await until_ready(idle))
+            await idle.status({"kubeClientDriver": "csr"})
+            await another_is_ready(idle, f"other{number}")
+        removed = [path for method, path in life.writes if method == "DELETE"]
+        assert (len(accounts), len(removed)) == (REMOVALS + 1, REMOVALS * len(OBJECTS))
+        told = await condition(idle)
+        assert told is not None, "as long as it is there"
+        await idle.until(lambda: none_left(idle), "what stayed to go in the end", moving=WINDOW / 100)
 
 
 async def test_until_the_certificate_is_there_the_account_stays(token: AddonHub) -> None:
