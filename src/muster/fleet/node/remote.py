@@ -30,7 +30,7 @@ from muster.fleet.node.runtime import GRACE, KUBELET
 from muster.fleet.node.services import ServiceRelay
 from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
 from muster.fleet.node.states import SCHEME
-from muster.fleet.workloads import Deployments, ReplicaSets, podstate
+from muster.fleet.workloads import pod_controllers, podstate
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.confinement import CredentialProgram
 from muster.machinery.logs import get_logger
@@ -83,7 +83,7 @@ class RemoteNode:
         places = Places()
         self._relay = ServiceRelay(name, places)
         self._nodes: dict[str, ClusterNode] = {}
-        self._workloads: list[Controller] = [ReplicaSets(), Deployments()] if workloads else []
+        self._workloads: list[Controller] = pod_controllers() if workloads else []
         controllers: list[Controller] = [NodePods(self._nodes), self._relay, *self._workloads]
         watched = dict.fromkeys(resource for each in controllers for resource in each.resources)
         self._followed = Followed(client, watched, clock=clock, random=random)

@@ -1,4 +1,4 @@
-"""What kube-controller-manager does for workloads, for clusters without one: Deployments, ReplicaSets, endpoints of Services.
+"""What kube-controller-manager does for workloads, for clusters without one: Deployments, ReplicaSets, Jobs, endpoints of Services.
 
 A controller keeps nothing and serves every cluster: it is told changes and reads the present state (`muster.fleet.attached`).
 """
@@ -8,10 +8,16 @@ from __future__ import annotations
 from muster.fleet.attached import Controller
 from muster.fleet.workloads.deployments import Deployments
 from muster.fleet.workloads.endpoints import ServiceEndpoints
+from muster.fleet.workloads.jobs import JobOrphans, Jobs
 from muster.fleet.workloads.replicasets import ReplicaSets
 
-__all__ = ["Deployments", "ReplicaSets", "ServiceEndpoints", "workload_controllers"]
+__all__ = ["pod_controllers", "workload_controllers"]
 
 
 def workload_controllers() -> list[Controller]:
-    return [Deployments(), ReplicaSets(), ServiceEndpoints()]
+    return [*pod_controllers(), ServiceEndpoints()]
+
+
+def pod_controllers() -> list[Controller]:
+    """Those that make pods; endpoints are left to who knows which addresses a server takes for them."""
+    return [ReplicaSets(), Deployments(), Jobs(), JobOrphans()]

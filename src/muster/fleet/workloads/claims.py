@@ -11,9 +11,17 @@ from muster.runtime.client import Conflict, KubeClient, NotFound
 
 
 async def claim(
-    client: KubeClient, owner: Object, owner_kind: GVR, resource: GVR, selector: Selector, candidates: Iterable[Object]
+    client: KubeClient,
+    owner: Object,
+    owner_kind: GVR,
+    resource: GVR,
+    selector: Selector,
+    candidates: Iterable[Object],
+    *,
+    finalizer: str = "",
 ) -> list[Object]:
-    """The candidates that are the owner's after adopting and releasing. An owner on its way out claims nothing new."""
+    """The candidates that are the owner's after adopting and releasing. An owner on its way out claims nothing new. What is adopted
+    gets the finalizer, and what is released loses it."""
     uid, leaving = owner["metadata"]["uid"], bool(owner["metadata"].get("deletionTimestamp"))
     mine = []
     for candidate in candidates:
@@ -23,10 +31,12 @@ async def claim(
             if selected:
                 mine.append(candidate)
             elif not leaving:
-                await _change_owner(client, resource, candidate, _without(candidate, uid))
+                kept = [each for each in candidate["metadata"].get("finalizers") or () if each != finalizer]
+                await _change_owner(client, resource, candidate, _without(candidate, uid), kept)
         elif controller is None and selected and not leaving and not candidate["metadata"].get("deletionTimestamp"):
             owners = [*_without(candidate, uid), reference(owner, owner_kind.api_version, owner_kind.kind)]
-            adopted = await _change_owner(client, resource, candidate, owners)
+            held = [*dict.fromkeys((*(candidate["metadata"].get("finalizers") or ()), *((finalizer,) if finalizer else ())))]
+            adopted = await _change_owner(client, resource, candidate, owners, held)
             if adopted is not None:
                 mine.append(adopted)
     return mine
@@ -36,11 +46,13 @@ def _without(obj: Object, uid: str) -> list[Object]:
     return [owner for owner in obj["metadata"].get("ownerReferences") or () if owner.get("uid") != uid]
 
 
-async def _change_owner(client: KubeClient, resource: GVR, obj: Object, owners: list[Object]) -> Object | None:
+async def _change_owner(
+    client: KubeClient, resource: GVR, obj: Object, owners: list[Object], finalizers: list[str]
+) -> Object | None:
     metadata = obj["metadata"]
-    patch = {
-        "metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "ownerReferences": owners or None}
-    }
+    read = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    held = {} if finalizers == (metadata.get("finalizers") or []) else {"finalizers": finalizers or None}
+    patch = {"metadata": {**read, "ownerReferences": owners or None, **held}}
     try:
         return await client.patch(resource, metadata["name"], patch, metadata["namespace"])
     except (Conflict, NotFound):
