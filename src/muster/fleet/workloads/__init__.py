@@ -1,4 +1,4 @@
-"""What kube-controller-manager does for workloads, for clusters without one: Deployments, ReplicaSets, Jobs, endpoints of Services.
+"""What kube-controller-manager does for workloads, for clusters without one: kinds that make pods, and endpoints of Services.
 
 A controller keeps nothing and serves every cluster: it is told changes and reads the present state (`muster.fleet.attached`).
 """
@@ -9,7 +9,7 @@ from muster.fleet.attached import Controller
 from muster.fleet.workloads.deployments import Deployments
 from muster.fleet.workloads.endpoints import ServiceEndpoints
 from muster.fleet.workloads.jobs import JobOrphans, Jobs
-from muster.fleet.workloads.replicasets import ReplicaSets
+from muster.fleet.workloads.replicasets import ReplicaSets, ReplicationControllers
 
 __all__ = ["pod_controllers", "workload_controllers"]
 
@@ -20,4 +20,4 @@ def workload_controllers() -> list[Controller]:
 
 def pod_controllers() -> list[Controller]:
     """Those that make pods; endpoints are left to who knows which addresses a server takes for them."""
-    return [ReplicaSets(), Deployments(), Jobs(), JobOrphans()]
+    return [ReplicaSets(), ReplicationControllers(), Deployments(), Jobs(), JobOrphans()]

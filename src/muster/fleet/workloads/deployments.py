@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from muster.fleet.attached import Attached, Change, controller_of, owner_keys
+from muster.fleet.attached import Attached, Change
 from muster.fleet.workloads import rollout, templates
 from muster.fleet.workloads.claims import claim
 from muster.fleet.workloads.deploymentstatus import deadline_in, is_complete, status_of
+from muster.fleet.workloads.podcontrol import keys_of_owned, selector_of
 from muster.fleet.workloads.rollout import Group, Sizes, Wish
-from muster.kube.selectors import Selector, from_label_selector_object
 from muster.machinery.objects import Object
 from muster.runtime.client import AlreadyExists, Conflict, NotFound, patch_changes, patch_status
 from muster.runtime.client.builtin import DEPLOYMENTS, REPLICA_SETS
@@ -27,19 +27,7 @@ class Deployments:
     def keys(self, attached: Attached, change: Change) -> Iterable[str]:
         if change.resource == DEPLOYMENTS:
             return (change.key,)
-        return owner_keys(change, "Deployment") or self._matching(attached, change)
-
-    def _matching(self, attached: Attached, change: Change) -> list[str]:
-        """Deployments that may want to adopt a set without a controller."""
-        found = change.versions()[0]
-        if change.deleted or controller_of(found) is not None:
-            return []
-        labels, namespace = found["metadata"].get("labels") or {}, found["metadata"]["namespace"]
-        return [
-            f"{namespace}/{each['metadata']['name']}"
-            for each in attached.view.scan(DEPLOYMENTS, namespace)
-            if _selector(each).matches(labels)
-        ]
+        return keys_of_owned(attached, change, DEPLOYMENTS)
 
     async def reconcile(self, attached: Attached, key: str) -> float | None:
         found = attached.view.read(DEPLOYMENTS, key)
@@ -51,7 +39,7 @@ class Deployments:
             found,
             DEPLOYMENTS,
             REPLICA_SETS,
-            _selector(found),
+            selector_of(found),
             list(attached.view.scan(REPLICA_SETS, key.partition("/")[0])),
         )
         new, created = templates.current_set(found, sets), False
@@ -82,10 +70,6 @@ def _wish(found: Object) -> Wish:
     rolling = strategy.get("rollingUpdate") or {}
     surge, unavailable = rollout.resolve(rolling.get("maxSurge", "25%"), rolling.get("maxUnavailable", "25%"), replicas)
     return Wish(replicas, surge, unavailable)
-
-
-def _selector(found: Object) -> Selector:
-    return from_label_selector_object(found["spec"].get("selector"))
 
 
 def group_of(found: Object) -> Group:

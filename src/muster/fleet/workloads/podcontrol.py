@@ -58,10 +58,10 @@ def selector_of(owner: Object) -> Selector:
     return from_label_selector_object(owner["spec"].get("selector"))
 
 
-def keys_of_pod(
+def keys_of_owned(
     attached: Attached, change: Change, kind: GVR, selector: Callable[[Object], Selector] = selector_of
 ) -> Iterable[str]:
-    """Keys of the controllers of a kind that a change of a pod, or of what else they own, concerns."""
+    """Keys of the objects of a kind that a change of a pod, or of what else they own, concerns."""
     return owner_keys(change, kind.kind) or _adopters(attached, change, kind, selector)
 
 

@@ -44,7 +44,7 @@ from muster.fleet.workloads.jobs.tally import (
     tally_of,
     wanted_active,
 )
-from muster.fleet.workloads.podcontrol import create_pod, delete_pod, keys_of_pod, selector_of
+from muster.fleet.workloads.podcontrol import create_pod, delete_pod, keys_of_owned, selector_of
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.objects import Object
 from muster.runtime.client import Conflict, NotFound, StatusError, patch_status
@@ -83,7 +83,7 @@ class Jobs:
         """By cluster and key: the Job's uid, and how its pods failed lately."""
 
     def keys(self, attached: Attached, change: Change) -> Iterable[str]:
-        return (change.key,) if change.resource == JOBS else keys_of_pod(attached, change, JOBS)
+        return (change.key,) if change.resource == JOBS else keys_of_owned(attached, change, JOBS)
 
     async def reconcile(self, attached: Attached, key: str) -> float | None:
         found = attached.view.read(JOBS, key)
