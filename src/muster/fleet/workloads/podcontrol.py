@@ -26,13 +26,18 @@ def pod_from_template(owner: Object, kind: GVR, template: Object) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**kept, **named}, "spec": template["spec"]}
 
 
+def is_namespace_terminating(problem: StatusError) -> bool:
+    """Whether nothing can be made there any more, of which nobody needs to be told."""
+    return any(cause.get("reason") == NAMESPACE_TERMINATING for cause in problem.causes)
+
+
 async def create_pod(attached: Attached, owner: Object, pod: Object) -> Object | None:
     """The pod that was made; None in a namespace that is being deleted, where none can be made any more. Raises `StatusError`
     when it is refused otherwise, after an Event has told of that."""
     try:
         made = await attached.controllers.create(PODS, pod, owner["metadata"]["namespace"])
     except StatusError as problem:
-        if any(cause.get("reason") == NAMESPACE_TERMINATING for cause in problem.causes):
+        if is_namespace_terminating(problem):
             return None
         attached.events.event(owner, "Warning", "FailedCreate", f"Error creating: {problem}")
         raise

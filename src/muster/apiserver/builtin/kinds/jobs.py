@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from muster.apiserver.builtin.kinds.checks import (
@@ -18,6 +17,7 @@ from muster.apiserver.builtin.kinds.checks import (
 )
 from muster.apiserver.builtin.kinds.pods import pod_template
 from muster.apiserver.registry.strategy import HookContext
+from muster.kube.cron import ScheduleError, parse_schedule
 from muster.kube.fielderrors import invalid, not_supported, required
 from muster.machinery.objects import Object
 
@@ -28,7 +28,6 @@ _NUMBERS: Final = (
 _NAME_LABELS: Final = ("job-name", "batch.kubernetes.io/job-name")
 _UID_LABELS: Final = ("controller-uid", "batch.kubernetes.io/controller-uid")
 _FROZEN: Final = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
-_MACROS: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
 
 
 def prepare_job(ctx: HookContext, obj: Object, old: Object | None) -> None:
@@ -117,46 +116,10 @@ def _same_but_for_scheduling(template: Object, held: Object, free: bool) -> bool
 
 def schedule_problem(schedule: str) -> str:
     """What is wrong with a cron schedule, in the words of the parser Kubernetes uses; empty when nothing is."""
-    fields = schedule.split()
-    if schedule.startswith("@"):
-        if schedule in _MACROS or re.fullmatch(r"@every \S+", schedule):
-            return ""
-        return f"unrecognized descriptor: {schedule}"
-    if len(fields) != 5:
-        return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
-    ranges = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
-    return next((problem for field, bounds in zip(fields, ranges, strict=True) if (problem := _field_problem(field, *bounds))), "")
-
-
-_DAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_MONTH_NAMES: Final = ("", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-
-
-def _number(text: str, high: int) -> int | None:
-    words = {12: _MONTH_NAMES, 6: _DAY_NAMES}.get(high, ())
-    if text.lower() in words and text:
-        return words.index(text.lower())
-    return int(text) if text.isascii() and text.isdigit() else None
-
-
-def _field_problem(field: str, low: int, high: int) -> str:
-    for part in field.split(","):
-        span, _, step = part.partition("/")
-        if step and not step.isdigit():
-            return f'failed to parse int from {step}: strconv.Atoi: parsing "{step}": invalid syntax'
-        if span in ("*", "?"):
-            continue
-        first, _, last = span.partition("-")
-        start, end = _number(first, high), _number(last or first, high)
-        if start is None or end is None:
-            bad = first if start is None else last
-            return f'failed to parse int from {bad}: strconv.Atoi: parsing "{bad}": invalid syntax'
-        if start < low:
-            return f"beginning of range ({start}) below minimum ({low}): {part}"
-        if end > high:
-            return f"end of range ({end}) above maximum ({high}): {part}"
-        if start > end:
-            return f"beginning of range ({start}) beyond end of range ({end}): {part}"
+    try:
+        parse_schedule(schedule)
+    except ScheduleError as problem:
+        return str(problem)
     return ""
 
 
