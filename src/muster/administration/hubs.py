@@ -18,6 +18,7 @@ from muster.administration.errors import AdministrationError, NotAHub
 from muster.api import Document
 from muster.kube import yaml
 from muster.kube.certificates import fingerprint
+from muster.machinery.oserrors import explain_file_error
 from muster.operator.applying import Wanted
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import ClientConfig, KubeClient, KubeError, NotFound
@@ -63,7 +64,7 @@ class HubAddress:
         try:
             ca = config.ca.read_bytes() if isinstance(config.ca, Path) else config.ca or b""
         except OSError as error:
-            raise AdministrationError(f"certificate authority {config.ca!s}: {error.strerror}") from None
+            raise AdministrationError(f"certificate authority {config.ca!s}: {explain_file_error(error)}") from None
         return cls(config.server, ca)
 
     @property

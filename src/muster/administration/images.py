@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from muster.administration.errors import AdministrationError
 from muster.kube import yaml
+from muster.machinery.oserrors import explain_file_error
 from muster.operator.names import UPSTREAM_IMAGES, image
 
 REGISTRY: Final = UPSTREAM_IMAGES.rstrip("/")
@@ -46,7 +47,7 @@ def read_mapping(path: Path, flag: str) -> dict[str, Any]:
     try:
         content = yaml.load(path.read_bytes())
     except OSError as error:
-        raise AdministrationError(f"{flag} {path}: {error.strerror}") from None
+        raise AdministrationError(f"{flag} {path}: {explain_file_error(error)}") from None
     except yaml.YAMLError as error:
         raise AdministrationError(f"{flag} {path}: {error}") from None
     if content is None:
@@ -61,7 +62,7 @@ def read_credential(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise AdministrationError(f"--image-pull-credential-file {path}: {error.strerror}") from None
+        raise AdministrationError(f"--image-pull-credential-file {path}: {explain_file_error(error)}") from None
     try:
         document = yaml.load(content)
     except yaml.YAMLError:

@@ -28,6 +28,7 @@ from muster.cli.process import (
 )
 from muster.cli.values import Duration, FilePath, Gates, Names, Pairs
 from muster.machinery.confinement import read
+from muster.machinery.oserrors import explain_file_error
 from muster.registration.drivers.flags import ADDON_DRIVERS, AGENT_FLAGS, DEFAULT
 from muster.registration.names import ADDON_MANAGEMENT, AGENT_GATES, AGENT_UNSUPPORTED_GATES
 
@@ -300,7 +301,7 @@ def _authority(config: ClientConfig) -> bytes:
     try:
         return read(config.ca) if isinstance(config.ca, Path) else config.ca or b""
     except OSError as error:
-        raise click.ClickException(f"certificate authority {config.ca!s}: {error.strerror}") from None
+        raise click.ClickException(f"certificate authority {config.ca!s}: {explain_file_error(error)}") from None
 
 
 def _annotations(annotations: dict[str, str], here: ProcessEnv) -> dict[str, str]:

@@ -17,6 +17,7 @@ from muster.cli.console import echo
 from muster.cli.loop import run_loop
 from muster.kube.names import dns1123_label
 from muster.machinery import logs
+from muster.machinery.oserrors import explain_file_error, explain_listen_error
 from muster.machinery.privatefiles import UnsafePath, make_private_directory
 from muster.store import StoreError
 
@@ -41,9 +42,10 @@ def run(
     try:
         make_private_directory(directory)
     except UnsafePath as error:
-        raise click.ClickException(f"--data-dir: {error.filename}: {error.strerror}") from None
+        raise click.ClickException(f"--data-dir: {error.filename}: {explain_file_error(error)}") from None
     except OSError as error:
-        raise click.ClickException(f"cannot use data directory {directory}: {error.strerror}; choose another --data-dir") from None
+        words = f"{error.filename}: {explain_file_error(error)}"
+        raise click.ClickException(f"--data-dir {directory} cannot be used: {words}") from None
     try:
         tokens = load_token_file(Path(token_auth_file)) if token_auth_file else {}
     except TokenFileError as error:
@@ -66,8 +68,10 @@ def run(
         raise click.ClickException(str(error)) from None
     except OSError as error:
         if error.filename is not None:
-            raise click.ClickException(f"{error.filename}: {error.strerror}") from None
-        raise click.ClickException(f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port") from None
+            raise click.ClickException(f"{error.filename}: {explain_file_error(error)}") from None
+        raise click.ClickException(
+            f"cannot listen on {host}:{port}: {explain_listen_error(error)}; choose another --port"
+        ) from None
 
 
 def _token_webhooks(given: tuple[str, ...]) -> dict[str, Path]:

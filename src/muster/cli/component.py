@@ -8,7 +8,6 @@ last step, and `--no-webhook` and `--no-controllers` leave one half out.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import click
 
 from muster.cli.process import ANY_ADDRESS, LOOPBACK, FoundCluster, ProcessEnv, cluster_problem, find_cluster, in_pod
 from muster.cli.values import FilePath
+from muster.machinery.oserrors import explain_listen_error
 
 if TYPE_CHECKING:
     from muster.machinery.metrics import Metrics
@@ -205,7 +205,7 @@ def _listening(where: tuple[str, int]) -> Iterator[None]:
         if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) or error.filename is not None:
             raise
         host, port = where
-        words = f"cannot listen for webhooks on {host}:{port}: {os.strerror(error.errno)}"
+        words = f"cannot listen for webhooks on {host}:{port}: {explain_listen_error(error)}"
         remedy = "choose another --webhook-port (0 picks a free one; muster hub and muster work-hub have the same default)"
         raise click.ClickException(f"{words}; {remedy}, or another --webhook-host") from None
 

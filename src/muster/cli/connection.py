@@ -20,6 +20,7 @@ from muster.cli.loop import run_loop
 from muster.cli.process import find_cluster
 from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
+from muster.machinery.oserrors import explain_file_error
 from muster.machinery.privatefiles import replace_private
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def write_file(path: str, content: str, flag: str, mode: int = 0o600) -> None:
         else:
             replace_private(place, content, mode=mode)
     except OSError as error:
-        raise click.ClickException(f"{flag} {path}: {error.strerror}") from None
+        raise click.ClickException(f"{flag} {path}: {explain_file_error(error)}") from None
 
 
 def write_resources(path: str, journal: Journal) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muster.cli.values import Names
+from muster.machinery.oserrors import explain_file_error
 
 if TYPE_CHECKING:
     from muster.registration.drivers.flags import Flag
@@ -78,4 +79,4 @@ def content(path: str | None, flag: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        raise click.ClickException(f"{flag} {path}: {error.strerror}") from None
+        raise click.ClickException(f"{flag} {path}: {explain_file_error(error)}") from None

@@ -29,6 +29,7 @@ from muster.cli.process import (
 from muster.cli.values import FilePath
 from muster.gateway.apiservice import API_VERSIONS, api_services
 from muster.gateway.names import CLUSTER_PROXY_PORT
+from muster.machinery.oserrors import explain_file_error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -181,7 +182,7 @@ def _impersonation(given: dict[str, Any], here: ProcessEnv) -> ImpersonationFile
     except ConfigurationError as error:
         raise click.ClickException(f"--impersonation-config: {shown(path)}: {error}") from None
     except OSError as error:
-        raise click.ClickException(f"--impersonation-config: {shown(path)}: {error.strerror}") from None
+        raise click.ClickException(f"--impersonation-config: {shown(path)}: {explain_file_error(error)}") from None
 
 
 def _cluster_proxy(given: dict[str, Any], here: ProcessEnv) -> ClusterProxyOptions | None:

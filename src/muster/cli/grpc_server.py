@@ -27,6 +27,7 @@ from muster.cli.process import (
 )
 from muster.cli.values import Duration, FilePath, Gates, Names
 from muster.machinery.allocation import settle_garbage
+from muster.machinery.oserrors import explain_file_error
 from muster.machinery.tasks import race
 from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_UNSUPPORTED_GATES
 from muster.transport.persistence import KUBE
@@ -142,7 +143,7 @@ def _config(given: dict[str, Any], here: ProcessEnv) -> GrpcServerConfig:
         except ConfigError as error:
             raise click.ClickException(f"--server-config: {shown(path)}: {error}") from None
         except OSError as error:
-            raise click.ClickException(f"--server-config: {shown(path)}: {error.strerror}") from None
+            raise click.ClickException(f"--server-config: {shown(path)}: {explain_file_error(error)}") from None
     changes: dict[str, Any] = {}
     if given["bind_port"] is not None:
         changes["server_bind_port"] = given["bind_port"]

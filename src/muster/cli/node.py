@@ -15,6 +15,7 @@ import click
 
 from muster.cli.console import echo
 from muster.cli.process import FoundCluster, cluster_problem, explained, find_cluster, run_until_stopped
+from muster.machinery.oserrors import explain_file_error
 
 if TYPE_CHECKING:
     from muster.fleet.node.clusternode import ClusterNode
@@ -64,7 +65,7 @@ async def serve(cluster: FoundCluster, name: str, directory: Path, workloads: bo
     try:
         make_private_directory(directory)
     except OSError as error:
-        raise click.ClickException(f"--directory: {error.filename}: {error.strerror}") from None
+        raise click.ClickException(f"--directory: {error.filename}: {explain_file_error(error)}") from None
     client = cluster.connect("muster-node")
     try:
         with explained(lambda error: _problem(error, client.server)):

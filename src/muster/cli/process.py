@@ -23,6 +23,7 @@ import click
 from muster.cli.console import echo
 from muster.cli.loop import run_loop
 from muster.machinery.confinement import environ, shown
+from muster.machinery.oserrors import explain_file_error, explain_listen_error
 
 if TYPE_CHECKING:
     from muster.machinery.metrics import Metrics
@@ -131,7 +132,7 @@ def explained(explain: Callable[[Exception], click.ClickException | None]) -> It
 
 def file_problem(error: OSError) -> click.ClickException | None:
     """For what happened to a file; None for what happened to a socket."""
-    return None if error.filename is None else click.ClickException(f"{shown(Path(error.filename))}: {error.strerror}")
+    return None if error.filename is None else click.ClickException(f"{shown(Path(error.filename))}: {explain_file_error(error)}")
 
 
 def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickException | None:
@@ -145,7 +146,7 @@ def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickEx
         case KubeError():
             return click.ClickException(f"{cluster} does not let us work: {error}")
         case OSError():
-            words = f"cannot listen: {error.strerror or error}; choose another {ports}"
+            words = f"cannot listen: {explain_listen_error(error)}; choose another {ports}"
             return file_problem(error) or click.ClickException(words)
     return None
 

@@ -14,6 +14,7 @@ import click
 from muster.cli.console import echo
 from muster.cli.process import run_until_stopped
 from muster.cli.values import Duration
+from muster.machinery.oserrors import explain_file_error
 from muster.machinery.privatefiles import make_private_directory
 from muster.registration.drivers.flags import DEFAULT, GRPC
 
@@ -75,7 +76,7 @@ def _run(plan: Plan, data_dir: str | None) -> Outcome:
         try:
             make_private_directory(directory)
         except OSError as error:
-            raise click.ClickException(f"--data-dir: {error.filename}: {error.strerror}") from None
+            raise click.ClickException(f"--data-dir: {error.filename}: {explain_file_error(error)}") from None
         try:
             run_until_stopped(work(directory))
         except SimulationFailed as error:

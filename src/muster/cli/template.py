@@ -22,6 +22,7 @@ from muster.cli.lazy import Entry, LazyGroup
 from muster.cli.loop import run_loop
 from muster.cli.process import find_cluster
 from muster.cli.values import Names
+from muster.machinery.oserrors import explain_file_error
 
 if TYPE_CHECKING:
     from muster.machinery.objects import Object
@@ -174,7 +175,9 @@ def _documents(file: str) -> list[Object]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
         found = [document for document in load_all(text) if document is not None]
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+    except OSError as error:
+        raise click.ClickException(f"{file}: {explain_file_error(error)}") from None
+    except (UnicodeDecodeError, YAMLError) as error:
         raise click.ClickException(f"{file}: {error}") from None
     documents = [one for document in found for one in _items(document)]
     for one in documents:

@@ -45,7 +45,10 @@ def make_directories(path: Path) -> None:
     """Make a directory, and every one above it that is missing, for the owner's eyes only; what is there already stays as it is."""
     if not path.is_dir():
         make_directories(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
+        try:
+            path.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
 
 
 def check_private_directory(path: Path) -> int:

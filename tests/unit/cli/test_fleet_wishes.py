@@ -110,3 +110,14 @@ def test_a_stopped_fleet_is_not_said_to_be_anything(tmp_path: Path) -> None:
     document = msgspec.json.decode(CliRunner().invoke(main, [*words, "-o", "json"]).output)
     (one,) = document["clusters"]
     assert [one[condition] for condition in ("accepted", "joined", "available", "gateway")] == [None] * 4
+
+
+@pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["here", "detached"])
+def test_a_directory_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path, detach: list[str]) -> None:
+    (tmp_path / "file").write_text("")
+    refused = CliRunner().invoke(main, ["up", "--data-dir", str(tmp_path / "file/data"), "--port", "0", *detach])
+    assert refused.exit_code == 1
+    said = " ".join(refused.stderr.split())
+    assert f"{tmp_path}/file" in said
+    assert "a file where a directory is needed: choose another --data-dir" in said
+    assert "Errno" not in said

@@ -104,7 +104,7 @@ def test_missing_certificates_are_named(kubeconfig: Path, tmp_path: Path) -> Non
     file.write_text(f"tls_cert_file: {tmp_path}/tls.crt\n")
     result = CliRunner().invoke(main, ["grpc-server", "--kubeconfig", str(kubeconfig), f"--server-config={file}"])
     assert result.exit_code == 1
-    assert f"{tmp_path}/tls.crt: No such file or directory" in " ".join(result.output.split())
+    assert f"{tmp_path}/tls.crt: there is no such file or directory" in " ".join(result.output.split())
 
 
 async def test_it_serves_tells_how_it_is_and_on_sigterm_ends_well(

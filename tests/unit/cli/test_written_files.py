@@ -44,5 +44,7 @@ def test_a_pipe_is_written_into(tmp_path: Path) -> None:
 
 
 def test_a_place_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    with pytest.raises(click.ClickException, match=f"--output-file {tmp_path}/no/token: No such file or directory"):
+    with pytest.raises(
+        click.ClickException, match=f"--output-file {tmp_path}/no/token: there is no such file or directory: check the path"
+    ):
         write_file(f"{tmp_path}/no/token", "secret\n", "--output-file")

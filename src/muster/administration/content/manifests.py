@@ -13,6 +13,7 @@ from typing import Final
 from muster.administration.errors import AdministrationError
 from muster.api import Document
 from muster.kube import yaml
+from muster.machinery.oserrors import explain_file_error
 from muster.registration.kinds import MANIFEST_WORKS
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -47,7 +48,7 @@ def _texts(source: str, recursive: bool) -> Iterator[tuple[str, bytes]]:
         else:
             yield source, path.read_bytes()
     except OSError as error:
-        raise AdministrationError(f"--filename {source}: {error.strerror}") from None
+        raise AdministrationError(f"--filename {source}: {explain_file_error(error)}") from None
 
 
 def _manifests(name: str, text: bytes) -> Iterator[Document]:

@@ -15,6 +15,7 @@ from muster.cli.connection import Globals, Session, administer, connected, write
 from muster.cli.console import echo, echo_error
 from muster.cli.output import document, format_option
 from muster.cli.values import Names
+from muster.machinery.oserrors import explain_file_error
 
 if TYPE_CHECKING:
     from muster.administration.gateway.access import Access
@@ -129,7 +130,7 @@ def _kubeconfig_text(path: str, made: Document, *, merge: bool, overwrite: bool)
     try:
         return yaml.dump(merged(read(place.read_bytes(), path), made, overwrite=overwrite) if merge else made)
     except OSError as error:
-        raise click.ClickException(f"--output {path}: {error.strerror}") from None
+        raise click.ClickException(f"--output {path}: {explain_file_error(error)}") from None
     except AdministrationError as error:
         raise click.ClickException(str(error)) from None
 

@@ -22,6 +22,7 @@ from muster.cli.grpc_persistence import DATABASE_VARIABLE, EXAMPLES, database_ad
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option, table
 from muster.cli.values import Duration
+from muster.machinery.oserrors import explain_file_error, explain_listen_error
 from muster.registration.drivers.flags import AWS, AWS_ALIAS, DEFAULT, GRPC
 from muster.transport.persistence import KUBE, SQL
 
@@ -53,12 +54,16 @@ def said() -> Iterator[None]:
 
     try:
         yield
-    except FleetError as error:
-        raise click.ClickException(str(error)) from None
     except BrokenPipeError:
         raise  # whoever read has enough, which click knows how to take
-    except OSError as error:
-        raise click.ClickException(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from None
+    except (FleetError, OSError) as error:
+        raise click.ClickException(explain(error)) from None
+
+
+def explain(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    return f"{error.filename}: {explain_file_error(error)}" if error.filename else explain_listen_error(error)
 
 
 @click.command("up", short_help="Start a hub and managed clusters on this machine.")

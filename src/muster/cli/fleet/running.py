@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.console import echo
-from muster.cli.fleet.commands import AWS_MODES
+from muster.cli.fleet.commands import AWS_MODES, explain
 from muster.cli.fleet.environment import DATA_DIR_VARIABLE, missing_tools
 from muster.cli.grpc_persistence import DATABASE_VARIABLE
 from muster.cli.process import run_until_stopped
 from muster.cli.progress import ConsoleProgress
 from muster.fleet.local.directory import HUB, Fleet, FleetDirectory, FleetError
 from muster.machinery import logs
+from muster.machinery.oserrors import explain_listen_error
 from muster.registration.drivers.flags import AWS, DEFAULT, GRPC
 from muster.transport.persistence import KUBE, SQL
 
@@ -64,7 +65,7 @@ def run(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, last_words_
     except (FleetError, OSError) as error:
         if last_words_to is not None:
             with contextlib.suppress(BrokenPipeError):
-                os.write(last_words_to, str(error).encode())
+                os.write(last_words_to, explain(error).encode())
         raise
 
 
@@ -258,7 +259,7 @@ def _is_free(port: int) -> bool:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return False
-            raise FleetError(f"port {port}: {error.strerror}") from None
+            raise FleetError(f"port {port}: {explain_listen_error(error)}") from None
     return True
 
 

@@ -40,8 +40,8 @@ class FleetError(Exception):
 
 
 class ForeignDirectory(FleetError):
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is not empty and no fleet's: choose another --data-dir")
+    def __init__(self, path: Path, problem: str = "is not empty and no fleet's") -> None:
+        super().__init__(f"{path} {problem}: choose another --data-dir")
         self.path = path
 
 
@@ -180,7 +180,7 @@ class FleetDirectory:
         except FileNotFoundError:
             return None
         except NotADirectoryError:
-            raise ForeignDirectory(self.path) from None
+            raise ForeignDirectory(self.path, "is, or is below, a file where a directory is needed") from None
         except UnsafePath as error:
             raise UnsafeFleet(error) from None
         try:

@@ -309,4 +309,4 @@ async def test_what_is_no_manifest_is_refused_by_its_place(clusters: Fleet, tmp_
     file = tmp_path / "bad.yaml"
     file.write_text(content)
     assert complaint in await clusters.fails("create", "work", "web", "-f", str(file), "-c", "c1")
-    assert "No such file" in await clusters.fails("create", "work", "web", "-f", str(tmp_path / "none"), "-c", "c1")
+    assert "no such file" in await clusters.fails("create", "work", "web", "-f", str(tmp_path / "none"), "-c", "c1")
