@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,6 +31,8 @@ class Life:
         self.left = requests
         self.before = before
         self.asked: list[tuple[str, str]] = []
+        self.watched: list[str] = []
+        """What is followed, once for each time that it was begun or taken up."""
         self.over = asyncio.Event()
         self.refuse: Callable[[str, str], Exception | None] = lambda method, path: None
         self.delay: Callable[[str, str], Awaitable[Any]] | None = None
@@ -68,6 +70,12 @@ class Mortal(InProcessClient):
             life.over.set()
             raise Unreachable("in-process", "died before it was answered")
         return answer
+
+    def lines(
+        self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
+    ) -> AsyncGenerator[bytes, None]:
+        self.life.watched.append(path)
+        return super().lines(path, query, timeout, opened)
 
 
 class MortalHub:

@@ -121,6 +121,7 @@ async def test_the_operator_makes_the_binding_anew_though_it_does_not_hold_what_
 
 
 def test_it_may_neither_rise_above_itself_nor_read_secrets_nor_sign_for_others() -> None:
+    """Defect 16: signers are named one by one."""
     assert not {verb for one in RULES for verb in one["verbs"]} & {"escalate", "bind", "impersonate", "sign", "*"}
     assert "secrets" not in {resource for one in RULES for resource in one["resources"]}
     (signers,) = (one for one in RULES if "signers" in one["resources"])

@@ -38,6 +38,7 @@ async def subjects(place: Place, namespace: str, role: str = ROLE) -> list[Objec
 
 
 async def test_the_agent_is_bound_where_addons_run(spoke: Spoke) -> None:
+    """Defect 34 of OCM's agent."""
     await spoke.up()
     place = spoke.place
     (subject,) = await subjects(place, ADDON_NAMESPACE)
@@ -58,6 +59,7 @@ async def test_bindings_follow_the_label_as_it_comes_and_goes(spoke: Spoke) -> N
 
 
 async def test_a_namespace_without_the_label_has_no_binding(spoke: Spoke) -> None:
+    """Defect 34 of OCM's agent, which may read the Secrets of all namespaces."""
     await spoke.place.admin.create(NAMESPACES, {"metadata": {"name": "other", "labels": {NAMESPACE_LABEL: "false"}}})
     await add(spoke.place, "shop")
     await spoke.up()

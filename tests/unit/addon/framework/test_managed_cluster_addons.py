@@ -30,6 +30,7 @@ def workloads(installation: Installation) -> Agent:
 
 
 async def test_from_nothing_to_available_takes_few_writes_to_the_addon(bare: AddonSite) -> None:
+    """Defect 23: it is rendered once in a pass, for all that is said and written of it."""
     bare.addon.make = workloads
     config = bare.configs.put("settings", size="1")
     async with bare.running() as life:
@@ -161,6 +162,7 @@ async def test_a_configuration_that_is_not_released_reaches_nobody(site: AddonSi
 
 
 async def test_an_addon_whose_configuration_is_missing_waits_quietly(site: AddonSite) -> None:
+    """Defect 25, ocm#1181: nothing is rendered while a hash is missing, and no error is said."""
     site.addon.needs_configuration = True
     config = site.configs.put("settings", size="1")
     site.configs.objects.clear()

@@ -58,6 +58,7 @@ async def test_a_cluster_that_is_being_deleted_or_not_there_gets_none(site: Site
 
 
 async def test_a_lost_placement_takes_nothing_with_it_and_a_removed_reference_does_a12(site: Site) -> None:
+    """Defect 17: one that is not found would count as choosing nobody."""
     await site.managed_cluster("c1", "c2")
     await site.offer(by_placement("p"), by_placement("q"))
     await site.decide("p", "c1")
@@ -92,6 +93,7 @@ async def _none(site: Site) -> bool:
 
 
 async def test_unselected_addons_go_but_those_marked_as_installed_by_hand_ocm_616(site: Site) -> None:
+    """Defect 18."""
     await site.managed_cluster("c1", "c2", "c3")
     await site.enable("c2")
     await site.enable("c3", annotation=MANUAL_ANNOTATION)
@@ -129,6 +131,7 @@ async def test_a_recreated_addon_takes_over_what_the_one_before_it_owned_a12(bar
 
 
 async def test_with_an_addon_go_all_its_managed_cluster_addons_ocm_1156(site: Site) -> None:
+    """Defect 26."""
     await site.managed_cluster("c1", "c2")
     await site.offer(by_placement("p"))
     await site.decide("p", "c1", "c2")

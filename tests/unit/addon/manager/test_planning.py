@@ -71,6 +71,7 @@ def test_the_reserved_name_and_no_name_are_no_default() -> None:
 
 
 def test_an_override_of_a_cluster_has_a_hash_at_once_ocm_649() -> None:
+    """Defect 24."""
     world = AddonWorld(addon_document(defaults=[A]))
     world.install("x", configs=[B])
     assert [one.config.spec_hash for one in world.planned("x").configs] == ["b-1"]
@@ -249,6 +250,7 @@ def test_a_placement_that_chose_nobody_is_progressing() -> None:
 
 
 def test_a_lost_placement_leaves_its_clusters_what_they_have() -> None:
+    """Defect 17, of configurations."""
     world = AddonWorld(addon_document(by_placement("p", B), by_placement("q"), defaults=[A]))
     world.choose("p", "xy")
     world.choose("q", "z")
@@ -286,6 +288,7 @@ def test_a_lost_canary_is_not_rolled_back_to_what_all_others_have() -> None:
 
 
 def test_addons_kept_by_hand_are_named_in_the_progression() -> None:
+    """Defect 18."""
     world = AddonWorld(addon_document(by_placement("p")))
     world.choose("p", "x")
     world.install("x")

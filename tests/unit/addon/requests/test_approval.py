@@ -76,6 +76,7 @@ async def test_a_request_over_grpc_is_for_whom_the_server_names(hello: AddonHub)
 
 
 async def test_what_others_would_like_to_have_is_neither_approved_nor_denied(hello: AddonHub) -> None:
+    """Defect 15."""
     names = []
     for number, csr in enumerate(ATTACKS.values()):
         spec, metadata = csr.get("spec") or {}, csr.get("metadata") or {}

@@ -154,6 +154,7 @@ def test_what_an_addons_agent_asks_for_itself_is_its(case: str) -> None:
 
 @pytest.mark.parametrize("case", ATTACKS)
 def test_nothing_else_is(case: str) -> None:
+    """Defect 15: no third organization, no requester by prefix, no other signer, usage or alternative name, no stranger."""
     with pytest.raises(NotAnAddonsRequest) as caught:
         judged(ATTACKS[case])
     assert caught.value.field

@@ -273,6 +273,7 @@ async def test_without_a_client_that_uses_tokens_there_is_nothing(hub: AddonHub,
 
 
 async def test_the_manager_approves_for_kubernetes_clients_only_and_signs_for_nobody(hub: AddonHub) -> None:
+    """Defect 16."""
     reviewer = AccessReviewer(hub.admin)
     who = UserInfo("system:serviceaccount:open-cluster-management-hub:addon-manager-controller-sa")
     for verb, signer, allowed in (

@@ -40,6 +40,7 @@ def test_a_source_stands_for_itself_and_what_is_below_it(image: str, registries:
 
 @given(st.lists(st.sampled_from("abc"), min_size=1).map("".join), st.lists(st.sampled_from("ab/:@"), min_size=1).map("".join))
 def test_only_images_at_a_boundary_of_the_source_change(source: str, rest: str) -> None:
+    """Defect 22: `reg/foo` is no part of `reg/foobar/x`."""
     image = source + rest
     changed = mirrored(image, [mirror(source, "mirror")])
     assert changed == ("mirror" + rest if rest[0] in "/:@" else image)

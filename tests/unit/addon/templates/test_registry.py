@@ -36,6 +36,7 @@ async def test_an_addon_that_lists_templates_is_one(idle: AddonHub) -> None:
 
 
 async def test_it_is_one_until_its_last_addon_is_gone_also_after_a_restart(idle: AddonHub) -> None:
+    """Defect 26: those that are left would wait for ever for whoever lets them go."""
     await idle.cluster()
     await idle.offer("hello", "hello-1")
     await idle.enable(template="hello-1")

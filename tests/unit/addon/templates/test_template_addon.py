@@ -151,6 +151,7 @@ def test_workloads_report_their_status_beside_what_the_template_asks_for() -> No
 
 
 def test_the_first_template_counts_and_with_it_its_manifest_configs() -> None:
+    """Defect 19: not those of the default template."""
     config = {"resourceIdentifier": {"resource": "configmaps", "name": "c"}}
     agent = rendered(template_of(configs=[config]), template_of(name="default"))
     assert [one.resource_identifier.name for one in agent.manifest_configs] == ["c"]

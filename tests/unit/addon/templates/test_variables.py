@@ -48,6 +48,7 @@ def shape(document: Any) -> Any:
     ],
 )
 def test_vectors_of_substitution(manifest: Any, expected: Any, unknown: tuple[str, ...]) -> None:
+    """Defect 21: quotes break and inject nothing, blanks and open braces neither."""
     substitution = Substitution(VALUES)
     assert substitution.apply(manifest) == expected
     assert substitution.unknown == unknown
@@ -99,6 +100,7 @@ def test_a_manifest_that_is_nested_too_deeply_is_an_error_of_the_addon(depth: in
 
 
 def test_a_template_with_unknown_variables_is_rendered_and_says_which() -> None:
+    """Defect 21: they would vanish without a word."""
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "{{NOPE}}", "b": "{{ALSO}}"}}
     agent = rendered(template_of(config_map))
     assert agent.manifests[0]["data"] == {"a": "", "b": ""}

@@ -76,6 +76,7 @@ def test_long_signers_have_volumes_of_valid_and_different_names() -> None:
 
 
 def test_tolerations_are_applied_without_a_node_selector() -> None:
+    """Defect 20."""
     tolerations = [{"key": "k", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 0}]
     pod = pod_of(rendered(template_of(deployment()), config_of(nodePlacement={"tolerations": tolerations})))
     assert pod["tolerations"] == tolerations

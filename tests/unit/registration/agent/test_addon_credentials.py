@@ -113,6 +113,7 @@ async def test_a_namespace_without_the_label_is_named_and_used_once_it_has_it(ad
 
 
 async def test_another_subject_replaces_the_certificate_without_a_gap(addons: AddonFleet) -> None:
+    """Defect 31 of OCM's agent, which deletes the Secret first."""
     async with addons.joined():
         async with addons.managed():
             await addons.enable("work", kube_client("work"))
@@ -125,6 +126,7 @@ async def test_another_subject_replaces_the_certificate_without_a_gap(addons: Ad
 
 
 async def test_an_addon_that_moves_keeps_its_old_secret_until_the_new_one_is_whole(addons: AddonFleet) -> None:
+    """Defect 31 of OCM's agent."""
     await addons.add_namespace("elsewhere")
     async with addons.joined():
         async with addons.managed():
