@@ -24,8 +24,8 @@ from muster.policy.operators import OperatorPolicyOptions, operator_policy_contr
 from muster.policy.reporting import PolicyReporter
 from muster.policy.resolver import Resolver
 from muster.policy.standalone import HubTemplates
-from muster.policy.uninstall import UninstallState
-from muster.runtime.cache import DynamicRESTMapper, FollowedSelections
+from muster.policy.uninstall import DEFINITION, UninstallState
+from muster.runtime.cache import DynamicRESTMapper, FollowedSelections, followed_definitions
 from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext, Manager, Runnable, RunnableFunc
 
@@ -64,7 +64,9 @@ class PolicyManager(Manager):
         context = ControllerContext.of(client, CONTROLLER, metrics=metrics, clock=clock, random=random)
         managed = client if target is None else target
         self.selections = FollowedSelections(managed, clock=clock, random=random)
-        mapper = DynamicRESTMapper(managed, clock=clock)
+        hosted = target is not None
+        mapper = DynamicRESTMapper(managed, clock=clock, informers=None if hosted else context.informers, aggregated_on_miss=True)
+        definitions = followed_definitions(context.informers, DEFINITION if hosted else "")
         self.hub_templates = HubTemplates(
             client,
             context.informers,
@@ -82,7 +84,7 @@ class PolicyManager(Manager):
                 Target(managed, self.selections, mapper),
                 self.hub_templates,
                 resolver,
-                UninstallState(context.informers, options.deployment),
+                UninstallState(context.informers, options.deployment, definitions),
                 PolicyReporter(client, context.events, host_name(), clock=clock),
                 policy_metrics,
                 configuration,

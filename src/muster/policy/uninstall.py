@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from muster.api.policy.v1 import ConfigurationPolicy
 from muster.machinery.clock import SYSTEM, Clock, sleep
@@ -21,9 +21,9 @@ from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.policy.names import UNINSTALLING_ANNOTATION
-from muster.runtime.cache import Informer, Informers, Snapshot
+from muster.runtime.cache import FollowedDefinition, Informer, Informers, Snapshot
 from muster.runtime.client import KubeClient, NotFound, served
-from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
+from muster.runtime.client.builtin import DEPLOYMENTS
 
 log = get_logger("muster.policy.uninstall")
 
@@ -52,21 +52,23 @@ class Stage(Enum):
 class UninstallState:
     """Whether the controller is being uninstalled, as the cluster that it runs in says."""
 
-    def __init__(self, informers: Informers, deployment: ObjectKey | None) -> None:
-        """`deployment` is the controller's own; None outside a cluster."""
-        self._definitions = informers.of(CRDS, field_selector=f"metadata.name={DEFINITION}")
+    def __init__(self, informers: Informers, deployment: ObjectKey | None, definitions: Informer[FollowedDefinition]) -> None:
+        """`deployment` is the controller's own; None outside a cluster. `definitions` has those of that cluster, at least the one
+        of ConfigurationPolicies."""
+        self._definitions = definitions
         self._deployments: Informer[Snapshot] | None = None
         if deployment is not None:
             self._deployments = informers.of(DEPLOYMENTS, deployment.namespace, field_selector=f"metadata.name={deployment.name}")
 
     @property
-    def informers(self) -> list[Informer[Snapshot]]:
+    def informers(self) -> list[Informer[Any]]:
         """What has to be known before anything may be evaluated."""
         return [self._definitions] if self._deployments is None else [self._definitions, self._deployments]
 
     @property
     def stage(self) -> Stage:
-        if all(one.data["metadata"].get("deletionTimestamp") for one in self._definitions.cache):
+        definition = self._definitions.cache.get(ObjectKey("", DEFINITION))
+        if definition is None or definition.deleting:
             return Stage.RELEASE
         if self._deployments is None:
             return Stage.EVALUATE
@@ -77,8 +79,14 @@ class UninstallState:
 
     def on_change(self, handler: Callable[[Stage], None]) -> None:
         """`handler` is told the stage whenever something changes that it depends on."""
-        for informer in self.informers:
-            informer.on_change(lambda old, new: handler(self.stage))
+
+        def definition_changed(old: FollowedDefinition | None, new: FollowedDefinition | None) -> None:
+            if DEFINITION in (old and old.name, new and new.name):
+                handler(self.stage)
+
+        self._definitions.on_change(definition_changed)
+        if self._deployments is not None:
+            self._deployments.on_change(lambda old, new: handler(self.stage))
 
 
 async def trigger_uninstall(client: KubeClient, deployment: ObjectKey, namespaces: Sequence[str], *, clock: Clock = SYSTEM) -> None:

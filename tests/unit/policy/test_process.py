@@ -14,7 +14,7 @@ from muster.policy.resolver.encryption import protect
 from muster.policy.resolver.interfaces import Encryption
 from muster.policy.uninstall import DEFINITION
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, LEASES, NAMESPACES, SECRETS
-from tests.support.policy_site import CLUSTER, PolicySite, config_map, policy, policy_site, template
+from tests.support.policy_site import CLUSTER, POLICIES, PolicySite, config_map, policy, policy_site, template
 
 VECTOR = b"i" * 16
 
@@ -111,6 +111,33 @@ async def test_many_policies_at_rest_share_watches_and_send_nothing(site: Policy
         assert site.manager is not None
         assert site.manager.selections.watches == 3
         await site.at_rest(life, seconds=120)
+
+
+async def test_four_watches_are_there_whatever_the_policies(site: PolicySite) -> None:
+    """Upstream's controller has five beside those that templates need."""
+    api = f"/apis/{POLICIES.api_version}"
+    async with site.controller() as life:
+        await site.create(policy("p", template(config_map("settings", color="red"))))
+        await site.reported("p", "Compliant", "found as specified")
+        watched = list(life.watched)
+        watched.remove("/api/v1/namespaces/app/configmaps")
+        assert sorted(watched) == [
+            f"/api/v1/namespaces/{CLUSTER}/secrets",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            f"{api}/namespaces/{CLUSTER}/configurationpolicies",
+            f"{api}/namespaces/open-cluster-management-policies/configurationpolicies",
+        ]
+
+
+async def test_aggregated_apis_are_followed_once_a_kind_is_missing(site: PolicySite) -> None:
+    services = "/apis/apiregistration.k8s.io/v1/apiservices"
+    async with site.controller() as life:
+        await site.create(policy("p", template(config_map("settings", color="red"))))
+        await site.reported("p", "Compliant", "found as specified")
+        assert services not in life.watched
+        await site.create(policy("q", template({**config_map("missing"), "kind": "Unheard"})))
+        await site.reported("q", "NonCompliant", "Unheard")
+        assert life.watched.count(services) == 1
 
 
 def _protected(key: bytes, value: str) -> str:

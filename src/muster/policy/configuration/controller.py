@@ -116,7 +116,7 @@ class ConfigurationPolicyController:
         self._status = StatusWriter(
             context.client, self._cache, target.selections, reporter, metrics, denylist=options.denylist, clock=context.clock
         )
-        self._keys = EncryptionKeys(context.informers, options.namespaces)
+        self._keys = EncryptionKeys(context.informers, options.namespaces, clock=context.clock)
         self._controller = context.controller(
             "configuration-policy-controller",
             self.reconcile,
@@ -134,7 +134,7 @@ class ConfigurationPolicyController:
         informers: list[Informer[Any]] = [self._informer(namespace) for namespace in self._policies]
         for informer in informers:
             informer.on_change(self._policy_changed)
-        for informer in (*informers, *self._keys.informers, *self._uninstall.informers):
+        for informer in (*informers, *self._uninstall.informers):
             self._controller.depend(informer)
         self._target.selections.on_change(self._objects_changed)
         self._target.mapper.on_change(lambda group: self._enqueue_all(self._failures))
@@ -308,7 +308,7 @@ class ConfigurationPolicyController:
         watching: bool,
     ) -> Evaluation:
         try:
-            encryption = self._keys.of(policy)
+            encryption = await self._keys.of(policy)
         except EncryptionError as error:
             return policy_failure(resolved, ENCRYPTION_FAILURE, str(error), policy.status)
         options = EvaluationOptions(

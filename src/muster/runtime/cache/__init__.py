@@ -4,7 +4,7 @@ from muster.runtime.cache.dynamic import DynamicCache
 from muster.runtime.cache.informer import Informer, Informers
 from muster.runtime.cache.mutation_cache import MutationCache
 from muster.runtime.cache.observed import UNKNOWN, Metadata, ObservedObject, Presence, older
-from muster.runtime.cache.restmapper import DynamicRESTMapper
+from muster.runtime.cache.restmapper import DynamicRESTMapper, FollowedDefinition, followed_definitions
 from muster.runtime.cache.selections import FollowedSelections, Selection
 from muster.runtime.cache.store import Cache, Snapshot, label_index
 
@@ -13,6 +13,7 @@ __all__ = [
     "Cache",
     "DynamicCache",
     "DynamicRESTMapper",
+    "FollowedDefinition",
     "FollowedSelections",
     "Informer",
     "Informers",
@@ -22,6 +23,7 @@ __all__ = [
     "Presence",
     "Selection",
     "Snapshot",
+    "followed_definitions",
     "label_index",
     "older",
 ]

@@ -2,13 +2,15 @@
 
 CustomResourceDefinitions and APIServices are followed (by name and state only): when one changes, its group is asked for anew, and
 once the server lists what the definition promises, handlers are told the group. Discovery lags a little behind the definition's
-word `Established`, therefore the list is what counts.
+word `Established`, therefore the list is what counts. Who asks but for kinds that are there may have APIServices followed from the
+first miss on only: what an aggregated API no longer serves is then refused by the server itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
 import msgspec
@@ -16,23 +18,25 @@ import msgspec
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.objects import GVR
-from muster.runtime.cache.informer import Informer
+from muster.runtime.cache.informer import Informer, Informers
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import API_SERVICES, CRDS
 from muster.runtime.client.errors import KubeError
-from muster.runtime.client.restmapper import RESTMapper
+from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
 
 DISCOVERY_TIMEOUT: Final = 10.0
 """Seconds for which the server is expected to serve what was defined."""
 
 
-class Definition(msgspec.Struct, frozen=True):
+class FollowedDefinition(msgspec.Struct, frozen=True):
     """What is kept of a CustomResourceDefinition or an APIService."""
 
+    name: str
     group: str
     serves: tuple[GVR, ...]
     """An APIService promises only that its group version answers: a resource without names."""
     ready: bool
+    deleting: bool = False
 
 
 class _Condition(msgspec.Struct):
@@ -51,6 +55,7 @@ class _Metadata(msgspec.Struct):
     name: str
     uid: str = ""
     resourceVersion: str = ""
+    deletionTimestamp: str | None = None
 
 
 class _Names(msgspec.Struct):
@@ -75,14 +80,17 @@ class _DefinitionDocument(msgspec.Struct):
     spec: _DefinitionSpec = msgspec.field(default_factory=_DefinitionSpec)
     status: _Status = msgspec.field(default_factory=_Status)
 
-    def definition(self) -> Definition:
+    def definition(self) -> FollowedDefinition:
         spec, names = self.spec, self.spec.names
         serves = tuple(
             GVR(f"{spec.group}/{version.name}", names.plural, names.kind, spec.scope == "Namespaced")
             for version in spec.versions or ()
             if version.served
         )
-        return Definition(spec.group, serves, self.status.true("Established"))
+        metadata = self.metadata
+        return FollowedDefinition(
+            metadata.name, spec.group, serves, self.status.true("Established"), metadata.deletionTimestamp is not None
+        )
 
 
 class _ServiceSpec(msgspec.Struct):
@@ -96,41 +104,58 @@ class _ServiceDocument(msgspec.Struct):
     spec: _ServiceSpec = msgspec.field(default_factory=_ServiceSpec)
     status: _Status = msgspec.field(default_factory=_Status)
 
-    def definition(self) -> Definition:
+    def definition(self) -> FollowedDefinition:
         spec = self.spec
         # Those without a service stand for what the server has itself: definitions tell of that.
         serves = (GVR(f"{spec.group}/{spec.version}", "", ""),) if spec.service else ()
-        return Definition(spec.group, serves, self.status.true("Available"))
+        return FollowedDefinition(self.metadata.name, spec.group, serves, self.status.true("Available"))
 
 
-def _definitions(
-    client: KubeClient, resource: GVR, form: type[_DefinitionDocument | _ServiceDocument], clock: Clock
-) -> Informer[Definition]:
+_Document = _DefinitionDocument | _ServiceDocument
+
+
+def _followed(informers: Informers, resource: GVR, form: type[_Document], field_selector: str = "") -> Informer[FollowedDefinition]:
+    decode, reduce = _reading(form)
+    return informers.of(resource, field_selector=field_selector, decode=decode, reduce=reduce)
+
+
+@cache
+def _reading(form: type[_Document]) -> tuple[Callable[[bytes], FollowedDefinition], Callable[[bytes], bytes]]:
+    """The same functions each time: informers are shared by those who read alike."""
     decode = msgspec.json.Decoder(form).decode
-    return Informer(
-        client,
-        resource,
-        decode=lambda raw: decode(raw).definition(),
-        reduce=lambda raw: msgspec.json.encode(decode(raw)),
-        clock=clock,
-    )
+    return lambda raw: decode(raw).definition(), lambda raw: msgspec.json.encode(decode(raw))
+
+
+def followed_definitions(informers: Informers, name: str = "") -> Informer[FollowedDefinition]:
+    """CustomResourceDefinitions: all of them, as a DynamicRESTMapper with the same informers follows them, or the one of a name."""
+    return _followed(informers, CRDS, _DefinitionDocument, f"metadata.name={name}" if name else "")
 
 
 class DynamicRESTMapper(RESTMapper):
     """`run` is to be a task of its owner; without it nobody is told of new kinds."""
 
-    def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        clock: Clock = SYSTEM,
+        informers: Informers | None = None,
+        aggregated_on_miss: bool = False,
+    ) -> None:
+        """`informers`: those of the client, which somebody else runs; without them it has its own. `aggregated_on_miss`: follow
+        APIServices only once a kind was asked for that is not there."""
         super().__init__(client, clock=clock)
         self._handlers: list[Callable[[str], None]] = []
         self._promises: dict[str, dict[GVR, bool]] = {}
         """By group: what the server is to have, or to have no longer."""
         self._news = asyncio.Event()
-        self._sources = [
-            _definitions(client, CRDS, _DefinitionDocument, clock),
-            _definitions(client, API_SERVICES, _ServiceDocument, clock),
-        ]
-        for source in self._sources:
-            source.on_change(self._changed)
+        self._shared = informers is not None
+        self._informers = Informers(client, clock=clock) if informers is None else informers
+        self._sources: list[Informer[FollowedDefinition]] = []
+        self._follow(followed_definitions(self._informers))
+        self._follows_services = False
+        if not aggregated_on_miss:
+            self._follow_services()
 
     def on_change(self, handler: Callable[[str], None]) -> None:
         """`handler` is called with a group whose kinds came or went."""
@@ -138,8 +163,8 @@ class DynamicRESTMapper(RESTMapper):
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for source in self._sources:
-                tasks.create_task(source.run())
+            if not self._shared:
+                tasks.create_task(self._informers.run())
             expecting: dict[str, asyncio.Task[None]] = {}
             while True:
                 await self._news.wait()
@@ -148,7 +173,29 @@ class DynamicRESTMapper(RESTMapper):
                 for group in self._promises.keys() - expecting.keys():
                     expecting[group] = tasks.create_task(self._expect(group))
 
-    def _changed(self, old: Definition | None, new: Definition | None) -> None:
+    async def mapping(self, api_version: str, kind: str) -> GVR:
+        try:
+            return await super().mapping(api_version, kind)
+        except NoKindMatch:
+            self._follow_services()
+            raise
+
+    async def resource_for(self, group: str, version: str, plural: str) -> GVR | None:
+        found = await super().resource_for(group, version, plural)
+        if found is None:
+            self._follow_services()
+        return found
+
+    def _follow_services(self) -> None:
+        if not self._follows_services:
+            self._follows_services = True
+            self._follow(_followed(self._informers, API_SERVICES, _ServiceDocument))
+
+    def _follow(self, source: Informer[FollowedDefinition]) -> None:
+        self._sources.append(source)
+        source.on_change(self._changed)
+
+    def _changed(self, old: FollowedDefinition | None, new: FollowedDefinition | None) -> None:
         """Remember what of this definition the server is to have now. What nobody has ever asked for is nobody's news."""
         if old == new or (new is not None and not new.ready):
             return

@@ -1,6 +1,7 @@
 """Kinds are found with few requests, a dead API hides no other, and new kinds are told of as soon as they are served."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.fleet.in_process import InProcessClient
-from muster.machinery.objects import GVR
+from muster.machinery.objects import GVR, Object
 from muster.runtime.cache.restmapper import DynamicRESTMapper
 from muster.runtime.client.builtin import API_SERVICES, CONFIG_MAPS, CRDS, NAMESPACES
 from muster.runtime.client.errors import KubeError, ServerFailure, Unreachable
@@ -68,13 +69,13 @@ async def test_what_cannot_be_a_group_version_is_not_asked_for(client: Disturbed
     assert client.reads == []
 
 
-async def test_a_dead_api_says_so_and_hides_no_other(admin: InProcessClient, client: Disturbed) -> None:
-    service = {
+def api_service(group: str) -> Object:
+    return {
         "apiVersion": API_SERVICES.api_version,
         "kind": "APIService",
-        "metadata": {"name": "v1.dead.example.com"},
+        "metadata": {"name": f"v1.{group}"},
         "spec": {
-            "group": "dead.example.com",
+            "group": group,
             "version": "v1",
             "groupPriorityMinimum": 100,
             "versionPriority": 100,
@@ -82,11 +83,52 @@ async def test_a_dead_api_says_so_and_hides_no_other(admin: InProcessClient, cli
             "insecureSkipTLSVerify": True,
         },
     }
-    await admin.create(API_SERVICES, service)
+
+
+async def test_a_dead_api_says_so_and_hides_no_other(admin: InProcessClient, client: Disturbed) -> None:
+    await admin.create(API_SERVICES, api_service("dead.example.com"))
     mapper = DynamicRESTMapper(client)
     with pytest.raises(NoKindMatch, match=r"Ghost.*dead\.example\.com/v1 cannot be asked"):
         await mapper.mapping("dead.example.com/v1", "Ghost")
     assert await mapper.mapping("v1", "ConfigMap") == CONFIG_MAPS
+
+
+class Aggregated(Disturbed):
+    """Serves an API that comes late."""
+
+    late: bytes = b""
+
+    @property
+    def followed_services(self) -> int:
+        return sum(path.endswith("/apiservices") for path, _ in self.watches)
+
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        if path == "/apis/late.example.com/v1" and self.late:
+            return self.late
+        return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+
+
+async def test_aggregated_apis_are_followed_from_the_first_miss_on(admin: InProcessClient, client: Disturbed) -> None:
+    served = Aggregated(client._client)
+    mapper = DynamicRESTMapper(served, aggregated_on_miss=True)
+    late = {"name": "lates", "kind": "Late", "namespaced": True, "verbs": ["get"]}
+
+    async with running(mapper) as told:
+        await mapper.mapping("v1", "ConfigMap")
+        await eventually(lambda: all(source.has_synced for source in mapper._sources))
+        assert served.followed_services == 0
+        with pytest.raises(NoKindMatch):
+            await mapper.mapping("late.example.com/v1", "Late")
+        await eventually(lambda: served.followed_services == 1)
+        await admin.create(API_SERVICES, api_service("late.example.com"))
+        served.late = json.dumps({"kind": "APIResourceList", "groupVersion": "late.example.com/v1", "resources": [late]}).encode()
+        # The server itself says otherwise right after that; a watch sees both.
+        ready = {"type": "Available", "status": "True", "reason": "Passed", "message": "all checks passed"}
+        await admin.patch(API_SERVICES, "v1.late.example.com", {"status": {"conditions": [ready]}}, subresource="status")
+        await eventually(lambda: "late.example.com" in told)
+        assert await mapper.mapping("late.example.com/v1", "Late") == GVR("late.example.com/v1", "lates", "Late")
 
 
 class Away(Disturbed):
