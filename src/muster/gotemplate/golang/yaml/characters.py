@@ -9,6 +9,9 @@ from typing import Final
 from muster.gotemplate.golang.yaml.errors import YAMLError
 from muster.machinery.golang.text import encode
 
+POSSESSIVE: Final = sys.version_info >= (3, 11, 5)
+"""Whether possessive repeats and atomic groups in regular expressions match what they should: before 3.11.5 they do not."""
+
 _REFUSED: Final = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]").search
 _BOM: Final = "\ufeff"
 _CHUNK: Final = 512
@@ -65,5 +68,6 @@ def _byte_problem(data: bytes) -> str:
     return "invalid Unicode character"
 
 
-POSSESSIVE: Final = sys.version_info >= (3, 11, 5)
-"""Whether possessive repeats in regular expressions match what they should: before 3.11.5 they do not."""
+def possessive(pattern: str) -> re.Pattern[str]:
+    """A pattern with possessive repeats for a quick way that may be left out: one that matches nothing where they match wrongly."""
+    return re.compile(pattern if POSSESSIVE else "(?!)")

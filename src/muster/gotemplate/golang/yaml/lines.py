@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.gotemplate.golang.yaml.characters import POSSESSIVE
+from muster.gotemplate.golang.yaml.characters import POSSESSIVE, possessive
 from muster.gotemplate.golang.yaml.decoder import decode
 from muster.gotemplate.golang.yaml.errors import YAMLError
 from muster.gotemplate.golang.yaml.parser import Parser
@@ -26,7 +26,7 @@ _LONGEST_KEY: Final = 1000
 _CHARGED_LINES: Final = 64
 """How many lines are paid for together."""
 _OTHER_CHARACTERS: Final = re.compile("[^\n -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]").search
-_LINE: Final = re.compile(
+_LINE: Final = possessive(
     r"(?P<indent> *+)(?P<dash>- ++|-\Z)?+"
     r"(?:(?:(?P<key>[A-Za-z_$/][A-Za-z0-9_./$@%+=()~-]*+)|\"(?P<double_key>[^\"\\]*+)\"|'(?P<single_key>[^']*+)'):(?: ++|\Z))?"
     r"(?:(?P<plain>(?:[^ \-?:,\[\]{}#&*!|>'\"%@`]|-(?=[^ ]))(?:[^ :]++|:(?=[^ ])| ++(?=[^ #]))*+)"

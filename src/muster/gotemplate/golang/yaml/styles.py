@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from muster.gotemplate.golang.yaml.characters import POSSESSIVE
+from muster.gotemplate.golang.yaml.characters import possessive
 from muster.gotemplate.golang.yaml.scalars import QUOTED_WORDS, quotes_needed
 
-_SIMPLE: Final = re.compile(
+_SIMPLE: Final = possessive(
     # Letters first, so that only words can be anything but strings; then printable ASCII in which colons and hashes are harmless.
     r"[A-Za-z_/$](?:[!-9;-~]++|:(?=[!-~])| ++(?=[!-\"$-~]))*+"
 ).fullmatch
@@ -34,7 +34,7 @@ _BOM: Final = "\ufeff"
 
 def is_simple(text: str) -> bool:
     """Whether the string is written as it is; a quick test for most that are."""
-    return POSSESSIVE and _SIMPLE(text) is not None and text not in QUOTED_WORDS
+    return _SIMPLE(text) is not None and text not in QUOTED_WORDS
 
 
 def is_utf8(text: str) -> bool:
