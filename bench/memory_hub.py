@@ -21,7 +21,7 @@ import uvloop
 
 from muster.http.http2.server import ServerLimits
 from muster.http.tls import server_context
-from muster.machinery.allocation import settle_garbage
+from muster.machinery.allocation import freeze_heap
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM
 from muster.machinery.metrics import Metrics
@@ -183,7 +183,7 @@ async def main(port: int, tls: ssl.SSLContext) -> None:
     reader = asyncio.StreamReader(limit=2**26)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     heartbeats = asyncio.create_task(hub.broker.run())
-    settle_garbage()
+    freeze_heap()
     try:
         while line := await reader.readline():
             try:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from muster.administration.errors import TookTooLong
 from muster.machinery.clock import SYSTEM, Clock, sleep
-from muster.machinery.polling import poll_pause
+from muster.machinery.poll_interval import poll_interval
 from muster.runtime.client import NoCredential, ServerFailure, TooManyRequests, Unreachable
 
 LONGEST_PAUSE: Final = 0.25
@@ -68,4 +68,4 @@ async def wait(what: str, look: Look, *, within: float, progress: Progress = SIL
         waited = clock.monotonic() - began
         if waited >= within:
             raise TookTooLong(what, reason, within)
-        await sleep(clock, min(poll_pause(waited, LONGEST_PAUSE), within - waited))
+        await sleep(clock, min(poll_interval(waited, LONGEST_PAUSE), within - waited))

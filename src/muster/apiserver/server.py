@@ -42,7 +42,7 @@ from muster.apiserver.wiring import SUBRESOURCES, wire_cluster
 from muster.apiserver.worker import SWITCH_SECONDS, Worker
 from muster.http import HttpServer, Request, Response, server_context
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
-from muster.machinery.allocation import settle_garbage
+from muster.machinery.allocation import freeze_heap
 from muster.machinery.authentication import MASTERS, UserInfo
 from muster.machinery.logs import get_logger
 from muster.store import Store, StoreError, Unavailable, open_store
@@ -139,7 +139,7 @@ class ApiServer:
         self._revocations.start()
         for name in dict.fromkeys((*self.config.clusters, *self._stored_clusters())):
             await self.add_cluster(name)
-        settle_garbage()
+        freeze_heap()
         sys.setswitchinterval(SWITCH_SECONDS)
 
     async def stop(self, grace: float = 5.0) -> None:

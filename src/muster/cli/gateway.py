@@ -209,7 +209,7 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.gateway.process import GatewayServer
     from muster.gateway.standalone import install, lead_to
-    from muster.machinery.allocation import settle_garbage
+    from muster.machinery.allocation import freeze_heap
     from muster.machinery.metrics import Metrics
     from muster.runtime.process import serve
 
@@ -230,7 +230,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
         await server.start()
 
         def announce(port: int) -> None:
-            settle_garbage()
+            freeze_heap()
             here.say(f"ready: gateway of {client.server} on port {server.port}; health on port {port}")
 
         await serve(server, metrics, settings.health, announce, once_synced=True)

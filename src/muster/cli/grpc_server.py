@@ -26,7 +26,7 @@ from muster.cli.process import (
     run_until_stopped,
 )
 from muster.cli.values import Duration, FilePath, Gates, Names
-from muster.machinery.allocation import settle_garbage
+from muster.machinery.allocation import freeze_heap
 from muster.machinery.oserrors import explain_file_error
 from muster.machinery.tasks import race
 from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_UNSUPPORTED_GATES
@@ -203,7 +203,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
         await server.start()
 
         def announce(port: int) -> None:
-            settle_garbage()
+            freeze_heap()
             here.say(f"ready: gRPC server of {client.server} on port {server.port}; health on port {port}")
 
         await serve(server, metrics, settings.health, announce, once_synced=True)

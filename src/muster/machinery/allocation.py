@@ -31,7 +31,7 @@ RECLAIM_AFTER: Final = 20.0
 """Seconds after which nothing waits any more for a part that has ended: timers of its connections are over."""
 RECLAIM_PACE: Final = 200
 """How many times as long as a collection takes the next one is away, at least: everybody waits for it."""
-MOST_BLOCKS: Final = 1_500_000
+FULL_COLLECTION_LIMIT: Final = 1_500_000
 """Of the interpreter's, in a process in which everything is looked through: a fleet of 20 clusters has as many, and that takes a
 fifth of a second."""
 
@@ -48,17 +48,17 @@ def map_large_blocks() -> bool:
     return bool(mallopt(_M_MMAP_THRESHOLD, TLS_BUFFER))
 
 
-def settle_garbage() -> None:
+def freeze_heap() -> None:
     """Called when a process has taken in what it works with."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
 
-def give_back() -> None:
+def release_free_memory() -> None:
     """Collect garbage, in large processes what is young only, and let the system have what is free then, where the C library can
     do that."""
-    gc.collect(2 if sys.getallocatedblocks() <= MOST_BLOCKS else 1)
+    gc.collect(2 if sys.getallocatedblocks() <= FULL_COLLECTION_LIMIT else 1)
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError):
@@ -68,7 +68,7 @@ def give_back() -> None:
 class Reclaimer:
     """Has memory given back some time after parts of the process have ended; once for all that end meanwhile."""
 
-    def __init__(self, clock: Clock = SYSTEM, give_back: Callable[[], None] = give_back) -> None:
+    def __init__(self, clock: Clock = SYSTEM, give_back: Callable[[], None] = release_free_memory) -> None:
         self._clock = clock
         self._give_back = give_back
         self._pause = RECLAIM_AFTER

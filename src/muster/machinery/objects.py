@@ -14,7 +14,7 @@ import orjson
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON."""
-_ELSEWHERE = frozenset((".", ".."))
+_DOT_SEGMENTS = frozenset((".", ".."))
 """What HTTP clients resolve in paths."""
 
 
@@ -47,7 +47,7 @@ class GVR:
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The path of an object, or of a collection when no name is given."""
-        if name in _ELSEWHERE or namespace in _ELSEWHERE:
+        if name in _DOT_SEGMENTS or namespace in _DOT_SEGMENTS:
             raise ValueError(f"{name or namespace!r} names nothing: it would lead to another place")
         parts = ["/api" if "/" not in self.api_version else "/apis", self.api_version]
         if namespace and self.namespaced:

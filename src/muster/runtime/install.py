@@ -12,7 +12,7 @@ from typing import Any, Final
 from muster.api import Document
 from muster.machinery.clock import Clock, sleep
 from muster.machinery.objects import GVR
-from muster.machinery.polling import poll_pause
+from muster.machinery.poll_interval import poll_interval
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, NAMESPACES, SERVICE_ACCOUNTS
 from muster.runtime.client.errors import AlreadyExists
@@ -79,7 +79,7 @@ async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clo
         waited = clock.monotonic() - began
         if waited >= ESTABLISHED_WITHIN:
             raise InstallError(f"not served {ESTABLISHED_WITHIN:g} s after they were applied: {', '.join(sorted(waiting))}")
-        await sleep(clock, poll_pause(waited, LONGEST_PAUSE))
+        await sleep(clock, poll_interval(waited, LONGEST_PAUSE))
 
 
 def _established(definition: Document) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from muster.machinery import allocation
-from muster.machinery.allocation import RECLAIM_AFTER, RECLAIM_PACE, Reclaimer, give_back
+from muster.machinery.allocation import RECLAIM_AFTER, RECLAIM_PACE, Reclaimer, release_free_memory
 from tests.support.fake_clock import FakeClock
 
 GROWN = """
@@ -85,7 +85,7 @@ def test_what_is_old_is_looked_through_in_small_processes_only(monkeypatch: pyte
     gc.collect()
     old, young = weakref.ref(part), weakref.ref(Part())
     del part
-    give_back()
+    release_free_memory()
     assert young() is None
     assert (old() is not None) is kept
 

@@ -19,7 +19,7 @@ from muster.api import Document
 from muster.kube import certificates
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.objects import Object
-from muster.machinery.polling import poll_pause
+from muster.machinery.poll_interval import poll_interval
 from muster.registration.drivers.certificates.profile import CLIENT_USAGES
 from muster.registration.drivers.certificates.requests import issued_certificate, verdict_of
 from muster.registration.names import CLIENT_SIGNER
@@ -75,7 +75,7 @@ async def _ask(client: KubeClient, name: str, within: float, clock: Clock) -> Pr
         waited = clock.monotonic() - began
         if waited >= within:
             return Probe(Answer.NOT_ISSUED, f"approved, and not signed within {within:g} s")
-        await sleep(clock, poll_pause(waited, _LONGEST_PAUSE))
+        await sleep(clock, poll_interval(waited, _LONGEST_PAUSE))
 
 
 def _request(name: str) -> Document:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-SHORTEST: Final = 0.025
-SHARE: Final = 0.15
+MIN_POLL_INTERVAL: Final = 0.025
+WAITED_SHARE: Final = 0.15
 
 
-def poll_pause(waited: float, longest: float) -> float:
+def poll_interval(waited: float, longest: float) -> float:
     """In seconds, after so many seconds of waiting."""
-    return min(longest, max(SHORTEST, SHARE * waited))
+    return min(longest, max(MIN_POLL_INTERVAL, WAITED_SHARE * waited))
