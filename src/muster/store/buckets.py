@@ -21,7 +21,7 @@ from muster.store.api import BaseLayer, Entry, Event
 
 PUT: Final = 0
 DELETE: Final = 1
-BURY: Final = 2
+TOMBSTONE: Final = 2
 """Delete a key that the base layer has: its tombstone stays."""
 DROP: Final = 3
 """Forget the whole cluster."""
@@ -156,7 +156,7 @@ class Bucket:
                 insort(self.keys, key)
         else:
             self.entries.pop(key, None)
-            if op == BURY:
+            if op == TOMBSTONE:
                 self.hide(key)
             if previous is not None and self.keys is not None:
                 del self.keys[bisect_left(self.keys, key)]

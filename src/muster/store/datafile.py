@@ -21,7 +21,7 @@ from typing import Final, Literal
 
 from muster.machinery.privatefiles import UnsafePath, make_private_directory, open_private
 from muster.store.api import Entry, StoreError
-from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT
+from muster.store.buckets import BASE_REVISION, DELETE, DROP, PUT, TOMBSTONE
 from muster.store.resident import Change, LogRow, ObjectRow
 
 Synchronous = Literal["FULL", "NORMAL", "OFF"]
@@ -177,7 +177,7 @@ class DataFile:
         rows = [
             (*place, change.entry.revision, change.entry.value if change.op == PUT else None)
             for place, change in last.items()
-            if change.op in (PUT, BURY)
+            if change.op in (PUT, TOMBSTONE)
         ]
         gone = [place for place, change in last.items() if change.op == DELETE]
         if rows:
@@ -221,7 +221,7 @@ def _log_row(change: LoggedChange) -> LogRow:
         change.op,
         previous.revision if previous is not None else None,
         previous.value if previous is not None else None,
-        entry.value if change.op in (DELETE, BURY) else None,
+        entry.value if change.op in (DELETE, TOMBSTONE) else None,
     )
 
 

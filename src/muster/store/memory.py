@@ -8,7 +8,7 @@ stores whose ranges of revisions lie apart never take one of another's for their
 from __future__ import annotations
 
 from muster.store.api import ANY_REVISION, EncodeAt, Entry, StoreError
-from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT
+from muster.store.buckets import BASE_REVISION, DELETE, DROP, PUT, TOMBSTONE
 from muster.store.resident import Change, ResidentStore, Retention
 
 
@@ -42,7 +42,7 @@ class MemoryStore(ResidentStore):
         self._require_head(key, bucket.get(key), expect, delete)
         revision = self._revision + 1
         entry = Entry(key, revision, encode(revision))
-        op = PUT if not delete else BURY if bucket.has_base(key) else DELETE
+        op = PUT if not delete else TOMBSTONE if bucket.has_base(key) else DELETE
         self.publish([Change(cluster, resource, entry, op)])
         return entry
 

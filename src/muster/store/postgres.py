@@ -31,16 +31,16 @@ from muster.machinery.backoff import Backoff
 from muster.store import database
 from muster.store.api import ANY_REVISION, BaseLayer, Conflict, EncodeAt, Entry, StoreError, Unavailable
 from muster.store.buckets import Bucket
-from muster.store.groups import Outcome, Request, decide, next_group
 from muster.store.resident import Change, ResidentStore, Retention
+from muster.store.write_groups import WriteRequest, WriteResult, decide, next_group
 
 logger = logging.getLogger(__name__)
 
-_FAR_BEHIND: Final = 10_000
+_RELOAD_LAG: Final = 10_000
 """Loading anew is cheaper than following so many revisions."""
-_PATIENCE_SECONDS: Final = 10.0
-_FIRST_PAUSE_SECONDS: Final = 0.05
-_LONGEST_PAUSE_SECONDS: Final = 5.0
+_DATABASE_TIMEOUT: Final = 10.0
+_MIN_RETRY_INTERVAL: Final = 0.05
+_MAX_RETRY_INTERVAL: Final = 5.0
 _MARKS_PER_AGE: Final = 20
 
 
@@ -61,7 +61,7 @@ class PostgresStore(ResidentStore):
         self._poll_seconds = poll_seconds
         self._clock = clock
         self._pool: Any = None
-        self._requests: deque[Request] = deque()
+        self._requests: deque[WriteRequest] = deque()
         self._work = asyncio.Event()
         self._news = asyncio.Event()
         self._questions: list[asyncio.Future[int]] = []
@@ -86,7 +86,7 @@ class PostgresStore(ResidentStore):
                 min_size=1,
                 max_size=4,
                 command_timeout=30.0,
-                timeout=_PATIENCE_SECONDS,
+                timeout=_DATABASE_TIMEOUT,
                 reset=_leave_as_is,
                 **self._settings("writer"),
             )
@@ -128,7 +128,7 @@ class PostgresStore(ResidentStore):
             task.cancel()
         await asyncio.gather(*self._others, return_exceptions=True)
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_DATABASE_TIMEOUT):
                 await self._pool.close()
         except TimeoutError:
             self._pool.terminate()
@@ -137,7 +137,7 @@ class PostgresStore(ResidentStore):
         """Writes that are durable but not yet visible here get a moment to become so; they are answered in any case."""
         expected = [future for _, future in self._expecting]
         if expected:
-            await asyncio.wait(expected, timeout=_PATIENCE_SECONDS)
+            await asyncio.wait(expected, timeout=_DATABASE_TIMEOUT)
         for future in expected:
             if not future.done():
                 future.set_result(None)
@@ -188,7 +188,7 @@ class PostgresStore(ResidentStore):
         self, cluster: str, resource: str, key: str, encode: EncodeAt | None, expect: int, delete: bool
     ) -> asyncio.Future[Entry]:
         done: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
-        self._requests.append(Request(cluster, resource, key, encode, expect, delete, done))
+        self._requests.append(WriteRequest(cluster, resource, key, encode, expect, delete, done))
         self._work.set()
         return done
 
@@ -206,11 +206,11 @@ class PostgresStore(ResidentStore):
                 for request in group:
                     request.fail(Unavailable(self.name, str(error) or type(error).__name__))
 
-    async def _commit_group(self, group: Sequence[Request]) -> None:
+    async def _commit_group(self, group: Sequence[WriteRequest]) -> None:
         origin = secrets.randbits(63)
-        outcome: Outcome | None = None
+        outcome: WriteResult | None = None
         try:
-            async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
+            async with self._pool.acquire(timeout=_DATABASE_TIMEOUT) as connection:
                 transaction = connection.transaction()
                 await transaction.start()
                 try:
@@ -225,19 +225,19 @@ class PostgresStore(ResidentStore):
         assert outcome is not None
         self._settle(outcome)
 
-    async def _took_effect(self, outcome: Outcome, origin: int, error: BaseException) -> bool:
+    async def _took_effect(self, outcome: WriteResult, origin: int, error: BaseException) -> bool:
         if not outcome.changes:
             return False
         logger.warning("%s: the end of a transaction was not heard of (%r), looking it up", self.name, error)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _DATABASE_TIMEOUT
         while True:
             try:
-                async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
+                async with self._pool.acquire(timeout=_DATABASE_TIMEOUT) as connection:
                     return await database.was_written(connection, outcome.changes[0].entry.revision, origin)
             except Exception as again:
                 if time.monotonic() > deadline:
                     raise Unavailable(self.name, f"whether the write took effect is not known: {again}") from again
-                await asyncio.sleep(_FIRST_PAUSE_SECONDS)
+                await asyncio.sleep(_MIN_RETRY_INTERVAL)
 
     def _bucket_to_write(self, cluster: str, resource: str) -> Bucket:
         """Unlike a new write, one that was queued before its cluster's drop may still go ahead of it."""
@@ -246,7 +246,7 @@ class PostgresStore(ResidentStore):
             raise StoreError(f"cluster {cluster} was dropped")
         return self._bucket(known, resource)
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: WriteResult) -> None:
         """Make a committed group visible, and answer its requests once it is."""
         if outcome.changes and self._revision == outcome.revision:
             self._show(outcome.changes)
@@ -259,7 +259,7 @@ class PostgresStore(ResidentStore):
         ):
             self._compaction = asyncio.create_task(self._compact_quietly(self._revision - self.retention.log_rows))
 
-    def _refuse(self, request: Request) -> Callable[[], None]:
+    def _refuse(self, request: WriteRequest) -> Callable[[], None]:
         return lambda: request.fail(Conflict(request.key, self.get(request.cluster, request.resource, request.key)))
 
     # Reading
@@ -297,7 +297,7 @@ class PostgresStore(ResidentStore):
         self._questions.append(question)
         self._asked.set()
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(_DATABASE_TIMEOUT):
                 newest = await question
                 await self._visible(newest)
                 if self._revision < newest:
@@ -312,7 +312,7 @@ class PostgresStore(ResidentStore):
             self._asked.clear()
             questions, self._questions = self._questions, []
             try:
-                async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
+                async with self._pool.acquire(timeout=_DATABASE_TIMEOUT) as connection:
                     revision = await database.counter(connection)
             except Exception as error:
                 for question in questions:
@@ -325,11 +325,11 @@ class PostgresStore(ResidentStore):
 
     async def _follow(self) -> None:
         """Keep up with the log over one connection after another, forever."""
-        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
+        backoff = Backoff(_MIN_RETRY_INTERVAL, _MAX_RETRY_INTERVAL)
         while True:
             connection = None
             try:
-                connection = await self._asyncpg.connect(self._dsn, timeout=_PATIENCE_SECONDS, **self._settings("follower"))
+                connection = await self._asyncpg.connect(self._dsn, timeout=_DATABASE_TIMEOUT, **self._settings("follower"))
                 connection.add_termination_listener(lambda _: self._news.set())
                 await connection.add_listener(database.CHANNEL, self._notified)
                 if await database.counter(connection) < self._revision:
@@ -354,13 +354,13 @@ class PostgresStore(ResidentStore):
 
     async def _catch_up(self, connection: Any) -> None:
         newest = await database.counter(connection)
-        if newest - self._revision > _FAR_BEHIND:
+        if newest - self._revision > _RELOAD_LAG:
             await self._load_anew(connection, f"this server is {newest - self._revision} revisions behind")
             return
         if newest <= self._revision:
             return
         after = self._revision
-        first, changes = await database.tail(connection, after, _PATIENCE_SECONDS)
+        first, changes = await database.tail(connection, after, _DATABASE_TIMEOUT)
         if first != after + 1:
             await self._load_anew(connection, f"history after revision {after} is gone")
             return
@@ -381,7 +381,7 @@ class PostgresStore(ResidentStore):
         self._require_open()
         keep_after = min(keep_after, self._revision)
         try:
-            async with self._pool.acquire(timeout=_PATIENCE_SECONDS) as connection:
+            async with self._pool.acquire(timeout=_DATABASE_TIMEOUT) as connection:
                 await database.compact(connection, keep_after)
         except Exception as error:
             raise Unavailable(self.name, str(error) or type(error).__name__) from error
@@ -408,7 +408,7 @@ class PostgresStore(ResidentStore):
             await asyncio.sleep(self.retention.age_seconds / _MARKS_PER_AGE)
 
 
-def _answer(request: Request, entry: Entry) -> Callable[[], None]:
+def _answer(request: WriteRequest, entry: Entry) -> Callable[[], None]:
     def answer() -> None:
         if not request.done.done():
             request.done.set_result(entry)

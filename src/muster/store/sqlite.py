@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from muster.store.api import ANY_REVISION, BaseLayer, EncodeAt, Entry, StoreError, Unavailable
-from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT
+from muster.store.buckets import BASE_REVISION, DELETE, DROP, PUT, TOMBSTONE
 from muster.store.datafile import DataFile, LoggedChange, Synchronous
 from muster.store.resident import ResidentStore, Retention
 
@@ -160,7 +160,7 @@ class SQLiteStore(ResidentStore):
         self._require_head(key, head, expect, delete)
         revision = self._next_revision
         entry = Entry(key, revision, encode(revision))
-        op = PUT if not delete else BURY if bucket.has_base(key) else DELETE
+        op = PUT if not delete else TOMBSTONE if bucket.has_base(key) else DELETE
         write = _Write(cluster, bucket.resource, entry, op, head, self._loop.create_future())
         self._heads[cluster, resource, key] = write
         return await self._queue(write)

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from muster.store import database
 from muster.store.api import ANY_REVISION, EncodeAt, Entry, StoreError
-from muster.store.buckets import BASE_REVISION, BURY, DELETE, DROP, PUT, Bucket
+from muster.store.buckets import BASE_REVISION, DELETE, DROP, PUT, TOMBSTONE, Bucket
 from muster.store.resident import Change
 
 _LARGEST: Final = 512
 
 
-class Request:
+class WriteRequest:
     """A write (or, without `encode`, the drop of a cluster) waiting for its transaction."""
 
     __slots__ = ("cluster", "delete", "done", "encode", "expect", "key", "resource")
@@ -47,7 +47,7 @@ class Request:
             self.done.set_exception(error)
 
 
-class Outcome:
+class WriteResult:
     """What a group's transaction decided: the changes with their requests, and the requests that lost."""
 
     __slots__ = ("bases", "changes", "conflicts", "requests", "revision")
@@ -56,15 +56,15 @@ class Outcome:
         self.revision = revision
         self.changes: list[Change] = []
         self.bases: list[bytes | None] = []
-        self.requests: list[Request] = []
-        self.conflicts: list[Request] = []
+        self.requests: list[WriteRequest] = []
+        self.conflicts: list[WriteRequest] = []
 
 
-def next_group(requests: deque[Request]) -> Sequence[Request]:
+def next_group(requests: deque[WriteRequest]) -> Sequence[WriteRequest]:
     """Take the oldest requests, each key once (a second write of a key waits for the next group); a drop goes alone."""
-    group: list[Request] = []
+    group: list[WriteRequest] = []
     places: set[tuple[str, str, str]] = set()
-    waiting: list[Request] = []
+    waiting: list[WriteRequest] = []
     while requests and len(group) < _LARGEST:
         if requests[0].encode is None:
             if not group and not waiting:
@@ -81,9 +81,11 @@ def next_group(requests: deque[Request]) -> Sequence[Request]:
     return group
 
 
-async def decide(connection: Any, group: Sequence[Request], origin: int, bucket_of: Callable[[str, str], Bucket]) -> Outcome:
+async def decide(
+    connection: Any, group: Sequence[WriteRequest], origin: int, bucket_of: Callable[[str, str], Bucket]
+) -> WriteResult:
     """Lock the counter, check every expectation, and write what may be written."""
-    outcome = Outcome(await database.lock_counter(connection))
+    outcome = WriteResult(await database.lock_counter(connection))
     if group[0].encode is None:
         change = Change(group[0].cluster, "", Entry("", outcome.revision + 1, b""), DROP)
         outcome.changes.append(change)
@@ -101,7 +103,7 @@ async def decide(connection: Any, group: Sequence[Request], origin: int, bucket_
     return outcome
 
 
-def _consider(request: Request, revision: int | None, buried: bool, outcome: Outcome, bucket: Bucket) -> None:
+def _consider(request: WriteRequest, revision: int | None, buried: bool, outcome: WriteResult, bucket: Bucket) -> None:
     has_base = bucket.has_base(request.key)
     base = bucket.from_base(request.key) if has_base and revision is None else None
     head = BASE_REVISION if base is not None else revision if revision is not None and not buried else 0
@@ -115,7 +117,7 @@ def _consider(request: Request, revision: int | None, buried: bool, outcome: Out
     except Exception as error:
         request.fail(error)
         return
-    op = PUT if not request.delete else BURY if has_base else DELETE
+    op = PUT if not request.delete else TOMBSTONE if has_base else DELETE
     outcome.changes.append(Change(request.cluster, bucket.resource, entry, op))
     outcome.bases.append(base.value if base is not None else None)
     outcome.requests.append(request)
