@@ -6,7 +6,7 @@ import ssl
 from urllib.parse import urlsplit
 
 from muster.http import UpstreamPool
-from muster.http.upstream import message
+from muster.http.upstream import encode_request
 
 
 async def fetch(url: str, method: str = "GET", body: bytes = b"", trust: ssl.SSLContext | None = None) -> tuple[int, bytes]:
@@ -15,7 +15,7 @@ async def fetch(url: str, method: str = "GET", body: bytes = b"", trust: ssl.SSL
     assert parts.hostname
     assert parts.port
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    asked = message(method, target, [("Host", parts.netloc), ("Connection", "close")], body)
+    asked = encode_request(method, target, [("Host", parts.netloc), ("Connection", "close")], body)
     pool = UpstreamPool()
     try:
         answer, content = await pool.ask((parts.hostname, parts.port, trust, None), asked, timeout=10, repeat=False)

@@ -19,7 +19,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.apiserver.pipeline import Pipeline
 from muster.http import Headers, Request, Response, StreamResponse, StreamWriter
-from muster.http.message import Connection, unframe
+from muster.http.message import Connection, decode_chunks
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 
@@ -155,7 +155,7 @@ class _Sink:
             self.buffered += len(line)
 
     def write_framed(self, framed: bytes) -> None:
-        self.write(unframe(framed))
+        self.write(decode_chunks(framed))
 
     async def take(self) -> bytes | None:
         """The next line; None at the end."""

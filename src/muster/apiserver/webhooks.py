@@ -21,7 +21,7 @@ import orjson
 
 from muster.http.pool import UpstreamKey, UpstreamPool
 from muster.http.tls import load_chain
-from muster.http.upstream import UpstreamError, UpstreamTimeout, UpstreamUnavailable, message, place
+from muster.http.upstream import UpstreamError, UpstreamTimeout, UpstreamUnavailable, encode_request, host_port
 from muster.machinery.golang import json as gojson
 from muster.machinery.golang.quoting import quote
 
@@ -140,12 +140,12 @@ class WebhookTarget:
             self._pool = UpstreamPool(max_idle=ENOUGH)
         key: UpstreamKey = (host, port, await self._context(), server_name)
         fields = [
-            ("Host", place(server_name or host, port)),
+            ("Host", host_port(server_name or host, port)),
             ("User-Agent", "muster-apiserver"),
             ("Accept", "application/json, */*"),
             ("Content-Type", "application/json"),
         ]
-        asked = message("POST", f"{path}?timeout={seconds}s", fields, payload)
+        asked = encode_request("POST", f"{path}?timeout={seconds}s", fields, payload)
         answer, content = await self._pool.ask(key, asked, timeout=seconds, repeat=True, longest=MAX_ANSWER)
         return answer.status, answer.field("content-type") or "", content
 

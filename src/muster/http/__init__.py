@@ -16,7 +16,7 @@ from muster.http.message import (
     Response,
     StreamResponse,
     Takeover,
-    frame,
+    encode_chunk,
 )
 from muster.http.pool import UpstreamPool
 from muster.http.relay import RequestBodyTooLarge, end_to_end_fields, relay
@@ -53,8 +53,8 @@ __all__ = [
     "UpstreamTimeout",
     "UpstreamUnavailable",
     "UpstreamUntrusted",
+    "encode_chunk",
     "end_to_end_fields",
-    "frame",
     "relay",
     "server_context",
 ]

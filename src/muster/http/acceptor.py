@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from muster.http.arrival import Arrival
-from muster.http.connections import ConnectionTable, Guest, relieve
+from muster.http.connections import ConnectionEntry, ConnectionTable, relieve
 from muster.http.filelimit import files_for_connections
 from muster.http.listener import Listener, listening_sockets
 from muster.http.message import Connection
@@ -22,7 +22,7 @@ from muster.machinery.confinement import listening, may_listen
 
 HANDSHAKE_TIMEOUT = 10.0
 
-G = TypeVar("G", bound=Guest)
+G = TypeVar("G", bound=ConnectionEntry)
 
 
 def describe(transport: asyncio.BaseTransport) -> Connection:

@@ -2,9 +2,9 @@
 
 A small body that came with its head is free. Of any other, all of it must have room before it is read: its announced length, or
 the most a body may have where none is announced. So a body that was begun can be finished, and bodies never wait for each other.
-Where there is no room a request waits in its holder's line; its client is not read meanwhile. After `PATIENCE` the oldest body
-that is still on its way gives way, so clients that trickle hold nobody up for long. What does not fit into the line is refused
-with 429, and clients try again by themselves.
+Where there is no room a request waits in its holder's line; its client is not read meanwhile. After `STALLED_BODY_TIMEOUT` the
+oldest body that is still on its way gives way, so clients that trickle hold nobody up for long. What does not fit into the line is
+refused with 429, and clients try again by themselves.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 SMALL_BODY = 16 * 1024
 """Up to this much of a body is held without being counted, once for each connection."""
 TOTAL = 64 * 1024 * 1024
-SHARES = 4
+OWNER_SHARE_DIVISOR = 4
 """One holder may have this fraction of the whole."""
 LONGEST_LINE = 64
-PATIENCE = 5.0
+STALLED_BODY_TIMEOUT = 5.0
 
 
 class BodyRefused(Exception):
@@ -39,14 +39,14 @@ class BodyRefused(Exception):
 class Hold:
     """Room that a body has until it is released."""
 
-    __slots__ = ("_budget", "give_way", "holder", "since", "size")
+    __slots__ = ("_budget", "abandon", "holder", "since", "size")
 
-    def __init__(self, budget: BodyBudget, holder: Hashable, size: int, give_way: Callable[[], None] | None) -> None:
+    def __init__(self, budget: BodyBudget, holder: Hashable, size: int, abandon: Callable[[], None] | None) -> None:
         self._budget = budget
         self.holder = holder
         self.size = size
         self.since = 0.0
-        self.give_way = give_way
+        self.abandon = abandon
         """Ends a body that is still on its way; None once it is there."""
 
     def release(self) -> None:
@@ -58,7 +58,7 @@ class BodyBudget:
 
     def __init__(self, total: int, largest: int) -> None:
         self._total = max(total, largest)
-        self._share = max(total // SHARES, largest)
+        self._share = max(total // OWNER_SHARE_DIVISOR, largest)
         self._holds: dict[Hold, None] = {}
         self._held: dict[Hashable, int] = {}
         self._lines: dict[Hashable, deque[tuple[asyncio.Future[Hold], Hold]]] = {}
@@ -71,9 +71,9 @@ class BodyBudget:
             raise self._refusal()
         return self._take(Hold(self, holder, size, None))
 
-    async def hold(self, holder: Hashable, size: int, give_way: Callable[[], None]) -> Hold:
+    async def hold(self, holder: Hashable, size: int, abandon: Callable[[], None]) -> Hold:
         """Room for a body that is to be read, after waiting for it; raises BodyRefused."""
-        hold = Hold(self, holder, size, give_way)
+        hold = Hold(self, holder, size, abandon)
         if holder not in self._lines and self._fits(holder, size):
             return self._take(hold)
         line = self._lines.setdefault(holder, deque())
@@ -92,10 +92,10 @@ class BodyBudget:
             self._advance()
 
     async def _turn(self, turn: asyncio.Future[Hold], hold: Hold) -> Hold:
-        await asyncio.wait((turn,), timeout=PATIENCE)
+        await asyncio.wait((turn,), timeout=STALLED_BODY_TIMEOUT)
         if not turn.done():
             self._make_room(hold)
-            await asyncio.wait((turn,), timeout=PATIENCE)
+            await asyncio.wait((turn,), timeout=STALLED_BODY_TIMEOUT)
         if not turn.done():
             raise self._refusal()
         return turn.result()
@@ -133,13 +133,13 @@ class BodyBudget:
         crowding = wanted.holder
         if self._held.get(crowding, 0) + wanted.size <= self._share:
             crowding = max(self._held, key=self._held.__getitem__)
-        latest, freed = time.monotonic() - PATIENCE, 0
+        latest, freed = time.monotonic() - STALLED_BODY_TIMEOUT, 0
         for hold in list(self._holds):
             if freed >= wanted.size or hold.since > latest:
                 return
-            if hold.holder == crowding and hold.give_way is not None:
+            if hold.holder == crowding and hold.abandon is not None:
                 freed += hold.size
-                hold.give_way()
+                hold.abandon()
 
     def _advance(self) -> None:
         """Give room to the first of each line while there is any."""

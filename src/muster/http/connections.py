@@ -20,11 +20,11 @@ from weakref import WeakSet
 
 from muster.http.message import Connection
 
-MOST_STRANGERS = 2048
+MAX_UNAUTHENTICATED = 2048
 """However much room there is: an idle TLS connection costs some 50 KiB."""
 
 
-class Guest(Protocol):
+class ConnectionEntry(Protocol):
     """A connection from its acceptance on."""
 
     @property
@@ -43,7 +43,7 @@ class Guest(Protocol):
     def drop(self) -> None: ...
 
 
-class ServedGuest(abc.ABC):
+class ServedConnection(abc.ABC):
     """A Guest whose handshake is over: it has spoken, and who it is stands in `info`. Since when it is waited for depends on the
     protocol."""
 
@@ -76,25 +76,25 @@ class ServedGuest(abc.ABC):
 class _Crowd:
     """Guests in the order of their coming, counted by `key`."""
 
-    def __init__(self, key: Callable[[Guest], Hashable]) -> None:
+    def __init__(self, key: Callable[[ConnectionEntry], Hashable]) -> None:
         self._key = key
-        self._guests: dict[Guest, Hashable] = {}
+        self._entries: dict[ConnectionEntry, Hashable] = {}
         self._counts: dict[Hashable, int] = {}
 
     def __len__(self) -> int:
-        return len(self._guests)
+        return len(self._entries)
 
-    def __iter__(self) -> Iterator[Guest]:
-        return iter(self._guests)
+    def __iter__(self) -> Iterator[ConnectionEntry]:
+        return iter(self._entries)
 
-    def add(self, guest: Guest) -> None:
-        key = self._guests[guest] = self._key(guest)
+    def add(self, entry: ConnectionEntry) -> None:
+        key = self._entries[entry] = self._key(entry)
         self._counts[key] = self._counts.get(key, 0) + 1
 
-    def discard(self, guest: Guest) -> bool:
-        if guest not in self._guests:
+    def discard(self, entry: ConnectionEntry) -> bool:
+        if entry not in self._entries:
             return False
-        key = self._guests.pop(guest)
+        key = self._entries.pop(entry)
         if self._counts[key] > 1:
             self._counts[key] -= 1
         else:
@@ -103,13 +103,13 @@ class _Crowd:
 
     def drop_one(self) -> bool:
         """Drop the first that is not being served, of those whose key is the most frequent if one of them can go."""
-        if not self._guests:
+        if not self._entries:
             return False
         most = max(self._counts, key=self._counts.__getitem__)
-        first: Guest | None = None
-        for guest, key in self._guests.items():
-            if (key == most or first is None) and guest.waiting_since() is not None:
-                first = guest
+        first: ConnectionEntry | None = None
+        for entry, key in self._entries.items():
+            if (key == most or first is None) and entry.waiting_since() is not None:
+                first = entry
                 if key == most:
                     break
         if first is None:
@@ -126,47 +126,47 @@ class ConnectionTable:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._files = files
         self._limit = limit = min(limit, files)
-        self._most_strangers = limit if strangers >= 1 else max(1, min(int(limit * strangers), MOST_STRANGERS))
-        self._strangers = _Crowd(lambda guest: (guest.address,) if guest.silent else guest.address)
-        self._owned = _Crowd(lambda guest: guest.owner)
+        self._most_strangers = limit if strangers >= 1 else max(1, min(int(limit * strangers), MAX_UNAUTHENTICATED))
+        self._strangers = _Crowd(lambda entry: (entry.address,) if entry.silent else entry.address)
+        self._owned = _Crowd(lambda entry: entry.owner)
         _tables.add(self)
 
-    def add(self, guest: Guest) -> None:
-        (self._strangers if guest.owner is None else self._owned).add(guest)
+    def add(self, entry: ConnectionEntry) -> None:
+        (self._strangers if entry.owner is None else self._owned).add(entry)
 
-    def heard(self, guest: Guest) -> None:
+    def heard(self, entry: ConnectionEntry) -> None:
         """A silent one is none any longer."""
-        self.discard(guest)
-        self.add(guest)
+        self.discard(entry)
+        self.add(entry)
 
-    def discard(self, guest: Guest) -> None:
-        if not self._strangers.discard(guest):
-            self._owned.discard(guest)
+    def discard(self, entry: ConnectionEntry) -> None:
+        if not self._strangers.discard(entry):
+            self._owned.discard(entry)
 
     def make_room(self, descriptor: int) -> bool:
         """Whether one more connection may stay, if need be in place of another."""
         if descriptor >= self._files and not relieve(self):
             return False
         if len(self._strangers) >= self._most_strangers:
-            self._tell_apart()
+            self._classify()
             if len(self._strangers) >= self._most_strangers and not self._strangers.drop_one():
                 return False
         return len(self._strangers) + len(self._owned) < self._limit or self.shed()
 
     def shed(self) -> bool:
         """Drop one connection that is not being served; False if there is none."""
-        self._tell_apart()
+        self._classify()
         return self._strangers.drop_one() or self._owned.drop_one()
 
     @property
     def strangers(self) -> int:
         return len(self._strangers)
 
-    def _tell_apart(self) -> None:
+    def _classify(self) -> None:
         """Strangers who have proved who they are since are none any longer."""
-        for guest in [guest for guest in self._strangers if guest.owner is not None]:
-            self._strangers.discard(guest)
-            self._owned.add(guest)
+        for entry in [entry for entry in self._strangers if entry.owner is not None]:
+            self._strangers.discard(entry)
+            self._owned.add(entry)
 
 
 _tables: WeakSet[ConnectionTable] = WeakSet()

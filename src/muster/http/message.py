@@ -237,13 +237,13 @@ Answer = Response | StreamResponse | Takeover
 Handler = Callable[[Request], Awaitable[Answer]]
 
 
-def frame(payload: bytes) -> bytes:
+def encode_chunk(payload: bytes) -> bytes:
     """`payload` as one chunk of the chunked coding, ready for StreamWriter.write_framed on any number of connections."""
     return b"%x\r\n%b\r\n" % (len(payload), payload)
 
 
-def unframe(framed: bytes) -> bytes:
-    """The payload of one or more chunks made by `frame` (for clients that do not know the chunked coding)."""
+def decode_chunks(framed: bytes) -> bytes:
+    """The payload of one or more chunks made by `encode_chunk` (for clients that do not know the chunked coding)."""
     parts, position = [], 0
     while position < len(framed):
         line_end = framed.index(b"\r\n", position)

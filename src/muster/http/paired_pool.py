@@ -11,7 +11,7 @@ import asyncio
 import socket
 
 from muster.http.pool import UpstreamKey, UpstreamPool, proven_name
-from muster.http.upstream import UpstreamConnection, place
+from muster.http.upstream import UpstreamConnection, host_port
 
 
 class PairedPool(UpstreamPool, abc.ABC):
@@ -31,6 +31,6 @@ class PairedPool(UpstreamPool, abc.ABC):
             ours.close()
             raise
         _, connection = await asyncio.get_running_loop().create_connection(
-            lambda: self.protocol(place(host, port)), sock=ours, ssl=tls, server_hostname=proven_name(key)
+            lambda: self.protocol(host_port(host, port)), sock=ours, ssl=tls, server_hostname=proven_name(key)
         )
         return connection

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from muster.http.dialing import dial, is_address
+from muster.http.happy_eyeballs import dial, is_address
 from muster.http.upstream import (
     AnswerHead,
     UpstreamConnection,
@@ -22,7 +22,7 @@ from muster.http.upstream import (
     UpstreamTimeout,
     UpstreamUnavailable,
     UpstreamUntrusted,
-    place,
+    host_port,
 )
 from muster.machinery.confinement import check_dial
 
@@ -105,7 +105,7 @@ class UpstreamPool:
             raise
 
     async def _new(self, key: UpstreamKey, timeout: float) -> UpstreamConnection:
-        upstream = place(key[0], key[1])
+        upstream = host_port(key[0], key[1])
         try:
             with explained(upstream):
                 async with asyncio.timeout(timeout):
@@ -147,7 +147,7 @@ class UpstreamPool:
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
         """A new connection; what goes wrong is raised as it comes."""
-        return await open_connection(key, lambda: self.protocol(place(key[0], key[1])))
+        return await open_connection(key, lambda: self.protocol(host_port(key[0], key[1])))
 
     def protocol(self, upstream: str) -> UpstreamConnection:
         return UpstreamConnection(asyncio.get_running_loop(), upstream)

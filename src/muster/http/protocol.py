@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from muster.http.acceptor import describe
 from muster.http.bodies import BodyRefused
-from muster.http.connections import ServedGuest
+from muster.http.connections import ServedConnection
+from muster.http.eager_tasks import begin
 from muster.http.flow import BODY, BUSY, CLOSING, HEAD, NEVER, SENDING
 from muster.http.message import Answer, Request, Response, StreamResponse, Takeover, encode_head
 from muster.http.reader import Rejection, RequestReader
 from muster.http.receiver import Receiver
-from muster.http.stepping import begin
 from muster.http.stream import READ_AHEAD, RawConnection, StreamWriter, lose_nothing_unread
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ STRANGER_BACKLOG = 32 * 1024
 """What a stranger may leave unread under TLS before it gets no further answers."""
 
 
-class ServerConnection(Receiver, ServedGuest):
+class ServerConnection(Receiver, ServedConnection):
     __slots__ = (
         "_close_after",
         "_discarded",

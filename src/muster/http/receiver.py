@@ -84,11 +84,11 @@ class Receiver(Flow):
             return None
         return BodyStream(self, length, expects_continue=expects_continue, whole=late)
 
-    async def hold_body(self, size: int, give_way: Callable[[], None]) -> Hold:
+    async def hold_body(self, size: int, abandon: Callable[[], None]) -> Hold:
         """Room for the body of the request at hand until that is answered; raises BodyRefused."""
         self._release_body()
         budget, holder = self.server.bodies.of(self.info)
-        self._hold = hold = await budget.hold(holder, size, give_way)
+        self._hold = hold = await budget.hold(holder, size, abandon)
         return hold
 
     def _hold_head(self) -> None:

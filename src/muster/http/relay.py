@@ -25,8 +25,8 @@ from muster.http.message import (
     Response,
     StreamResponse,
     Takeover,
+    encode_chunk,
     encode_head,
-    frame,
 )
 from muster.http.pool import UpstreamKey, UpstreamPool
 from muster.http.stream import BodyStream, RawConnection, StreamWriter
@@ -34,7 +34,7 @@ from muster.http.upstream import (
     AnswerHead,
     UpstreamConnection,
     UpstreamUnavailable,
-    place,
+    host_port,
 )
 
 HOP_BY_HOP = frozenset(
@@ -103,7 +103,7 @@ async def relay(
     if request.method == "CONNECT":
         return Response(405, b"CONNECT is not relayed\n", content_type="text/plain")
     protocol = request.headers.get("upgrade") if request.upgrade else None
-    head = _request_head(request, path, headers, place(host, port), protocol)
+    head = _request_head(request, path, headers, host_port(host, port), protocol)
     repeatable = request.method in _REPEATABLE and request.body_stream is None
     for fresh in (protocol is not None, True):
         connection = await pool.connect(key, connect_timeout, fresh=fresh, sure=not repeatable)
@@ -272,7 +272,7 @@ async def _send_body(body: BodyStream, connection: UpstreamConnection, max_body:
             raise RequestBodyTooLarge
         if meter is not None:
             meter.sent(len(data))
-        connection.write(frame(data) if body.length is None else data)
+        connection.write(encode_chunk(data) if body.length is None else data)
         await connection.drain()
     if body.length is None:
         connection.write(b"0\r\n\r\n")

@@ -18,7 +18,7 @@ from muster.http import bodies
 from muster.http.acceptor import Accepting, Acceptor
 from muster.http.backlogs import Backlogs
 from muster.http.bodies import Budgets
-from muster.http.flushing import FlushQueue
+from muster.http.flush_queue import FlushQueue
 from muster.http.message import Answer, Handler, Request, Response
 from muster.http.protocol import ServerConnection
 from muster.http.reader import Rejection

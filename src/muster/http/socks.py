@@ -11,10 +11,10 @@ from ipaddress import IPv4Address, ip_address
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from muster.http.dialing import dial, is_address
+from muster.http.happy_eyeballs import dial, is_address
 from muster.http.pool import UpstreamKey, UpstreamPool, explained, proven_name
 from muster.http.tunnel import ProxyRefused
-from muster.http.upstream import UpstreamConnection, place
+from muster.http.upstream import UpstreamConnection, host_port
 
 _VERSION: Final = 5
 _NO_AUTHENTICATION: Final = 0
@@ -39,14 +39,14 @@ class SocksPool(UpstreamPool):
         parts = urlsplit(address)
         self._host = parts.hostname or ""
         self._port = parts.port or 1080
-        self._name = place(self._host, self._port)
+        self._name = host_port(self._host, self._port)
         self._user = unquote(parts.username or "").encode()
         self._password = unquote(parts.password or "").encode()
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
         host, port, tls, _ = key
         loop = asyncio.get_running_loop()
-        with explained(place(host, port), f"the proxy {self._name}: "):
+        with explained(host_port(host, port), f"the proxy {self._name}: "):
             way = await dial(self._host, self._port)
             try:
                 await self._lead(_Conversation(loop, way), host, port)
@@ -55,26 +55,26 @@ class SocksPool(UpstreamPool):
                 raise
         name = proven_name(key) if tls is not None else None
         _, connection = await loop.create_connection(
-            lambda: self.protocol(place(host, port)), sock=way, ssl=tls, server_hostname=name
+            lambda: self.protocol(host_port(host, port)), sock=way, ssl=tls, server_hostname=name
         )
         return connection
 
     async def _lead(self, proxy: _Conversation, host: str, port: int) -> None:
         methods = bytes([_NO_AUTHENTICATION, _PASSWORD]) if self._user else bytes([_NO_AUTHENTICATION])
-        await proxy.say(bytes([_VERSION, len(methods)]) + methods)
-        version, method = await proxy.hear(2)
+        await proxy.send(bytes([_VERSION, len(methods)]) + methods)
+        version, method = await proxy.receive(2)
         if version != _VERSION or method not in methods:
             raise ProxyRefused("it is no SOCKS5 proxy, or wants another proof of identity")
         if method == _PASSWORD:
-            await proxy.say(b"\1" + _counted(self._user) + _counted(self._password))
-            if (await proxy.hear(2))[1]:
+            await proxy.send(b"\1" + _counted(self._user) + _counted(self._password))
+            if (await proxy.receive(2))[1]:
                 raise ProxyRefused("it does not accept user and password")
-        await proxy.say(bytes([_VERSION, 1, 0]) + _address(host) + port.to_bytes(2, "big"))
-        version, refusal, _, kind = await proxy.hear(4)
+        await proxy.send(bytes([_VERSION, 1, 0]) + _address(host) + port.to_bytes(2, "big"))
+        version, refusal, _, kind = await proxy.receive(4)
         if version != _VERSION or refusal:
             raise ProxyRefused(f"it does not lead there: {_REFUSALS.get(refusal, refusal)}")
-        size = {1: 4, 4: 16}[kind] if kind in (1, 4) else (await proxy.hear(1))[0]
-        await proxy.hear(size + 2)
+        size = {1: 4, 4: 16}[kind] if kind in (1, 4) else (await proxy.receive(1))[0]
+        await proxy.receive(size + 2)
 
 
 class _Conversation:
@@ -84,10 +84,10 @@ class _Conversation:
         self._loop = loop
         self._way = way
 
-    async def say(self, data: bytes) -> None:
+    async def send(self, data: bytes) -> None:
         await self._loop.sock_sendall(self._way, data)
 
-    async def hear(self, size: int) -> bytes:
+    async def receive(self, size: int) -> bytes:
         heard = b""
         while len(heard) < size:
             more = await self._loop.sock_recv(self._way, size - len(heard))

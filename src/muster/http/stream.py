@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.http.bodies import BodyRefused
-from muster.http.message import frame, unframe
+from muster.http.message import decode_chunks, encode_chunk
 
 if TYPE_CHECKING:
     from muster.http.protocol import ServerConnection
@@ -49,15 +49,15 @@ class StreamWriter:
             self._expected -= len(payload)
             if self._expected < 0:
                 raise ValueError("more was written than the announced length")
-        self._gather(frame(payload) if self._chunked else payload)
+        self._gather(encode_chunk(payload) if self._chunked else payload)
 
     def write_framed(self, framed: bytes) -> None:
-        """Send chunks made by `frame` before, shared by many connections."""
+        """Send chunks made by `encode_chunk` before, shared by many connections."""
         if self._chunked:
             if not self.is_closed:
                 self._gather(framed)
         else:
-            self.write(unframe(framed))
+            self.write(decode_chunks(framed))
 
     def _gather(self, data: bytes) -> None:
         gathered = self._gathered
@@ -283,7 +283,7 @@ class BodyStream(Inbox):
             raise BodyRefused(413, "the request body is too large")
         self.awaits_room = True
         try:
-            hold = await connection.hold_body(limit if self.length is None else self.length, self._give_way)
+            hold = await connection.hold_body(limit if self.length is None else self.length, self._abandon_body)
         finally:
             self.awaits_room = False
         gathered = self._gathered = bytearray()
@@ -294,7 +294,7 @@ class BodyStream(Inbox):
             await self._more()
         if self._error is not None:
             raise self._error
-        hold.give_way = None
+        hold.abandon = None
         return bytes(gathered)
 
     def feed(self, data: bytes) -> None:
@@ -306,7 +306,7 @@ class BodyStream(Inbox):
             if len(self._gathered) > self._server_connection.server.max_body:
                 self.feed_eof(BodyRefused(413, "the request body is too large"))
 
-    def _give_way(self) -> None:
+    def _abandon_body(self) -> None:
         self.feed_eof(BodyRefused(429, "the request body came slowly and others waited, please try again later"))
 
     async def read(self) -> bytes:

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from muster.http.pool import UpstreamKey, UpstreamPool, explained, open_connection, proven_name
 from muster.http.tls import client_context
-from muster.http.upstream import UpstreamConnection, place
+from muster.http.upstream import UpstreamConnection, host_port
 
 
 class ProxyRefused(OSError):
@@ -32,7 +32,7 @@ class Proxy:
         self._secure = parts.scheme == "https"
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._secure else 80)
-        self.name = place(self._host, self._port)
+        self.name = host_port(self._host, self._port)
         self._own_trust = None if ca is None else _trusting(ca)
         self.authorization = ""
         """A header line, for the proxy's eyes."""
@@ -56,7 +56,7 @@ class Proxy:
         host, port, tls, _ = key
         assert tls is not None, "tunnels are for TLS"
         try:
-            await self._ask(outer, place(host, port))
+            await self._ask(outer, host_port(host, port))
             await outer.start_tls(inner, tls, proven_name(key))
         except BaseException:
             outer.abort()
@@ -93,6 +93,6 @@ class ProxiedPool(UpstreamPool):
         outer = await self._proxy.reach(self.protocol, tls)
         if tls is None:
             return outer
-        inner = self.protocol(place(host, port))
+        inner = self.protocol(host_port(host, port))
         await self._proxy.tunnel(outer, key, inner)
         return inner

@@ -75,12 +75,12 @@ class AnswerHead:
         return next((value for one, value in self.fields if one.lower() == name), None)
 
 
-def place(host: str, port: int) -> str:
+def host_port(host: str, port: int) -> str:
     """As addresses and Host fields have it: IPv6 stands in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def message(method: str, target: str, fields: Iterable[tuple[str, str]], body: bytes | None = None) -> bytes:
+def encode_request(method: str, target: str, fields: Iterable[tuple[str, str]], body: bytes | None = None) -> bytes:
     """A request in bytes; the length of its body is told. Raises ValueError for what would be more than one request or field."""
     fields = tuple(fields)
     if FORBIDDEN_HEADER_CHARS(method + target):

@@ -74,7 +74,7 @@ class WebSocketTransport(asyncio.Transport):
                 data = await self._pipe.read()
         except WebSocketFailure as failure:
             error = failure
-            self._say_goodbye(failure.code, failure.reason)
+            self._send_close(failure.code, failure.reason)
         except OSError as problem:
             error = problem
         finally:
@@ -93,7 +93,7 @@ class WebSocketTransport(asyncio.Transport):
                     self._hand_over(event.payload)
                 continue
             if isinstance(event, Close):
-                self._say_goodbye(event.code if 1000 <= event.code < 5000 and event.code not in (1005, 1006) else GOING_AWAY, "")
+                self._send_close(event.code if 1000 <= event.code < 5000 and event.code not in (1005, 1006) else GOING_AWAY, "")
                 return True
             if not self._guard.charge(time.monotonic(), stranger=False):
                 raise WebSocketFailure(POLICY, "too many control frames, or frames without data")
@@ -151,7 +151,7 @@ class WebSocketTransport(asyncio.Transport):
 
     def close(self) -> None:
         if not self._closing:
-            self._say_goodbye(GOING_AWAY, "")
+            self._send_close(GOING_AWAY, "")
             self._pipe.close()
             # Whoever never reads our farewell is not waited for.
             self._cut = self._loop.call_later(CLOSE_SECONDS, self._pipe.abort)
@@ -160,7 +160,7 @@ class WebSocketTransport(asyncio.Transport):
         self._closing = True
         self._pipe.abort()
 
-    def _say_goodbye(self, code: int, reason: str) -> None:
+    def _send_close(self, code: int, reason: str) -> None:
         if not self._closing:
             self._closing = True
             self._pipe.write(self._codec.close(code, reason))

@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from muster.http.upstream import place
+from muster.http.upstream import host_port
 from muster.machinery.confinement import is_guarded
 from muster.machinery.objects import Object
 from muster.runtime.client import KubeClient, NotFound
@@ -68,7 +68,7 @@ async def allow(client: KubeClient, namespace: str, places: Iterable[Place]) -> 
     except NotFound:
         return
     if not wanted <= known:
-        text = ",".join(sorted(place(*one) for one in wanted | known))
+        text = ",".join(sorted(host_port(*one) for one in wanted | known))
         await client.patch(NAMESPACES, namespace, {"metadata": {"annotations": {MAY_DIAL: text}}})
 
 

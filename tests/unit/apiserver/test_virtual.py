@@ -11,7 +11,7 @@ import pytest
 from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.apiserver.virtual import Answer, ApiError, VirtualApi, VirtualSubresource
 from muster.http import HttpServer, RawConnection, Request, Response, Takeover, UpstreamPool
-from muster.http.upstream import AnswerHead, message
+from muster.http.upstream import AnswerHead, encode_request
 from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import GVR
 from muster.runtime.cache import Informer, Snapshot
@@ -82,7 +82,7 @@ class Front:
         await self.http.stop(0.1)
 
     async def ask(self, method: str, target: str, *fields: tuple[str, str], body: bytes = b"") -> tuple[AnswerHead, bytes]:
-        asked = message(method, target, [("Host", "x"), *fields], body)
+        asked = encode_request(method, target, [("Host", "x"), *fields], body)
         return await self.pool.ask(
             ("127.0.0.1", self.http.port, None, None), asked, timeout=10, repeat=False, bodiless=method == "HEAD"
         )
@@ -95,7 +95,7 @@ class Front:
     async def watch(self, target: str) -> AsyncIterator[tuple[str, Any]]:
         connection = await self.pool.connect(("127.0.0.1", self.http.port, None, None), 5, fresh=True)
         try:
-            connection.exchange(message("GET", target, [("Host", "x")]), bodiless=False)
+            connection.exchange(encode_request("GET", target, [("Host", "x")]), bodiless=False)
             assert (await connection.answer()).status == 200
             pending = b""
             while piece := await connection.body():

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from muster.http import UpstreamBroken, UpstreamError, UpstreamPool, UpstreamUnavailable
 from muster.http.pool import UpstreamKey, explained
-from muster.http.upstream import UpstreamConnection, message
+from muster.http.upstream import UpstreamConnection, encode_request
 
 from .wire import WAIT
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-GET = message("GET", "/", [("Host", "test")])
+GET = encode_request("GET", "/", [("Host", "test")])
 
 
 class Site:
@@ -169,7 +169,7 @@ async def test_answers_of_many_forms_are_understood_and_the_connection_is_kept(a
 async def test_an_answer_to_head_has_no_body_and_its_connection_is_kept(framing: bytes) -> None:
     async with talking(always(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n")) as (site, pool):
         for _ in range(3):
-            assert await ask(site, pool, message("HEAD", "/", []), bodiless=True) == (200, b"")
+            assert await ask(site, pool, encode_request("HEAD", "/", []), bodiless=True) == (200, b"")
         assert (site.made, pool.idle) == (1, 1)
 
 
@@ -207,7 +207,7 @@ async def test_an_answer_that_comes_before_the_request_has_left_counts_and_ends_
 
     async with talking(early) as (site, pool):
         for number in (1, 2):
-            assert await ask(site, pool, message("POST", "/", [], b"x" * 32_000_000), repeat=False) == (413, b"no")
+            assert await ask(site, pool, encode_request("POST", "/", [], b"x" * 32_000_000), repeat=False) == (413, b"no")
             assert pool.idle == 0
             assert site.made == number
         seen.set()
@@ -225,12 +225,12 @@ async def test_whenever_a_request_is_given_up_nobody_gets_its_answer_and_no_conn
     async with talking(echo) as (site, pool):
         finished = 0
         for turns in range(80):
-            asking = asyncio.create_task(ask(site, pool, message("GET", f"/given-up-{turns}", [])))
+            asking = asyncio.create_task(ask(site, pool, encode_request("GET", f"/given-up-{turns}", [])))
             for _ in range(turns % 40):
                 await asyncio.sleep(0)
             finished += not asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
-            assert await ask(site, pool, message("GET", f"/{turns}", [])) == (200, f"/{turns}".encode())
+            assert await ask(site, pool, encode_request("GET", f"/{turns}", [])) == (200, f"/{turns}".encode())
         assert finished < 80
         await site.left_with(pool.idle)
 
@@ -242,7 +242,7 @@ async def test_of_many_requests_at_once_each_gets_its_own_answer_and_few_connect
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(target), target))
 
     async with talking(echo) as (site, pool):
-        asked = [ask(site, pool, message("GET", f"/{number}", [])) for number in range(200)]
+        asked = [ask(site, pool, encode_request("GET", f"/{number}", [])) for number in range(200)]
         assert await asyncio.gather(*asked) == [(200, f"/{number}".encode()) for number in range(200)]
         assert pool.idle == 32
 
@@ -272,7 +272,7 @@ async def test_what_must_not_be_sent_twice_is_not_sent_on_a_connection_that_has_
         leave.set()
         assert left.wait(WAIT), "the loop is held up on purpose: it cannot have seen the end"
         assert pool.idle == 1
-        assert await ask(site, pool, message("POST", "/", [], b""), repeat=False) == (200, b"ok")
+        assert await ask(site, pool, encode_request("POST", "/", [], b""), repeat=False) == (200, b"ok")
     finally:
         pool.close()
         await asyncio.to_thread(thread.join, WAIT)
@@ -289,7 +289,7 @@ async def test_what_must_not_be_sent_twice_is_not() -> None:
     async with talking(hang_up_on_the_second) as (site, pool):
         await ask(site, pool)
         with pytest.raises(UpstreamUnavailable) as closed:
-            await ask(site, pool, message("POST", "/", [], b"{}"), repeat=False)
+            await ask(site, pool, encode_request("POST", "/", [], b"{}"), repeat=False)
         assert closed.value.sent
         assert site.made == 1
 
@@ -306,7 +306,7 @@ async def test_a_server_that_tires_of_a_kept_connection_is_asked_again_on_a_new_
         for number in (1, 2):
             assert await ask(site, pool) == (200, b"ok")
             assert site.made == number
-        assert (await ask(site, pool, message("POST", "/", [], b""), repeat=False))[0] == 408
+        assert (await ask(site, pool, encode_request("POST", "/", [], b""), repeat=False))[0] == 408
         assert site.made == 2
     async with talking(always(tired)) as (site, pool):
         assert (await ask(site, pool))[0] == 408
@@ -421,16 +421,16 @@ def test_an_error_without_words_gets_some(error: OSError, words: str) -> None:
 )
 def test_a_field_that_would_be_several_is_refused_without_telling_its_value(name: str, value: str) -> None:
     with pytest.raises(ValueError, match=r"the header field .* contains a line break or NUL") as refusal:
-        message("GET", "/", [("Host", "test"), (name, value)])
+        encode_request("GET", "/", [("Host", "test"), (name, value)])
     assert value not in str(refusal.value)
 
 
 @pytest.mark.parametrize(("method", "target"), [("GET", "/ HTTP/1.1\r\nX-A: b"), ("GET", "/\n"), ("GET\r\n", "/"), ("GET", "/\0")])
 def test_a_target_that_would_be_more_than_a_target_is_refused(method: str, target: str) -> None:
     with pytest.raises(ValueError, match="the request line contains a line break or NUL"):
-        message(method, target, [("Host", "test")])
+        encode_request(method, target, [("Host", "test")])
 
 
 def test_what_is_asked_for_is_one_request() -> None:
-    asked = message("POST", "/x?y=z", iter([("Host", "test"), ("X-A", "b c")]), b"body")
+    asked = encode_request("POST", "/x?y=z", iter([("Host", "test"), ("X-A", "b c")]), b"body")
     assert asked == b"POST /x?y=z HTTP/1.1\r\nHost: test\r\nX-A: b c\r\nContent-Length: 4\r\n\r\nbody"

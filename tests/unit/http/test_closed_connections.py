@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from muster.http import Request, Response, StreamResponse, StreamWriter, UpstreamPool
-from muster.http.upstream import UpstreamConnection, message
+from muster.http.upstream import UpstreamConnection, encode_request
 from tests.support.holdings import garbage
 
 from .conftest import Serve, Site
@@ -27,7 +27,7 @@ async def answer(request: Request) -> Response | StreamResponse:
 
 async def asked(pool: UpstreamPool, site: Site, path: str) -> UpstreamConnection:
     connection = await pool.connect(("127.0.0.1", site.port, site.tls, "localhost" if site.tls else None), WAIT)
-    connection.exchange(message("GET", path, [("Host", "test")]), bodiless=False)
+    connection.exchange(encode_request("GET", path, [("Host", "test")]), bodiless=False)
     assert (await connection.answer()).status == 200
     return connection
 

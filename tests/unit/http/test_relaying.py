@@ -15,7 +15,7 @@ from muster.http import (
     StreamWriter,
     Takeover,
     UpstreamPool,
-    frame,
+    encode_chunk,
     relay,
 )
 
@@ -43,7 +43,7 @@ async def test_request_bodies_pass_streamed_or_buffered(serve: Serve, front: Fro
     peer = await (await front(upstream.port, stream=stream)).peer()
     peer.send(request("POST", "/l", body=b"with length"))
     assert (await peer.reply()).body.endswith(b"\nwith length")
-    peer.send(request("POST", "/c", "Transfer-Encoding: chunked") + frame(b"in ") + frame(b"chunks") + b"0\r\n\r\n")
+    peer.send(request("POST", "/c", "Transfer-Encoding: chunked") + encode_chunk(b"in ") + encode_chunk(b"chunks") + b"0\r\n\r\n")
     assert (await peer.reply()).body.endswith(b"\nin chunks")
     peer.send(request("POST", "/e", "Expect: 100-continue", "Content-Length: 2"))
     assert (await peer.head())[0] == 100
@@ -247,7 +247,7 @@ async def test_an_upload_the_upstream_refuses_early_gets_that_refusal(serve: Ser
 async def test_uploads_beyond_the_relays_bound_are_refused(serve: Serve, front: Front, field: str) -> None:
     upstream = await serve(describe)
     peer = await (await front(upstream.port, max_body=1000)).peer()
-    body = b"x" * 2000 if "Length" in field else frame(b"x" * 2000) + b"0\r\n\r\n"
+    body = b"x" * 2000 if "Length" in field else encode_chunk(b"x" * 2000) + b"0\r\n\r\n"
     peer.send(request("PUT", "/", field) + body)
     assert (await peer.reply()).status == 413
 

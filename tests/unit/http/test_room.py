@@ -254,7 +254,7 @@ async def test_a_stranger_that_was_refused_is_not_read_without_end(serve: Serve)
 
 
 async def test_bodies_wait_for_room_and_slow_ones_give_way(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "PATIENCE", 0.2)
+    monkeypatch.setattr(limits, "STALLED_BODY_TIMEOUT", 0.2)
     site = await serve(trusting, reads_bodies=True, max_body=100_000, max_bodies=100_000)
     slow, quick = await site.peer(), await site.peer()
     slow.send(request("POST", "/", "Authorization: a", "Content-Length: 90000") + b"x" * 100)

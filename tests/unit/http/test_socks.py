@@ -10,7 +10,7 @@ import pytest
 
 from muster.http import UpstreamUnavailable
 from muster.http.socks import SocksPool
-from muster.http.upstream import message
+from muster.http.upstream import encode_request
 
 from .conftest import Serve, describe
 
@@ -71,7 +71,9 @@ async def test_a_server_is_reached_by_name_or_address(serve: Serve, host: str, a
     async with started(SocksProxy(password=b"p@ss"), site.port) as proxy:
         pool = SocksPool(f"socks5://user:p%40ss@127.0.0.1:{proxy.port}")
         for _ in range(2):
-            head, body = await pool.ask((host, 7, site.tls, None), message("GET", "/x", [("Host", "h")]), timeout=5, repeat=True)
+            head, body = await pool.ask(
+                (host, 7, site.tls, None), encode_request("GET", "/x", [("Host", "h")]), timeout=5, repeat=True
+            )
             assert (head.status, body.splitlines()[0]) == (201, b"GET /x")
         assert proxy.asked == [asked]
         pool.close()
@@ -79,7 +81,7 @@ async def test_a_server_is_reached_by_name_or_address(serve: Serve, host: str, a
 
 async def test_what_the_proxy_refuses_is_told(serve: Serve) -> None:
     site = await serve(describe)
-    asked = message("GET", "/x", [("Host", "h")])
+    asked = encode_request("GET", "/x", [("Host", "h")])
     for proxy, address, told in (
         (SocksProxy(refusal=2), "socks5://", "not allowed"),
         (SocksProxy(password=b"right"), "socks5://user:wrong@", "user and password"),

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from muster.http import Answer, RawConnection, Request, Response, StreamResponse, StreamWriter, Takeover, frame
+from muster.http import Answer, RawConnection, Request, Response, StreamResponse, StreamWriter, Takeover, encode_chunk
 from muster.http.protocol import ServerConnection
 
 from .conftest import Serve
@@ -46,8 +46,8 @@ async def test_chunks_written_in_one_turn_arrive_as_written(serve: Serve) -> Non
     async def run(writer: StreamWriter) -> None:
         writer.write(b"a")
         writer.write(b"")
-        writer.write_framed(frame(b"bb"))
-        writer.write_framed(frame(b"c") + frame(b"d"))
+        writer.write_framed(encode_chunk(b"bb"))
+        writer.write_framed(encode_chunk(b"c") + encode_chunk(b"d"))
 
     peer = await (await serve(streaming(run))).peer()
     peer.send(request("GET", "/"))
@@ -58,7 +58,7 @@ async def test_chunks_written_in_one_turn_arrive_as_written(serve: Serve) -> Non
 async def test_http_1_0_clients_get_the_stream_without_chunks(serve: Serve) -> None:
     async def run(writer: StreamWriter) -> None:
         writer.write(b"a")
-        writer.write_framed(frame(b"bb") + frame(b"c"))
+        writer.write_framed(encode_chunk(b"bb") + encode_chunk(b"c"))
 
     peer = await (await serve(streaming(run))).peer()
     peer.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
@@ -155,7 +155,7 @@ async def test_a_slow_consumer_can_be_seen_and_dropped(serve: Serve) -> None:
     dropped = asyncio.Event()
 
     async def run(writer: StreamWriter) -> None:
-        chunk = frame(b"x" * 65536)
+        chunk = encode_chunk(b"x" * 65536)
         while writer.buffered < 1_000_000:
             writer.write_framed(chunk)
             await asyncio.sleep(0)
@@ -212,7 +212,7 @@ async def test_many_streams_get_one_shared_broadcast(serve: Serve) -> None:
     for peer in peers:
         peer.send(request("GET", "/"))
         await peer.head()
-    event = frame(b"event")
+    event = encode_chunk(b"event")
     for writer in writers:
         writer.write_framed(event)
         writer.write_framed(event)

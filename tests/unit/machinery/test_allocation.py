@@ -80,7 +80,7 @@ async def test_what_a_part_left_in_cycles_is_given_back_a_while_after_it_ended()
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize(("most", "kept"), [(sys.maxsize, False), (0, True)], ids=["small", "large"])
 def test_what_is_old_is_looked_through_in_small_processes_only(monkeypatch: pytest.MonkeyPatch, most: int, kept: bool) -> None:
-    monkeypatch.setattr(allocation, "MOST_BLOCKS", most)
+    monkeypatch.setattr(allocation, "FULL_COLLECTION_LIMIT", most)
     part = Part()
     gc.collect()
     old, young = weakref.ref(part), weakref.ref(Part())

@@ -18,7 +18,7 @@ from muster.fleet.in_process import InProcessClient
 from muster.http import server_context
 from muster.http.pool import UpstreamPool
 from muster.http.tls import load_chain
-from muster.http.upstream import UpstreamError, message
+from muster.http.upstream import UpstreamError, encode_request
 from muster.kube.certificates import CertificateAuthority, KeyPair
 from muster.runtime.webhook.certificates import make_pair
 from muster.runtime.webhook.clients import WebhookClients, announced_clients, clients_in_file
@@ -49,7 +49,7 @@ class Door:
         if shown is not None:
             await asyncio.to_thread(load_chain, context, shown.certificate, shown.key)
         pool = UpstreamPool(max_idle=1)
-        asked = message("POST", path, [("Host", "h"), ("Content-Type", "application/json")], orjson.dumps(REVIEW))
+        asked = encode_request("POST", path, [("Host", "h"), ("Content-Type", "application/json")], orjson.dumps(REVIEW))
         try:
             answer, _ = await pool.ask(("127.0.0.1", self.server.port, context, None), asked, timeout=10, repeat=False)
         finally:

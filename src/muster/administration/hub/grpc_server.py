@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from muster.administration.hub.authority import grpc_authority
 from muster.api.operator.v1 import LOAD_BALANCER, ClusterManager, ClusterManagerSpec, Endpoint, EndpointExposure, ServerEndpoint
-from muster.http.upstream import place
+from muster.http.upstream import host_port
 from muster.operator.cluster_manager.exposure import LOAD_BALANCER_PORT, balancers
 from muster.operator.names import CLUSTER_MANAGER
 from muster.registration.names import HUB_NAMESPACE
@@ -52,7 +52,7 @@ def with_balancers(spec: ClusterManagerSpec, addresses: Sequence[str]) -> Cluste
     server = spec.server_configuration
     if server is None or not addresses:
         return spec
-    host = place(addresses[0], LOAD_BALANCER_PORT)
+    host = host_port(addresses[0], LOAD_BALANCER_PORT)
 
     def reached(exposure: EndpointExposure | None) -> EndpointExposure | None:
         if exposure is None or exposure.type != LOAD_BALANCER or exposure.host:

@@ -25,7 +25,7 @@ from muster.apiserver.webhooks import go_words, trusting
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
 from muster.http.tls import load_chain
-from muster.http.upstream import AnswerHead, message
+from muster.http.upstream import AnswerHead, encode_request
 from muster.kube.certificates import KeyPair
 from muster.kube.identity_headers import to_header
 from muster.machinery.authentication import MASTERS, UserInfo
@@ -188,7 +188,7 @@ class Remote:
             async with asyncio.timeout(_PROBE_SECONDS):
                 connection = await pool.connect(key, _PROBE_SECONDS, fresh=True)
                 try:
-                    connection.exchange(message("GET", path, fields), bodiless=False)
+                    connection.exchange(encode_request("GET", path, fields), bodiless=False)
                     answer = await connection.answer()
                     body = await connection.whole_body(longest)
                 finally:

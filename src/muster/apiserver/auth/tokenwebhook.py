@@ -20,7 +20,7 @@ import orjson
 
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
-from muster.http.upstream import message
+from muster.http.upstream import encode_request
 from muster.kube.yaml import YAMLError, load
 from muster.machinery.authentication import UserInfo
 from muster.machinery.logs import get_logger
@@ -89,7 +89,7 @@ class TokenWebhook:
         )
         try:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
-                asked = message("POST", self._path, self._fields, body)
+                asked = encode_request("POST", self._path, self._fields, body)
                 _, answer = await self._pool.ask(self._key, asked, timeout=_TIMEOUT_SECONDS, repeat=True, longest=_LONGEST)
             status = orjson.loads(answer).get("status") or {}
         except (UpstreamError, TimeoutError, ValueError, AttributeError) as problem:

@@ -26,7 +26,7 @@ from muster.apiserver.presentation.responses import partial_metadata, present, p
 from muster.apiserver.presentation.tables import check_inclusion, table_bytes
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.request import ListOptions, list_options
-from muster.http import StreamResponse, StreamWriter, frame
+from muster.http import StreamResponse, StreamWriter, encode_chunk
 from muster.store.api import Compacted, Entry, Event, Listener, Subscription
 
 BOOKMARK_SECONDS = 60.0
@@ -303,7 +303,7 @@ class _Watch:
             if not queue.bytes:
                 queue.converted.set()
             for (kind, entry), value in zip(chosen, values, strict=True):
-                self._writer.write_framed(frame(_event_line(kind, self._shaped(entry, value))))
+                self._writer.write_framed(encode_chunk(_event_line(kind, self._shaped(entry, value))))
                 self._titled = True
             if self._writer.is_behind and not await self._drained():
                 self._end()
@@ -344,7 +344,7 @@ class _Watch:
             if value is None:  # the CRD turned to a conversion webhook under a running watch: the client reconnects
                 self._writer.abort()
                 return None
-            framed = cache[key] = frame(_event_line(kind, self._shaped(entry, value)))
+            framed = cache[key] = encode_chunk(_event_line(kind, self._shaped(entry, value)))
         self._titled = self._format.transform == "Table"
         return framed
 

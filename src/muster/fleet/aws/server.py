@@ -38,7 +38,7 @@ from muster.fleet.aws.tokens.webhook import TokenReviews
 from muster.fleet.aws.webidentity import Fetch, WebIdentities
 from muster.fleet.aws.world import World, replaced
 from muster.http import Answer, HttpServer, Request, Response, StreamResponse, StreamWriter, server_context
-from muster.http.upstream import place
+from muster.http.upstream import host_port
 from muster.kube.certificates import SERVER_AUTH, CertificateAuthority, KeyPair
 from muster.kube.yaml import dump
 from muster.machinery.authentication import UserInfo
@@ -135,7 +135,7 @@ class LocalAws:
     @property
     def url(self) -> str:
         """For AWS_ENDPOINT_URL."""
-        return f"https://{place(self.config.host, self.port)}"
+        return f"https://{host_port(self.config.host, self.port)}"
 
     @property
     def ca_pem(self) -> bytes:
@@ -267,7 +267,7 @@ class LocalAws:
 
     def is_own_sts(self, host: str) -> bool:
         """Whether a host in a token, with its port where it has one, means the STS of this AWS."""
-        own = {place(name, self.port) for name in (self.config.host, "127.0.0.1", "localhost", *self.config.host_names)}
+        own = {host_port(name, self.port) for name in (self.config.host, "127.0.0.1", "localhost", *self.config.host_names)}
         return host.lower() in own or is_sts_host(host, self.config.partition)
 
     async def user_of(self, arn: str, token: str) -> UserInfo:

@@ -22,7 +22,7 @@ from muster.fleet.aws.model import OidcProvider
 from muster.fleet.aws.world import World
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.tls import client_context
-from muster.http.upstream import message
+from muster.http.upstream import encode_request
 from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
@@ -159,7 +159,7 @@ async def fetch_document(url: str, authority: bytes | None) -> bytes:
     tls = await asyncio.to_thread(client_context, authority)
     pool = UpstreamPool(max_idle=0)
     fields = [("Host", parts.netloc), ("User-Agent", "muster-local-aws"), ("Accept", "application/json, */*")]
-    asked = message("GET", parts.path or "/", fields)
+    asked = encode_request("GET", parts.path or "/", fields)
     try:
         async with asyncio.timeout(FETCH_TIMEOUT):
             key = (parts.hostname, parts.port or 443, tls, None)

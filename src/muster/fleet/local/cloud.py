@@ -27,7 +27,7 @@ from muster.fleet.aws import AwsAuthWatch, LocalAws, LocalAwsConfig, UnreadableS
 from muster.fleet.aws.statefile import AUTHORITY
 from muster.fleet.local.directory import HUB, FleetDirectory, FleetError
 from muster.fleet.node.settings import NodeSettings
-from muster.http.upstream import place
+from muster.http.upstream import host_port
 from muster.machinery.clock import Clock
 from muster.machinery.logs import get_logger
 from muster.machinery.privatefiles import replace_private
@@ -74,7 +74,7 @@ class FleetCloud:
             self.aws = LocalAws(LocalAwsConfig(directory.aws.absolute(), host, port, PARTITION), clock=clock)
         except UnreadableState as error:
             raise FleetError(str(error)) from None
-        self.url = f"https://{place(host, port)}"
+        self.url = f"https://{host_port(host, port)}"
         variables = {ENDPOINT_URL: self.url, CA_BUNDLE: CA_FILE, "AWS_EC2_METADATA_DISABLED": "true"}
         self.settings = NodeSettings(variables, {CA_FILE: self.aws.ca_pem}, ((host, port),))
         self._directory = directory

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 from muster.fleet.attached import View
-from muster.http.upstream import place
+from muster.http.upstream import host_port
 from muster.operator.pod_namespaces import MAY_DIAL, dialled, place_of
 from muster.runtime.client.builtin import NAMESPACES
 
@@ -59,7 +59,7 @@ class PodNetwork:
         return not wanted.isdisjoint(dialled(self.view.read(NAMESPACES, self.namespace)))
 
     def remedy(self, name: str, port: int) -> str:
-        return f"kubectl annotate namespace {self.namespace} {MAY_DIAL}={place(name, port)}"
+        return f"kubectl annotate namespace {self.namespace} {MAY_DIAL}={host_port(name, port)}"
 
     def opened(self, address: str, port: int) -> None:
         self.places.opened(address, port)

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from muster.fleet.node.podspec import HttpCheck, Port, Probe
-from muster.http.dialing import dial
+from muster.http.happy_eyeballs import dial
 from muster.http.upstream import FORBIDDEN_HEADER_CHARS
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import Clock, sleep

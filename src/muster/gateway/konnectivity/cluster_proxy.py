@@ -22,7 +22,7 @@ from muster.gateway.konnectivity.packets import PROXY, PacketType, dial_request,
 from muster.gateway.names import COMPONENT
 from muster.http.http2.client import CLIENT_LIMITS, KeepAlive
 from muster.http.paired_pool import PairedPool
-from muster.http.upstream import UpstreamError, place
+from muster.http.upstream import UpstreamError, host_port
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
 from muster.machinery.printable import one_line
@@ -62,7 +62,7 @@ class ProxyRefused(ConnectionError):
 
 class ClusterProxy:
     def __init__(self, options: ClusterProxyOptions, *, stall_timeout: float = STALL_TIMEOUT, clock: Clock = SYSTEM) -> None:
-        self.name = place(options.host, options.port)
+        self.name = host_port(options.host, options.port)
         self._options = options
         self._stall_timeout = stall_timeout
         self._clock = clock

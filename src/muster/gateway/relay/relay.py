@@ -48,7 +48,7 @@ from muster.gateway.target import (
 from muster.gateway.tunnel.tunnels import Tunnels
 from muster.gateway.verdict import Granted
 from muster.http import Answer, Request, RequestBodyTooLarge, Takeover, UpstreamError, relay
-from muster.http.upstream import message, place
+from muster.http.upstream import encode_request, host_port
 from muster.kube.front_proxy import USUAL, FrontProxyHeaders
 from muster.kube.request_info import RequestInfo
 
@@ -134,8 +134,8 @@ class ClusterRelay:
         try:
             async with asyncio.timeout(ASK_TIMEOUT):
                 for endpoint in cluster.in_order(target.endpoints):
-                    host = ("Host", place(endpoint.host, endpoint.port))
-                    asked = message("GET", endpoint.base_path + path, (host, *fields))
+                    host = ("Host", host_port(endpoint.host, endpoint.port))
+                    asked = encode_request("GET", endpoint.base_path + path, (host, *fields))
                     try:
                         head, _ = await pool.connections.ask(
                             pool.key(endpoint, context), asked, timeout=self._connect_timeout, repeat=True, longest=_LONGEST_PROBE

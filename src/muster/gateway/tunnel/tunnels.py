@@ -53,8 +53,8 @@ class Tunnel(ClientConnection):
         self.base_path = base_path
         self._on_leaving = on_leaving
 
-    def told_to_go(self, last: int, code: int, reason: bytes) -> None:
-        super().told_to_go(last, code, reason)
+    def goaway_received(self, last: int, code: int, reason: bytes) -> None:
+        super().goaway_received(last, code, reason)
         self._on_leaving(self)
 
     def _left(self, _: ClientConnection) -> None:

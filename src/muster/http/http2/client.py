@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from muster.http.flushing import FlushQueue
+from muster.http.flush_queue import FlushQueue
 from muster.http.http2 import frames
 from muster.http.http2.connection import Http2Connection
 from muster.http.http2.fields import TABLE_SIZE, Fields, check_response
@@ -26,7 +26,7 @@ from muster.http.pool import UpstreamKey, explained, open_connection
 from muster.http.readbuffer import read_buffer
 from muster.http.tls import HTTP_2, presented_chain
 from muster.http.tunnel import Proxy
-from muster.http.upstream import UpstreamConnection, UpstreamTimeout, UpstreamUntrusted, place
+from muster.http.upstream import UpstreamConnection, UpstreamTimeout, UpstreamUntrusted, host_port
 from muster.machinery.clock import SYSTEM, Clock, Timer
 
 STREAM_WINDOW: Final = 1024 * 1024
@@ -193,7 +193,7 @@ class ClientConnection(Http2Connection):
         if not self.streams:
             self.close()
 
-    def told_to_go(self, last: int, code: int, reason: bytes) -> None:
+    def goaway_received(self, last: int, code: int, reason: bytes) -> None:
         self.farewell = (code, reason)
         self.going = True
         for stream in [stream for number, stream in self.streams.items() if number > last]:
@@ -241,7 +241,7 @@ async def connect(
 ) -> ClientConnection:
     """A connection on which the server has spoken. Raises UpstreamError."""
     host, port, tls, _ = key
-    name = place(host, port)
+    name = host_port(host, port)
     loop = asyncio.get_running_loop()
     made = ClientConnection(loop, name, keepalive=keepalive, limits=limits, clock=clock, on_end=on_end)
     try:

@@ -12,7 +12,7 @@ import abc
 import asyncio
 from typing import Final
 
-from muster.http.flushing import FlushQueue
+from muster.http.flush_queue import FlushQueue
 from muster.http.http2 import frames
 from muster.http.http2.fields import (
     FieldDecoder,
@@ -62,7 +62,7 @@ class Http2Connection(Http2Flow):
         """`after_data` is whether we have sent anything since the ping before: clients measure by pings how much is on its way,
         one for each round trip. Raises ConnectionFailure."""
 
-    def told_to_go(self, last: int, code: int, reason: bytes) -> None:
+    def goaway_received(self, last: int, code: int, reason: bytes) -> None:
         """By the other side."""
 
     def pong(self) -> None:
@@ -335,7 +335,7 @@ class Http2Connection(Http2Flow):
             raise ConnectionFailure(ErrorCode.FRAME_SIZE_ERROR, "GOAWAY has eight bytes at least")
         self.charge()
         last, code = frames.unpack_goaway(payload)
-        self.told_to_go(last & frames.LARGEST_STREAM, code, payload[8:])
+        self.goaway_received(last & frames.LARGEST_STREAM, code, payload[8:])
 
     def _window_update(self, flags: int, number: int, payload: bytes) -> None:
         if len(payload) != 4:

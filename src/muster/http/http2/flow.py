@@ -13,7 +13,7 @@ import asyncio
 from typing import Any, Final
 
 from muster.http.flow import GONE
-from muster.http.flushing import FlushQueue
+from muster.http.flush_queue import FlushQueue
 from muster.http.http2 import frames
 from muster.http.http2.frames import ErrorCode
 from muster.http.http2.guard import Guard

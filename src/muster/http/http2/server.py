@@ -19,8 +19,8 @@ from typing import Final, Protocol
 
 from muster.http.acceptor import Accepting, Acceptor, describe
 from muster.http.backlogs import Backlogs
-from muster.http.connections import ServedGuest
-from muster.http.flushing import FlushQueue
+from muster.http.connections import ServedConnection
+from muster.http.flush_queue import FlushQueue
 from muster.http.http2 import frames
 from muster.http.http2.connection import Http2Connection
 from muster.http.http2.fields import TABLE_SIZE, Fields, MalformedFields, check_request, content_length
@@ -70,7 +70,7 @@ class Request(StreamHandler, Protocol):
 RequestFactory = Callable[[Stream, Fields, Connection], Request]
 
 
-class ServerConnection(Http2Connection, ServedGuest):
+class ServerConnection(Http2Connection, ServedConnection):
     def __init__(self, server: Http2Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, server.read_buffer, server.flushing, server.limits, server.clock)
         self.info: Connection
@@ -276,7 +276,7 @@ class ServerConnection(Http2Connection, ServedGuest):
         if self._drain_grace is not None and now - self._drain_since >= self._drain_grace + DRAIN_PING_TIMEOUT:
             self.close()
 
-    def told_to_go(self, last: int, code: int, reason: bytes) -> None:
+    def goaway_received(self, last: int, code: int, reason: bytes) -> None:
         """The client opens no more streams."""
 
     # For the table of connections

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.http.tunnel import Proxy
-from muster.http.upstream import place
+from muster.http.upstream import host_port
 from muster.machinery import confinement
 from muster.runtime.client import proxy_for
 from muster.transport.client.config import ProxySettings
@@ -14,5 +14,5 @@ def find_proxy(host: str, port: int, settings: ProxySettings) -> Proxy | None:
     that cannot be spoken to."""
     if settings.url:
         return Proxy(settings.url, settings.ca)
-    found = proxy_for(f"https://{place(host, port)}", confinement.environ())
+    found = proxy_for(f"https://{host_port(host, port)}", confinement.environ())
     return Proxy(found) if found else None

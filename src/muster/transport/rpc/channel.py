@@ -20,7 +20,7 @@ from muster.http.http2.frames import ErrorCode
 from muster.http.http2.limits import Http2Limits
 from muster.http.http2.stream import Stream
 from muster.http.tunnel import Proxy
-from muster.http.upstream import UpstreamError, place
+from muster.http.upstream import UpstreamError, host_port
 from muster.machinery.clock import SYSTEM, Clock
 from muster.transport.rpc import headers
 from muster.transport.rpc.interfaces import Metadata
@@ -241,7 +241,7 @@ class RpcChannel:
             raise ValueError("a token is sent over TLS only: give `tls`, or no token")
         if tls is None and proxy is not None:
             raise ValueError("a proxy leads to servers that speak TLS only: give `tls`, or no proxy")
-        self.name = place(host, port)
+        self.name = host_port(host, port)
         self._host = host
         self._port = port
         self._tls = tls
@@ -254,7 +254,7 @@ class RpcChannel:
         self._connect_timeout = connect_timeout
         self._clock = clock
         self._agent = user_agent.encode("ascii")
-        self._authority = (server_name or place(host, port)).encode("ascii")
+        self._authority = (server_name or host_port(host, port)).encode("ascii")
         self._blocks: dict[str, bytes] = {}
         self._connection: ClientConnection | None = None
         self._connections: set[ClientConnection] = set()

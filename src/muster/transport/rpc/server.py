@@ -19,11 +19,11 @@ from struct import Struct
 from typing import Any, Final
 
 from muster.http.bodies import SMALL_BODY, TOTAL, BodyRefused, Budgets, Hold
+from muster.http.eager_tasks import begin
 from muster.http.http2.fields import Fields
 from muster.http.http2.server import Http2Server, Request, ServerLimits
 from muster.http.http2.stream import Stream
 from muster.http.message import Connection
-from muster.http.stepping import begin
 from muster.machinery.clock import SYSTEM, Clock
 from muster.transport.rpc import headers
 from muster.transport.rpc.interfaces import Authenticate, CallObserver, Metadata, Methods, Unary
@@ -270,12 +270,12 @@ class _Call:
         if size > SMALL_BODY and self._hold is None:
             budget, holder = self._server.bodies.of(self.connection)
             try:
-                self._hold = await budget.hold(holder, size, self._give_way)
+                self._hold = await budget.hold(holder, size, self._abandon_body)
             except BodyRefused as refusal:
                 raise RpcError(Code.RESOURCE_EXHAUSTED, refusal.message) from None
         self._stream.allow(self._reader.missing)
 
-    def _give_way(self) -> None:
+    def _abandon_body(self) -> None:
         """Others wait for the room of a message that does not come."""
         self._problem = RpcError(Code.RESOURCE_EXHAUSTED, "the message came too slowly, and others waited; try again later")
         self._wake()

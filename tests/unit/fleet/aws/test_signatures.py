@@ -17,7 +17,7 @@ from muster.aws.interfaces import AwsCredentials
 from muster.aws.sigv4 import presign, sign
 from muster.fleet.aws import LocalAws
 from muster.http import UpstreamPool
-from muster.http.upstream import message
+from muster.http.upstream import encode_request
 from tests.support.local_aws import REGION, Botocore, local_aws, trusting
 from tests.unit.fleet.aws.conftest import HUB
 
@@ -35,7 +35,7 @@ class Wire:
     async def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes = b"") -> tuple[int, str]:
         tls = ssl.create_default_context(cadata=self.aws.ca_pem.decode())
         fields = {"host": f"127.0.0.1:{self.aws.port}", **headers}
-        asked = message(method, target, fields.items(), body if method == "POST" else None)
+        asked = encode_request(method, target, fields.items(), body if method == "POST" else None)
         head, content = await self.pool.ask(("127.0.0.1", self.aws.port, tls, None), asked, timeout=10, repeat=True)
         return head.status, content.decode()
 

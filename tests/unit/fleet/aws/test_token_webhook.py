@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.fleet.aws import FaultKind
 from muster.http import UpstreamPool
-from muster.http.upstream import message
+from muster.http.upstream import encode_request
 from tests.support.local_aws import REGION
 from tests.unit.fleet.aws.registration_stage import HUB, MANAGED, Stage
 
@@ -19,7 +19,7 @@ async def review(stage: Stage, body: Any, path: str = f"/tokens/{HUB}/{REGION}/h
     fields = [("Host", f"127.0.0.1:{stage.aws.port}"), ("Content-Type", "application/json")]
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     try:
-        asked = message("POST", path, fields, content)
+        asked = encode_request("POST", path, fields, content)
         head, answer = await pool.ask(("127.0.0.1", stage.aws.port, tls, None), asked, timeout=10, repeat=True)
     finally:
         pool.close()

@@ -9,7 +9,7 @@ import orjson
 from muster.gateway.relay import Limits
 from muster.gateway.target import BearerToken, Endpoint, Target, Trust
 from muster.gateway.verdict import Granted
-from muster.http import Answer, RawConnection, Request, Response, Takeover, frame
+from muster.http import Answer, RawConnection, Request, Response, Takeover, encode_chunk
 from muster.machinery.authentication import UserInfo
 from tests.support.recording_cluster import RecordingCluster, Talk
 from tests.unit.http.pki import Authority
@@ -157,7 +157,7 @@ async def test_all_methods_and_bodies_pass(start_cluster: StartCluster, start_ga
     peer = await gateway.peer()
     peer.send(request("POST", f"{PREFIX}/foo/proxy/api", "Transfer-Encoding: chunked", "Expect: 100-continue"))
     assert (await peer.head())[0] == 100
-    peer.send(frame(b"in ") + frame(b"pieces") + b"0\r\n\r\n")
+    peer.send(encode_chunk(b"in ") + encode_chunk(b"pieces") + b"0\r\n\r\n")
     assert (await peer.reply()).body == b"POST in pieces"
     assert gateway.traffic.now == 0
     assert gateway.traffic.bytes_sent == 2 * 6 + 9
@@ -175,7 +175,7 @@ async def test_a_body_larger_than_allowed_is_refused_before_and_while_it_is_sent
     assert orjson.loads(early.body)["reason"] == "RequestEntityTooLarge"
     assert not cluster.received
     peer = await gateway.peer()
-    peer.send(request("POST", f"{PREFIX}/foo/proxy/api", "Transfer-Encoding: chunked") + frame(b"x" * 60_000) * 2)
+    peer.send(request("POST", f"{PREFIX}/foo/proxy/api", "Transfer-Encoding: chunked") + encode_chunk(b"x" * 60_000) * 2)
     assert (await peer.reply()).status == 413
     assert gateway.traffic.now == 0
 

@@ -11,7 +11,7 @@ import pytest
 
 from muster.gateway.relay import contexts
 from muster.gateway.target import BearerToken, Endpoint, Trust
-from muster.http import Answer, Request, Response, StreamWriter, frame
+from muster.http import Answer, Request, Response, StreamWriter, encode_chunk
 from tests.support.proxy import Proxy
 from tests.unit.http.pki import Authority
 from tests.unit.http.wire import Peer, Reply, request
@@ -99,7 +99,7 @@ async def test_a_streamed_body_is_not_sent_twice(start_cluster: StartCluster, st
     gateway.knows(cluster.target(credential=BearerToken("old")))
     gateway.known.on_hub["foo"] = cluster.target(credential=BearerToken("new"))
     peer = await gateway.peer()
-    peer.send(request("POST", f"{PREFIX}/foo/proxy/api", "Transfer-Encoding: chunked") + frame(b"piece") + b"0\r\n\r\n")
+    peer.send(request("POST", f"{PREFIX}/foo/proxy/api", "Transfer-Encoding: chunked") + encode_chunk(b"piece") + b"0\r\n\r\n")
     reply = await peer.reply()
     assert reply.status == 503
     assert b"CredentialRefused" in reply.body

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from muster.http import HttpServer, Request, Response
-from muster.http.dialing import dial
+from muster.http.happy_eyeballs import dial
 from muster.http.pool import UpstreamPool
 from muster.http.tls import client_context
 from muster.http.upstream import UpstreamUnavailable

@@ -1,6 +1,6 @@
 """The first step of a request runs at once and has a current task, by whichever way this Python offers.
 
-On a Python whose `asyncio` no longer has what `stepping` takes from it, these tests fail before a server does.
+On a Python whose `asyncio` no longer has what `eager_tasks` takes from it, these tests fail before a server does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from muster.http.stepping import begin
+from muster.http.eager_tasks import begin
 
 who: ContextVar[str] = ContextVar("who", default="nobody")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from muster.http.dialing import Address, alternating, first, is_address
+from muster.http.happy_eyeballs import Address, alternating, first, is_address
 
 from .wire import WAIT
 
@@ -53,7 +53,7 @@ async def test_a_good_first_address_is_the_only_one_tried() -> None:
 
 
 async def test_a_refusal_brings_the_next_address_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.http.dialing.DELAY", 10 * WAIT)
+    monkeypatch.setattr("muster.http.happy_eyeballs.DELAY", 10 * WAIT)
     network = Network(good="c", bad="ab")
     assert await network.reach("abc") == "c"
 
@@ -66,7 +66,7 @@ async def test_if_all_refuse_that_is_said() -> None:
 
 
 async def test_what_comes_too_late_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.http.dialing.DELAY", 0)
+    monkeypatch.setattr("muster.http.happy_eyeballs.DELAY", 0)
     undone: list[str] = []
     both = asyncio.Event()
 
@@ -89,7 +89,7 @@ async def test_what_comes_too_late_is_undone(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_who_gives_up_leaves_no_attempt_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.http.dialing.DELAY", 0)
+    monkeypatch.setattr("muster.http.happy_eyeballs.DELAY", 0)
     network = Network()
     reaching = asyncio.create_task(network.reach("ab"))
     async with asyncio.timeout(WAIT):
