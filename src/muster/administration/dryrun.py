@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from muster.api import Document
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.objects import Object
-from muster.runtime.client import Conflict, DelegatingClient, Kind, KubeClient, NotFound, Send, StatusError, Target, Write
+from muster.runtime.client import Conflict, DelegatingClient, Kind, KubeClient, NotFound, Send, StatusError, Write, WriteTarget
 from muster.runtime.client.builtin import CRDS, NAMESPACES
 
 T = TypeVar("T")
@@ -45,10 +45,10 @@ class Journal:
 
     def documents(self) -> list[Document]:
         """What was written as a whole, the last word on each object; with it the same could be made by kubectl."""
-        found: dict[Target, Document] = {}
+        found: dict[WriteTarget, Document] = {}
         for write in self.writes:
             if write.verb in ("apply", "create", "update") and write.body is not None and not write.target.subresource:
-                found[write.place] = write.body
+                found[write.object_target] = write.body
         return list(found.values())
 
 
@@ -61,7 +61,7 @@ class JournalingClient(DelegatingClient):
         super().__init__(inner)
         self.journal = journal
         self.dry_run = dry_run
-        self._made: dict[Target, Object | None] = {}
+        self._made: dict[WriteTarget, Object | None] = {}
         """In a dry run: what would be there now. None: deleted."""
 
     def as_user(self, name: str) -> JournalingClient:
@@ -70,7 +70,7 @@ class JournalingClient(DelegatingClient):
         return other
 
     async def get(self, resource: Kind[T], name: str, namespace: str = "", *, subresource: str = "") -> T:
-        target = Target.of(resource, namespace, name, subresource)
+        target = WriteTarget.of(resource, namespace, name, subresource)
         if target not in self._made:
             return await self._inner.get(resource, name, namespace, subresource=subresource)
         found = self._made[target]
@@ -91,7 +91,7 @@ class JournalingClient(DelegatingClient):
             answer = await send(True)
         except (NotFound, Conflict):
             # A Conflict over the revision of something that only exists here.
-            if not self._made_here(write.place):
+            if not self._made_here(write.object_target):
                 raise
             answer = self._imagine(write)
         except StatusError as error:
@@ -99,20 +99,20 @@ class JournalingClient(DelegatingClient):
                 raise
             answer = self._imagine(write)
         if write.verb == "delete":
-            self._made[write.place] = None
+            self._made[write.object_target] = None
         elif not write.target.subresource:
-            self._made[write.place] = deepcopy(answer)
+            self._made[write.object_target] = deepcopy(answer)
         return answer
 
-    def _made_here(self, place: Target) -> bool:
-        namespace = Target(NAMESPACES, "", place.namespace)
-        definition = Target(CRDS, "", f"{place.resource.plural}.{place.resource.group}")
+    def _made_here(self, place: WriteTarget) -> bool:
+        namespace = WriteTarget(NAMESPACES, "", place.namespace)
+        definition = WriteTarget(CRDS, "", f"{place.resource.plural}.{place.resource.group}")
         return any(self._made.get(needed) is not None for needed in (place, namespace, definition))
 
     def _imagine(self, write: Write) -> Object:
         body = write.body or {}
         if write.verb == "patch":
-            patched: Object = apply_merge_patch(self._made.get(write.place) or {}, body)
+            patched: Object = apply_merge_patch(self._made.get(write.object_target) or {}, body)
             return patched
         metadata = {"uid": "", "resourceVersion": "0", "generation": 1, **(body.get("metadata") or {})}
         return {**body, "metadata": metadata}

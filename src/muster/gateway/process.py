@@ -119,7 +119,7 @@ class GatewayServer(Manager):
         counted = GatewayMetrics(metrics, self.inventory.knows, clock=clock)
         self._counted = counted
         reviewer = AccessReviewer(client, clock=clock, reviewed=counted.reviewed)
-        counted.read_review_cache(lambda: reviewer.memory.hits, lambda: reviewer.memory.misses)
+        counted.read_review_cache(lambda: reviewer.cache.hits, lambda: reviewer.cache.misses)
         counted.read_clusters(self._states)
         callers = self._callers
         self._relay = ClusterRelay(

@@ -17,8 +17,8 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, NAMESPACES, SERVICE_ACCOUNTS
 from muster.runtime.client.errors import AlreadyExists
 
-ESTABLISHED_WITHIN: Final = 60.0
-LONGEST_PAUSE: Final = 0.25
+ESTABLISH_TIMEOUT: Final = 60.0
+MAX_POLL_INTERVAL: Final = 0.25
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 READ: Final = ("get", "list", "watch")
 
@@ -77,9 +77,9 @@ async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clo
             # Whoever waited on would hold up everything else, such as the removal that somebody asked for meanwhile.
             raise InstallError(f"somebody has deleted these since they were applied: {', '.join(gone)}")
         waited = clock.monotonic() - began
-        if waited >= ESTABLISHED_WITHIN:
-            raise InstallError(f"not served {ESTABLISHED_WITHIN:g} s after they were applied: {', '.join(sorted(waiting))}")
-        await sleep(clock, poll_interval(waited, LONGEST_PAUSE))
+        if waited >= ESTABLISH_TIMEOUT:
+            raise InstallError(f"not served {ESTABLISH_TIMEOUT:g} s after they were applied: {', '.join(sorted(waiting))}")
+        await sleep(clock, poll_interval(waited, MAX_POLL_INTERVAL))
 
 
 def _established(definition: Document) -> bool:

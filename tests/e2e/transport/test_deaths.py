@@ -29,7 +29,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE, CLUSTER_LABEL
 from muster.runtime.client import HttpClient, KubeClient, NotFound, load_kubeconfig
 from muster.runtime.client.builtin import SECRETS, SIGNING_REQUESTS
-from muster.runtime.client.delegating import DelegatingClient, Send, Write
+from muster.runtime.client.delegating_client import DelegatingClient, Send, Write
 from tests.e2e.transport.conftest import Site
 from tests.support.administrator import AVAILABLE
 from tests.support.eventually import eventually

@@ -16,7 +16,7 @@ from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import Object
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS
-from muster.runtime.client.delegating import DelegatingClient
+from muster.runtime.client.delegating_client import DelegatingClient
 from muster.runtime.client.errors import Forbidden, KubeError, NotFound, StatusError
 from muster.runtime.client.rest import JSON, Query
 from muster.runtime.client.typed import gvr_of, served

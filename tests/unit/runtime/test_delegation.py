@@ -125,7 +125,7 @@ async def test_the_memory_is_bounded_and_forgets_the_least_recent(counting: Coun
     people: list[Any] = [UserInfo(f"user-{number}") for number in range(4)]
     for who in [*people[:3], people[0], people[3]]:
         await reviewer.authorize(who, SECRETS_OF_DEFAULT)
-    assert len(reviewer.memory) == 3
+    assert len(reviewer.cache) == 3
     before = counting.requests
     await reviewer.authorize(people[0], SECRETS_OF_DEFAULT)
     assert counting.requests == before
@@ -161,8 +161,8 @@ async def test_a_question_of_any_length_is_asked_but_only_a_short_one_is_remembe
         assert not (await reviewer.authorize(ALICE, long)).allowed
         assert not (await reviewer.authorize(ALICE, SECRETS_OF_DEFAULT)).allowed
     assert counting.requests == 3
-    assert len(reviewer.memory) == 1
-    assert (reviewer.memory.hits, reviewer.memory.misses) == (1, 1)
+    assert len(reviewer.cache) == 1
+    assert (reviewer.cache.hits, reviewer.cache.misses) == (1, 1)
 
 
 async def test_selectors_make_another_question_and_are_ignored_by_rbac(

@@ -8,7 +8,7 @@ import pytest
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.objects import ObjectKey
 from muster.runtime.cache.informer import Informer
-from muster.runtime.cache.mutation_cache import PATIENCE, MutationCache
+from muster.runtime.cache.mutation_cache import CONFIRM_TIMEOUT, MutationCache
 from muster.runtime.cache.store import Snapshot
 from muster.runtime.client.builtin import CONFIG_MAPS
 from tests.support.fake_clock import FakeClock
@@ -104,7 +104,7 @@ async def test_what_the_watch_never_confirms_is_forgotten(
     latest.record_write(await client.create(CONFIG_MAPS, labelled("1")))
     await client.delete(CONFIG_MAPS, "a", "default")
     assert value(latest.get(A)) == "1"
-    await clock.advance(PATIENCE)
+    await clock.advance(CONFIRM_TIMEOUT)
     assert latest.get(A) is None
 
 
@@ -115,7 +115,7 @@ async def test_what_nobody_asks_for_again_takes_no_room(
     for number in range(50):
         latest.record_write(await client.create(CONFIG_MAPS, config_map(f"n{number}", k="v")))
         await clock.advance(1)
-    assert len(latest._own) <= PATIENCE + 1
+    assert len(latest._own) <= CONFIRM_TIMEOUT + 1
 
 
 async def test_everything_is_listed_as_it_was_last_written(
@@ -170,5 +170,5 @@ async def test_an_answer_from_before_the_end_that_comes_after_it_brings_nothing_
     assert latest.snapshots() == []
     latest.record_write({"metadata": {"name": "a", "namespace": "default", "uid": "second", "resourceVersion": "11"}})
     assert latest.get(A) is not None, "the next of that name is another object"
-    await clock.advance(PATIENCE)
+    await clock.advance(CONFIRM_TIMEOUT)
     assert not latest._gone, "ends take no room for long"

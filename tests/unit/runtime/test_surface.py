@@ -13,19 +13,19 @@ OPEN_MODULES = {f"{ROOM}.client.builtin"}
 """A list of names and nothing else: they are meant one by one."""
 SURFACE = {
     "auth": """
-        AccessReviewer Authenticator Authorizer CallerAuthentication ImpersonationForbidden MAX_TOKEN Memory RbacAuthorizer
-        Standing TokenReviewer Unauthenticated impersonated missing_rights rights
+        AccessReviewer Authenticator Authorizer CallerAuthentication ImpersonationForbidden MAX_TOKEN TTLCache RbacAuthorizer
+        SubjectAccess TokenReviewer Unauthenticated impersonated missing_rights rights
     """,
     "cache": """
         Cache DynamicCache DynamicRESTMapper FollowedSelections Informer Informers Metadata MutationCache ObservedObject
         Presence Selection Snapshot UNKNOWN label_index older
     """,
     "client": """
-        AlreadyExists Asking AuthInfo BadRequest ClientConfig Conflict CredentialError Credentials DelegatingClient Expired
+        AlreadyExists OutgoingRequest AuthInfo BadRequest ClientConfig Conflict CredentialError Credentials DelegatingClient Expired
         FieldValidation Forbidden HttpClient Invalid JSON Kind KubeClient KubeError KubeconfigError Material
         NoCredential NoKindMatch NotFound ObjectList PAGE Page PatchKind Query RESTMapper ReloadingClient RestClient
-        SERVICE_ACCOUNT Send ServerFailure StatusError Target TooManyRequests Transport Unauthorized Unreachable
-        Untrusted Upgraded WatchEvent Watched WritableKind Write context_of document_of dump_kubeconfig gvr_of
+        SERVICE_ACCOUNT Send ServerFailure StatusError WriteTarget TooManyRequests Transport Unauthorized Unreachable
+        Untrusted Upgraded WatchEvent ReloadedFile WritableKind Write context_of document_of dump_kubeconfig gvr_of
         in_cluster_config load_context load_kubeconfig namespace_of parse_kubeconfig patch_changes patch_object
         patch_status proxy_for retry_on_conflict served stamp_of status_error
     """,

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from muster.runtime.client.errors import KubeError, NoCredential, ServerFailure, StatusError, Unreachable, Untrusted
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig
-from muster.runtime.client.transport import Asking, Stream
+from muster.runtime.client.transport import OutgoingRequest, Stream
 from tests.support.pki import Authority
 from tests.support.proxy import Proxy
 from tests.unit.runtime.wire import OK, Scripted, get, ok, serving, transport
@@ -30,8 +30,8 @@ async def test_a_request_has_what_the_api_needs_and_its_path_is_quoted() -> None
     identity = AuthInfo(token="sesame")
     async with serving(ok) as (script, url), transport(ClientConfig(f"{url}/base/", identity=identity)) as way:
         await get(way, "/apis/x/ä b?c#d%2F", labelSelector="a=b,c in (d)")
-        post = Asking("POST", "/api", {}, b'{"a":1}', "application/json")
-        await way.ask(post, [("Impersonate-User", "jürgen")], 5, idempotent=False)
+        post = OutgoingRequest("POST", "/api", {}, b'{"a":1}', "application/json")
+        await way.send(post, [("Impersonate-User", "jürgen")], 5, idempotent=False)
     first, second = (head.split("\r\n") for head in script.heads)
     assert first[0] == "GET /base/apis/x/%C3%A4%20b%3Fc%23d%2F?labelSelector=a%3Db%2Cc+in+%28d%29 HTTP/1.1"
     assert set(first[1:-2]) == {
@@ -49,7 +49,7 @@ async def test_a_request_has_what_the_api_needs_and_its_path_is_quoted() -> None
 async def test_nobody_slips_a_header_in(name: str) -> None:
     async with serving(ok) as (script, url), transport(ClientConfig(url)) as way:
         with pytest.raises(NoCredential, match="Impersonate-User"):
-            await way.ask(Asking("GET", "/", {}), [("Impersonate-User", name)], 5, idempotent=True)
+            await way.send(OutgoingRequest("GET", "/", {}), [("Impersonate-User", name)], 5, idempotent=True)
     assert script.heads == []
 
 
@@ -65,7 +65,7 @@ async def test_a_kept_connection_that_has_ended_is_replaced_where_asking_twice_d
         assert (await get(way)).content == b"{}"
         assert script.connections == 2
         with pytest.raises(Unreachable) as broken:
-            await way.ask(Asking("POST", "/", {}, b"{}"), (), 5, idempotent=False)
+            await way.send(OutgoingRequest("POST", "/", {}, b"{}"), (), 5, idempotent=False)
         assert broken.value.sent
         assert way.requests == 3
 
@@ -78,7 +78,7 @@ async def test_a_watch_finds_its_way_when_the_server_has_just_closed_the_kept_co
 
     async with serving(leaving) as (script, url), transport(ClientConfig(url)) as way:
         await get(way)
-        async with way.stream(Asking("GET", "/", {"watch": "true"}), (), total=None, idle=5) as stream:
+        async with way.stream(OutgoingRequest("GET", "/", {"watch": "true"}), (), total=None, idle=5) as stream:
             assert await stream.read(100) == b"{}"
         assert script.connections == 2
         assert way.requests == 2
@@ -90,7 +90,7 @@ async def test_a_watch_that_a_new_connection_does_not_answer_is_not_asked_for_ag
 
     async with serving(leaving) as (script, url), transport(ClientConfig(url)) as way:
         with pytest.raises(Unreachable):
-            async with way.stream(Asking("GET", "/", {}), (), total=None, idle=5):
+            async with way.stream(OutgoingRequest("GET", "/", {}), (), total=None, idle=5):
                 pass
         assert script.connections == 1
 
@@ -130,7 +130,7 @@ async def test_a_connection_that_the_server_says_it_ends_is_not_used_again() -> 
 
     async with serving(closing) as (script, url), transport(ClientConfig(url)) as way:
         for _ in range(3):
-            assert (await way.ask(Asking("POST", "/", {}, b"{}"), (), 5, idempotent=False)).status == 200
+            assert (await way.send(OutgoingRequest("POST", "/", {}, b"{}"), (), 5, idempotent=False)).status == 200
         assert script.connections == 3
 
 
@@ -209,7 +209,7 @@ async def test_a_watch_that_falls_silent_is_left(idle: float, total: float | Non
     async with (
         serving(begins) as (_, url),
         transport(ClientConfig(url)) as way,
-        way.stream(Asking("GET", "/", {}), (), total=total, idle=idle) as stream,
+        way.stream(OutgoingRequest("GET", "/", {}), (), total=total, idle=idle) as stream,
     ):
         pieces = stream.pieces()
         assert await anext(pieces) == b"{}\n"
@@ -248,7 +248,7 @@ async def test_a_watch_that_goes_on_beyond_its_time_is_left_though_it_has_always
         asyncio.timeout(20),
         serving(chatter) as (_, url),
         transport(ClientConfig(url)) as way,
-        way.stream(Asking("GET", "/", {}), (), total=1.5, idle=30) as stream,
+        way.stream(OutgoingRequest("GET", "/", {}), (), total=1.5, idle=30) as stream,
     ):
         with pytest.raises(Unreachable, match="in time"):
             await read_slowly(stream)
@@ -351,7 +351,7 @@ async def test_what_tls_says_at_the_end_of_a_connection_is_told(tmp_path: Path) 
         config = ClientConfig(f"https://127.0.0.1:{listener.getsockname()[1]}", authority.pair.cert.read_bytes())
         async with transport(config) as way:
             with pytest.raises(Unreachable, match="CERTIFICATE_REQUIRED") as failure:
-                await way.ask(Asking("POST", "/", {}, b"{}"), (), 20, idempotent=False)
+                await way.send(OutgoingRequest("POST", "/", {}, b"{}"), (), 20, idempotent=False)
         assert not isinstance(failure.value, Untrusted)
         assert failure.value.sent
     finally:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from muster.machinery.clock import SYSTEM
 from muster.runtime.client.kubeconfig import ClientConfig
-from muster.runtime.client.transport import Asking, Reply, Transport
+from muster.runtime.client.transport import OutgoingRequest, Reply, Transport
 
 Say = Callable[[asyncio.StreamWriter, int], Awaitable[bool]]
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -63,4 +63,4 @@ async def ok(writer: asyncio.StreamWriter, number: int) -> bool:
 
 
 async def get(transport: Transport, path: str = "/version", *, timeout: float = 5, **query: str) -> Reply:
-    return await transport.ask(Asking("GET", path, query), (), timeout, idempotent=True)
+    return await transport.send(OutgoingRequest("GET", path, query), (), timeout, idempotent=True)

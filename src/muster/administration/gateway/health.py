@@ -10,7 +10,7 @@ from typing import Final
 from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.gateway.client import ClusterUnavailable, Gateway, GatewayError
 from muster.machinery.clock import SYSTEM
-from muster.runtime.client import Asking, Transport, status_error
+from muster.runtime.client import OutgoingRequest, Transport, status_error
 
 PROBED: Final = "/healthz"
 AT_ONCE: Final = 16
@@ -38,7 +38,7 @@ async def probe(gateway: Gateway, found: Sequence[ClusterGateway], timeout: floa
         # Once: a client would try again for as long as the gateway says that trying again may help.
         transport = Transport(gateway.config_for(cluster), "clusteradm", SYSTEM, max_idle=1)
         try:
-            reply = await transport.ask(Asking("GET", PROBED, {}), (), timeout, idempotent=True)
+            reply = await transport.send(OutgoingRequest("GET", PROBED, {}), (), timeout, idempotent=True)
         finally:
             await transport.close()
         if reply.status >= HTTPStatus.BAD_REQUEST:

@@ -39,7 +39,7 @@ class HubAccess:
 
     def remembered(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision | None:
         """What `decide` would say at once; most answers are remembered ones, and need neither a deadline nor a coroutine."""
-        return None if self._reviewer is None else self._reviewer.remembered(who, asked)
+        return None if self._reviewer is None else self._reviewer.cached(who, asked)
 
     async def decide(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
         """Raises the ApiError to answer with where the hub has not decided."""

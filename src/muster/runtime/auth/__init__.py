@@ -1,11 +1,11 @@
 """Who somebody is and what they may do, by the word of the cluster."""
 
-from muster.runtime.auth.delegation import MAX_TOKEN, AccessReviewer, Authenticator, Authorizer, Memory, TokenReviewer
+from muster.runtime.auth.delegation import MAX_TOKEN, AccessReviewer, Authenticator, Authorizer, TokenReviewer, TTLCache
 from muster.runtime.auth.front_proxy import CallerAuthentication, Unauthenticated
 from muster.runtime.auth.impersonation import ImpersonationForbidden, impersonated
 from muster.runtime.auth.rbac import RbacAuthorizer
 from muster.runtime.auth.self_access import missing_rights, rights
-from muster.runtime.auth.standing import Standing
+from muster.runtime.auth.subject_access import SubjectAccess
 
 __all__ = [
     "MAX_TOKEN",
@@ -14,9 +14,9 @@ __all__ = [
     "Authorizer",
     "CallerAuthentication",
     "ImpersonationForbidden",
-    "Memory",
     "RbacAuthorizer",
-    "Standing",
+    "SubjectAccess",
+    "TTLCache",
     "TokenReviewer",
     "Unauthenticated",
     "impersonated",

@@ -2,8 +2,8 @@
 
 Answers are remembered for seconds only, and the memory is bounded: the least recently asked is forgotten first. Many who ask
 the same at once cost one request. A token is remembered by its hash. Failing closed: when the cluster cannot be asked, the
-error reaches the caller; it is neither remembered nor taken for a yes. A question with more than `LONGEST_REMEMBERED` characters in
-it is asked anew each time: whoever asks chooses the names, paths and selectors in it, and would choose how much is held.
+error reaches the caller; it is neither remembered nor taken for a yes. A question with more than `MAX_CACHED_QUESTION` characters
+in it is asked anew each time: whoever asks chooses the names, paths and selectors in it, and would choose how much is held.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import ACCESS_REVIEWS, TOKEN_REVIEWS
 
 V = TypeVar("V")
-MAX_REMEMBERED = 10_000
-LONGEST_REMEMBERED = 10_000
+MAX_CACHED_ANSWERS = 10_000
+MAX_CACHED_QUESTION = 10_000
 MAX_TOKEN = 16 * 1024
 """Characters: a longer one is nobody's, and is not sent on to be reviewed."""
 
@@ -37,10 +37,10 @@ class Authorizer(Protocol):
     async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision: ...
 
 
-class Memory(Generic[V]):
+class TTLCache(Generic[V]):
     """Answers by question, each for as long as `lasts` says; at most `limit` of them, and one request per question at a time."""
 
-    def __init__(self, lasts: Callable[[V], float], clock: Clock = SYSTEM, limit: int = MAX_REMEMBERED) -> None:
+    def __init__(self, lasts: Callable[[V], float], clock: Clock = SYSTEM, limit: int = MAX_CACHED_ANSWERS) -> None:
         self._lasts = lasts
         self._clock = clock
         self._limit = limit
@@ -52,7 +52,7 @@ class Memory(Generic[V]):
     def __len__(self) -> int:
         return len(self._known)
 
-    def recall(self, question: Hashable) -> tuple[V] | None:
+    def get(self, question: Hashable) -> tuple[V] | None:
         """What is remembered, for those who need not wait for it; None: nothing is."""
         known = self._known.get(question)
         if known is None:
@@ -64,8 +64,8 @@ class Memory(Generic[V]):
         self.hits += 1
         return (known[1],)
 
-    async def ask(self, question: Hashable, answer: Callable[[], Awaitable[V]]) -> V:
-        remembered = self.recall(question)
+    async def get_or_load(self, question: Hashable, answer: Callable[[], Awaitable[V]]) -> V:
+        remembered = self.get(question)
         if remembered is not None:
             return remembered[0]
         self.misses += 1
@@ -109,18 +109,18 @@ class TokenReviewer:
         known_for: float = 10.0,
         unknown_for: float = 2.0,
         clock: Clock = SYSTEM,
-        limit: int = MAX_REMEMBERED,
+        limit: int = MAX_CACHED_ANSWERS,
     ) -> None:
         self._client = client
         self._audiences = audiences
-        self.memory: Memory[UserInfo | None] = Memory(lambda who: known_for if who else unknown_for, clock, limit)
+        self.cache: TTLCache[UserInfo | None] = TTLCache(lambda who: known_for if who else unknown_for, clock, limit)
 
     async def authenticate(self, token: str) -> UserInfo | None:
         if not token or len(token) > MAX_TOKEN:
             return None
         question = hashlib.sha256(token.encode()).digest()
-        remembered = self.memory.recall(question)
-        return remembered[0] if remembered is not None else await self.memory.ask(question, lambda: self._review(token))
+        remembered = self.cache.get(question)
+        return remembered[0] if remembered is not None else await self.cache.get_or_load(question, lambda: self._review(token))
 
     async def _review(self, token: str) -> UserInfo | None:
         spec: dict[str, Any] = {"token": token}
@@ -149,24 +149,24 @@ class AccessReviewer:
         allowed_for: float = 10.0,
         refused_for: float = 5.0,
         clock: Clock = SYSTEM,
-        limit: int = MAX_REMEMBERED,
+        limit: int = MAX_CACHED_ANSWERS,
         reviewed: Callable[[float, bool], None] | None = None,
     ) -> None:
         self._client = client
         self._reviewed = reviewed
-        self.memory: Memory[AccessDecision] = Memory(
+        self.cache: TTLCache[AccessDecision] = TTLCache(
             lambda decision: allowed_for if decision.allowed else refused_for, clock, limit
         )
 
-    def remembered(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision | None:
+    def cached(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision | None:
         """The answer, where it is remembered and nobody has to be asked."""
-        found = self.memory.recall((who, asked))
+        found = self.cache.get((who, asked))
         return None if found is None else found[0]
 
     async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
-        if _length(asked) > LONGEST_REMEMBERED:
+        if _length(asked) > MAX_CACHED_QUESTION:
             return await self.review(who, asked)
-        return await self.memory.ask((who, asked), lambda: self.review(who, asked))
+        return await self.cache.get_or_load((who, asked), lambda: self.review(who, asked))
 
     async def review(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
         """What the cluster says now, whatever is remembered."""

@@ -10,7 +10,7 @@ from muster.machinery.authorization import AccessAttributes
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SELF_ACCESS_REVIEWS
 
-AT_ONCE: Final = 5
+MAX_CONCURRENT_REVIEWS: Final = 5
 """Questions on their way at a time: many agents may ask one hub."""
 
 
@@ -23,7 +23,7 @@ def rights(
 async def missing_rights(client: KubeClient, needed: Iterable[AccessAttributes]) -> list[AccessAttributes]:
     """Which of these the server would refuse. Raises what the client raises."""
     wanted = list(needed)
-    gate = asyncio.Semaphore(AT_ONCE)
+    gate = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
 
     async def allowed(right: AccessAttributes) -> bool:
         async with gate:

@@ -109,7 +109,7 @@ class DynamicCache:
     def _join(self, follower: str, ref: ObjectRef) -> None:
         followed = self._resources.get(ref.resource)
         if followed is None:
-            followed = self._resources[ref.resource] = _Followed(Collection(ref.resource, self._tell_soon, self._prefetch))
+            followed = self._resources[ref.resource] = _Followed(Collection(ref.resource, self._notify_soon, self._prefetch))
         followed.collection.join(follower, ref.namespace, ref.name)
         local = followed.collection.namespace_state(ref.namespace)
         for covering in (ALL, ref.namespace):
@@ -143,7 +143,7 @@ class DynamicCache:
         if state.differs and not state.news:
             state.differs = False
             self._sharing |= dict.fromkeys(state.followers)
-            self._tell_later()
+            self._notify_later()
 
     def _find(self, ref: ObjectRef) -> ObjectState | None:
         followed = self._resources.get(ref.resource)
@@ -175,21 +175,21 @@ class DynamicCache:
         unread = [ref for ref in refs if (state := self._find(ref)) is not None and state.unread]
         await self._read(unread)
 
-    def _tell_soon(self, state: ObjectState) -> None:
+    def _notify_soon(self, state: ObjectState) -> None:
         self._untold[id(state)] = state
-        self._tell_later()
+        self._notify_later()
 
-    def _tell_later(self) -> None:
+    def _notify_later(self) -> None:
         if self._telling is None:
-            self._telling = self._clock.call_later(NOTIFY_DELAY, self._tell)
+            self._telling = self._clock.call_later(NOTIFY_DELAY, self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._telling = None
         untold, self._untold = self._untold, {}
         followers, self._sharing = self._sharing, {}
         for state in untold.values():
             if state.news:
-                state.tell()
+                state.mark_reported()
                 followers |= dict.fromkeys(state.followers)
         for follower in followers:
             for handler in self._handlers:
@@ -315,7 +315,7 @@ class DynamicCache:
                         state.forget()
                     state.seen(metadata["uid"], metadata["resourceVersion"], lambda: kept(document, ref.resource))
                 if state.news:
-                    self._tell_soon(state)
+                    self._notify_soon(state)
 
         async with asyncio.TaskGroup() as tasks:
             for ref in refs:

@@ -115,7 +115,7 @@ class Informer(Reflector, Generic[T]):
         unread: tuple[str, ...] = getattr(new, "unread", ())
         if unread and unread != getattr(old, "unread", ()):
             log.warning("object is read in part", resource=str(self.resource), key=str(key), left_out=", ".join(unread))
-        self._tell(key, old, new)
+        self._notify(key, old, new)
 
     def drop(self, raw: bytes, found: set[ObjectKey] | None) -> None:
         snapshot = self.cache.read(raw)
@@ -129,7 +129,7 @@ class Informer(Reflector, Generic[T]):
         self.malformed.pop(key, None)
         removed = self.cache.remove(key)
         if removed is not None:
-            self._tell(key, self.cache.retire(removed), None)
+            self._notify(key, self.cache.retire(removed), None)
 
     def complete(self, found: set[ObjectKey], version: str) -> None:
         for key in [key for key in self.cache.all_keys() if key not in found]:
@@ -142,7 +142,7 @@ class Informer(Reflector, Generic[T]):
             log.error("cannot read object; keeping its last good version", resource=str(self.resource), key=str(key), error=why)
         self.malformed[key] = why
 
-    def _tell(self, key: ObjectKey, old: T | None, new: T | None) -> None:
+    def _notify(self, key: ObjectKey, old: T | None, new: T | None) -> None:
         for handler in tuple(self._handlers):
             self._call(handler, old, new)
         for subscription in self._subscriptions:

@@ -4,7 +4,7 @@ watch brings them.
 A reconcile that writes is woken by its own write, often before every cache shows it; looking at the cache alone it would write
 the same again. `record_write` takes the server's answer, and `get` gives whichever is newer, the cache's version or that answer.
 Versions are compared as numbers. What the watch never confirms (the object came and went while the watch was being taken up
-again) is forgotten after `PATIENCE`, so an error here lasts seconds and costs one needless request.
+again) is forgotten after `CONFIRM_TIMEOUT`, so an error here lasts seconds and costs one needless request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.runtime.cache.informer import Informer
 from muster.runtime.cache.store import Snapshot
 
 T = TypeVar("T")
-PATIENCE = 10.0
+CONFIRM_TIMEOUT = 10.0
 """Seconds for which an answer counts while the watch says nothing about the object."""
 
 
@@ -55,12 +55,12 @@ class MutationCache(Generic[T]):
 
     def confirm_delete(self, key: ObjectKey, uid: str) -> None:
         """The watch has told that this very object is gone: answers about it no longer count, nor does one that is still on its way
-        from before. For those who cannot wait for `PATIENCE` to be over."""
+        from before. For those who cannot wait for `CONFIRM_TIMEOUT` to be over."""
         own = self._own.get(key)
         if own is not None and own[1] == uid:
             del self._own[key]
         self._gone.add(uid)
-        self._clock.call_later(PATIENCE, lambda: self._gone.discard(uid))
+        self._clock.call_later(CONFIRM_TIMEOUT, lambda: self._gone.discard(uid))
 
     def record_write(self, answer: Object) -> T | None:
         """The server's answer to a write of an object; gives what readers see from now on."""
@@ -85,7 +85,7 @@ class MutationCache(Generic[T]):
         while self._own and (oldest := next(iter(self._own))) and self._own[oldest][2] <= now:
             del self._own[oldest]
         self._own.pop(key, None)
-        self._own[key] = (answer, uid, now + PATIENCE)
+        self._own[key] = (answer, uid, now + CONFIRM_TIMEOUT)
 
 
 def _held(metadata: Object) -> bool:

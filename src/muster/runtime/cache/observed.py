@@ -1,7 +1,7 @@
 """What is known of one followed object, and which reports about it are news.
 
 Reports come from watches, polls and the answers to our own writes, in any order. Kubernetes counts the versions of a collection
-upwards, so a report older than what is known is no news, and a uid that has gone never comes back. `told` is what those who
+upwards, so a report older than what is known is no news, and a uid that has gone never comes back. `reported` is what those who
 follow the object know; there is something to tell when that is not what is known.
 """
 
@@ -69,7 +69,7 @@ def head(raw: bytes) -> Metadata:
 class ObjectState:
     """What is known of one object. Each report returns nothing; `news` says whether somebody is to be told."""
 
-    __slots__ = ("asked", "differs", "followers", "presence", "raw", "told", "uid", "unread", "version")
+    __slots__ = ("asked", "differs", "followers", "presence", "raw", "reported", "uid", "unread", "version")
 
     def __init__(self) -> None:
         self.followers: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class ObjectState:
         self.version = ""
         """Of an absent one: the last that was known."""
         self.raw = b""
-        self.told: str | None = None
+        self.reported: str | None = None
         """The version that is known to those who follow; empty: that it is absent; None: nothing."""
         self.differs = False
         """Whether it differs from what those who share it were told in more than whose it is."""
@@ -90,14 +90,14 @@ class ObjectState:
 
     @property
     def news(self) -> bool:
-        return self.presence is not Presence.UNKNOWN and self.told != self._now
+        return self.presence is not Presence.UNKNOWN and self.reported != self._now
 
     @property
     def _now(self) -> str:
         return self.version if self.presence is Presence.PRESENT else ""
 
-    def tell(self) -> None:
-        self.told = self._now
+    def mark_reported(self) -> None:
+        self.reported = self._now
         self.differs = False
 
     def get(self) -> ObservedObject:
@@ -133,15 +133,15 @@ class ObjectState:
         """What the answer to an own request said: it is known, and no news."""
         self.seen(uid, version, lambda: raw)
         # Something newer may be known already, and that is news.
-        if self.version == version or self.told is None:
-            self.told = version
+        if self.version == version or self.reported is None:
+            self.reported = version
 
     def deleted(self) -> None:
         """The answer to an own request said that it is not there."""
         if self.presence is not Presence.ABSENT:
             # A server may say so while a finalizer still holds the object: what it says later of this uid is believed.
             self._learn(Presence.ABSENT, version=self.version)
-        self.told = self._now
+        self.reported = self._now
 
     def forget(self) -> None:
         """What was known counts no longer; what will be known is news unless it is the same."""
@@ -154,7 +154,7 @@ class ObjectState:
             self.differs = presence is not self.presence or not alike(self.raw, raw)
         self.presence, self.uid, self.version, self.raw, self.unread = presence, uid, version, raw, False
         if first and not self.asked:
-            self.tell()
+            self.mark_reported()
 
 
 def alike(one: bytes, other: bytes) -> bool:

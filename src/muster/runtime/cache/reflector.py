@@ -29,7 +29,7 @@ log = get_logger("muster.runtime.cache.reflector")
 
 WATCH_SECONDS = 300.0
 """A watch is asked to end after this long, or up to twice as long, as client-go does."""
-EXPIRY_PEACE = 60.0
+EXPIRY_RESET_INTERVAL = 60.0
 """Seconds without a 410 after which the next one is taken for the first."""
 
 
@@ -196,7 +196,7 @@ class Reflector(abc.ABC):
         """At once: an old revision is no outage. Later and later when that happens again and again."""
         self.resource_version = ""
         now = self._clock.monotonic()
-        if now - self._expired_at > EXPIRY_PEACE:
+        if now - self._expired_at > EXPIRY_RESET_INTERVAL:
             self._relists.reset()
         self._expired_at = now
         pause = self._relists.next()

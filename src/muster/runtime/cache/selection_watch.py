@@ -119,7 +119,7 @@ class SelectionWatch(Reflector):
             self.resource_version = version
         old = self._objects.get(key)
         if old is None or old["metadata"].get("resourceVersion") != version:
-            self._objects[key] = stripped(cast(Object, orjson.loads(raw)), self.resource)
+            self._objects[key] = trimmed_document(cast(Object, orjson.loads(raw)), self.resource)
             self._differs()
 
     def drop(self, raw: bytes, found: set[ObjectKey] | None) -> None:
@@ -189,7 +189,7 @@ def is_refusal(error: KubeError | None) -> bool:
     return isinstance(error, StatusError) and error.code == 405
 
 
-def stripped(document: Object, resource: GVR) -> Object:
+def trimmed_document(document: Object, resource: GVR) -> Object:
     """A document that was just decoded, without what only its writers need."""
     metadata = document["metadata"]
     metadata.pop("managedFields", None)

@@ -163,7 +163,7 @@ class FollowedSelections:
             selection.resource.path(selection.namespace)
         except ValueError as error:
             raise BadRequest(400, "BadRequest", str(error)) from error
-        watch = SelectionWatch(self._client, selection, self._tell_later, self._clock, self._random)
+        watch = SelectionWatch(self._client, selection, self._notify_later, self._clock, self._random)
         return _Followed(watch, None if self._tasks is None else self._tasks.create_task(watch.run()))
 
     def _end_unused(self, followed: _Followed) -> None:
@@ -178,13 +178,13 @@ class FollowedSelections:
         if followed.task is not None:
             followed.task.cancel()
 
-    def _tell_later(self, selection: Selection) -> None:
+    def _notify_later(self, selection: Selection) -> None:
         followed = self._followed[selection]
         self._untold |= dict.fromkeys((name, selection) for name in followed.followers if name not in followed.waiting)
         if self._untold and self._telling is None:
-            self._telling = self._clock.call_later(NOTIFY_DELAY, self._tell)
+            self._telling = self._clock.call_later(NOTIFY_DELAY, self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._telling = None
         untold, self._untold = self._untold, {}
         # Whoever has turned away in the meantime is not told.

@@ -1,8 +1,8 @@
 """A client for any Kubernetes API: the verbs, how requests get there, who is asking, and what can go wrong."""
 
 from muster.runtime.client.base import PAGE, FieldValidation, KubeClient, ObjectList, Page, PatchKind, WatchEvent
-from muster.runtime.client.credentials import CredentialError, Credentials, Watched, stamp_of
-from muster.runtime.client.delegating import DelegatingClient, Send, Target, Write
+from muster.runtime.client.credentials import CredentialError, Credentials, ReloadedFile, stamp_of
+from muster.runtime.client.delegating_client import DelegatingClient, Send, Write, WriteTarget
 from muster.runtime.client.errors import (
     AlreadyExists,
     BadRequest,
@@ -36,10 +36,10 @@ from muster.runtime.client.kubeconfig import (
 from muster.runtime.client.kubeconfig_output import context_of, dump_kubeconfig
 from muster.runtime.client.patches import patch_changes, patch_object, patch_status, retry_on_conflict
 from muster.runtime.client.proxies import proxy_for
-from muster.runtime.client.reloading import ReloadingClient
+from muster.runtime.client.reloading_client import ReloadingClient
 from muster.runtime.client.rest import JSON, Query, RestClient
 from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
-from muster.runtime.client.transport import Asking, Transport, Upgraded
+from muster.runtime.client.transport import OutgoingRequest, Transport, Upgraded
 from muster.runtime.client.typed import Kind, WritableKind, document_of, gvr_of, namespace_of, served
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
     "PAGE",
     "SERVICE_ACCOUNT",
     "AlreadyExists",
-    "Asking",
     "AuthInfo",
     "BadRequest",
     "ClientConfig",
@@ -69,16 +68,17 @@ __all__ = [
     "NoKindMatch",
     "NotFound",
     "ObjectList",
+    "OutgoingRequest",
     "Page",
     "PatchKind",
     "Query",
     "RESTMapper",
+    "ReloadedFile",
     "ReloadingClient",
     "RestClient",
     "Send",
     "ServerFailure",
     "StatusError",
-    "Target",
     "TooManyRequests",
     "Transport",
     "Unauthorized",
@@ -86,9 +86,9 @@ __all__ = [
     "Untrusted",
     "Upgraded",
     "WatchEvent",
-    "Watched",
     "WritableKind",
     "Write",
+    "WriteTarget",
     "context_of",
     "document_of",
     "dump_kubeconfig",

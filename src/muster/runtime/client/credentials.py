@@ -35,11 +35,11 @@ from muster.runtime.client.kubeconfig import ClientConfig, ExecPlugin, Material
 
 log = get_logger("muster.runtime.client.credentials")
 
-PLUGIN_SECONDS = 60.0
-AHEAD = 0.2
+EXEC_PLUGIN_TIMEOUT = 60.0
+RENEW_BEFORE_SHARE = 0.2
 """The share of its life that what a plugin issued has left when the next one is asked for."""
-MOST_AHEAD = timedelta(minutes=5)
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+MAX_RENEW_BEFORE = timedelta(minutes=5)
+MIN_PLUGIN_RETRY_INTERVAL, MAX_PLUGIN_RETRY_INTERVAL = 1.0, 60.0
 """Between two runs of a plugin of which nothing good comes."""
 _Stamp = tuple[int, int, int] | None
 
@@ -49,7 +49,7 @@ class CredentialError(Exception):
 
 
 @dataclass(frozen=True)
-class Issued:
+class ExecCredential:
     """What a plugin printed."""
 
     token: str = ""
@@ -58,7 +58,7 @@ class Issued:
     expires: datetime | None = None
 
 
-class Watched:
+class ReloadedFile:
     """A file's content, read again only when the file has changed."""
 
     def __init__(self, material: Material) -> None:
@@ -110,12 +110,16 @@ class Credentials:
         self._config = config
         self._clock = clock
         self._secure = urlsplit(config.server).scheme == "https"
-        self._ca = Watched(config.ca) if config.ca is not None else None
+        self._ca = ReloadedFile(config.ca) if config.ca is not None else None
         self._pair = (
-            (Watched(identity.cert), Watched(identity.key)) if identity.cert is not None and identity.key is not None else None
+            (ReloadedFile(identity.cert), ReloadedFile(identity.key))
+            if identity.cert is not None and identity.key is not None
+            else None
         )
-        self._token_file = Watched(identity.token_file) if identity.token_file is not None else None
-        self._plugin = Plugin(config, identity.exec_plugin, clock, random) if identity.exec_plugin is not None else None
+        self._token_file = ReloadedFile(identity.token_file) if identity.token_file is not None else None
+        self._plugin = (
+            ExecCredentialPlugin(config, identity.exec_plugin, clock, random) if identity.exec_plugin is not None else None
+        )
         self._material: _TlsMaterial | None = None
         """What was read last."""
         self._loaded: _TlsMaterial = (None, None, None)
@@ -130,7 +134,7 @@ class Credentials:
         if self._token_file is not None:
             token = self._token_file.read().decode("ascii", errors="replace").strip()
         if self._plugin is not None:
-            token = (await self._plugin.issued()).token
+            token = (await self._plugin.credential()).token
         if token:
             headers.append(("Authorization", f"Bearer {token}"))
         elif identity.username:
@@ -142,7 +146,7 @@ class Credentials:
         """The TLS context of now: the same one as long as its material is the same. None for plain http."""
         if not self._secure:
             return None
-        issued = Issued() if self._plugin is None else await self._plugin.issued()
+        issued = ExecCredential() if self._plugin is None else await self._plugin.credential()
         cert, key = issued.cert, issued.key
         if cert is None and self._pair is not None:
             cert, key = self._pair[0].read(), self._pair[1].read()
@@ -186,23 +190,23 @@ class Credentials:
         return context
 
 
-class Plugin:
+class ExecCredentialPlugin:
     """What one exec plugin issues, run when that is due."""
 
     def __init__(self, config: ClientConfig, plugin: ExecPlugin, clock: Clock, random: Random) -> None:
         self._config = config
         self._program = plugin
         self._clock = clock
-        self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, random=random)
+        self._backoff = Backoff(MIN_PLUGIN_RETRY_INTERVAL, MAX_PLUGIN_RETRY_INTERVAL, random=random)
         self._running = asyncio.Lock()
-        self._held: Issued | None = None
+        self._held: ExecCredential | None = None
         self._ahead = timedelta()
         self._is_refused = False
         self._not_before = 0.0
         self._failure = ""
         self._renewal: asyncio.Task[None] | None = None
 
-    async def issued(self) -> Issued:
+    async def credential(self) -> ExecCredential:
         """Raises CredentialError."""
         held = self._good
         if held is None:
@@ -225,20 +229,20 @@ class Plugin:
             await asyncio.gather(self._renewal, return_exceptions=True)
 
     @property
-    def _good(self) -> Issued | None:
+    def _good(self) -> ExecCredential | None:
         held = self._held
         if held is None or self._is_refused:
             return None
         return held if held.expires is None or held.expires > self._clock.now() else None
 
-    def _is_due(self, held: Issued) -> bool:
+    def _is_due(self, held: ExecCredential) -> bool:
         return held.expires is not None and held.expires - self._ahead <= self._clock.now()
 
     @property
     def _may_run(self) -> bool:
         return self._clock.monotonic() >= self._not_before
 
-    async def _fresh(self) -> Issued:
+    async def _fresh(self) -> ExecCredential:
         async with self._running:
             held = self._good
             if held is not None:
@@ -259,7 +263,7 @@ class Plugin:
                 write = log.warning if self._backoff.failures == 1 else log.debug
                 write("cannot renew the credential yet", server=self._config.server, error=str(error))
 
-    async def _run(self) -> Issued:
+    async def _run(self) -> ExecCredential:
         refused = self._is_refused
         try:
             issued = _issued(self._program, await _run(self._program, self._config))
@@ -272,7 +276,7 @@ class Plugin:
             # After a refusal only time tells whether this one is any better.
             self._backoff.reset()
         if issued.expires is not None:
-            self._ahead = min(max(issued.expires - self._clock.now(), timedelta()) * AHEAD, MOST_AHEAD)
+            self._ahead = min(max(issued.expires - self._clock.now(), timedelta()) * RENEW_BEFORE_SHARE, MAX_RENEW_BEFORE)
         return issued
 
 
@@ -298,10 +302,10 @@ async def _run(plugin: ExecPlugin, config: ClientConfig) -> bytes:
         hint = f"; {plugin.install_hint.strip()}" if plugin.install_hint else ""
         raise CredentialError(f"exec plugin {plugin.command}: {error.strerror}{hint}") from error
     try:
-        async with asyncio.timeout(PLUGIN_SECONDS):
+        async with asyncio.timeout(EXEC_PLUGIN_TIMEOUT):
             output, complaint = await process.communicate()
     except TimeoutError as error:
-        raise CredentialError(f"exec plugin {plugin.command}: no answer within {PLUGIN_SECONDS:.0f} s") from error
+        raise CredentialError(f"exec plugin {plugin.command}: no answer within {EXEC_PLUGIN_TIMEOUT:.0f} s") from error
     finally:
         if process.returncode is None:
             process.kill()
@@ -314,10 +318,10 @@ async def _run(plugin: ExecPlugin, config: ClientConfig) -> bytes:
 async def _run_offered(pod: confinement.Confinement, plugin: ExecPlugin, environ: Mapping[str, str]) -> bytes:
     program = _offered(pod, plugin)
     try:
-        async with asyncio.timeout(PLUGIN_SECONDS):
+        async with asyncio.timeout(EXEC_PLUGIN_TIMEOUT):
             return await program(plugin.args, environ)
     except TimeoutError as error:
-        raise CredentialError(f"exec plugin {plugin.command}: no answer within {PLUGIN_SECONDS:.0f} s") from error
+        raise CredentialError(f"exec plugin {plugin.command}: no answer within {EXEC_PLUGIN_TIMEOUT:.0f} s") from error
     except confinement.ProgramFailed as error:
         raise CredentialError(f"exec plugin {plugin.command}: {error}") from error
 
@@ -337,7 +341,7 @@ def _offered(pod: confinement.Confinement, plugin: ExecPlugin) -> confinement.Cr
 def _cluster_info(config: ClientConfig) -> dict[str, Any]:
     info: dict[str, Any] = {"server": config.server}
     if config.ca is not None:
-        info["certificate-authority-data"] = base64.b64encode(Watched(config.ca).read()).decode()
+        info["certificate-authority-data"] = base64.b64encode(ReloadedFile(config.ca).read()).decode()
     optional = {
         "tls-server-name": config.tls_server_name,
         "insecure-skip-tls-verify": config.insecure,
@@ -347,7 +351,7 @@ def _cluster_info(config: ClientConfig) -> dict[str, Any]:
     return info | {name: value for name, value in optional.items() if value}
 
 
-def _issued(plugin: ExecPlugin, output: bytes) -> Issued:
+def _issued(plugin: ExecPlugin, output: bytes) -> ExecCredential:
     def refuse(problem: str) -> CredentialError:
         return CredentialError(f"exec plugin {plugin.command}: {problem}")
 
@@ -373,4 +377,4 @@ def _issued(plugin: ExecPlugin, output: bytes) -> Issued:
         raise refuse("expirationTimestamp is not an RFC 3339 time") from None
     if expires is not None and expires.tzinfo is None:
         raise refuse("expirationTimestamp has no time zone")
-    return Issued(token, cert.encode() or None, key.encode() or None, expires)
+    return ExecCredential(token, cert.encode() or None, key.encode() or None, expires)

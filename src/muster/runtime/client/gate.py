@@ -25,7 +25,7 @@ from muster.runtime.client.errors import KubeError, StatusError, Unreachable
 log = get_logger("muster.runtime.client.gate")
 
 FIRST_PROBE_DELAY: Final = 1.0
-LONGEST_PROBE_DELAY: Final = 15.0
+MAX_PROBE_DELAY: Final = 15.0
 PROBE_JITTER: Final = 0.3
 STABLE_SECONDS: Final = 15.0
 """Seconds for which a server must have been there before the next outage is taken for a new one, with short pauses at first."""
@@ -40,7 +40,7 @@ class Gate:
         self._server = server
         self._probe = probe
         self._clock = clock
-        self._backoff = Backoff(FIRST_PROBE_DELAY, LONGEST_PROBE_DELAY, jitter=PROBE_JITTER, random=random)
+        self._backoff = Backoff(FIRST_PROBE_DELAY, MAX_PROBE_DELAY, jitter=PROBE_JITTER, random=random)
         self._error: KubeError | None = None
         self._turn = asyncio.Lock()
         """Whoever has it probes."""

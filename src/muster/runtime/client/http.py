@@ -20,12 +20,12 @@ from muster.runtime.client.errors import NoCredential, StatusError, Unauthorized
 from muster.runtime.client.gate import Gate
 from muster.runtime.client.kubeconfig import ClientConfig
 from muster.runtime.client.rest import JSON, Query, RestClient
-from muster.runtime.client.transport import Asking, Fields, Transport, Upgraded
+from muster.runtime.client.transport import Fields, OutgoingRequest, Transport, Upgraded
 
 ATTEMPTS = 4
 THROTTLED_ATTEMPTS = 10
 """How often a request is sent that the server keeps putting off: client-go's number."""
-LONGEST_PAUSE = 30.0
+MAX_RETRY_AFTER = 30.0
 MAX_IDLE = 64
 """Connections kept for later."""
 MAX_LINE = 64 * 1024 * 1024
@@ -33,8 +33,8 @@ MAX_LINE = 64 * 1024 * 1024
 MAX_COMPLAINT = 1024 * 1024
 """What is read of the answer when a watch is refused."""
 
-PROBE_SECONDS = 5.0
-UNREADY_SECONDS = 30.0
+PROBE_TIMEOUT = 5.0
+UNREADY_TIMEOUT = 30.0
 """How long a server is waited for that answers, and says that it is not ready."""
 
 
@@ -98,7 +98,7 @@ class HttpClient(RestClient):
         while True:
             attempt += 1
             try:
-                return await self._attempt(Asking(method, path, query, body, media), idempotent)
+                return await self._attempt(OutgoingRequest(method, path, query, body, media), idempotent)
             except Unauthorized:
                 if refreshed or not self._transport.credentials.refused():
                     raise
@@ -106,7 +106,7 @@ class HttpClient(RestClient):
             except StatusError as error:
                 if error.retry_after is None or error.code not in (429, 503) or attempt >= THROTTLED_ATTEMPTS:
                     raise
-                await sleep(self._clock, min(error.retry_after, LONGEST_PAUSE) + backoff.next())
+                await sleep(self._clock, min(error.retry_after, MAX_RETRY_AFTER) + backoff.next())
             except (NoCredential, Untrusted):
                 raise
             except Unreachable as error:
@@ -114,10 +114,10 @@ class HttpClient(RestClient):
                     raise
                 await sleep(self._clock, backoff.next())
 
-    async def _attempt(self, asking: Asking, idempotent: bool) -> bytes:
+    async def _attempt(self, request: OutgoingRequest, idempotent: bool) -> bytes:
         async with self._turns:
-            reply = await self._transport.ask(asking, self._impersonation, self._timeout, idempotent=idempotent)
-        self._count(asking.method, reply.status)
+            reply = await self._transport.send(request, self._impersonation, self._timeout, idempotent=idempotent)
+        self._count(request.method, reply.status)
         if not 200 <= reply.status < 300:
             raise status_error(reply.status, reply.content, reply.retry_after)
         self._gate.hurry()
@@ -132,14 +132,14 @@ class HttpClient(RestClient):
             now = self._clock.monotonic()
             if self._unready_since is None:
                 self._unready_since = now
-            if now - self._unready_since < UNREADY_SECONDS:
+            if now - self._unready_since < UNREADY_TIMEOUT:
                 raise
             await self._reach("/version")
         else:
             self._unready_since = None
 
     async def _reach(self, path: str) -> None:
-        reply = await self._transport.ask(Asking("GET", path, {}), (), PROBE_SECONDS, idempotent=True)
+        reply = await self._transport.send(OutgoingRequest("GET", path, {}), (), PROBE_TIMEOUT, idempotent=True)
         self._count("GET", reply.status)
         if reply.status >= 500:
             raise status_error(reply.status, reply.content)
@@ -149,8 +149,8 @@ class HttpClient(RestClient):
     ) -> AsyncGenerator[bytes, None]:
         # A server that forgets the end it was asked for is left half a minute later.
         total = None if timeout is None else timeout + 30
-        asking = Asking("GET", path, query)
-        async with self._transport.stream(asking, self._impersonation, total=total, idle=self._idle) as stream:
+        request = OutgoingRequest("GET", path, query)
+        async with self._transport.stream(request, self._impersonation, total=total, idle=self._idle) as stream:
             self._count("GET", stream.status)
             if not 200 <= stream.status < 300:
                 error = status_error(stream.status, await stream.read(MAX_COMPLAINT), stream.retry_after)
@@ -177,7 +177,7 @@ class HttpClient(RestClient):
     async def upgrade(self, path: str, fields: Fields) -> Upgraded:
         """A connection of another protocol, to which the server is asked to switch by `fields` (`Upgrade` among them); one attempt.
         Raises StatusError for another answer, and Unreachable."""
-        answer = await self._transport.upgrade(Asking("GET", path, {}), (*fields, *self._impersonation), self._timeout)
+        answer = await self._transport.upgrade(OutgoingRequest("GET", path, {}), (*fields, *self._impersonation), self._timeout)
         if isinstance(answer, Upgraded):
             self._count("GET", answer.head.status)
             return answer

@@ -34,8 +34,8 @@ from muster.runtime.client.proxies import proxy_for
 from muster.runtime.client.rest import JSON, Query
 from muster.runtime.client.shared_streams import SharedStreams
 
-CONNECT_SECONDS: Final = 10.0
-IDLE_SECONDS: Final = 15.0
+CONNECT_TIMEOUT: Final = 10.0
+IDLE_TIMEOUT: Final = 15.0
 """How long an unused connection is kept: servers and what is between close them after half a minute and more."""
 LONGEST_REFUSAL: Final = 1024 * 1024
 """Of the answer of a server that does not switch protocols."""
@@ -46,7 +46,7 @@ Fields = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class OutgoingRequest:
     """A request, but for who asks."""
 
     method: str
@@ -181,9 +181,9 @@ class Transport:
         self._closed = False
         proxy = config.proxy_url or proxy_for(config.server, confinement.environ() if environ is None else environ)
         self._pool = (
-            ProxiedPool(proxy, max_idle=max_idle, idle_timeout=IDLE_SECONDS)
+            ProxiedPool(proxy, max_idle=max_idle, idle_timeout=IDLE_TIMEOUT)
             if proxy
-            else UpstreamPool(max_idle=max_idle, idle_timeout=IDLE_SECONDS)
+            else UpstreamPool(max_idle=max_idle, idle_timeout=IDLE_TIMEOUT)
         )
         self._root = parts.path.rstrip("/")
         self._agent = agent
@@ -197,14 +197,14 @@ class Transport:
             self._root = f"http://{self._authority}{self._root}"
             self._fixed += self._pool.authorization
 
-    async def ask(self, asking: Asking, fields: Fields, timeout: float, *, idempotent: bool) -> Reply:
+    async def send(self, request: OutgoingRequest, fields: Fields, timeout: float, *, idempotent: bool) -> Reply:
         """One attempt. Raises Unreachable and its kinds."""
-        key, message = await self._prepare(asking, fields)
+        key, message = await self._prepare(request, fields)
         self.requests += 1
         try:
             async with asyncio.timeout(timeout):
                 head, content = await self._pool.ask(
-                    key, message, timeout=CONNECT_SECONDS, repeat=idempotent, bodiless=asking.method == "HEAD"
+                    key, message, timeout=CONNECT_TIMEOUT, repeat=idempotent, bodiless=request.method == "HEAD"
                 )
         except TimeoutError:
             raise Unreachable(self._server, f"no answer within {timeout:g} s") from None
@@ -213,14 +213,14 @@ class Transport:
         return Reply(head.status, _retry_after(head), content)
 
     @asynccontextmanager
-    async def stream(self, asking: Asking, fields: Fields, *, total: float | None, idle: float) -> AsyncIterator[Stream]:
+    async def stream(self, request: OutgoingRequest, fields: Fields, *, total: float | None, idle: float) -> AsyncIterator[Stream]:
         """`total` bounds all of it, `idle` each silence."""
         self.requests += 1
         loop = asyncio.get_running_loop()
         deadline = None if total is None else loop.time() + total
         try:
             async with asyncio.timeout(idle if total is None else min(idle, total)):
-                connection, head, release = await self._begin(asking, fields)
+                connection, head, release = await self._begin(request, fields)
         except TimeoutError:
             raise Unreachable(self._server, "no answer in time") from None
         except UpstreamError as error:
@@ -230,25 +230,25 @@ class Transport:
         finally:
             release()
 
-    async def _begin(self, asking: Asking, fields: Fields) -> tuple[Body, Head, Callable[[], None]]:
+    async def _begin(self, request: OutgoingRequest, fields: Fields) -> tuple[Body, Head, Callable[[], None]]:
         """Send a request whose answer is a stream and wait until that begins; with what is to be called at its end."""
         shared = self._shared
         if shared is not None and shared.may_be_offered:
-            stream = await shared.begin(*await self._prepare_shared(asking, fields))
+            stream = await shared.begin(*await self._prepare_shared(request, fields))
             if stream is not None:
                 return stream, stream, lambda: shared.release(stream)
-        key, message = await self._prepare(asking, fields)
-        connection, head = await self._pool.begin(key, message, timeout=CONNECT_SECONDS, repeat=True)
+        key, message = await self._prepare(request, fields)
+        connection, head = await self._pool.begin(key, message, timeout=CONNECT_TIMEOUT, repeat=True)
         return connection, head, lambda: self._pool.release(key, connection)
 
-    async def upgrade(self, asking: Asking, fields: Fields, timeout: float) -> Upgraded | Reply:
+    async def upgrade(self, request: OutgoingRequest, fields: Fields, timeout: float) -> Upgraded | Reply:
         """Ask for a switch to the protocol that `fields` name: the connection then, or what the server answers instead. Raises
         Unreachable and its kinds."""
-        key, message = await self._prepare(asking, (*fields, ("Connection", "Upgrade")))
+        key, message = await self._prepare(request, (*fields, ("Connection", "Upgrade")))
         self.requests += 1
         try:
             async with asyncio.timeout(timeout):
-                connection = await self._pool.connect(key, CONNECT_SECONDS, fresh=True)
+                connection = await self._pool.connect(key, CONNECT_TIMEOUT, fresh=True)
                 try:
                     connection.exchange(message, bodiless=False, upgrade=True)
                     head = await connection.answer()
@@ -271,23 +271,23 @@ class Transport:
             return Untrusted(self._server, error.reason)
         return Unreachable(self._server, error.reason, sent=error.sent)
 
-    async def _prepare(self, asking: Asking, fields: Fields) -> tuple[UpstreamKey, bytes]:
+    async def _prepare(self, request: OutgoingRequest, fields: Fields) -> tuple[UpstreamKey, bytes]:
         """Where to send what."""
         tls, given = await self._identity(self.credentials.tls, fields)
-        lines, body = "".join([f"{name}: {value}\r\n" for name, value in given]), asking.body
-        end = f"Content-Type: {asking.media}\r\nContent-Length: {len(body)}\r\n\r\n" if body is not None else "\r\n"
-        head = f"{asking.method} {self._target(asking)}{self._fixed}{lines}{end}".encode()
+        lines, body = "".join([f"{name}: {value}\r\n" for name, value in given]), request.body
+        end = f"Content-Type: {request.media}\r\nContent-Length: {len(body)}\r\n\r\n" if body is not None else "\r\n"
+        head = f"{request.method} {self._target(request)}{self._fixed}{lines}{end}".encode()
         return (self._host, self._port, tls, self._server_name), head + body if body else head
 
-    async def _prepare_shared(self, asking: Asking, fields: Fields) -> tuple[UpstreamKey, bytes]:
+    async def _prepare_shared(self, request: OutgoingRequest, fields: Fields) -> tuple[UpstreamKey, bytes]:
         """Where to send which header block of HTTP/2; the request has no body."""
         tls, given = await self._identity(self.credentials.shared_tls, fields)
         block = encode(
             [
-                (b":method", asking.method.encode()),
+                (b":method", request.method.encode()),
                 (b":scheme", b"https"),
                 (b":authority", self._authority.encode()),
-                (b":path", self._target(asking).encode()),
+                (b":path", self._target(request).encode()),
                 (b"accept", JSON.encode()),
                 (b"user-agent", self._agent.encode()),
                 *((name.lower().encode(), value.encode()) for name, value in given),
@@ -306,9 +306,9 @@ class Transport:
         except CredentialError as error:
             raise NoCredential(self._server, str(error)) from error
 
-    def _target(self, asking: Asking) -> str:
-        path = asking.path if _PLAIN(asking.path) else quote(asking.path, safe=_SAFE)
-        return f"{self._root}{path}?{urlencode(asking.query)}" if asking.query else f"{self._root}{path}"
+    def _target(self, request: OutgoingRequest) -> str:
+        path = request.path if _PLAIN(request.path) else quote(request.path, safe=_SAFE)
+        return f"{self._root}{path}?{urlencode(request.query)}" if request.query else f"{self._root}{path}"
 
     async def close(self) -> None:
         self._closed = True

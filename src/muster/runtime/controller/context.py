@@ -16,7 +16,7 @@ from muster.machinery.confinement import host_name
 from muster.machinery.metrics import Metrics
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.base import KubeClient
-from muster.runtime.controller.controller import GRACE, MAX_DELAY, RECONCILE_TIMEOUT, WORKERS, Controller, K, Reconcile
+from muster.runtime.controller.controller import MAX_DELAY, RECONCILE_TIMEOUT, SHUTDOWN_GRACE, WORKERS, Controller, K, Reconcile
 from muster.runtime.controller.events import EventRecorder
 
 
@@ -55,7 +55,7 @@ class ControllerContext:
         workers: int | None = None,
         timeout: float | None = RECONCILE_TIMEOUT,
         max_delay: float = MAX_DELAY,
-        grace: float = GRACE,
+        grace: float = SHUTDOWN_GRACE,
     ) -> Controller[K]:
         return Controller(
             name,

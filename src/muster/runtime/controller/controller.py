@@ -33,7 +33,7 @@ Reconcile = Callable[[K], Awaitable[float | None]]
 
 WORKERS: Final = 8
 RECONCILE_TIMEOUT: Final = 120.0
-GRACE: Final = 10.0
+SHUTDOWN_GRACE: Final = 10.0
 """Seconds that reconciles may go on for when a controller ends."""
 MAX_DELAY: Final = 300.0
 """Seconds before a key that keeps failing is tried again, at the most."""
@@ -53,7 +53,7 @@ class Controller(Generic[K]):
         group: Callable[[K], Hashable] | None = None,
         max_per_group: int | None = None,
         timeout: float | None = RECONCILE_TIMEOUT,
-        grace: float = GRACE,
+        grace: float = SHUTDOWN_GRACE,
         max_delay: float = MAX_DELAY,
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM,

@@ -34,7 +34,7 @@ SERIES_END = 360.0
 ATTEMPTS = 12
 
 
-class _Sort(NamedTuple):
+class _EventKey(NamedTuple):
     """What makes two occurrences the same."""
 
     kind: str
@@ -81,9 +81,9 @@ class EventRecorder:
         self._series_interval = series_interval
         self._clock = clock
         self._random = random
-        self._series: OrderedDict[_Sort, _Series] = OrderedDict()
+        self._series: OrderedDict[_EventKey, _Series] = OrderedDict()
         self._budgets: OrderedDict[tuple[str, str, str, str], tuple[float, float]] = OrderedDict()
-        self._waiting: OrderedDict[_Sort, None] = OrderedDict()
+        self._waiting: OrderedDict[_EventKey, None] = OrderedDict()
         self._stamp = 0
         self._news = asyncio.Event()
         self._written = asyncio.Event()
@@ -108,7 +108,7 @@ class EventRecorder:
         """Note that something happened to `regarding`, an object with apiVersion, kind and metadata. Never waits."""
         reference = object_reference(regarding)
         note = note.encode()[:NOTE_BYTES].decode(errors="ignore")
-        sort = _Sort(
+        sort = _EventKey(
             reference["kind"],
             reference.get("namespace", ""),
             reference["name"],
@@ -137,7 +137,7 @@ class EventRecorder:
             self._waiting.pop(forgotten, None)
         self._wake(sort)
 
-    def _repeat(self, sort: _Sort, series: _Series, now: float) -> None:
+    def _repeat(self, sort: _EventKey, series: _Series, now: float) -> None:
         series.count += 1
         series.last, series.last_seen = now, format_micro_time(self._clock.now())
         self._series.move_to_end(sort)
@@ -149,7 +149,7 @@ class EventRecorder:
             # The first that is not written sees to it that it will be, with those that follow.
             self._clock.call_later(series.refresh_at - now, lambda: self._wake(sort))
 
-    def _wake(self, sort: _Sort) -> None:
+    def _wake(self, sort: _EventKey) -> None:
         if sort in self._series:
             self._waiting[sort] = None
             self._written.clear()
@@ -165,7 +165,7 @@ class EventRecorder:
             self._budgets.popitem(last=False)
         return allowed
 
-    def _event(self, sort: _Sort, reference: Object, moment: str) -> Object:
+    def _event(self, sort: _EventKey, reference: Object, moment: str) -> Object:
         # The suffix is client-go's, the time in nanoseconds in hexadecimal, but never twice the same; long names are cut to fit.
         self._stamp = max(self._stamp + 1, int(self._clock.now().timestamp() * 1_000_000_000))
         suffix = f"{self._stamp:x}"
@@ -201,7 +201,7 @@ class EventRecorder:
                     await self._write(sort, series)
             self._written.set()
 
-    async def _write(self, sort: _Sort, series: _Series) -> None:
+    async def _write(self, sort: _EventKey, series: _Series) -> None:
         backoff = Backoff(1.0, 60.0, random=self._random)
         for _ in range(ATTEMPTS):
             count = series.count

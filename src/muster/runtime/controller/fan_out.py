@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-AT_ONCE: Final = 16
+MAX_CONCURRENT_WRITES: Final = 16
 """Writes under way for one object."""
 _NAMED: Final = 5
 
@@ -14,7 +14,7 @@ WriteOne = Callable[[], Awaitable[None]]
 
 
 async def write_each(
-    writes: Iterable[tuple[str, WriteOne]], expected: tuple[type[Exception], ...], *, at_once: int = AT_ONCE
+    writes: Iterable[tuple[str, WriteOne]], expected: tuple[type[Exception], ...], *, at_once: int = MAX_CONCURRENT_WRITES
 ) -> dict[str, str]:
     """Do all of it. Gives what failed in an expected way, by the name that came with it, and why."""
     failed: dict[str, str] = {}

@@ -26,7 +26,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SECRETS
-from muster.runtime.client.credentials import CredentialError, Watched
+from muster.runtime.client.credentials import CredentialError, ReloadedFile
 from muster.runtime.client.errors import AlreadyExists, Conflict, KubeError, NotFound
 from muster.runtime.client.patches import patch_changes, retry_on_conflict
 
@@ -158,7 +158,7 @@ async def follow_files(
     cert: Path, key: Path, on_change: Callable[[bytes, bytes], Awaitable[None]], *, interval: float = 10.0, clock: Clock = SYSTEM
 ) -> None:
     """For certificates that somebody else renews in files: tell `on_change` now and whenever they change, until cancelled."""
-    watched, told = (Watched(cert), Watched(key)), (b"", b"")
+    watched, told = (ReloadedFile(cert), ReloadedFile(key)), (b"", b"")
     while True:
         try:
             found = watched[0].read(), watched[1].read()

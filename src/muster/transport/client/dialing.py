@@ -14,7 +14,7 @@ from muster.http.http2.client import KeepAlive
 from muster.http.tunnel import Proxy
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
-from muster.runtime.client import CredentialError, NoCredential, Watched
+from muster.runtime.client import CredentialError, NoCredential, ReloadedFile
 from muster.transport.client.client import TransportClient
 from muster.transport.client.config import TransportConfig, host_and_port
 from muster.transport.client.connection import HubConnection
@@ -59,7 +59,7 @@ class _Dialer:
         self._agent = agent
         self._clock = clock
         self._files = TlsFiles(config.url, config.ca, config.cert, config.key)
-        self._token_file = None if config.token_file is None else Watched(config.token_file)
+        self._token_file = None if config.token_file is None else ReloadedFile(config.token_file)
 
     def dial(self, address: str) -> Channel:
         """Raises KubeError."""

@@ -9,7 +9,7 @@ import ssl
 
 from muster.http.tls import HTTP_2, client_context, load_chain
 from muster.machinery.logs import get_logger
-from muster.runtime.client import CredentialError, Material, Watched
+from muster.runtime.client import CredentialError, Material, ReloadedFile
 
 log = get_logger("muster.transport.client")
 
@@ -22,8 +22,8 @@ class TlsFiles:
 
     def __init__(self, server: str, ca: Material | None, cert: Material | None, key: Material | None) -> None:
         self._server = server
-        self._ca = None if ca is None else Watched(ca)
-        self._pair = None if cert is None or key is None else (Watched(cert), Watched(key))
+        self._ca = None if ca is None else ReloadedFile(ca)
+        self._pair = None if cert is None or key is None else (ReloadedFile(cert), ReloadedFile(key))
         self._used: TlsMaterial | None = None
         """What the last good context was made of."""
         self._context: ssl.SSLContext | None = None

@@ -4,8 +4,8 @@ An agent speaks for the cluster in its name, and for no other. Anybody else is a
 kinds that joining takes, and only if it may create the ManagedCluster of that name, so that `resourceNames` in a role bind a token
 to one name. Then the rules are asked, with the verb that a data type and an action stand for, as OCM's server asks them.
 
-Answers come from RBAC as it is known here, confirmed by reviews (`muster.runtime.auth.Standing`), so that a call of an agent that
-called before costs no request of its own. When a role or binding changes that touches a caller, its standing is thrown away at
+Answers come from RBAC as it is known here, confirmed by reviews (`muster.runtime.auth.SubjectAccess`), so that a call of an agent
+that called before costs no request of its own. When a role or binding changes that touches a caller, its standing is thrown away at
 once, and whoever listens (`on_change`) is told, to look at live streams again.
 
 It fails closed: where the cluster cannot be asked, the caller is told to try again. A refusal says what was asked for by kind and
@@ -24,7 +24,7 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes, AccessDecision
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
-from muster.runtime.auth import RbacAuthorizer, Standing
+from muster.runtime.auth import RbacAuthorizer, SubjectAccess
 from muster.runtime.client import KubeClient, KubeError, TooManyRequests
 from muster.transport.contract.rows import CLUSTERS, TOKENS, Row
 from muster.transport.contract.types import Action, EventType, Subresource
@@ -53,7 +53,7 @@ class Authorization:
         self._client = client
         self._rbac = rbac
         self._clock = clock
-        self._standings: OrderedDict[UserInfo, Standing] = OrderedDict()
+        self._standings: OrderedDict[UserInfo, SubjectAccess] = OrderedDict()
         self._by_subject: dict[Subject, set[UserInfo]] = {}
         self._handlers: list[ChangeHandler] = []
         rbac.on_change(self._changed)
@@ -102,7 +102,7 @@ class Authorization:
         """An Authorizer's answer. Raises KubeError where the cluster cannot be asked."""
         for _ in range(ATTEMPTS):
             standing = self._standing(who)
-            decision = await standing.may(asked)
+            decision = await standing.authorize(asked)
             if self._standings.get(who) is standing:
                 return decision
         raise TooManyRequests(429, "TooManyRequests", f"what {who.name} may does not stop changing; try again")
@@ -112,10 +112,10 @@ class Authorization:
         standing = self._standings.get(user)
         return self._rbac.followed and standing is not None and standing.followed and not standing.doubted
 
-    def _standing(self, user: UserInfo) -> Standing:
+    def _standing(self, user: UserInfo) -> SubjectAccess:
         standing, followed = self._standings.get(user), self._rbac.followed
         if standing is None or standing.followed != followed:
-            standing = self._standings[user] = Standing(
+            standing = self._standings[user] = SubjectAccess(
                 self._client,
                 self._rbac,
                 user,

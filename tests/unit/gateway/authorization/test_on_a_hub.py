@@ -73,7 +73,7 @@ async def test_rules_with_virtual_verbs_open_what_they_say_on_the_cluster_they_n
 async def test_an_answer_is_asked_for_once(hub: Hub) -> None:
     for _ in range(3):
         assert not await hub.allows("foo", "get", "pods", name="p")
-    assert (hub.reviewer.memory.hits, hub.reviewer.memory.misses) == (2, 1)
+    assert (hub.reviewer.cache.hits, hub.reviewer.cache.misses) == (2, 1)
 
 
 async def test_administrators_of_the_hub_are_those_of_its_clusters(hub: Hub) -> None:
@@ -93,7 +93,7 @@ async def test_a_role_binding_on_the_hub_counts_for_the_namespace_of_that_name_u
 async def test_whoever_may_get_a_gateway_may_discover_its_cluster(hub: Hub) -> None:
     resources = {"apiGroups": ["proxy.open-cluster-management.io"], "resources": ["clustergateways/proxy"]}
     assert not await hub.allows("foo", "get", "/apis")
-    hub.reviewer.memory.clear()
+    hub.reviewer.cache.clear()
     await hub.grant("use", {"verbs": ["get"], **resources, "resourceNames": ["foo"]})
     assert await hub.allows("foo", "get", "/apis")
     assert not await hub.allows("bar", "get", "/apis")

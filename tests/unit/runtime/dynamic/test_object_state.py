@@ -29,7 +29,7 @@ def test_what_is_learnt_after_somebody_looked_in_vain_is_news() -> None:
     assert state.get().presence is Presence.UNKNOWN
     seen(state, "5")
     assert state.news
-    state.tell()
+    state.mark_reported()
     assert not state.news
 
 
@@ -67,7 +67,7 @@ def test_a_deletion_is_news_and_a_late_event_of_the_deleted_one_is_not() -> None
     seen(state, "5")
     state.gone("u1", "6")
     assert (state.news, state.get().presence) == (True, Presence.ABSENT)
-    state.tell()
+    state.mark_reported()
     seen(state, "5")
     assert (state.news, state.get().presence) == (False, Presence.ABSENT)
 

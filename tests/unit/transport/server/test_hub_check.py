@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from muster.runtime.client import Forbidden, KubeClient, KubeError, StatusError, Unreachable
-from muster.runtime.client.delegating import DelegatingClient
+from muster.runtime.client.delegating_client import DelegatingClient
 from muster.transport.server.hub_check import ANSWERED_WITHIN, CHECK_INTERVAL, RETRY_INTERVAL, HubCheck
 from tests.support.fake_clock import FakeClock
 

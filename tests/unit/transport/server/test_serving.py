@@ -425,7 +425,7 @@ async def test_where_rbac_may_not_be_read_every_question_is_reviewed_and_lost_ri
 ) -> None:
     """Upstream's manifests do not let the server read roles and bindings."""
     monkeypatch.setattr("muster.transport.server.guard.SWEEP_INTERVAL", 0.2)
-    monkeypatch.setattr("muster.runtime.auth.standing.Standing.UNFOLLOWED_FOR", 0.1)
+    monkeypatch.setattr("muster.runtime.auth.subject_access.SubjectAccess.UNSYNCED_TTL", 0.1)
     rules = tuple(one for one in SERVER_RULES if one["apiGroups"] != [GROUP])
     assert len(rules) < len(SERVER_RULES)
     async with served_hub(tmp_path, rules) as hub:

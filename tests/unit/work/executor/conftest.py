@@ -134,7 +134,7 @@ async def stage() -> AsyncIterator[Stage]:
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """No change is so fresh that a disagreement with the server could be a delay."""
-    monkeypatch.setattr("muster.runtime.auth.standing.FRESH", 0.0)
+    monkeypatch.setattr("muster.runtime.auth.subject_access.DISAGREEMENT_WINDOW", 0.0)
 
 
 def account(name: str = "exec1", namespace: str = "sa-ns") -> Object:

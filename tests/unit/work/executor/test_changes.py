@@ -241,7 +241,7 @@ async def test_an_answer_from_before_a_change_does_not_count_after_it(stage: Sta
 
 
 async def test_what_other_authorizers_say_is_looked_at_again(stage: Stage, settled: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.runtime.auth.standing.Standing.ALLOWED_FOR", 0.2)
+    monkeypatch.setattr("muster.runtime.auth.subject_access.SubjectAccess.ALLOWED_TTL", 0.2)
     client = stage.recording
     client.answer = lambda spec: {"allowed": True, "reason": "a webhook likes it"}
     gate = stage.gate()

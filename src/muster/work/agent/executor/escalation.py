@@ -153,7 +153,7 @@ class Escalation:
                 return False
             plural = "clusterroles" if role.kind == "ClusterRole" else "roles"
             privilege = AccessAttributes("bind", API_GROUP, "*", plural, namespace=ref.namespace, name=role.name)
-        return (await standing.may(privilege)).allowed
+        return (await standing.authorize(privilege)).allowed
 
     async def _unrehearsed(self, standing: ExecutorStanding, ref: ObjectRef, after: Mapping[str, Any], why: str) -> str:
         if ref.resource.group != API_GROUP:

@@ -70,7 +70,7 @@ class _Executor:
         """Its rights have changed: when to say so."""
         self.recheck_at = float("inf")
         """When to look again at what no watch tells about."""
-        self.doubts = Backoff(1.0, ExecutorStanding.ALLOWED_FOR, random=random)
+        self.doubts = Backoff(1.0, ExecutorStanding.ALLOWED_TTL, random=random)
 
 
 class ExecutorGate:
@@ -185,7 +185,7 @@ class ExecutorGate:
                 doubt=lambda: self._recheck(executor, executor.doubts.next()),
             )
         if not followed or self._options.review_all:
-            self._recheck(executor, ExecutorStanding.ALLOWED_FOR)
+            self._recheck(executor, ExecutorStanding.ALLOWED_TTL)
         return standing
 
     async def _refusals(self, standing: ExecutorStanding, manifests: Sequence[Manifest], drafts: Drafts) -> dict[int, Refusal]:
@@ -209,9 +209,9 @@ class ExecutorGate:
         demanded = [action(ref, verb) for verb in verbs(manifest, self._options.every_verb)]
         try:
             for index, one in enumerate(demanded):
-                verdict = await standing.may(one)
+                verdict = await standing.authorize(one)
                 if not verdict.allowed:
-                    others = [later.verb for later in demanded[index + 1 :] if standing.expects(later) is False]
+                    others = [later.verb for later in demanded[index + 1 :] if standing.rbac_allows(later) is False]
                     text = denial(ref, lacking(standing.who, [one.verb, *others], verdict.reason))
                     return Refusal(text, one.verb, hidden=await _hidden(standing, manifest))
             if judged(manifest):
@@ -293,7 +293,7 @@ def _unknown(standing: ExecutorStanding, ref: ObjectRef, error: Exception) -> st
 async def _hidden(standing: ExecutorStanding, manifest: Manifest) -> str:
     """Why nothing that is asked about the object may be told. Raises KubeError."""
     asked = manifest.feedback or manifest.conditions
-    if not asked or (await standing.may(action(manifest.ref, "get"))).allowed:
+    if not asked or (await standing.authorize(action(manifest.ref, "get"))).allowed:
         return ""
     return f"{standing.who.name} may not get it"
 

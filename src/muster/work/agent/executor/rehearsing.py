@@ -43,11 +43,11 @@ class Rehearsals:
         write = _unowned(write, live)
         if write.verb != "create":
             return await self._asked(standing, ref, write)
-        nameless = (await standing.may(structs.replace(action(ref, "create"), name=""))).allowed
+        nameless = (await standing.authorize(structs.replace(action(ref, "create"), name=""))).allowed
         problem = await self._asked(standing, ref, write) if nameless else ""
         if nameless and not problem:
             return ""
-        if (await standing.may(action(ref, "patch"))).allowed:
+        if (await standing.authorize(action(ref, "patch"))).allowed:
             try:
                 return await self._asked(standing, ref, replace(write, verb="apply", force=True))
             except (StatusError, Unrehearsed):
@@ -58,11 +58,11 @@ class Rehearsals:
         return problem
 
     async def _asked(self, standing: ExecutorStanding, ref: ObjectRef, write: Write) -> str:
-        return await standing.rehearsals.ask(_question(ref, write), lambda: self._repeated(standing, ref, write))
+        return await standing.rehearsals.get_or_load(_question(ref, write), lambda: self._repeated(standing, ref, write))
 
     async def _repeated(self, standing: ExecutorStanding, ref: ObjectRef, write: Write) -> str:
         tried, problem = 0, ""
-        while not tried or (problem and await standing.again(tried)):
+        while not tried or (problem and await standing.should_retry(tried)):
             tried += 1
             problem = await self._once(standing, ref, write)
         return problem

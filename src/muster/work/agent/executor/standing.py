@@ -1,10 +1,10 @@
-"""What an executor may (`muster.runtime.auth.Standing`), and beside it what rehearsing writes in its name came to."""
+"""What an executor may (`muster.runtime.auth.SubjectAccess`), and beside it what rehearsing writes in its name came to."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.runtime.auth import Memory, Standing
+from muster.runtime.auth import SubjectAccess, TTLCache
 
 REFUSED_FOR: Final = 60.0
 """Seconds a rehearsal is remembered that was refused, ..."""
@@ -12,12 +12,12 @@ ACCEPTED_FOR: Final = 1800.0
 """... or accepted, where changes of RBAC are noticed."""
 
 
-class ExecutorStanding(Standing):
+class ExecutorStanding(SubjectAccess):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.rehearsals: Memory[str] = Memory(self._remembered_for, self._clock)
+        self.rehearsals: TTLCache[str] = TTLCache(self._remembered_for, self._clock)
 
     def _remembered_for(self, problem: str) -> float:
         if problem:
-            return REFUSED_FOR if self.followed else self.UNFOLLOWED_FOR
+            return REFUSED_FOR if self.followed else self.UNSYNCED_TTL
         return ACCEPTED_FOR if self.followed else 0.0

@@ -20,12 +20,12 @@ from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.credentials import stamp_of
-from muster.runtime.client.delegating import DelegatingClient
+from muster.runtime.client.delegating_client import DelegatingClient
 from muster.runtime.client.gate import Gate
 from muster.runtime.client.http import HttpClient
 from muster.runtime.client.kubeconfig import ClientConfig, KubeconfigError, load_kubeconfig
 
-log = get_logger("muster.runtime.client.reloading")
+log = get_logger("muster.runtime.client.reloading_client")
 
 
 class ReloadingClient(DelegatingClient):

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Target:
+class WriteTarget:
     """What a write is about; without a name a collection."""
 
     resource: GVR
@@ -29,7 +29,7 @@ class Target:
     subresource: str = ""
 
     @classmethod
-    def of(cls, kind: Kind[Any], namespace: str, name: str = "", subresource: str = "") -> Target:
+    def of(cls, kind: Kind[Any], namespace: str, name: str = "", subresource: str = "") -> WriteTarget:
         resource = gvr_of(kind)
         return cls(resource, namespace if resource.namespaced else "", name, subresource)
 
@@ -38,7 +38,7 @@ class Target:
 class Write:
     verb: str
     """apply, create, update, patch or delete."""
-    target: Target
+    target: WriteTarget
     body: Object | None = None
     """Whole, or the merge patch; None for other patches and for deletions."""
 
@@ -48,7 +48,7 @@ class Write:
         return self.target.name or str(metadata.get("name") or metadata.get("generateName") or "")
 
     @property
-    def place(self) -> Target:
+    def object_target(self) -> WriteTarget:
         """The object that is written, also where the target is the collection that gets it."""
         return replace(self.target, name=self.name)
 
@@ -149,7 +149,7 @@ class DelegatingClient(KubeClient):
         field_validation: FieldValidation = "",
     ) -> T:
         gvr, body = gvr_of(resource), document_of(resource, obj)
-        target = Target.of(gvr, namespace or namespace_of(body), name, subresource)
+        target = WriteTarget.of(gvr, namespace or namespace_of(body), name, subresource)
 
         async def send(dry: bool) -> Object:
             return await self._inner.create(
@@ -176,7 +176,7 @@ class DelegatingClient(KubeClient):
         field_validation: FieldValidation = "",
     ) -> T:
         gvr = gvr_of(resource)
-        target = Target.of(gvr, namespace_of(obj), obj["metadata"]["name"], subresource)
+        target = WriteTarget.of(gvr, namespace_of(obj), obj["metadata"]["name"], subresource)
 
         async def send(dry: bool) -> Object:
             return await self._inner.update(
@@ -214,7 +214,7 @@ class DelegatingClient(KubeClient):
                 field_validation=field_validation,
             )
 
-        write = Write("patch", Target.of(gvr, namespace, name, subresource), body)
+        write = Write("patch", WriteTarget.of(gvr, namespace, name, subresource), body)
         return resource.decode(await self.write(write, send, dry_run))
 
     async def apply(
@@ -230,7 +230,7 @@ class DelegatingClient(KubeClient):
     ) -> T:
         gvr = gvr_of(resource)
         body = {"apiVersion": gvr.api_version, "kind": gvr.kind, **document_of(resource, obj)}
-        target = Target.of(gvr, namespace_of(body), body["metadata"]["name"], subresource)
+        target = WriteTarget.of(gvr, namespace_of(body), body["metadata"]["name"], subresource)
 
         async def send(dry: bool) -> Object:
             return await self._inner.apply(
@@ -263,7 +263,7 @@ class DelegatingClient(KubeClient):
                 dry_run=dry,
             )
 
-        return await self.write(Write("delete", Target.of(resource, namespace, name)), send, dry_run)
+        return await self.write(Write("delete", WriteTarget.of(resource, namespace, name)), send, dry_run)
 
     async def delete_collection(
         self,
@@ -285,7 +285,7 @@ class DelegatingClient(KubeClient):
                 dry_run=dry,
             )
 
-        return await self.write(Write("delete", Target.of(resource, namespace)), send, dry_run)
+        return await self.write(Write("delete", WriteTarget.of(resource, namespace)), send, dry_run)
 
     async def api_resources(self, api_version: str) -> builtins.list[GVR]:
         return await self._inner.api_resources(api_version)

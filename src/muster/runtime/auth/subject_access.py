@@ -19,7 +19,7 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes, AccessDecision
 from muster.machinery.clock import Clock, sleep
 from muster.machinery.logs import get_logger
-from muster.runtime.auth.delegation import AccessReviewer, Memory
+from muster.runtime.auth.delegation import AccessReviewer, TTLCache
 from muster.runtime.auth.rbac import RbacAuthorizer
 from muster.runtime.client.base import KubeClient
 
@@ -27,22 +27,22 @@ log = get_logger("muster.runtime.auth")
 
 RBAC_REASON: Final = "RBAC: "
 """With this begins why RBAC allows something."""
-FRESH: Final = 5.0
+DISAGREEMENT_WINDOW: Final = 5.0
 """Seconds after a change in which a disagreement may be a delay."""
-PAUSES: Final = (0.05, 0.15, 0.4, 1.0)
+REVIEW_RETRY_DELAYS: Final = (0.05, 0.15, 0.4, 1.0)
 """Between asking again then."""
 _READING: Final = frozenset(("get", "list", "watch"))
 """No authorizer tells these apart that RBAC does not: one of them is reviewed for all."""
-SETTLED_FOR: Final = 1800.0
+CONFIRMED_TTL: Final = 1800.0
 """Seconds an answer is remembered that RBAC explains: its changes are told."""
-REFUSED_FOR: Final = 60.0
-REMEMBERED: Final = 100_000
+REFUSED_TTL: Final = 60.0
+MAX_CACHED_DECISIONS: Final = 100_000
 
 
-class Standing:
-    ALLOWED_FOR: Final = 300.0
+class SubjectAccess:
+    ALLOWED_TTL: Final = 300.0
     """Seconds an answer is remembered that RBAC does not explain."""
-    UNFOLLOWED_FOR: Final = 10.0
+    UNSYNCED_TTL: Final = 10.0
     """Seconds an answer is remembered where no change of RBAC would be noticed."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Standing:
         followed: bool,
         review_all: bool,
         doubt: Callable[[], None],
-        limit: int = REMEMBERED,
+        limit: int = MAX_CACHED_DECISIONS,
     ) -> None:
         """`limit`: answers that are remembered of each kind."""
         self.who = who
@@ -66,15 +66,17 @@ class Standing:
         self._clock = clock
         self._review_all = review_all
         self._doubt = doubt
-        allowed, refused = (self.ALLOWED_FOR, REFUSED_FOR) if followed else (self.UNFOLLOWED_FOR, self.UNFOLLOWED_FOR)
+        allowed, refused = (self.ALLOWED_TTL, REFUSED_TTL) if followed else (self.UNSYNCED_TTL, self.UNSYNCED_TTL)
         self._reviewer = AccessReviewer(client, allowed_for=allowed, refused_for=refused, clock=clock, limit=limit)
-        self._settled: Memory[AccessDecision] = Memory(lambda verdict: SETTLED_FOR if verdict.allowed else refused, clock, limit)
+        self._confirmed: TTLCache[AccessDecision] = TTLCache(
+            lambda verdict: CONFIRMED_TTL if verdict.allowed else refused, clock, limit
+        )
 
-    def expects(self, action: AccessAttributes) -> bool | None:
+    def rbac_allows(self, action: AccessAttributes) -> bool | None:
         """What RBAC says, as far as is known here."""
         return self._rbac.decide(self.who, action).allowed if self.followed else None
 
-    async def may(self, action: AccessAttributes) -> AccessDecision:
+    async def authorize(self, action: AccessAttributes) -> AccessDecision:
         """Raises KubeError where the cluster cannot be asked."""
         if not self._asks_everything:
             local = self._rbac.decide(self.who, action)
@@ -82,28 +84,28 @@ class Standing:
             if local.allowed:
                 verb = "read" if action.verb in _READING else action.verb
                 question = (verb, action.group, action.resource, action.subresource, action.namespace)
-            verdict = await self._settled.ask(question, lambda: self._settle(action))
+            verdict = await self._confirmed.get_or_load(question, lambda: self._confirm(action))
             if not self._asks_everything:
                 # They agree; what the cluster adds to RBAC's reason is worth telling.
                 return verdict if verdict.reason and not verdict.reason.startswith(RBAC_REASON) else local
         return await self._reviewer.authorize(self.who, action)
 
-    async def again(self, asked: int) -> bool:
+    async def should_retry(self, asked: int) -> bool:
         """Whether to ask once more after so many times; answered after a pause in which the cluster may have heard of a change that
         is known here already."""
-        if asked > len(PAUSES) or not self.followed or not self._rbac.changed_within(FRESH):
+        if asked > len(REVIEW_RETRY_DELAYS) or not self.followed or not self._rbac.changed_within(DISAGREEMENT_WINDOW):
             return False
-        await sleep(self._clock, PAUSES[asked - 1])
+        await sleep(self._clock, REVIEW_RETRY_DELAYS[asked - 1])
         return True
 
     @property
     def _asks_everything(self) -> bool:
         return self._review_all or self.doubted or not self.followed
 
-    async def _settle(self, action: AccessAttributes) -> AccessDecision:
+    async def _confirm(self, action: AccessAttributes) -> AccessDecision:
         """The cluster's answer, once it agrees with RBAC's rules as they are known here; otherwise there is doubt."""
         asked = 0
-        while not asked or await self.again(asked):
+        while not asked or await self.should_retry(asked):
             asked += 1
             verdict = await self._reviewer.review(self.who, action)
             if _explained(verdict, self._rbac.decide(self.who, action)):
