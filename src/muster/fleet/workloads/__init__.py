@@ -11,6 +11,7 @@ from muster.fleet.workloads.deployments import Deployments
 from muster.fleet.workloads.endpoints import ServiceEndpoints
 from muster.fleet.workloads.jobs import JobOrphans, Jobs
 from muster.fleet.workloads.replicasets import ReplicaSets, ReplicationControllers
+from muster.fleet.workloads.statefulsets import StatefulSets
 
 __all__ = ["pod_controllers", "workload_controllers"]
 
@@ -21,4 +22,4 @@ def workload_controllers() -> list[Controller]:
 
 def pod_controllers() -> list[Controller]:
     """Those that make pods; endpoints are left to who knows which addresses a server takes for them."""
-    return [ReplicaSets(), ReplicationControllers(), Deployments(), Jobs(), JobOrphans(), CronJobs()]
+    return [ReplicaSets(), ReplicationControllers(), Deployments(), Jobs(), JobOrphans(), CronJobs(), StatefulSets()]
