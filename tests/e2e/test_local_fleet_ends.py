@@ -54,7 +54,7 @@ def test_ctrl_c_ends_it_well_and_says_that_all_is_kept(fresh: Fleet) -> None:
         assert any("Stop with Ctrl-C" in line for line in running.stdout)
         running.send_signal(signal.SIGINT)
         out, _ = running.communicate(timeout=30)
-    assert running.returncode == 0
+    assert running.returncode == 130
     assert "kept" in out
     fresh("up", "-d")
 

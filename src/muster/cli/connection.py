@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from muster.cli.console import echo
+from muster.cli.interruption import leaves_behind
 from muster.cli.loop import run_loop
 from muster.cli.process import find_cluster
 from muster.cli.progress import ConsoleProgress
@@ -119,6 +120,11 @@ class Session:
     def timeout(self) -> float:
         return self.options.timeout
 
+    def finished(self, text: str) -> None:
+        """How a `--wait` ended well; in a dry run nothing was waited for."""
+        if not self.dry_run:
+            self.progress.say(text)
+
 
 def program() -> str:
     """As the user calls us, also as a plugin of kubectl or oc."""
@@ -148,6 +154,7 @@ async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientCon
     journal = Journal()
     client = JournalingClient(HttpClient(config, agent="clusteradm"), journal, dry_run=options.dry_run)
     session = Session(client, config, ConsoleProgress(machine=machine), journal, options)
+    leaves_behind(lambda: _left(session))
     try:
         result = await work(session)
     except (AdministrationError, InstallError) as error:
@@ -162,6 +169,17 @@ async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientCon
     if options.dry_run:
         report_dry_run(journal, machine)
     return result
+
+
+def _left(session: Session) -> str:
+    """Verbs may be repeated at any time: they do what is missing."""
+    what = session.progress.awaited
+    waited = f"while waiting for {what}; " if what else ""
+    writes = 0 if session.dry_run else len(session.journal.writes)
+    if not writes:
+        return f"{waited}nothing was written"
+    last = f"{writes} writes were made, the last: {session.journal.writes[-1]}"
+    return f"{waited}{last}; nothing is undone, and the same command goes on from there"
 
 
 def report_dry_run(journal: Journal, machine: bool) -> None:

@@ -6,11 +6,13 @@ Errors that click shows and traces of errors that nobody caught go the same way 
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import traceback
 from types import TracebackType
 from typing import Final
+from unicodedata import combining, east_asian_width
 
 import click
 
@@ -30,6 +32,31 @@ def echo_coloured(text: str) -> None:
     click.echo("".join(part if number % 2 else printable(part) for number, part in enumerate(parts)), color=True)
 
 
+def is_coloured(*, err: bool = False) -> bool:
+    """Whether the reader sees colours: a terminal that knows them, unless NO_COLOR asks for none."""
+    stream = sys.stderr if err else sys.stdout
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def fit(text: str, width: int) -> str:
+    """Of at most so many columns; what is cut off shows as an ellipsis."""
+    if columns_of(text) <= width:
+        return text
+    taken = 0
+    for number, character in enumerate(text):
+        taken += columns_of(character)
+        if taken > width - 1:
+            return f"{text[:number].rstrip()}…"
+    return text
+
+
+def columns_of(text: str) -> int:
+    """On a terminal: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
+
+
 def echo_part(control: str, text: str) -> None:
     """Some of a line on standard error, after control characters of our own."""
     click.echo(control + printable(text), err=True, nl=False)
@@ -41,7 +68,8 @@ def echo_error(text: str) -> None:
 
 
 def echo_warning(text: str) -> None:
-    echo(f"warning: {_hanging(text)}", err=True)
+    shown = printable(f"warning: {_hanging(text)}")
+    click.echo(shown.replace("warning:", click.style("warning:", fg="yellow"), 1) if is_coloured(err=True) else shown, err=True)
 
 
 def make_printable(error: click.ClickException) -> None:

@@ -13,6 +13,7 @@ from typing import Any, cast
 import click
 
 from muster.cli.console import guard, make_printable
+from muster.cli.interruption import interrupted
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ class LazyGroup(click.Group):
         except click.ClickException as error:
             make_printable(error)
             raise
+        except KeyboardInterrupt:
+            end = interrupted(context)
+            make_printable(end)
+            raise end from None
 
     def list_commands(self, context: click.Context) -> list[str]:
         return sorted({*super().list_commands(context), *self._entries})

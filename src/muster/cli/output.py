@@ -7,19 +7,24 @@ a terminal would act on is an escape of the format there. Cells and branches are
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.cli.console import echo
+from muster.cli.console import columns_of, echo, fit
 from muster.machinery.printable import is_printable, one_line, printable_json
 
 if TYPE_CHECKING:
     from muster.api import Document
 
 FORMATS = ("tree", "table", "json", "yaml")
+_GAP = "   "
+_NARROWEST, _NARROWEST_LAST = 12, 24
 WIDE = "wide"
 """A table with the further columns that a listing may have."""
 F = TypeVar("F", bound=Callable[..., Any])
@@ -109,11 +114,45 @@ def document(value: object, output: str) -> str:
     return (text if is_printable(text) else yaml.dump(value, ascii_only=True)).rstrip("\n")
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int | None = None) -> str:
+    """Of at most `width` columns: that of the terminal where there is one, and as wide as it takes where there is none."""
     texts = [[column.upper() for column in columns], *([_text(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[index]) for row in texts) for index in range(len(columns))]
-    lines = ("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in texts)
+    widths = [max(columns_of(row[index]) for row in texts) for index in range(len(columns))]
+    limit = terminal_width() if width is None else width
+    fitted = _fitted(widths, limit, [columns_of(column) for column in columns]) if limit else widths
+    last = len(fitted) - 1
+    lines = []
+    for row in texts:
+        # The last column mostly says why, so it goes on below itself; of others an ellipsis stands for what is cut.
+        parts = wrap(row[last], max(fitted[last], 1)) if columns_of(row[last]) > fitted[last] else [row[last]]
+        cells = [_padded(fit(cell, room), room) for cell, room in zip(row[:last], fitted[:last], strict=True)]
+        lines.append(_GAP.join([*cells, *parts[:1]]).rstrip())
+        indent = sum(fitted[:last]) + len(_GAP) * last
+        lines += [" " * indent + part for part in parts[1:]]
     return "\n".join(lines)
+
+
+def terminal_width() -> int:
+    """0 where there is no terminal: what a program reads is not cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def _fitted(widths: list[int], limit: int, heads: list[int]) -> list[int]:
+    """The widest give way first, the last before all others; none becomes narrower than its head, or than a few letters."""
+    fitted, last = list(widths), len(widths) - 1
+    floors = [min(width, max(head, _NARROWEST)) for width, head in zip(widths, heads, strict=True)]
+    if last >= 0:
+        floors[last] = min(widths[last], max(heads[last], _NARROWEST_LAST))
+    excess = sum(fitted) + len(_GAP) * last - limit
+    for index in sorted(range(len(fitted)), key=lambda one: (one != last, -fitted[one])):
+        given = min(max(excess, 0), fitted[index] - floors[index])
+        fitted[index] -= given
+        excess -= given
+    return fitted
+
+
+def _padded(text: str, room: int) -> str:
+    return text + " " * (room - columns_of(text))
 
 
 def _text(value: object) -> str:

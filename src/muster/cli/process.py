@@ -102,10 +102,10 @@ def find_cluster(kubeconfig: str | None, context: str, here: ProcessEnv = PROCES
         raise click.ClickException(f"{error}; choose another --kubeconfig or --context") from None
 
 
-def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run until the work ends or a signal says so. What it raises comes out; of several at once, the first."""
+def run_until_stopped(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
+    """Run until the work ends or a signal, which is returned, says so. What it raises comes out; of several at once, the first."""
     try:
-        run_loop(_until_stopped(work))
+        return run_loop(_until_stopped(work))
     except BaseExceptionGroup as several:
         raise _first(several) from several
 
@@ -151,23 +151,24 @@ def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickEx
     return None
 
 
-async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> signal.Signals | None:
     task = asyncio.ensure_future(work)
-    stopping = False
+    stopping: signal.Signals | None = None
 
-    def stop() -> None:
+    def stop(number: signal.Signals) -> None:
         nonlocal stopping
-        stopping = True
+        stopping = number
         task.cancel()
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop, number)
     try:
         await task
     except asyncio.CancelledError:
-        if not stopping:
+        if stopping is None:
             raise
+    return stopping
 
 
 def _first(error: BaseException) -> BaseException:

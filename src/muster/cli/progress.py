@@ -1,18 +1,22 @@
 """Progress on a terminal and off it.
 
 What was done goes to standard output, or to standard error where standard output is for a program to read. Waiting is shown on
-standard error: on a terminal as one line that follows the reason, elsewhere as a line whenever the reason changes.
+standard error: on a terminal as one line that follows the reason and the time that has passed, cut to the terminal's width;
+elsewhere as a line whenever the reason changes. Colours are for terminals alone, and for nobody who sets NO_COLOR.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
+import time
 
-from muster.cli.console import echo, echo_part, echo_warning
+from muster.cli.console import echo, echo_part, echo_warning, fit, is_coloured
 from muster.machinery.printable import printable
 
 _CLEAR = "\r\x1b[2K"
+_YELLOW, _RESET = "\x1b[33m", "\x1b[0m"
+_WAITING = "waiting:"
 
 
 class ConsoleProgress:
@@ -21,6 +25,9 @@ class ConsoleProgress:
         self._machine = machine
         self._live = sys.stderr.isatty()
         self._shown = ""
+        self._since = 0.0
+        self.awaited = ""
+        """What is being waited for, or was last."""
 
     def say(self, text: str) -> None:
         self._clear()
@@ -35,15 +42,21 @@ class ConsoleProgress:
         echo_warning(text)
 
     def waiting(self, what: str, why: str) -> None:
+        if what != self.awaited or not self._shown:
+            self.awaited, self._since = what, time.monotonic()
         text = printable(" ".join(f"waiting: {what}: {why}".split()))
-        if text == self._shown:
+        if not self._live:
+            if text != self._shown:
+                echo(text, err=True)
+            self._shown = text
             return
-        if self._live:
-            width = shutil.get_terminal_size().columns - 1
-            echo_part(_CLEAR, text[:width])
-        else:
-            echo(text, err=True)
-        self._shown = text
+        elapsed = f" ({duration(time.monotonic() - self._since)})"
+        line = fit(text, shutil.get_terminal_size().columns - 1 - len(elapsed)) + elapsed
+        if line != self._shown:
+            colour = is_coloured(err=True) and line.startswith(_WAITING)
+            echo_part(_CLEAR + (_YELLOW if colour else ""), _WAITING)
+            echo_part(_RESET if colour else "", line.removeprefix(_WAITING))
+        self._shown = line
 
     def done(self) -> None:
         """Nothing is waited for any more."""
@@ -53,3 +66,14 @@ class ConsoleProgress:
         if self._live and self._shown:
             echo_part(_CLEAR, "")
         self._shown = ""
+
+
+def duration(seconds: float) -> str:
+    """As Kubernetes writes ages: 5s, 1m30s, 2h5m."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
+    return f"{minutes // 60}h{minutes % 60}m"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
 import tempfile
 from contextlib import AbstractContextManager, nullcontext
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.console import echo
+from muster.cli.interruption import Interrupted
 from muster.cli.process import run_until_stopped
 from muster.cli.values import Duration
 from muster.machinery.oserrors import explain_file_error
@@ -78,11 +80,12 @@ def _run(plan: Plan, data_dir: str | None) -> Outcome:
         except OSError as error:
             raise click.ClickException(f"--data-dir: {error.filename}: {explain_file_error(error)}") from None
         try:
-            run_until_stopped(work(directory))
+            stopped = run_until_stopped(work(directory))
         except SimulationFailed as error:
             raise click.ClickException(str(error)) from None
     if not found:
-        raise click.Abort
+        left = f"; the state of the simulation is in {data_dir}" if data_dir else "; nothing is left of the simulation"
+        raise Interrupted(f"there is no result{left}") if stopped is signal.SIGINT else click.Abort()
     return found[0]
 
 

@@ -135,6 +135,8 @@ async def _enable_by_placement(session: Session, names: list[str], given: dict[s
         write_resources(given["output_file"], session.journal)
     if given["wait"]:
         await await_enabled_by_placement(session.client, names, placement, within=session.timeout, progress=session.progress)
+        for name in names:
+            session.finished(f"{name} add-on is available on the clusters of Placement {placement}.")
 
 
 async def _enable(session: Session, names: list[str], clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
@@ -161,6 +163,8 @@ async def _enable(session: Session, names: list[str], clusters: list[str], given
     if given["wait"]:
         enabled = [one for one in outcomes if one.error is None]
         await await_enabled(session.client, enabled, within=session.timeout, progress=session.progress)
+        for one in enabled:
+            session.finished(f"{one.addon} add-on is available on managed cluster: {one.cluster}.")
     return outcomes
 
 
@@ -198,6 +202,8 @@ async def _disable_by_placement(session: Session, names: list[str], reference: s
         session.progress.say(f"{name} add-on {done} Placement {placement}{' chose' if was else ''}.")
     if wait:
         await await_disabled_by_placement(session.client, names, placement, within=session.timeout, progress=session.progress)
+        for name in names:
+            session.finished(f"{name} add-on is gone from the clusters that only Placement {placement} chose.")
 
 
 async def _disable(session: Session, names: list[str], clusters: list[str], *, wait: bool) -> list[Outcome]:
@@ -219,6 +225,8 @@ async def _disable(session: Session, names: list[str], clusters: list[str], *, w
     if wait:
         gone = [one for one in outcomes if one.there and one.error is None]
         await await_disabled(session.client, gone, within=session.timeout, progress=session.progress)
+        for one in gone:
+            session.finished(f"{one.addon} add-on is gone from managed cluster: {one.cluster}.")
     return outcomes
 
 

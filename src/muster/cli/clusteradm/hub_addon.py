@@ -99,6 +99,7 @@ async def _install(session: Session, given: dict[str, Any]) -> None:
         write_file(given["output_file"], yaml.dump(await hub_addons.switches(session.client)), "--output-file")
     if given["wait"]:
         await hub_addons.await_installed(session.client, within=session.timeout, progress=session.progress)
+        session.finished("The add-ons of the hub answer.")
     _report(session, given["output"], {name: "installed" if name in new else "installed already" for name in names})
 
 
@@ -121,6 +122,7 @@ async def _uninstall(session: Session, given: dict[str, Any]) -> None:
     there = await hub_addons.uninstall(session.client, names, force=given["force"])
     if given["wait"]:
         await hub_addons.await_uninstalled(session.client, within=session.timeout, progress=session.progress)
+        session.finished("Nothing is left of the add-ons.")
     _report(session, given["output"], {name: "uninstalled" if name in there else "not installed" for name in names})
 
 

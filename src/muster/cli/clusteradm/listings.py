@@ -21,6 +21,7 @@ from muster.api.resource import TypedObject as ApiResource
 from muster.api.work.v1 import ManifestWork
 from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_details, work_item
 from muster.cli.output import Item, Listing
+from muster.machinery.golang.quantities import QuantityError, parse_quantity
 from muster.machinery.objects import GVR, Object
 from muster.registration.drivers.ownership import owner_of
 from muster.registration.hub.sets.members import selector_of
@@ -116,7 +117,18 @@ def _cluster(cluster: ManagedCluster, document: Object) -> Item:
     }
     owner = owner_of(cluster)
     registered = (owner.name, owner.identity_of(cluster)) if owner is not None else ("<unknown>", "")
-    return Item(name, (name, accepted, available, cluster_set, cpu, memory, version), fields, document, registered)
+    return Item(name, (name, accepted, available, cluster_set, cpu, _memory(memory), version), fields, document, registered)
+
+
+def _memory(quantity: str) -> str:
+    """In Gi or Mi, as people think of it; what is no quantity is shown as it is."""
+    try:
+        number = parse_quantity(quantity).value
+    except QuantityError:
+        return quantity
+    if number >= 1 << 30:
+        return f"{number / (1 << 30):.1f}".removesuffix(".0") + "Gi"
+    return f"{number >> 20}Mi" if number >= 1 << 20 else quantity
 
 
 async def works(client: KubeClient, question: Question) -> Listing:

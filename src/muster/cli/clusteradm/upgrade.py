@@ -47,3 +47,5 @@ async def _upgrade(session: Session, name: str, given: dict[str, Any]) -> None:
         session.progress.say(f"{name} is at {image} already; its objects were applied again")
     else:
         session.progress.say(f"{name} goes from {before} to {image}")
+    if given["wait"]:
+        session.finished(f"{name} and its components run {image}")

@@ -19,6 +19,7 @@ import click
 from muster.cli.console import echo
 from muster.cli.fleet.environment import DATA_DIR_VARIABLE, SHELLS
 from muster.cli.grpc_persistence import DATABASE_VARIABLE, EXAMPLES, database_address, database_name, is_from_environment
+from muster.cli.interruption import leaves_behind
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option, table
 from muster.cli.values import Duration
@@ -127,6 +128,7 @@ def up(**options: Any) -> None:
     with said():
         directory.read()
         if options["last_words_to"] is None and (pid := directory.holder()) is not None:
+            leaves_behind(lambda: "the fleet goes on, with the clusters that were asked for: see muster status")
             for note in extend(wish, directory, pid, options["timeout"]):
                 echo(note)
             _print_status(_look(directory))
@@ -188,6 +190,7 @@ def down(data_dir: str, purge: bool) -> None:
     with said():
         fleet = directory.existing()
         pid = directory.holder()
+        leaves_behind(lambda: "the fleet may still be stopping: see muster status")
         if pid is None:
             echo("the fleet is not running")
         else:
@@ -270,10 +273,8 @@ def logs(component: str, data_dir: str, follow: bool, tail: int) -> None:
     from muster.fleet.local.directory import FleetDirectory
 
     with said():
-        try:
-            run_loop(show(FleetDirectory(Path(data_dir)), component, follow, tail))
-        except KeyboardInterrupt:
-            return
+        leaves_behind(str)  # whoever follows a log ends that so
+        run_loop(show(FleetDirectory(Path(data_dir)), component, follow, tail))
 
 
 @click.group("cluster", short_help="Add a managed cluster to the fleet, or remove one.")
@@ -298,6 +299,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
         if name == HUB or fleet.has(name):
             raise click.ClickException(f"the fleet has a cluster {name} already")
         directory.edit(lambda fleet: fleet.with_cluster(name))
+        leaves_behind(lambda: f"{name} goes on joining: see muster status, or take it back with muster cluster remove {name}")
         follow(directory, pid, f"{name} to be available", timeout, lambda found: _unavailable(found, name))
     echo(f"{name} is available; its context in {directory.kubeconfig} is {name}")
 
@@ -319,6 +321,7 @@ def remove(name: str, data_dir: str, timeout: float) -> None:
         if not directory.existing().has(name):
             raise click.ClickException(f"the fleet has no cluster {name}: see muster status")
         directory.edit(lambda fleet: fleet.leaving(name))
+        leaves_behind(lambda: f"{name} goes on leaving: see muster status")
         follow(directory, pid, f"{name} to be gone", timeout, lambda found: _present(directory, found, name))
     echo(f"{name} is gone")
 

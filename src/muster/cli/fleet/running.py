@@ -22,12 +22,11 @@ from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from muster.cli.console import echo
 from muster.cli.fleet.commands import AWS_MODES, explain
 from muster.cli.fleet.environment import DATA_DIR_VARIABLE, missing_tools
 from muster.cli.grpc_persistence import DATABASE_VARIABLE
+from muster.cli.interruption import Interrupted
 from muster.cli.process import run_until_stopped
 from muster.cli.progress import ConsoleProgress
 from muster.fleet.local.directory import HUB, Fleet, FleetDirectory, FleetError
@@ -57,7 +56,7 @@ def run(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, last_words_
         with directory.claimed():
             fleet = wish.write_down(directory)
             try:
-                _run_claimed(directory, fleet, background=last_words_to is not None)
+                stopped = _run_claimed(directory, fleet, background=last_words_to is not None)
             finally:
                 if fleet.ephemeral:
                     _empty(directory)
@@ -67,6 +66,8 @@ def run(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, last_words_
             with contextlib.suppress(BrokenPipeError):
                 os.write(last_words_to, explain(error).encode())
         raise
+    if stopped is signal.SIGINT:
+        raise Interrupted("")  # what is left was said when the fleet stopped
 
 
 @dataclass(frozen=True)
@@ -263,7 +264,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _run_claimed(directory: FleetDirectory, fleet: Fleet, *, background: bool) -> None:
+def _run_claimed(directory: FleetDirectory, fleet: Fleet, *, background: bool) -> signal.Signals | None:
     from muster.fleet.local.processlog import ProcessLog
     from muster.runtime.client import KubeError
     from muster.runtime.install import InstallError
@@ -273,7 +274,7 @@ def _run_claimed(directory: FleetDirectory, fleet: Fleet, *, background: bool) -
     display = None if background else Display(directory)
     try:
         with logs.diverted(log.write):
-            run_until_stopped(_serve(directory, display))
+            return run_until_stopped(_serve(directory, display))
     except (StoreError, InstallError, KubeError) as error:
         remedy = f"; muster up goes on when the database answers, muster down --purge --data-dir {directory.path} begins anew"
         raise FleetError(f"{error}{remedy if fleet.database else ''}") from None
@@ -381,10 +382,12 @@ def start_detached(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, 
     try:
         watch.until_available(timeout)
     except KeyboardInterrupt:
-        echo("stopping", err=True)
+        echo("stopping the fleet", err=True)
         child.terminate()
         child.wait()
-        raise click.Abort from None
+        if wish.ephemeral:
+            raise Interrupted("the fleet has stopped, and nothing is left of it") from None
+        raise Interrupted(f"the fleet has stopped; its state is kept in {data_dir}: muster up goes on from there") from None
 
 
 class _Watch:

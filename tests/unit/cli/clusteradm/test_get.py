@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any, cast
 
+import pytest
 import yaml
 
 from muster.administration.content.clustersets import add_namespaces
@@ -284,3 +285,13 @@ async def test_namespaces_that_somebody_adds_at_the_same_time_stay(fleet: Fleet)
     assert await add_namespaces(client, "prod", ["ours"]) == ["Added 1 managed namespace(s) to Clusterset prod: ours"]
     found = await fleet.admin().get(CLUSTER_SETS, "prod")
     assert found["spec"]["managedNamespaces"] == [{"name": "theirs"}, {"name": "ours"}]
+
+
+@pytest.mark.parametrize(
+    ("memory", "shown"), [("32837660Ki", "31.3Gi"), ("16Gi", "16Gi"), ("536870912", "512Mi"), ("900Ki", "900Ki"), ("much", "much")]
+)
+async def test_memory_is_in_gi_or_mi(fleet: Fleet, memory: str, shown: str) -> None:
+    await fleet.cluster("c1", status={"capacity": {"cpu": "8", "memory": memory}})
+    table = (await fleet.ok("get", "clusters", "-o", "table")).splitlines()
+    assert table[1].split()[-1] == shown
+    assert max(map(len, table)) <= 80

@@ -310,3 +310,17 @@ async def test_what_is_no_manifest_is_refused_by_its_place(clusters: Fleet, tmp_
     file.write_text(content)
     assert complaint in await clusters.fails("create", "work", "web", "-f", str(file), "-c", "c1")
     assert "no such file" in await clusters.fails("create", "work", "web", "-f", str(tmp_path / "none"), "-c", "c1")
+
+
+async def test_a_placement_that_has_chosen_no_cluster_does_not_end_well(clusters: Fleet, file: str) -> None:
+    await place(clusters)
+    said = await clusters.fails("create", "work", "web", "-f", file, "--placement", "default/near", "--wait")
+    assert "Placement default/near has chosen no cluster, so there is no work web" in said
+    assert "get placements near --namespace default --explain" in said
+
+
+async def test_a_wait_says_how_it_ended(clusters: Fleet, file: str) -> None:
+    """No finalizer holds the work: nobody has applied it."""
+    await clusters.ok("create", "work", "web", "-f", file, "--clusters", "c1")
+    said = await clusters.ok("delete", "work", "web", "--clusters", "c1", "--wait")
+    assert said.splitlines()[-1] == "work web is gone from c1"

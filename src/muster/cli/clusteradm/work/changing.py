@@ -66,6 +66,7 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
         create_works,
         parse_placement,
     )
+    from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
 
     manifests = read_manifests(flat(given["files"]), recursive=given["recursive"])
@@ -85,14 +86,15 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
         return outcomes
     if key is not None:
         clusters = await chosen_clusters(client, key)
-        if not clusters:
-            session.progress.warn(f"Placement {placement} has chosen no cluster")
     outcomes = await create_works(client, name, manifests, clusters, placement=key, overwrite=overwrite, parts=parts)
     _tell(session, name, outcomes)
     placed = [one.place for one in outcomes if one.done in (Done.CREATED, Done.UPDATED, Done.UNCHANGED)]
     if given["wait"] and placed:
         await await_works(client, name, placed, within=session.timeout, progress=session.progress)
-        session.progress.say(f"work {name} is applied and available")
+        session.finished(f"work {name} is applied and available in {', '.join(placed)}")
+    if key is not None and not clusters:
+        remedy = f"see why with get placements {key.name} --namespace {key.namespace} --explain, or have the hub wait: --replicaset"
+        raise AdministrationError(f"Placement {placement} has chosen no cluster, so there is no work {name}", remedy)
     return outcomes
 
 
@@ -127,6 +129,7 @@ async def _delete(session: Session, name: str, clusters: list[str], namespace: s
     going = [one.place for one in outcomes if one.done is Done.DELETED]
     if wait and going:
         await await_works_gone(session.client, name, going, within=session.timeout, progress=session.progress)
+        session.finished(f"work {name} is gone from {', '.join(going)}")
     return outcomes
 
 
