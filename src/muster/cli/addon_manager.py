@@ -22,6 +22,7 @@ from muster.cli.component import (
     controller_options,
     serve_component,
 )
+from muster.cli.examples import examples
 from muster.cli.process import PROCESS, ProcessEnv, explained, run_until_stopped
 from muster.cli.values import Gates
 
@@ -30,12 +31,25 @@ if TYPE_CHECKING:
     from muster.runtime.webhook import WebhookServing
 
 
-@click.command("addon-manager", short_help="Manage addons of clusters.")
+@click.command(
+    "addon-manager",
+    short_help="Run the hub's add-on manager.",
+    epilog=examples(
+        "muster addon-manager --kubeconfig hub.kubeconfig",
+        "muster addon-manager --kubeconfig hub.kubeconfig --install-only",
+    ),
+)
 @cluster_options
-@click.option("--feature-gates", "gates", type=Gates(GATES, ()), multiple=True, help=f"Of {', '.join(GATES)}.")
+@click.option(
+    "--feature-gates",
+    "gates",
+    type=Gates(GATES, ()),
+    multiple=True,
+    help=f"Comma-separated Gate=true|false pairs. Known gates: {', '.join(GATES)}.",
+)
 @controller_options
 def command(**options: Any) -> None:
-    """Install addons on clusters, roll out their configuration, and give their agents what they need."""
+    """Run the add-on manager, which installs add-ons on clusters, rolls out their configuration and deploys their agents."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.driver_flags import driver_flags, told_drivers
+from muster.cli.examples import examples
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -43,60 +44,130 @@ LEASE = "registration-agent-lock"
 EXPIRATION = "client-cert-expiration-seconds"
 
 
-@click.command("agent", short_help="Run a managed cluster's registration agent.")
-@click.option("--cluster-name", "--spoke-cluster-name", default="", help="On the hub.  [default: as before, else a new UUID]")
-@click.option("--agent-id", "agent_name", default="", help="Of this agent.  [default: as before, else random]")
-@click.option("--namespace", help="Where the agent's Secrets are.  [default: the pod's, else open-cluster-management-agent]")
-@click.option(
-    "--kubeconfig", type=FilePath(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
+@click.command(
+    "agent",
+    short_help="Run a managed cluster's registration agent.",
+    epilog=examples(
+        "muster agent --install --cluster-name cluster1 --bootstrap-kubeconfig bootstrap.kubeconfig",
+        "muster agent --cluster-name cluster1 --hub-kubeconfig-dir /spoke/hub-kubeconfig --with-work",
+    ),
 )
-@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
-@click.option("--spoke-kubeconfig", type=FilePath(dir_okay=False), help="Of the managed cluster, if the agent runs elsewhere.")
-@click.option("--install", is_flag=True, help="Make the agent's namespace, account and rights first.")
-@click.option("--install-only", is_flag=True, help="Install and end.")
+@click.option(
+    "--cluster-name",
+    "--spoke-cluster-name",
+    default="",
+    help="Name of this cluster on the hub.  [default: the name it registered with, else a new UUID]",
+)
+@click.option(
+    "--agent-id", "agent_name", default="", help="Identifier of this agent.  [default: the one it registered with, else random]"
+)
+@click.option(
+    "--namespace", help="Namespace of the agent and its Secrets.  [default: the pod's, else open-cluster-management-agent]"
+)
+@click.option(
+    "--kubeconfig",
+    type=FilePath(dir_okay=False),
+    help="Path to the kubeconfig file of the cluster the agent runs on.  [default: in-cluster, or kubectl's]",
+)
+@click.option("--context", default="", help="Name of the kubeconfig context to use.  [default: the current one]")
+@click.option(
+    "--spoke-kubeconfig",
+    type=FilePath(dir_okay=False),
+    help="Path to the kubeconfig file of the managed cluster, if the agent runs on another one (hosted mode).",
+)
+@click.option("--install", is_flag=True, help="Create the agent's namespace, service account and RBAC rules before starting.")
+@click.option("--install-only", is_flag=True, help="Create the agent's namespace, service account and RBAC rules, then exit.")
 @click.option(
     "--bootstrap-kubeconfig",
     "--bootstrap-kubeconfigs",
     "bootstrap_kubeconfigs",
     type=Names(),
     multiple=True,
-    help="Files to introduce the cluster with, in order of preference.",
+    help="Bootstrap kubeconfig files to register with, in order of preference. Repeatable.",
 )
 @click.option(
     "--bootstrap-kubeconfig-secret",
     "bootstrap_secrets",
     type=Names(),
     multiple=True,
-    help="Secrets to introduce the cluster with.  [default: bootstrap-hub-kubeconfig]",
+    help="Secrets with bootstrap kubeconfigs to register with. Repeatable.  [default: bootstrap-hub-kubeconfig]",
 )
-@click.option("--hub-kubeconfig-dir", type=FilePath(file_okay=False), help="Where others find our hub kubeconfig.")
-@click.option("--hub-kubeconfig-secret", "hub_secret", default="hub-kubeconfig-secret", show_default=True, help="What we keep.")
-@click.option("--registration-auth", "driver", default=DEFAULT, show_default=True, help="How the agent proves who it is.")
-@click.option(f"--{EXPIRATION}", "expiration", type=int, help="How long certificates should be valid.  [default: the hub decides]")
+@click.option(
+    "--hub-kubeconfig-dir",
+    type=FilePath(file_okay=False),
+    help="Directory to which the hub kubeconfig is written for other agents.",
+)
+@click.option(
+    "--hub-kubeconfig-secret",
+    "hub_secret",
+    default="hub-kubeconfig-secret",
+    show_default=True,
+    help="Secret that stores the agent's hub kubeconfig and credentials.",
+)
+@click.option(
+    "--registration-auth",
+    "driver",
+    default=DEFAULT,
+    show_default=True,
+    help="Registration driver by which the agent authenticates to the hub.",
+)
+@click.option(
+    f"--{EXPIRATION}",
+    "expiration",
+    type=int,
+    help="Requested lifetime of client certificates in seconds.  [default: decided by the hub]",
+)
 @driver_flags(AGENT_FLAGS)
 @click.option(
-    "--spoke-external-server-urls", "urls", type=Names(), multiple=True, help="Where the hub can reach this cluster's API server."
+    "--spoke-external-server-urls",
+    "urls",
+    type=Names(),
+    multiple=True,
+    help="URLs at which the hub can reach this cluster's API server.",
 )
-@click.option("--cluster-healthcheck-period", "period", type=Duration(), default="1m", show_default=True, help="Between two looks.")
 @click.option(
-    "--max-custom-cluster-claims", type=click.IntRange(0), default=20, show_default=True, help="How many the hub is told."
+    "--cluster-healthcheck-period",
+    "period",
+    type=Duration(),
+    default="1m",
+    show_default=True,
+    help="Interval between health checks of the managed cluster's API server.",
 )
-@click.option("--reserved-cluster-claim-suffixes", "suffixes", type=Names(), multiple=True, help="Claims that are always told.")
-@click.option("--cluster-annotations", "annotations", type=Pairs(), multiple=True, help="For a new ManagedCluster.")
+@click.option(
+    "--max-custom-cluster-claims",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="Maximum number of custom cluster claims reported to the hub.",
+)
+@click.option(
+    "--reserved-cluster-claim-suffixes",
+    "suffixes",
+    type=Names(),
+    multiple=True,
+    help="Suffixes of cluster claims that are reported to the hub regardless of that maximum.",
+)
+@click.option(
+    "--cluster-annotations",
+    "annotations",
+    type=Pairs(),
+    multiple=True,
+    help="Annotations for the ManagedCluster when the agent creates it.",
+)
 @click.option(
     "--addon-kubeclient-registration-auth",
     "addon_driver",
     type=click.Choice(ADDON_DRIVERS),
     default=ADDON_DRIVERS[0],
     show_default=True,
-    help="How addons' agents prove who they are.",
+    help="Authentication method of the add-ons' agents: client certificates or tokens.",
 )
 @click.option(
     "--addon-token-expiration-seconds",
     "addon_token_seconds",
     type=click.IntRange(0),
     default=0,
-    help="How long addons' tokens should be valid, at least 600.  [default: a year]",
+    help="Requested lifetime of the add-ons' tokens in seconds, at least 600.  [default: a year]",
 )
 @click.option(
     "--hub-connection-timeout-seconds",
@@ -104,31 +175,41 @@ EXPIRATION = "client-cert-expiration-seconds"
     type=click.FloatRange(1),
     default=600,
     show_default=True,
-    help="With several hubs: so long without one before the next is tried.",
+    help="Seconds without a connection after which the agent switches to the next of several hubs.",
 )
 @click.option(
     "--feature-gates",
     "gates",
     type=Gates(AGENT_GATES, AGENT_UNSUPPORTED_GATES),
     multiple=True,
-    help=f"Of {', '.join(AGENT_GATES)}.",
+    help=f"Comma-separated Gate=true|false pairs. Known gates: {', '.join(AGENT_GATES)}.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",
     " /--disable-leader-election",
     default=False,
     show_default=True,
-    help="Let one of several agents of this namespace work.",
+    help="Use leader election, so that only one of several replicas is active.",
 )
-@click.option("--with-work", is_flag=True, help="Run a work agent too; it takes --hub-kubeconfig-dir.")
-@click.option("--appliedmanifestwork-eviction-grace-period", "eviction_grace", help="Of the work agent: see muster work-agent.")
-@click.option("--status-sync-interval", help="Of the work agent.")
-@click.option("--work-feature-gates", multiple=True, help="Of the work agent.")
-@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
-@click.option("--health-port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 picks a free one.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("--with-work", is_flag=True, help="Run a work agent in the same process; requires --hub-kubeconfig-dir.")
+@click.option(
+    "--appliedmanifestwork-eviction-grace-period",
+    "eviction_grace",
+    help="Eviction grace period of the work agent (see muster work-agent --help).",
+)
+@click.option("--status-sync-interval", help="Status sync interval of the work agent (see muster work-agent --help).")
+@click.option("--work-feature-gates", multiple=True, help="Feature gates of the work agent (see muster work-agent --help).")
+@click.option("--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to serve health checks and metrics on; 0 picks a free one.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
 def command(**options: Any) -> None:
-    """Register this cluster with a hub, keep that alive, and tell the hub how the cluster is."""
+    """Run the registration agent, which registers this cluster with a hub, renews its credentials and reports its status."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

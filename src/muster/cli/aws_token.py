@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.loop import run_loop
 
 if TYPE_CHECKING:
@@ -28,15 +29,28 @@ MOST_ISSUERS: Final = 8
 """Of one pod, whose kubeconfigs may give their programs variables of their own."""
 
 
-@click.command(NAME, short_help="Print a token by which an EKS cluster knows an AWS identity.")
-@click.option("--region", default="", help="Of the cluster.  [default: $AWS_REGION]")
-@click.option("--cluster-name", "--cluster-id", "cluster", required=True, help="As EKS calls it.")
-@click.option("--role-arn", "--role", "role_arn", default="", help="Role to take on first.")
-@click.option("--output", type=click.Choice(["json"]), default="json", show_default=True, help="Only for those who expect it.")
+@click.command(
+    NAME,
+    short_help="Print an authentication token for an EKS cluster.",
+    epilog=examples(
+        "muster aws-token --region us-west-2 --cluster-name hub",
+        "muster aws-token --region us-west-2 --cluster-name hub --role-arn arn:aws:iam::123456789012:role/reader",
+    ),
+)
+@click.option("--region", default="", help="AWS region of the EKS cluster.  [default: $AWS_REGION]")
+@click.option("--cluster-name", "--cluster-id", "cluster", required=True, help="Name of the EKS cluster.")
+@click.option("--role-arn", "--role", "role_arn", default="", help="ARN of an IAM role to assume before the token is signed.")
+@click.option(
+    "--output",
+    type=click.Choice(["json"]),
+    default="json",
+    show_default=True,
+    help="Output format; accepted for compatibility with the AWS CLI.",
+)
 def command(**options: Any) -> None:
-    """Print a token for an EKS cluster, as a kubeconfig's exec plug-in does.
+    """Print an authentication token for an EKS cluster, for use as the exec plug-in of a kubeconfig.
 
-    Who asks is whoever the variables say: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_ROLE_ARN and
+    The AWS credentials come from the environment: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_ROLE_ARN and
     AWS_WEB_IDENTITY_TOKEN_FILE, or a profile.
     """
     echo(run_loop(_print(options)).decode().rstrip())

@@ -34,45 +34,59 @@ def cluster_options(command: Command) -> Command:
     return _with(
         command,
         click.option(
-            "--kubeconfig", type=FilePath(dir_okay=False), help="Of the hub cluster.  [default: in-cluster, or kubectl's]"
+            "--kubeconfig",
+            type=FilePath(dir_okay=False),
+            help="Path to the kubeconfig file of the hub cluster.  [default: in-cluster, or kubectl's]",
         ),
-        click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]"),
+        click.option("--context", default="", help="Name of the kubeconfig context to use.  [default: the current one]"),
         click.option(
-            "--namespace", default="open-cluster-management-hub", show_default=True, help="Where the hub keeps its own things."
+            "--namespace", default="open-cluster-management-hub", show_default=True, help="Namespace of the hub components."
         ),
         click.option(
-            "--install/--no-install", default=True, show_default=True, help="Apply CRDs, roles and webhook configurations first."
+            "--install/--no-install",
+            default=True,
+            show_default=True,
+            help="Apply CRDs, RBAC rules and webhook configurations before starting.",
         ),
-        click.option("--install-only", is_flag=True, help="Install and end."),
+        click.option("--install-only", is_flag=True, help="Apply CRDs, RBAC rules and webhook configurations, then exit."),
     )
 
 
 def process_options(command: Command) -> Command:
     """Webhooks, controllers, health, leadership: what the flags of a component with webhooks end with."""
     webhooks = (
-        click.option("--webhook/--no-webhook", default=True, show_default=True, help="Serve webhooks."),
-        click.option("--webhook-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"),
-        click.option("--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="0 picks a free one."),
+        click.option("--webhook/--no-webhook", default=True, show_default=True, help="Serve the admission webhooks."),
+        click.option("--webhook-host", help="Address to serve webhooks on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"),
+        click.option(
+            "--webhook-port",
+            type=click.IntRange(0, 65535),
+            default=9443,
+            show_default=True,
+            help="Port to serve webhooks on; 0 picks a free one.",
+        ),
         click.option(
             "--webhook-url",
             default="",
-            help="Where the API server calls them.  [default: where they listen; in a cluster a Service]",
+            help="URL at which the API server calls the webhooks.  [default: their own address; in a cluster a Service]",
         ),
         click.option(
             "--webhook-cert-dir",
             type=FilePath(file_okay=False),
-            help="Serve webhooks with tls.crt and tls.key of this directory.  [default: a certificate of their own, in a Secret]",
+            help="Directory with tls.crt and tls.key for the webhooks.  [default: a certificate of their own, in a Secret]",
         ),
         click.option(
             "--webhook-client-ca-file",
             type=FilePath(dir_okay=False),
-            help="CA of the certificate that the API server shows when it calls webhooks.  [default: what the server announces]",
+            help="CA certificate that verifies the API server when it calls webhooks.  [default: the cluster's published CA]",
         ),
         click.option(
-            "--webhook-client-name", "webhook_client_names", multiple=True, help="Name in that certificate.  [default: any]"
+            "--webhook-client-name",
+            "webhook_client_names",
+            multiple=True,
+            help="Name required in the API server's client certificate. Repeatable.  [default: any]",
         ),
         click.option(
-            "--controllers/--no-controllers", default=True, show_default=True, help="Run the controllers, not only webhooks."
+            "--controllers/--no-controllers", default=True, show_default=True, help="Run the controllers as well as the webhooks."
         ),
     )
     return _with(controller_options(command), *webhooks)
@@ -82,17 +96,29 @@ def controller_options(command: Command) -> Command:
     """Health and leadership: what the flags of every component end with."""
     return _with(
         command,
-        click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"),
-        click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one."),
-        click.option("--listen", metavar="HOST:PORT", help="Both of the above."),
+        click.option(
+            "--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]"
+        ),
+        click.option(
+            "--health-port",
+            type=click.IntRange(0, 65535),
+            default=8081,
+            show_default=True,
+            help="Port to serve health checks and metrics on; 0 picks a free one.",
+        ),
+        click.option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Address and port to serve health checks and metrics on; replaces --health-host and --health-port.",
+        ),
         click.option(
             "--leader-elect/--no-leader-elect",
             " /--disable-leader-election",
             default=True,
             show_default=True,
-            help="Let one of several lead.",
+            help="Use leader election, so that only one of several replicas is active.",
         ),
-        click.option("-v", "--verbose", is_flag=True, help="Log more."),
+        click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error."),
     )
 
 

@@ -69,10 +69,14 @@ _OPTIONS = (
         type=click.Path(dir_okay=False),
         callback=_note,
         expose_value=False,
-        help="Of the cluster.  [default: kubectl's]",
+        help="Path to the kubeconfig file.  [default: kubectl's]",
     ),
     click.option(
-        "--context", PREFIX + "context", callback=_note, expose_value=False, help="Of the kubeconfig.  [default: the current one]"
+        "--context",
+        PREFIX + "context",
+        callback=_note,
+        expose_value=False,
+        help="Name of the kubeconfig context to use.  [default: the current one]",
     ),
     click.option(
         "--timeout",
@@ -80,7 +84,7 @@ _OPTIONS = (
         type=Duration(),
         callback=_note,
         expose_value=False,
-        help="How long to wait for something.  [default: 300s]",
+        help="Maximum time to wait for conditions and answers.  [default: 300s]",
     ),
     click.option(
         "--dry-run",
@@ -89,9 +93,18 @@ _OPTIONS = (
         default=None,
         callback=_note,
         expose_value=False,
-        help="Say what would be done; write nothing.",
+        help="Print what would change without changing anything.",
     ),
-    click.option("-v", "--v", PREFIX + "verbosity", type=int, callback=_verbosity, expose_value=False, hidden=True),
+    click.option(
+        "-v",
+        "--v",
+        PREFIX + "verbosity",
+        type=int,
+        callback=_verbosity,
+        expose_value=False,
+        hidden=True,
+        help="Log verbosity; 4 and above enables debug logging.",
+    ),
 )
 
 

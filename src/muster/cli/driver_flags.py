@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ANY = click.option(
-    "--driver-option", "driver_options", multiple=True, metavar="NAME.KEY=VALUE", help="Tell a driver (repeatable)."
+    "--driver-option",
+    "driver_options",
+    multiple=True,
+    metavar="NAME.KEY=VALUE",
+    help="Option for a registration driver. Repeatable.",
 )
 
 

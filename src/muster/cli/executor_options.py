@@ -14,13 +14,13 @@ def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["auto", "always"]),
         default="auto",
         show_default=True,
-        help="always: have the cluster review each object, for authorizers that decide by name.",
+        help="Access reviews for executors; `always` has the cluster review each object, for authorizers that decide by name.",
     )
     verbs = click.option(
         "--executor-verbs",
         type=click.Choice(["needed", "all"]),
         default="needed",
         show_default=True,
-        help="all: demand every verb whatever the update strategy.",
+        help="Verbs an executor must be allowed: those `needed` by the update strategy, or `all`.",
     )
     return reviews(verbs(command))

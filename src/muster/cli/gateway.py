@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.component import cluster_options, component_problem, host_port
+from muster.cli.examples import examples
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -43,47 +44,65 @@ if TYPE_CHECKING:
     from muster.runtime.client import KubeClient
 
 
-@click.command("gateway", short_help="Serve the way to every managed cluster.")
+@click.command(
+    "gateway",
+    short_help="Run the cluster gateway, which proxies requests to managed clusters.",
+    epilog=examples(
+        "muster gateway --kubeconfig hub.kubeconfig --service-host 127.0.0.1",
+        "muster gateway --kubeconfig hub.kubeconfig --service-host 127.0.0.1 --deny secrets@cluster1",
+    ),
+)
 @cluster_options
-@click.option("--bind-address", help="Address to serve on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option("--bind-address", help="Address to serve the gateway on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
 @click.option(
-    "--secure-port", type=click.IntRange(0, 65535), default=9444, show_default=True, help="Port to serve on; 0 picks a free one."
+    "--secure-port",
+    type=click.IntRange(0, 65535),
+    default=9444,
+    show_default=True,
+    help="Port to serve the gateway on; 0 picks a free one.",
 )
 @click.option(
     "--cert-dir",
     type=FilePath(file_okay=False),
-    help="Serve with tls.crt and tls.key of this directory.  [default: a certificate of its own, in a Secret]",
+    help="Directory with tls.crt and tls.key for serving.  [default: a certificate of its own, in a Secret]",
 )
-@click.option("--service-host", default="", help="Where the hub's API server finds the gateway; needed to install.")
+@click.option(
+    "--service-host", default="", help="Host at which the hub's API server reaches the gateway; required for the installation."
+)
 @click.option(
     "--api-version",
     type=click.Choice(API_VERSIONS),
     default=API_VERSIONS[0],
     show_default=True,
-    help="Version of proxy.open-cluster-management.io to serve, for hubs where others have the usual one.",
+    help="Version in which proxy.open-cluster-management.io is served, for hubs where another server has v1alpha1.",
 )
 @click.option("--oam-api", is_flag=True, help="Serve cluster.core.oam.dev/v1alpha1 too, for clients of upstream's gateway.")
-@click.option("--allow-loopback-endpoints", is_flag=True, help="Clusters may be on the machine that the gateway runs on.")
-@click.option("--exempt-discovery/--no-exempt-discovery", default=True, show_default=True, help="Discovery needs no virtual verb.")
+@click.option("--allow-loopback-endpoints", is_flag=True, help="Allow clusters whose API server is on the gateway's own machine.")
+@click.option(
+    "--exempt-discovery/--no-exempt-discovery",
+    default=True,
+    show_default=True,
+    help="Allow discovery requests without the virtual verb of the cluster.",
+)
 @click.option(
     "--hub-namespaces/--no-hub-namespaces",
     default=True,
     show_default=True,
-    help="RoleBindings in a namespace of the hub count for the namespace of that name on clusters.",
+    help="Apply RoleBindings of a hub namespace to the namespace of the same name on clusters.",
 )
 @click.option(
     "--deny",
     "denials",
     multiple=True,
     metavar="RULE",
-    help="Forward for nobody: tokens or secrets, with @CLUSTER of one cluster.",
+    help="Requests to deny for everybody: `tokens` or `secrets`, optionally followed by @CLUSTER. Repeatable.",
 )
 @click.option(
     "--impersonation-config",
     type=FilePath(dir_okay=False),
-    help="Path to the rules by which callers are impersonated on clusters.  [default: none are]",
+    help="Path to the rules by which callers are impersonated on clusters.  [default: no impersonation]",
 )
-@click.option("--proxy-host", default="", help="Host of cluster-proxy's entrypoint, for clusters that are behind it.")
+@click.option("--proxy-host", default="", help="Host of cluster-proxy's entrypoint, for clusters reached through cluster-proxy.")
 @click.option(
     "--proxy-port",
     type=click.IntRange(1, 65535),
@@ -91,18 +110,30 @@ if TYPE_CHECKING:
     show_default=True,
     help="Port of cluster-proxy's entrypoint.",
 )
-@click.option("--proxy-ca-cert", type=FilePath(dir_okay=False), help="Path to the CA that vouches for cluster-proxy's entrypoint.")
+@click.option(
+    "--proxy-ca-cert", type=FilePath(dir_okay=False), help="Path to the CA certificate that verifies cluster-proxy's entrypoint."
+)
 @click.option("--proxy-cert", type=FilePath(dir_okay=False), help="Path to the client certificate for cluster-proxy's entrypoint.")
 @click.option("--proxy-key", type=FilePath(dir_okay=False), help="Path to the private key of the certificate in --proxy-cert.")
 @click.option(
-    "--audit-log", type=FilePath(dir_okay=False), help="Path of the audit log, with a line for every request to a cluster."
+    "--audit-log", type=FilePath(dir_okay=False), help="Path of the audit log, which has one line for every request to a cluster."
 )
-@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
-@click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one.")
-@click.option("--listen", metavar="HOST:PORT", help="Both of the above.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    default=8081,
+    show_default=True,
+    help="Port to serve health checks and metrics on; 0 picks a free one.",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address and port to serve health checks and metrics on; replaces --health-host and --health-port.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
 def command(**options: Any) -> None:
-    """Serve ClusterGateways, and requests to the API of every managed cluster below clustergateways/NAME/proxy."""
+    """Run the cluster gateway, which serves the API of every managed cluster at clustergateways/NAME/proxy."""
     from muster.machinery import allocation, logs
 
     allocation.map_large_blocks()  # before what is imported from here on takes its own

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from muster.cli.examples import examples
 from muster.cli.hub_address import find_hub, until_elsewhere
 from muster.cli.process import (
     ANY_ADDRESS,
@@ -34,7 +35,11 @@ if TYPE_CHECKING:
     from muster.runtime.client import ClientConfig
 
 
-@click.command("gateway-agent", short_help="Lead the hub's gateway to a managed cluster.")
+@click.command(
+    "gateway-agent",
+    short_help="Run a managed cluster's gateway agent.",
+    epilog=examples("muster gateway-agent --cluster-name cluster1 --hub-kubeconfig hub.kubeconfig"),
+)
 @click.option("--cluster-name", required=True, help="Name of this cluster on the hub.")
 @click.option(
     "--kubeconfig",
@@ -42,27 +47,29 @@ if TYPE_CHECKING:
     "hub_kubeconfig",
     type=FilePath(dir_okay=False),
     required=True,
-    help="Path to the kubeconfig of the hub.",
+    help="Path to the kubeconfig file of the hub.",
 )
 @click.option(
     "--spoke-kubeconfig",
     type=FilePath(dir_okay=False),
-    help="Path to the kubeconfig of the managed cluster.  [default: in-cluster, or kubectl's]",
+    help="Path to the kubeconfig file of the managed cluster.  [default: in-cluster, or kubectl's]",
 )
 @click.option("--context", default="", help="Context of the managed cluster's kubeconfig.  [default: the current one]")
 @click.option(
     "--tunnel-url",
     default="",
     metavar="URL",
-    help="Address of the gateway itself.  [default: reached through the hub's API server]",
+    help="URL of the gateway, if the agent connects to it directly.  [default: through the hub's API server]",
 )
 @click.option(
     "--tunnel-ca-file",
     type=FilePath(dir_okay=False),
-    help="Path to the CA that vouches for the gateway at --tunnel-url.  [default: the CA of the hub]",
+    help="Path to the CA certificate that verifies the gateway at --tunnel-url.  [default: the hub's CA]",
 )
 @click.option(
-    "--tunnel-server-name", default="", help="Name in the gateway's serving certificate.  [default: the host of --tunnel-url]"
+    "--tunnel-server-name",
+    default="",
+    help="Name required in the gateway's serving certificate.  [default: the host of --tunnel-url]",
 )
 @click.option(
     "--api-version",
@@ -71,17 +78,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="Version of the gateway's API.",
 )
-@click.option("--health-host", help="Address to serve health and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option("--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
 @click.option(
     "--health-port",
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
-    help="Port of health and metrics; 0 picks a free one.",
+    help="Port to serve health checks and metrics on; 0 picks a free one.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
 def command(**options: Any) -> None:
-    """Keep tunnels to the hub's gateway open, through which it reaches this cluster's API server and nothing else."""
+    """Run the gateway agent, which opens tunnels through which the gateway reaches this cluster's API server only."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

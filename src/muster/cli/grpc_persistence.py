@@ -53,25 +53,27 @@ def persistence_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice([KUBE, SQL]),
             default=KUBE,
             show_default=True,
-            help="Where objects are kept: in the hub cluster, or in a database, and then this process is the hub's API server.",
+            help="Storage of the objects: `kube` is the hub cluster, `sql` a database for which this process is the hub's "
+            "API server.",
         ),
-        click.option("--database", envvar=DATABASE_VARIABLE, help=f"Of --persistence {SQL}: {EXAMPLES}."),
+        click.option("--database", envvar=DATABASE_VARIABLE, help=f"Database to use with --persistence {SQL}: {EXAMPLES}."),
         click.option(
             "--write-kubeconfig",
             type=FilePath(dir_okay=False),
-            help=f"Of --persistence {SQL}: where the kubeconfig of the hub's administrator is written, readable by its owner only.",
+            help=f"File to write the hub administrator's kubeconfig to, with mode 0600; required by --persistence {SQL}.",
         ),
-        click.option("--api-host", help=f"Of --persistence {SQL}: address to serve the hub's API on.  [default: {LOOPBACK}]"),
+        click.option("--api-host", help=f"Address to serve the hub's API on, with --persistence {SQL}.  [default: {LOOPBACK}]"),
         click.option(
             "--api-port",
             type=click.IntRange(0, 65535),
-            help=f"Of --persistence {SQL}: port to serve the hub's API on; 0 picks a free one.  [default: 6443]",
+            help=f"Port to serve the hub's API on, with --persistence {SQL}; 0 picks a free one.  [default: 6443]",
         ),
         click.option(
             "--api-host-name",
             "api_host_names",
             multiple=True,
-            help=f"Of --persistence {SQL}: a further name in the API's certificate; the first is that in the kubeconfig.",
+            help=f"Host name in the certificate of the hub's API, with --persistence {SQL}; the first is used in the "
+            "kubeconfig. Repeatable.",
         ),
     )
     for option in reversed(options):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from muster.cli.examples import examples
 from muster.cli.grpc_persistence import open_persistence, persistence, persistence_options
 from muster.cli.process import (
     ANY_ADDRESS,
@@ -44,49 +45,80 @@ MINIMUM_HEARTBEAT: Final = 10.0
 FILE_CHECK_INTERVAL: Final = 1.0
 
 
-@click.command("grpc-server", short_help="Serve a hub's agents over gRPC.")
+@click.command(
+    "grpc-server",
+    short_help="Run the hub's gRPC server for agents.",
+    epilog=examples(
+        "muster grpc-server --kubeconfig hub.kubeconfig --server-config config.yaml",
+        "muster grpc-server --persistence sql --database sqlite:///hub.db --write-kubeconfig hub.kubeconfig",
+    ),
+)
 @click.option(
     "--server-config",
     type=FilePath(dir_okay=False),
-    help="Configuration file, as upstream has it: port, TLS files, limits.  [default: upstream's defaults]",
+    help="Configuration file in upstream's format: port, TLS files, limits.  [default: upstream's defaults]",
 )
-@click.option("--kubeconfig", type=FilePath(dir_okay=False), help="Of the hub cluster.  [default: in-cluster, or kubectl's]")
-@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
-@click.option("--namespace", default="open-cluster-management-hub", show_default=True, help="Where the hub keeps its own things.")
-@click.option("--install-only", is_flag=True, help="Make the server's account with its rights on the hub cluster, and end.")
+@click.option(
+    "--kubeconfig",
+    type=FilePath(dir_okay=False),
+    help="Path to the kubeconfig file of the hub cluster.  [default: in-cluster, or kubectl's]",
+)
+@click.option("--context", default="", help="Name of the kubeconfig context to use.  [default: the current one]")
+@click.option("--namespace", default="open-cluster-management-hub", show_default=True, help="Namespace of the hub components.")
+@click.option(
+    "--install-only", is_flag=True, help="Create the server's service account and RBAC rules on the hub cluster, then exit."
+)
 @persistence_options
-@click.option("--bind-host", help="Address to serve agents on.  [default: every one]")
+@click.option("--bind-host", help="Address to serve agents on.  [default: all addresses]")
 @click.option(
     "--bind-port",
     type=click.IntRange(0, 65535),
-    help="Port to serve agents on; 0 picks a free one.  [default: the file's, else 8090]",
+    help="Port to serve agents on; 0 picks a free one.  [default: the configuration file's, else 8090]",
 )
 @click.option(
     "--broker-heartbeat-interval",
     type=Duration(),
     default="10s",
     show_default=True,
-    help=f"Between two signs of life on a stream; {MINIMUM_HEARTBEAT:g}s at least.",
+    help=f"Interval between heartbeats on a stream, at least {MINIMUM_HEARTBEAT:g}s.",
 )
-@click.option("--broker-heartbeat-disabled", is_flag=True, help="Send no heartbeats.")
-@click.option("--tls-min-version", type=click.Choice(TLS_VERSIONS), help="Lowest version of TLS.  [default: the file's]")
-@click.option("--tls-cipher-suites", type=Names(), help="Of TLS 1.2, by their IANA names.  [default: the file's]")
+@click.option("--broker-heartbeat-disabled", is_flag=True, help="Disable heartbeats on the streams.")
+@click.option(
+    "--tls-min-version", type=click.Choice(TLS_VERSIONS), help="Minimum version of TLS.  [default: the configuration file's]"
+)
+@click.option(
+    "--tls-cipher-suites", type=Names(), help="Cipher suites of TLS 1.2, by their IANA names.  [default: the configuration file's]"
+)
 @click.option(
     "--feature-gates",
     "gates",
     type=Gates(HUB_GATES, HUB_UNSUPPORTED_GATES),
     multiple=True,
-    help=f"The hub's, of which {AGENT_RESTRICTION} and DefaultClusterSet count here.",
+    help=f"Comma-separated Gate=true|false pairs of the hub; {AGENT_RESTRICTION} and DefaultClusterSet have an effect here.",
 )
-@click.option("--kube-api-qps", type=float, default=0.0, help="Accepted and not needed: there is no limit.", hidden=True)
-@click.option("--kube-api-burst", type=int, default=0, help="Accepted and not needed: there is no limit.", hidden=True)
-@click.option("--terminate-on-files", type=Names(), multiple=True, help="End when one of these files changes.")
-@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
-@click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one.")
-@click.option("--listen", metavar="HOST:PORT", help="Both of the above.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option(
+    "--kube-api-qps", type=float, default=0.0, help="Request rate limit; accepted for compatibility and not used.", hidden=True
+)
+@click.option(
+    "--kube-api-burst", type=int, default=0, help="Request burst limit; accepted for compatibility and not used.", hidden=True
+)
+@click.option("--terminate-on-files", type=Names(), multiple=True, help="Files whose change makes the process exit.")
+@click.option("--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    default=8081,
+    show_default=True,
+    help="Port to serve health checks and metrics on; 0 picks a free one.",
+)
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Address and port to serve health checks and metrics on; replaces --health-host and --health-port.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
 def command(**options: Any) -> None:
-    """Serve a hub's agents over gRPC: registration, works, addons, leases and events, in OCM's wire format."""
+    """Run the gRPC server, which serves registration, works, add-ons, leases and events to agents in OCM's wire format."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

@@ -14,6 +14,7 @@ import click
 
 from muster.cli.component import CommonFlags, HubComponent, cluster_options, common_flags, process_options, serve_component
 from muster.cli.driver_flags import driver_flags, told_drivers
+from muster.cli.examples import examples
 from muster.cli.process import PROCESS, ProcessEnv, cluster_problem, explained, run_until_stopped
 from muster.cli.values import Duration, Gates, Names, Pairs
 from muster.registration.drivers.flags import DEFAULT, HUB_FLAGS
@@ -25,23 +26,41 @@ if TYPE_CHECKING:
     from muster.runtime.client import KubeClient
 
 
-@click.command("hub", short_help="Run the hub's registration controllers.")
+@click.command(
+    "hub",
+    short_help="Run the hub's registration controllers.",
+    epilog=examples(
+        "muster hub --kubeconfig hub.kubeconfig",
+        "muster hub --kubeconfig hub.kubeconfig --feature-gates ManagedClusterAutoApproval=true --auto-approved-csr-users alice",
+    ),
+)
 @cluster_options
 @click.option(
-    "--enabled-registration-drivers", "drivers", type=Names(), multiple=True, help=f"How agents may register.  [default: {DEFAULT}]"
+    "--enabled-registration-drivers",
+    "drivers",
+    type=Names(),
+    multiple=True,
+    help=f"Registration drivers by which agents may authenticate.  [default: {DEFAULT}]",
 )
 @driver_flags(HUB_FLAGS)
 @click.option(
-    "--feature-gates", "gates", type=Gates(HUB_GATES, HUB_UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(HUB_GATES)}."
+    "--feature-gates",
+    "gates",
+    type=Gates(HUB_GATES, HUB_UNSUPPORTED_GATES),
+    multiple=True,
+    help=f"Comma-separated Gate=true|false pairs. Known gates: {', '.join(HUB_GATES)}.",
 )
 @click.option(
-    "--gc-resource-list", type=Names(), multiple=True, help="group/version/plural of what goes before a deleted cluster, in order."
+    "--gc-resource-list",
+    type=Names(),
+    multiple=True,
+    help="Resources (group/version/plural) deleted before the namespace of a deleted cluster, in this order.",
 )
-@click.option("--labels", type=Pairs(), multiple=True, help="For every object that is made for a cluster.")
-@click.option("--remove-denied-after", type=Duration(), help="Delete clusters so long after they were denied.  [default: never]")
+@click.option("--labels", type=Pairs(), multiple=True, help="Labels of all objects that are created for a cluster.")
+@click.option("--remove-denied-after", type=Duration(), help="Duration after which denied clusters are deleted.  [default: never]")
 @process_options
 def command(**options: Any) -> None:
-    """Run the hub's side of registration: accept clusters, watch over them, clean up after them."""
+    """Run the hub's registration controllers, which accept clusters, monitor their leases and clean up after them."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

@@ -21,6 +21,7 @@ from muster.cli.component import (
     controller_options,
     serve_component,
 )
+from muster.cli.examples import examples
 from muster.cli.process import PROCESS, ProcessEnv, explained, run_until_stopped
 from muster.cli.values import Names
 
@@ -30,13 +31,17 @@ if TYPE_CHECKING:
     from muster.runtime.webhook import WebhookServing
 
 
-@click.command("hub-addons", short_help="Serve the addons that Muster brings itself.")
+@click.command(
+    "hub-addons",
+    short_help="Run the managers of Muster's built-in add-ons.",
+    epilog=examples("muster hub-addons --kubeconfig hub.kubeconfig --names managed-serviceaccount,cluster-gateway"),
+)
 @cluster_options
-@click.option("--names", type=Names(), multiple=True, help="Names of the addons to serve.  [default: all]")
-@click.option("--agent-image", default="", help="Image of the addons' agents.  [default: Muster's of this version]")
+@click.option("--names", type=Names(), multiple=True, help="Names of the add-ons to manage.  [default: all]")
+@click.option("--agent-image", default="", help="Image of the add-ons' agents.  [default: Muster's image of this version]")
 @controller_options
 def command(**options: Any) -> None:
-    """Serve the addons that Muster brings itself: managed-serviceaccount, cluster-gateway, and those of policies."""
+    """Run the managers of the built-in add-ons: managed-serviceaccount, cluster-gateway and the policy add-ons."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.examples import examples
 from muster.cli.hub_address import find_hub, until_elsewhere
 from muster.cli.process import (
     ANY_ADDRESS,
@@ -35,7 +36,11 @@ if TYPE_CHECKING:
 LEASE = "managed-serviceaccount-addon-agent-lock"
 
 
-@click.command("managed-serviceaccount-agent", short_help="Keep a managed cluster's accounts for its hub.")
+@click.command(
+    "managed-serviceaccount-agent",
+    short_help="Run a managed cluster's ManagedServiceAccount agent.",
+    epilog=examples("muster managed-serviceaccount-agent --cluster-name cluster1 --hub-kubeconfig hub.kubeconfig"),
+)
 @click.option("--cluster-name", required=True, help="Name of this cluster on the hub.")
 @click.option(
     "--kubeconfig",
@@ -43,32 +48,42 @@ LEASE = "managed-serviceaccount-addon-agent-lock"
     "hub_kubeconfig",
     type=FilePath(dir_okay=False),
     required=True,
-    help="Path to the kubeconfig of the hub.",
+    help="Path to the kubeconfig file of the hub.",
 )
 @click.option(
     "--spoke-kubeconfig",
     type=FilePath(dir_okay=False),
-    help="Path to the kubeconfig of the managed cluster.  [default: in-cluster, or kubectl's]",
+    help="Path to the kubeconfig file of the managed cluster.  [default: in-cluster, or kubectl's]",
 )
 @click.option("--context", default="", help="Context of the managed cluster's kubeconfig.  [default: the current one]")
 @click.option(
     "--namespace",
-    help="Namespace of the accounts on the managed cluster.  [default: the pod's, else open-cluster-management-agent-addon]",
+    help="Namespace of the service accounts on the managed cluster.  "
+    "[default: the pod's, else open-cluster-management-agent-addon]",
 )
 @click.option(
     "--lease-health-check/--no-lease-health-check",
     default=True,
     show_default=True,
-    help="Renew a Lease on the managed cluster while the agent is alive.",
+    help="Renew a Lease on the managed cluster as a health signal of the agent.",
 )
 @click.option(
-    "--leader-elect/--no-leader-elect", default=False, show_default=True, help="Let one of several agents work, by leader election."
+    "--leader-elect/--no-leader-elect",
+    default=False,
+    show_default=True,
+    help="Use leader election, so that only one of several replicas is active.",
 )
-@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
-@click.option("--health-port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 picks a free one.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to serve health checks and metrics on; 0 picks a free one.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
 def command(**options: Any) -> None:
-    """Keep an account for each ManagedServiceAccount of this cluster, and its token on the hub."""
+    """Run the agent that creates this cluster's ManagedServiceAccounts and reports their tokens to the hub."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

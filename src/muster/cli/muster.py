@@ -8,38 +8,39 @@ from __future__ import annotations
 
 import click
 
+from muster.cli.examples import examples
 from muster.cli.lazy import Entry, LazyGroup
 
 PARTS = {
-    "addon-manager": "Manage addons of clusters.",
+    "addon-manager": "Run the hub's add-on manager.",
     "agent": "Run a managed cluster's registration agent.",
-    "aws-token": "Print a token by which an EKS cluster knows an AWS identity.",
-    "gateway": "Serve the way to every managed cluster.",
-    "gateway-agent": "Lead the hub's gateway to a managed cluster.",
-    "grpc-server": "Serve a hub's agents over gRPC.",
+    "aws-token": "Print an authentication token for an EKS cluster.",
+    "gateway": "Run the cluster gateway, which proxies requests to managed clusters.",
+    "gateway-agent": "Run a managed cluster's gateway agent.",
+    "grpc-server": "Run the hub's gRPC server for agents.",
     "hub": "Run the hub's registration controllers.",
-    "hub-addons": "Serve the addons that Muster brings itself.",
-    "managed-serviceaccount-agent": "Keep a managed cluster's accounts for its hub.",
+    "hub-addons": "Run the managers of Muster's built-in add-ons.",
+    "managed-serviceaccount-agent": "Run a managed cluster's ManagedServiceAccount agent.",
     "node": "Run Muster's pods on a cluster without kubelets.",
-    "operator": "Run the operator of hubs or of managed clusters.",
-    "placement": "Choose clusters for placements.",
-    "policy": "Enforce policies on a managed cluster.",
-    "policy-addon": "Serve the addons of policies.",
+    "operator": "Run the ClusterManager or the Klusterlet operator.",
+    "placement": "Run the hub's placement controller.",
+    "policy": "Run a managed cluster's policy controller.",
+    "policy-addon": "Run the managers of the policy add-ons.",
     "sim": "Simulate a fleet of managed clusters on one hub.",
-    "template": "Try out the templates of policies.",
+    "template": "Render, explain and check policy templates.",
     "work-agent": "Run a managed cluster's work agent.",
-    "work-hub": "Run the hub's side of works.",
+    "work-hub": "Run the hub's work controllers and webhooks.",
 }
 """Command name to short help; the module of that name here has it as `command`."""
 
 
 FLEET = {
-    "cluster": "Add a managed cluster to the fleet, or remove one.",
-    "down": "Stop the fleet that muster up started.",
-    "env": "Print what a shell exports to use the fleet.",
-    "logs": "Show what the fleet's components log.",
-    "status": "Show how the fleet is.",
-    "up": "Start a hub and managed clusters on this machine.",
+    "cluster": "Add or remove managed clusters of the local fleet.",
+    "down": "Stop the local fleet.",
+    "env": "Print environment variables for using the local fleet.",
+    "logs": "Print the logs of the local fleet's components.",
+    "status": "Show the status of the local fleet.",
+    "up": "Start a local fleet: a hub and managed clusters on this machine.",
 }
 """The local fleet's commands: attributes of `muster.cli.fleet.commands`."""
 
@@ -50,36 +51,53 @@ ENTRIES |= {name: Entry("muster.cli.fleet.commands", text, name) for name, text 
 @click.group(cls=LazyGroup, entries=ENTRIES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="muster", prog_name="muster")
 def main() -> None:
-    """Muster: one hub manages a fleet of Kubernetes clusters."""
+    """Run the components of Muster, which manages a fleet of Kubernetes clusters from one hub."""
 
 
-@main.command("apiserver", short_help="Run embedded Kubernetes control planes.")
-@click.option(
-    "--data-dir", type=click.Path(file_okay=False), default=".muster", show_default=True, help="Where state and kubeconfig live."
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="Port to listen on; 0 picks a free one."
-)
-@click.option(
-    "--cluster", "clusters", multiple=True, metavar="NAME", help="A logical cluster to serve (repeatable).  [default: default]"
+@main.command(
+    "apiserver",
+    short_help="Run embedded Kubernetes control planes.",
+    epilog=examples(
+        "muster apiserver --data-dir .muster --cluster hub --cluster cluster1",
+        "muster apiserver --ephemeral --port 0",
+    ),
 )
 @click.option(
-    "--store", default="sqlite", show_default=True, metavar="sqlite|memory|postgresql://…", help="Where objects are kept."
+    "--data-dir",
+    type=click.Path(file_okay=False),
+    default=".muster",
+    show_default=True,
+    help="Directory of the stored objects and the kubeconfig.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to serve the API on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=6443, show_default=True, help="Port to serve the API on; 0 picks a free one."
 )
 @click.option(
-    "--token-auth-file", type=click.Path(exists=True, dir_okay=False), help="Static tokens: token,user,uid[,groups] per line."
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="NAME",
+    help="Name of a logical cluster to serve. Repeatable.  [default: default]",
+)
+@click.option(
+    "--store", default="sqlite", show_default=True, metavar="sqlite|memory|postgresql://…", help="Storage backend of the objects."
+)
+@click.option(
+    "--token-auth-file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="File with static tokens, one token,user,uid[,groups] per line.",
 )
 @click.option(
     "--token-webhook-config",
     "token_webhook_configs",
     multiple=True,
     metavar="[CLUSTER=]FILE",
-    help="Kubeconfig of a token review webhook, for one cluster or for all that have none of their own. Repeatable.",
+    help="Kubeconfig of a token authentication webhook, for one logical cluster or for all without their own. Repeatable.",
 )
-@click.option("--audit-log", type=click.Path(dir_okay=False), help="Write one JSON line per request to this file.")
-@click.option("--ephemeral", is_flag=True, help="Keep nothing: memory store, no files but the kubeconfig.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("--audit-log", type=click.Path(dir_okay=False), help="File to which one JSON line is written per request.")
+@click.option("--ephemeral", is_flag=True, help="Keep objects in memory and write no files but the kubeconfig.")
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
 def apiserver(**options: object) -> None:
     """Run embedded Kubernetes control planes, one per logical cluster, in this process.
 

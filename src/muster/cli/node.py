@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.process import FoundCluster, cluster_problem, explained, find_cluster, run_until_stopped
 from muster.machinery.oserrors import explain_file_error
 
@@ -21,30 +22,40 @@ if TYPE_CHECKING:
     from muster.fleet.node.clusternode import ClusterNode
 
 
-@click.command("node", short_help="Run Muster's pods on a cluster without kubelets.")
-@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Of the cluster.  [default: kubectl's]")
-@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
-@click.option("--node-name", "name", default="muster-node", show_default=True, help="Of the Node that this is.")
+@click.command(
+    "node",
+    short_help="Run Muster's pods on a cluster without kubelets.",
+    epilog=examples("muster node --kubeconfig cluster1.kubeconfig --node-name node1 --directory /var/lib/muster-node"),
+)
+@click.option(
+    "--kubeconfig", type=click.Path(dir_okay=False), help="Path to the kubeconfig file of the cluster.  [default: kubectl's]"
+)
+@click.option("--context", default="", help="Name of the kubeconfig context to use.  [default: the current one]")
+@click.option("--node-name", "name", default="muster-node", show_default=True, help="Name of the Node object.")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".muster-node"),
     show_default=True,
-    help="Where pods keep volumes and logs.",
+    help="Directory of the pods' volumes and logs.",
 )
-@click.option("--workloads", is_flag=True, help="Look after Deployments and ReplicaSets too, where no controller manager does.")
+@click.option(
+    "--workloads",
+    is_flag=True,
+    help="Run controllers for Deployments and ReplicaSets too, for clusters without a controller manager.",
+)
 @click.option(
     "--client-ca-file",
     "client_ca",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Who has a certificate of this authority, and the rights, may ask for logs (kubectl logs).  [default: nobody]",
+    help="CA certificate of clients that may read logs (kubectl logs), if RBAC allows it.  [default: nobody may]",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
 def command(kubeconfig: str | None, context: str, verbose: bool, **options: Any) -> None:
-    """Run pods of Muster's own image on a cluster that has no kubelets: one Node, in this process.
+    """Run pods of Muster's own image on a cluster that has no kubelets, as one Node in this process.
 
-    Pods run in namespaces with the label open-cluster-management.io/pods-may-run=true. Services whose addresses are in 127.0.0.0/8
-    lead to its pods.
+    Pods run in namespaces with the label open-cluster-management.io/pods-may-run=true. Services with cluster IPs in 127.0.0.0/8
+    are connected to its pods.
     """
     from muster.machinery import logs
 

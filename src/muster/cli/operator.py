@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from muster.cli.examples import examples
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -34,25 +35,51 @@ if TYPE_CHECKING:
 KINDS: Final = ("cluster-manager", "klusterlet")
 
 
-@click.command("operator", short_help="Run the operator of hubs or of managed clusters.")
+@click.command(
+    "operator",
+    short_help="Run the ClusterManager or the Klusterlet operator.",
+    epilog=examples(
+        "muster operator cluster-manager --kubeconfig hub.kubeconfig",
+        "muster operator klusterlet --kubeconfig cluster1.kubeconfig --image registry.example/ops/muster:0.1.0",
+    ),
+)
 @click.argument("kind", type=click.Choice(KINDS))
-@click.option("--kubeconfig", type=FilePath(dir_okay=False), help="Of the cluster.  [default: in-cluster, or kubectl's]")
-@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
-@click.option("--namespace", default="", help="Where the operator is.  [default: of its pod, else open-cluster-management]")
-@click.option("--image", default="", help="What to deploy.  [default: of its pod, else of this version]")
-@click.option("--enable-sync-labels", "sync_labels", is_flag=True, help="Labels of the object go to all that is made for it.")
-@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
-@click.option("--health-port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0 picks a free one.")
+@click.option(
+    "--kubeconfig",
+    type=FilePath(dir_okay=False),
+    help="Path to the kubeconfig file of the cluster.  [default: in-cluster, or kubectl's]",
+)
+@click.option("--context", default="", help="Name of the kubeconfig context to use.  [default: the current one]")
+@click.option("--namespace", default="", help="Namespace of the operator.  [default: its pod's, else open-cluster-management]")
+@click.option(
+    "--image",
+    default="",
+    help="Image of the components to deploy.  [default: the operator pod's, else Muster's image of this version]",
+)
+@click.option(
+    "--enable-sync-labels",
+    "sync_labels",
+    is_flag=True,
+    help="Copy the labels of the ClusterManager or Klusterlet to all objects created for it.",
+)
+@click.option("--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    default=8081,
+    show_default=True,
+    help="Port to serve health checks and metrics on; 0 picks a free one.",
+)
 @click.option(
     "--leader-elect/--no-leader-elect",
     " /--disable-leader-election",
     default=True,
     show_default=True,
-    help="Let one of several lead.",
+    help="Use leader election, so that only one of several replicas is active.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
 def command(**options: Any) -> None:
-    """Run the operator that makes clusters hubs (cluster-manager) or managed clusters (klusterlet)."""
+    """Run the operator that installs hubs (cluster-manager) or the agents of managed clusters (klusterlet)."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

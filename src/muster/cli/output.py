@@ -32,7 +32,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def format_option(*formats: str, default: str = "tree") -> Callable[[F], F]:
     return click.option(
-        "-o", "--output", type=click.Choice(formats or FORMATS), default=default, show_default=True, help="How to show it."
+        "-o",
+        "--output",
+        type=click.Choice(formats or FORMATS),
+        default=default,
+        show_default=True,
+        help="Output format of the result.",
     )
 
 

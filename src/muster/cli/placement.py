@@ -21,6 +21,7 @@ from muster.cli.component import (
     controller_options,
     serve_component,
 )
+from muster.cli.examples import examples
 from muster.cli.process import ANY_ADDRESS, LOOPBACK, PROCESS, ProcessEnv, explained, in_pod, run_until_stopped
 from muster.cli.values import Gates
 from muster.placement.hub.options import DEBUG_SERVER, GATES, UNSUPPORTED_GATES, PlacementOptions
@@ -31,16 +32,33 @@ if TYPE_CHECKING:
     from muster.runtime.webhook import WebhookServing
 
 
-@click.command("placement", short_help="Choose clusters for placements.")
+@click.command(
+    "placement",
+    short_help="Run the hub's placement controller.",
+    epilog=examples(
+        "muster placement --kubeconfig hub.kubeconfig",
+        "muster placement --kubeconfig hub.kubeconfig --feature-gates PlacementDebugServer=true --debug-port 9443",
+    ),
+)
 @cluster_options
-@click.option("--feature-gates", "gates", type=Gates(GATES, UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
-@click.option("--debug-host", help="Address of the debug service.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
 @click.option(
-    "--debug-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Port of the debug service; 0 picks one."
+    "--feature-gates",
+    "gates",
+    type=Gates(GATES, UNSUPPORTED_GATES),
+    multiple=True,
+    help=f"Comma-separated Gate=true|false pairs. Known gates: {', '.join(GATES)}.",
+)
+@click.option("--debug-host", help="Address to serve the debug endpoint on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option(
+    "--debug-port",
+    type=click.IntRange(0, 65535),
+    default=9443,
+    show_default=True,
+    help="Port to serve the debug endpoint on; 0 picks a free one.",
 )
 @controller_options
 def command(**options: Any) -> None:
-    """Choose clusters for Placements, and keep the choice up to date."""
+    """Run the placement controller, which selects clusters for Placements and updates their PlacementDecisions."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from muster.cli.component import host_port
+from muster.cli.examples import examples
 from muster.cli.hub_address import find_hub, until_elsewhere
 from muster.cli.lazy import Entry, LazyGroup
 from muster.cli.process import (
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 WATCH_NAMESPACE: Final = "WATCH_NAMESPACE"
 OPERATOR_NAME: Final = "OPERATOR_NAME"
 METRICS_CERTIFICATE: Final = "/var/run/metrics-cert"
-_HIDDEN: Final = "Accepted: "
+_UNUSED: Final = "Accepted for compatibility and not used: "
 
-_UNINSTALL: Final = Entry("muster.cli.policy_uninstall", "Let a policy controller go of all policies before it is removed.")
+_UNINSTALL: Final = Entry("muster.cli.policy_uninstall", "Remove the policy controller's finalizers before it is uninstalled.")
 _COMMANDS: Final = {
-    "dryrun": Entry("muster.cli.policy_dryrun", "Evaluate a policy without a controller."),
+    "dryrun": Entry("muster.cli.policy_dryrun", "Evaluate a policy once, without a controller."),
     "trigger-uninstall": _UNINSTALL,
 }
 
@@ -58,54 +59,58 @@ _OPTIONS: Final = (
     click.option(
         "--kubeconfig",
         type=FilePath(dir_okay=False),
-        help="Path to the kubeconfig of the cluster that policies are in.  [default: in-cluster, or kubectl's]",
+        help="Path to the kubeconfig file of the cluster that has the policies.  [default: in-cluster, or kubectl's]",
     ),
-    click.option("--context", default="", help="Context of that kubeconfig.  [default: the current one]"),
+    click.option("--context", default="", help="Name of the kubeconfig context to use.  [default: the current one]"),
     click.option(
         "--target-kubeconfig-path",
         type=FilePath(dir_okay=False),
-        help="Path to the kubeconfig of the cluster that policies are about, where that is another one (hosted mode).",
+        help="Path to the kubeconfig file of the cluster that policies are evaluated against, if it is another one (hosted mode).",
     ),
     click.option(
         "--standalone-hub-templates-kubeconfig-path",
         "hub_templates_kubeconfig",
         default="",
         metavar="FILE",
-        help="Path to the kubeconfig by which hub templates are resolved.  [default: policies that have any are not evaluated]",
+        help="Path to the kubeconfig file used to resolve hub templates.  [default: policies with hub templates are not evaluated]",
     ),
     click.option(
         "--hub-kubeconfig-path",
         default="/var/run/klusterlet/kubeconfig",
         hidden=True,
-        help=_HIDDEN + "Leases are renewed on the cluster that the controller runs in.",
+        help=_UNUSED + "Leases are renewed on the controller's own cluster.",
     ),
-    _switch("--enable-lease", "Renew the Leases of the addons while the controller is alive.", default=False),
-    _switch("--leader-elect", "Let one of several controllers work, by leader election.", default=True),
-    _switch("--enable-operator-policy", "Evaluate OperatorPolicies too.", default=False),
+    _switch("--enable-lease", "Renew the Leases of the policy add-ons as a health signal of the controller.", default=False),
+    _switch("--leader-elect", "Use leader election, so that only one of several replicas is active.", default=True),
+    _switch("--enable-operator-policy", "Evaluate OperatorPolicies as well as ConfigurationPolicies.", default=False),
     click.option(
-        "--operator-policy-default-namespace", default="", help="Namespace of operators whose policies and packages name none."
+        "--operator-policy-default-namespace",
+        default="",
+        help="Default namespace of operators, if neither policy nor package specifies one.",
     ),
     click.option(
         "--operator-policy-status-history-length",
         type=click.IntRange(0, 65535),
         default=10,
         show_default=True,
-        help="Messages kept in the status of an OperatorPolicy.",
+        help="Number of messages kept in the status of an OperatorPolicy.",
     ),
-    _switch("--enable-ocm-policy-namespace", "Read policies in open-cluster-management-policies too.", default=True),
+    _switch(
+        "--enable-ocm-policy-namespace", "Evaluate policies in the namespace open-cluster-management-policies too.", default=True
+    ),
     click.option(
         "--evaluation-backoff",
         type=click.IntRange(0),
         default=5,
         show_default=True,
-        help="Seconds between two evaluations of a policy, at least.",
+        help="Minimum number of seconds between two evaluations of a policy.",
     ),
     click.option(
         "--evaluation-concurrency",
         type=click.IntRange(1, 65535),
         default=2,
         show_default=True,
-        help="ConfigurationPolicies that are evaluated at once.",
+        help="Maximum number of ConfigurationPolicies evaluated at the same time.",
     ),
     click.option(
         "--default-terminating-namespace-inclusion",
@@ -113,45 +118,45 @@ _OPTIONS: Final = (
         type=click.Choice(["IfMatch", "Drop"]),
         default="IfMatch",
         show_default=True,
-        help="Whether selectors that do not say so choose namespaces that are being deleted.",
+        help="Treatment of terminating namespaces by namespace selectors that do not specify one.",
     ),
     click.option(
         "--template-function-denylist",
         "denylist",
         type=Names(),
         multiple=True,
-        help="Template functions that fail when they are called, with commas between them.",
+        help="Template functions that policies may not call, separated by commas.",
     ),
-    _switch("--enable-metrics", "Count compliance, evaluations and errors of policies.", default=True),
+    _switch("--enable-metrics", "Record metrics of the compliance, evaluations and errors of policies.", default=True),
     click.option(
         "--metrics-bind-address",
         default="localhost:8383",
         show_default=True,
         metavar="HOST:PORT",
-        help="Address to serve metrics on; 0: nowhere.",
+        help="Address to serve metrics on; 0 disables them.",
     ),
     _switch(
         "--secure-metrics",
-        f"Serve metrics with the certificate in {METRICS_CERTIFICATE}, to those whom the cluster lets get /metrics.",
+        f"Serve metrics over TLS with the certificate in {METRICS_CERTIFICATE}, to users that RBAC allows to get /metrics.",
         default=False,
     ),
-    click.option("--tls-min-version", default="", help="Oldest TLS version of secure metrics: VersionTLS12 or VersionTLS13."),
-    click.option("--tls-cipher-suites", default="", help="Cipher suites of secure metrics, with commas between them."),
+    click.option("--tls-min-version", default="", help="Minimum TLS version of secure metrics: VersionTLS12 or VersionTLS13."),
+    click.option("--tls-cipher-suites", default="", help="Cipher suites of secure metrics, separated by commas."),
     click.option(
         "--health-probe-bind-address",
         default=":8081",
         show_default=True,
         metavar="HOST:PORT",
-        help="Address to answer health checks on.",
+        help="Address to serve health checks on.",
     ),
     click.option(
-        "--client-max-qps", type=float, hidden=True, help=_HIDDEN + "--evaluation-concurrency bounds what is asked at once."
+        "--client-max-qps", type=float, hidden=True, help=_UNUSED + "--evaluation-concurrency limits concurrent requests."
     ),
-    click.option("--client-burst", type=int, hidden=True, help=_HIDDEN + "see --client-max-qps."),
-    click.option("--decryption-concurrency", type=int, hidden=True, help=_HIDDEN + "decrypting waits for nothing."),
-    click.option("--log-level", default="info", help="Least severe lines that are logged: error, info, debug, or a number."),
-    click.option("--log-encoder", hidden=True, help=_HIDDEN + "lines are logfmt."),
-    click.option("-v", "--v", "verbosity", type=int, default=0, help="Log more, from 1 on."),
+    click.option("--client-burst", type=int, hidden=True, help=_UNUSED + "see --client-max-qps."),
+    click.option("--decryption-concurrency", type=int, hidden=True, help=_UNUSED + "decryption needs no concurrency limit."),
+    click.option("--log-level", default="info", help="Minimum severity of logged messages: error, info, debug, or a number."),
+    click.option("--log-encoder", hidden=True, help=_UNUSED + "log lines are in logfmt."),
+    click.option("-v", "--v", "verbosity", type=int, default=0, help="Log verbosity; 1 and above enables debug logging."),
 )
 
 
@@ -166,13 +171,17 @@ def _with_options(command: Any) -> Any:
     cls=LazyGroup,
     entries=_COMMANDS,
     invoke_without_command=True,
-    short_help="Enforce policies on a managed cluster.",
+    short_help="Run a managed cluster's policy controller.",
+    epilog=examples(
+        "muster policy --kubeconfig cluster1.kubeconfig --cluster-name cluster1",
+        "muster policy --kubeconfig cluster1.kubeconfig --enable-operator-policy",
+    ),
 )
 @_with_options
 def command(**options: Any) -> None:
-    """Evaluate and enforce ConfigurationPolicies and OperatorPolicies.
+    """Run the policy controller, which evaluates and enforces ConfigurationPolicies and OperatorPolicies.
 
-    The variable WATCH_NAMESPACE says which namespace they are in; empty: in all of them.
+    The environment variable WATCH_NAMESPACE limits it to the policies of one namespace; if it is empty, all are evaluated.
     """
     if click.get_current_context().invoked_subcommand is None:
         from muster.machinery import logs
@@ -184,10 +193,10 @@ def command(**options: Any) -> None:
 @click.group(
     "config-policy-controller",
     cls=LazyGroup,
-    entries={"controller": Entry(__name__, "Enforce policies."), "trigger-uninstall": _UNINSTALL},
+    entries={"controller": Entry(__name__, "Run a managed cluster's policy controller."), "trigger-uninstall": _UNINSTALL},
 )
 def config_policy_controller() -> None:
-    """Upstream's name for what `muster policy` does."""
+    """Run the policy controller with upstream's commands; same as `muster policy`."""
 
 
 def _level(given: dict[str, Any]) -> int:

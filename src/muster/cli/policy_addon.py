@@ -12,18 +12,23 @@ import click
 
 from muster.cli import hub_addons
 from muster.cli.component import cluster_options, controller_options
+from muster.cli.examples import examples
 from muster.cli.hub_addons import Settings, serve
 from muster.cli.process import PROCESS, ProcessEnv, run_until_stopped
 
 __all__ = ["command", "serve", "settings"]
 
 
-@click.command("policy-addon", short_help="Serve the addons of policies.")
+@click.command(
+    "policy-addon",
+    short_help="Run the managers of the policy add-ons.",
+    epilog=examples("muster policy-addon --kubeconfig hub.kubeconfig"),
+)
 @cluster_options
-@click.option("--agent-image", default="", help="Image of the policy controller.  [default: Muster's of this version]")
+@click.option("--agent-image", default="", help="Image of the policy controller.  [default: Muster's image of this version]")
 @controller_options
 def command(**options: Any) -> None:
-    """Serve the addons of policies: config-policy-controller and governance-standalone-hub-templating."""
+    """Run the managers of the policy add-ons: config-policy-controller and governance-standalone-hub-templating."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO
 import click
 
 from muster.cli.console import echo, echo_coloured, echo_error
+from muster.cli.examples import examples
 from muster.cli.loop import run_loop
 from muster.cli.values import SwitchCommand, switch
 
@@ -31,30 +32,41 @@ STDIN: Final = "-"
 NON_COMPLIANT: Final = 2
 
 
-@click.command("dryrun", cls=SwitchCommand, short_help="Evaluate a policy without a controller.")
+@click.command(
+    "dryrun",
+    cls=SwitchCommand,
+    short_help="Evaluate a policy once, without a controller.",
+    epilog=examples(
+        "muster policy dryrun --policy policy.yaml objects.yaml",
+        "muster policy dryrun --policy policy.yaml --from-cluster",
+        "muster policy dryrun generate",
+    ),
+)
 @click.argument("files", nargs=-1, metavar="[FILE|DIRECTORY|-]... | generate")
-@click.option("-p", "--policy", "policy_path", help="The Policy or ConfigurationPolicy to evaluate.  [required]")
-@click.option("-c", "--desired-status", "desired_path", help="A file with the status that is expected, to be compared.")
+@click.option("-p", "--policy", "policy_path", help="File with the Policy or ConfigurationPolicy to evaluate.  [required]")
+@click.option("-c", "--desired-status", "desired_path", help="File with the expected status, which is compared with the result.")
 @switch("--from-cluster", "Read the cluster of the current kubeconfig instead of files.", envvar="DRYRUN_FROM_CLUSTER")
-@switch("--full-diffs", "Show diffs in full length.")
-@switch("--log", "Print what is logged.", default=None)
-@click.option("--log-path", default="", help="A file to append what is logged to; implies --log.")
+@switch("--full-diffs", "Show diffs without shortening them.")
+@switch("--log", "Print the log messages.", default=None)
+@click.option("--log-path", default="", help="File to which log messages are appended; implies --log.")
 @click.option(
     "--mappings-file",
     "mappings_path",
     default="",
     envvar="DRYRUN_MAPPINGS_FILE",
-    help="A file with the kinds that there are, as `generate` writes it; needed for custom resources.",
+    help="File with the known kinds, as written by `generate`; required for custom resources.",
 )
-@click.option("--messages-path", default="", help="A file for the messages, one a line, instead of printing them.")
+@click.option(
+    "--messages-path", default="", help="File to which the messages are written, one per line, instead of standard output."
+)
 @switch("--no-colors", "Print without colors.")
-@switch("--print-diffs", "Print diffs.", default=True)
-@click.option("--status-path", default="", help="A file for the resulting status.")
+@switch("--print-diffs", "Print the diffs of objects.", default=True)
+@click.option("--status-path", default="", help="File to which the resulting status is written.")
 def command(files: tuple[str, ...], policy_path: str | None, **options: Any) -> None:
     """Evaluate a ConfigurationPolicy once against objects in files, and show its diffs and messages.
 
-    Objects come from FILEs, from all files of a DIRECTORY, and from standard input. `generate` writes the kinds of the current
-    kubeconfig's cluster as a mappings file.
+    Objects are read from FILEs, from all files of a DIRECTORY, and from standard input. `generate` prints a mappings file with the
+    kinds of the current kubeconfig's cluster.
     """
     if policy_path is None:
         if files == (GENERATE,):

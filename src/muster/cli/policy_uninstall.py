@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.examples import examples
 from muster.cli.process import PROCESS, FoundCluster, ProcessEnv, cluster_problem, explained, find_cluster, run_until_stopped
 from muster.cli.values import FilePath
 
@@ -19,9 +20,15 @@ if TYPE_CHECKING:
     from muster.machinery.objects import ObjectKey
 
 
-@click.command("trigger-uninstall", short_help="Let a policy controller go of all policies before it is removed.")
-@click.option("--kubeconfig", type=FilePath(dir_okay=False), help="Path to the kubeconfig.  [default: in-cluster, or kubectl's]")
-@click.option("--context", default="", help="Context of the kubeconfig.  [default: the current one]")
+@click.command(
+    "trigger-uninstall",
+    short_help="Remove the policy controller's finalizers before it is uninstalled.",
+    epilog=examples("muster policy trigger-uninstall --policy-namespace cluster1"),
+)
+@click.option(
+    "--kubeconfig", type=FilePath(dir_okay=False), help="Path to the kubeconfig file.  [default: in-cluster, or kubectl's]"
+)
+@click.option("--context", default="", help="Name of the kubeconfig context to use.  [default: the current one]")
 @click.option(
     "--deployment-name", default="config-policy-controller", show_default=True, help="Name of the controller's Deployment."
 )
@@ -34,11 +41,11 @@ if TYPE_CHECKING:
 @click.option("--policy-namespace", required=True, help="Namespace of the policies.")
 @click.option("--additional-namespace", default="", help="Another namespace with policies.")
 @click.option(
-    "--timeout-seconds", type=click.IntRange(30), default=300, show_default=True, help="Seconds after which waiting is given up."
+    "--timeout-seconds", type=click.IntRange(30), default=300, show_default=True, help="Maximum number of seconds to wait."
 )
-@click.option("-v", "--v", "verbosity", type=int, default=0, help="Log more, from 1 on.")
+@click.option("-v", "--v", "verbosity", type=int, default=0, help="Log verbosity; 1 and above enables debug logging.")
 def command(**options: Any) -> None:
-    """Mark the controller's Deployment as being uninstalled, and wait until no policy has finalizers."""
+    """Mark the controller's Deployment as being uninstalled, and wait until its finalizers are removed from all policies."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbosity"] > 0 else logs.INFO)

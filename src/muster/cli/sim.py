@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.interruption import Interrupted
 from muster.cli.process import run_until_stopped
 from muster.cli.values import Duration
@@ -24,18 +25,53 @@ if TYPE_CHECKING:
     from muster.fleet.simulation import Outcome, Plan
 
 
-@click.command("sim", short_help="Simulate a fleet of managed clusters on one hub.")
-@click.option("--clusters", type=click.IntRange(1), default=1000, show_default=True, help="How many managed clusters.")
-@click.option("--duration", type=Duration(), default="10m", show_default=True, help="From the first agent's start to the end.")
-@click.option("--join-within", type=Duration(), default="5m", show_default=True, help="Give up when not all are Available by then.")
-@click.option("--batch", type=click.IntRange(0), default=100, show_default=True, help="How many join at a time; 0: all at once.")
-@click.option("--data-dir", type=click.Path(file_okay=False), help="Keep the hub's state here.  [default: a temporary directory]")
+@click.command(
+    "sim",
+    short_help="Simulate a fleet of managed clusters on one hub.",
+    epilog=examples(
+        "muster sim --clusters 100 --duration 2m --ephemeral",
+        "muster sim --clusters 100 --auth grpc --addon -o json",
+    ),
+)
+@click.option("--clusters", type=click.IntRange(1), default=1000, show_default=True, help="Number of managed clusters to simulate.")
+@click.option(
+    "--duration",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    help="Duration of the simulation, from the start of the first agent.",
+)
+@click.option(
+    "--join-within", type=Duration(), default="5m", show_default=True, help="Maximum time for all clusters to become Available."
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    help="Number of clusters that join at the same time; 0 means all.",
+)
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False), help="Directory of the hub's state.  [default: a temporary directory]"
+)
 @click.option("--ephemeral", is_flag=True, help="Keep the hub's state in memory only.")
-@click.option("--auth", type=click.Choice([DEFAULT, GRPC]), default=DEFAULT, show_default=True, help="How clusters register.")
-@click.option("--addon", is_flag=True, help="When all have joined, enable an addon on all; each then has a work agent too.")
-@click.option("--addon-within", type=Duration(), default="5m", show_default=True, help="From enabling it until all are Available.")
-@click.option("-v", "--verbose", is_flag=True, help="Log what hub and agents do.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
+@click.option(
+    "--auth", type=click.Choice([DEFAULT, GRPC]), default=DEFAULT, show_default=True, help="Registration driver of the clusters."
+)
+@click.option(
+    "--addon", is_flag=True, help="Enable an add-on on all clusters once they have joined; each cluster then also has a work agent."
+)
+@click.option(
+    "--addon-within",
+    type=Duration(),
+    default="5m",
+    show_default=True,
+    help="Maximum time for the add-on to become Available on all clusters.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log what the hub and the agents do.")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format of the report."
+)
 def command(
     clusters: int,
     duration: float,
@@ -49,10 +85,10 @@ def command(
     verbose: bool,
     output: str,
 ) -> None:
-    """Simulate a fleet: one hub in a process of its own, and here as many managed clusters with real agents as you like.
+    """Simulate a fleet: one hub in a process of its own, and managed clusters with real agents in this process.
 
-    Progress goes to standard error. Ends with 1 when not all clusters were Available in time, or one was lost afterwards. With
-    --addon, an addon made of a template is then installed on all of them by a placement, and has to be Available in time too.
+    Progress is printed to standard error. With --addon, an add-on is then installed on all clusters by a placement. Exits with 1 if
+    clusters or add-on were not Available in time, or a cluster became unavailable afterwards.
     """
     from muster.fleet.simulation import Plan
 

@@ -18,6 +18,7 @@ import click
 
 from muster.cli.connection import explain as explain_error
 from muster.cli.console import echo, echo_error, echo_warning
+from muster.cli.examples import examples
 from muster.cli.lazy import Entry, LazyGroup
 from muster.cli.loop import run_loop
 from muster.cli.process import find_cluster
@@ -33,15 +34,15 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 HELP = {"help_option_names": ["-h", "--help"]}
-EXAMPLES = """\b
-Examples:
-  muster template render policy.yaml --resources objects.yaml --hub-resources hub.yaml --cluster-name cluster1
-  muster template explain policy.yaml --context hub --cluster-context cluster1 --cluster-name cluster1 --diff
-  muster template explain policy.yaml --context hub --cluster-name cluster1 --grant | kubectl --context hub apply -f -
-  muster template lint policies/*.yaml"""
+EXAMPLES = examples(
+    "muster template render policy.yaml --resources objects.yaml --hub-resources hub.yaml --cluster-name cluster1",
+    "muster template explain policy.yaml --context hub --cluster-context cluster1 --cluster-name cluster1 --diff",
+    "muster template explain policy.yaml --context hub --cluster-name cluster1 --grant | kubectl --context hub apply -f -",
+    "muster template lint policies/*.yaml",
+)
 ENTRIES = {
-    "explain": Entry("muster.cli.template", "Say what templates read, and what they need for it.", "explain"),
-    "lint": Entry("muster.cli.template", "Check templates without any cluster.", "lint"),
+    "explain": Entry("muster.cli.template", "Show the objects that templates read and the permissions they need.", "explain"),
+    "lint": Entry("muster.cli.template", "Check templates without a cluster.", "lint"),
     "render": Entry("muster.cli.template", "Show policies with their templates resolved.", "render"),
 }
 _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
@@ -51,22 +52,27 @@ _FILE = click.Path(exists=True, dir_okay=False, allow_dash=True)
     "template",
     cls=LazyGroup,
     entries=ENTRIES,
-    short_help="Try out the templates of policies.",
+    short_help="Render, explain and check policy templates.",
     context_settings=HELP,
     epilog=EXAMPLES,
 )
 def command() -> None:
-    """Try out the templates of policies, with files or with clusters, before a controller sees them."""
+    """Render, explain and check policy templates, with objects from files or clusters."""
 
 
 _CLUSTERS = (
     click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Path to the kubeconfig file.  [default: kubectl's]"),
-    click.option("--context", default="", help="Context of the hub, for hub templates."),
-    click.option("--cluster-context", default="", help="Context of the managed cluster, for managed templates."),
-    click.option("--cluster-name", default="", help="Managed cluster whose name and labels hub templates get."),
+    click.option("--context", default="", help="Context of the hub, used to resolve hub templates."),
+    click.option("--cluster-context", default="", help="Context of the managed cluster, used to resolve managed templates."),
+    click.option("--cluster-name", default="", help="Name of the managed cluster for which hub templates are resolved."),
     click.option("--hub-resources", multiple=True, type=_FILE, help="File with objects of the hub. Repeatable."),
     click.option("--resources", multiple=True, type=_FILE, help="File with objects of the managed cluster. Repeatable."),
-    click.option("--denylist", type=Names(), multiple=True, help="Template functions to deny, as the controller's flag does."),
+    click.option(
+        "--denylist",
+        type=Names(),
+        multiple=True,
+        help="Template functions to deny, like the controller's --template-function-denylist.",
+    ),
 )
 
 
@@ -84,7 +90,11 @@ class _Clusters:
     clients: dict[Side, KubeClient]
 
 
-@click.command("render", context_settings=HELP)
+@click.command(
+    "render",
+    context_settings=HELP,
+    epilog=examples("muster template render policy.yaml --resources objects.yaml --hub-resources hub.yaml --cluster-name cluster1"),
+)
 @_clusters
 @click.option(
     "-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="Format of the output."
@@ -92,7 +102,7 @@ class _Clusters:
 def render(files: tuple[str, ...], output: str, **options: Any) -> None:
     """Show policies with their templates resolved.
 
-    A policy that holds data of Secrets is shown with it.
+    Data that templates read from Secrets is shown in clear text.
     """
     explanations, _ = _explained(files, options, diffs=False)
     if output == "json":
@@ -105,7 +115,14 @@ def render(files: tuple[str, ...], output: str, **options: Any) -> None:
     _finish(explanations)
 
 
-@click.command("explain", context_settings=HELP)
+@click.command(
+    "explain",
+    context_settings=HELP,
+    epilog=examples(
+        "muster template explain policy.yaml --context hub --cluster-context cluster1 --cluster-name cluster1 --diff",
+        "muster template explain policy.yaml --context hub --cluster-name cluster1 --grant",
+    ),
+)
 @_clusters
 @click.option("--diff", is_flag=True, help="Show what would change on the managed cluster.")
 @click.option("--grant", is_flag=True, help="Print the Roles and bindings that are missing, and nothing else.")
@@ -113,10 +130,11 @@ def render(files: tuple[str, ...], output: str, **options: Any) -> None:
     "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="Format of the output."
 )
 def explain(files: tuple[str, ...], diff: bool, grant: bool, output: str, **options: Any) -> None:
-    """Say which objects templates read, which watches and rights that takes, and whether they resolve.
+    """Show which objects templates read, which watches and permissions that needs, and whether they resolve.
 
-    Rights on the hub are those of the governance-standalone-hub-templating addon of the cluster that --cluster-name names. Rights
-    on the managed cluster are those of the policy controller; --grant prints them if no --cluster-name is given.
+    Permissions on the hub are checked for the governance-standalone-hub-templating add-on of the cluster given with
+    --cluster-name, permissions on the managed cluster for the policy controller. Without --cluster-name, --grant prints the
+    latter.
     """
     if grant and not (options["cluster_name"] or options["cluster_context"]):
         raise click.UsageError("--grant needs --cluster-name for rights on the hub, or --cluster-context for the managed cluster")
@@ -134,14 +152,14 @@ def explain(files: tuple[str, ...], diff: bool, grant: bool, output: str, **opti
     _finish(explanations)
 
 
-@click.command("lint", context_settings=HELP)
+@click.command("lint", context_settings=HELP, epilog=examples("muster template lint policy.yaml --strict"))
 @click.argument("files", nargs=-1, required=True, type=_FILE)
-@click.option("--strict", is_flag=True, help="Fail for warnings too.")
+@click.option("--strict", is_flag=True, help="Fail on warnings as well as on errors.")
 @click.option(
     "-o", "--output", type=click.Choice(("text", "yaml", "json")), default="text", show_default=True, help="Format of the output."
 )
 def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
-    """Check templates without any cluster: what does not parse, what is denied, and what is seldom meant."""
+    """Check templates without a cluster: syntax errors, denied functions and likely mistakes."""
     from muster.cli.output import document as formatted
 
     found = [(file, finding) for file in files for finding in _findings(file)]

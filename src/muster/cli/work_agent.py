@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from muster.cli.examples import examples
 from muster.cli.executor_options import asking_options
 from muster.cli.hub_address import find_hub, until_elsewhere
 from muster.cli.process import (
@@ -41,35 +42,65 @@ AT_ONCE = 32
 """Requests under way to one server: more make no API server faster, and each takes a connection's memory."""
 
 
-@click.command("work-agent", short_help="Run a managed cluster's work agent.")
-@click.option("--spoke-cluster-name", "--cluster-name", "cluster_name", default="", help="On the hub.  [default: as registered]")
+@click.command(
+    "work-agent",
+    short_help="Run a managed cluster's work agent.",
+    epilog=examples(
+        "muster work-agent --install --hub-kubeconfig /spoke/hub-kubeconfig/kubeconfig",
+        "muster work-agent --workload-source-driver grpc --workload-source-config /spoke/hub-kubeconfig/config.yaml",
+    ),
+)
+@click.option(
+    "--spoke-cluster-name",
+    "--cluster-name",
+    "cluster_name",
+    default="",
+    help="Name of this cluster on the hub.  [default: the name it registered with]",
+)
 @click.option(
     "--hub-kubeconfig",
     "--workload-source-config",
     "hub_kubeconfig",
     type=FilePath(dir_okay=False),
-    help="Of the hub, as the registration agent keeps it; with grpc its config.yaml.",
+    help="Path to the hub kubeconfig that the registration agent writes; with grpc its config.yaml.",
 )
-@click.option("--workload-source-driver", "driver", default="kube", show_default=True, help="Where works come from: kube or grpc.")
 @click.option(
-    "--cloudevents-client-id", "client_id", default="", help="Of the agent, with grpc.  [default: <cluster name>-work-agent]"
+    "--workload-source-driver",
+    "driver",
+    default="kube",
+    show_default=True,
+    help="Source of the works: `kube` is the hub's API server, `grpc` its gRPC server.",
 )
-@click.option("--agent-id", default="", help="Of the records on the cluster that are ours.  [default: the hub's hash]")
 @click.option(
-    "--kubeconfig", type=FilePath(dir_okay=False), help="Of the agent's own cluster.  [default: in-cluster, or kubectl's]"
+    "--cloudevents-client-id",
+    "client_id",
+    default="",
+    help="Client ID of the agent on the gRPC server.  [default: <cluster name>-work-agent]",
 )
-@click.option("--context", default="", help="Of the kubeconfig.  [default: the current one]")
-@click.option("--spoke-kubeconfig", type=FilePath(dir_okay=False), help="Of the managed cluster, if the agent runs elsewhere.")
-@click.option("--namespace", help="Where the agent lives.  [default: the pod's, else open-cluster-management-agent]")
-@click.option("--install", is_flag=True, help="Make the agent's namespace, account and rights first.")
-@click.option("--install-only", is_flag=True, help="Install and end.")
+@click.option(
+    "--agent-id", default="", help="Identifier of this agent in its AppliedManifestWorks.  [default: a hash of the hub's URL]"
+)
+@click.option(
+    "--kubeconfig",
+    type=FilePath(dir_okay=False),
+    help="Path to the kubeconfig file of the cluster the agent runs on.  [default: in-cluster, or kubectl's]",
+)
+@click.option("--context", default="", help="Name of the kubeconfig context to use.  [default: the current one]")
+@click.option(
+    "--spoke-kubeconfig",
+    type=FilePath(dir_okay=False),
+    help="Path to the kubeconfig file of the managed cluster, if the agent runs on another one (hosted mode).",
+)
+@click.option("--namespace", help="Namespace of the agent.  [default: the pod's, else open-cluster-management-agent]")
+@click.option("--install", is_flag=True, help="Create the agent's namespace, service account and RBAC rules before starting.")
+@click.option("--install-only", is_flag=True, help="Create the agent's namespace, service account and RBAC rules, then exit.")
 @click.option(
     "--appliedmanifestwork-eviction-grace-period",
     "eviction_grace",
     type=Duration(),
     default="1h",
     show_default=True,
-    help="How long objects stay of works that the hub no longer has; 876000h: for ever.",
+    help="Time after which applied objects are deleted if the hub no longer has their work; 876000h means never.",
 )
 @click.option(
     "--status-sync-interval",
@@ -77,7 +108,7 @@ AT_ONCE = 32
     type=Duration(),
     default="10s",
     show_default=True,
-    help="Between two looks at objects that cannot be watched.",
+    help="Interval between reads of objects that cannot be watched.",
 )
 @click.option(
     "--workload-agent-workers",
@@ -86,37 +117,59 @@ AT_ONCE = 32
     type=click.IntRange(1, 256),
     default=16,
     show_default=True,
-    help="Works at once.",
+    help="Number of works reconciled at the same time.",
 )
 @click.option(
-    "--max-json-raw-length", type=click.IntRange(1, 1024), default=1024, show_default=True, help="Of a JsonRaw feedback value."
+    "--max-json-raw-length",
+    type=click.IntRange(1, 1024),
+    default=1024,
+    show_default=True,
+    help="Maximum length of a JsonRaw feedback value, in bytes.",
 )
-@click.option("--max-feedback-watch", type=int, default=50, hidden=True, help="Accepted: everything is watched.")
+@click.option(
+    "--max-feedback-watch",
+    type=int,
+    default=50,
+    hidden=True,
+    help="Maximum number of feedback watches; accepted for compatibility and not used.",
+)
 @click.option(
     "--executor-mode",
     type=click.Choice(["strict", "per-manifest"]),
     default="strict",
     show_default=True,
-    help="What one refusal withholds: the whole work, or its manifest.",
+    help="Effect of one denied manifest: `strict` withholds the whole work, `per-manifest` only that manifest.",
 )
 @asking_options
-@click.option("--kube-api-qps", type=float, hidden=True, help="Accepted: the agent sends too little to need a limit.")
-@click.option("--kube-api-burst", type=int, hidden=True)
-@click.option("--hub-kube-api-qps", type=float, hidden=True)
-@click.option("--hub-kube-api-burst", type=int, hidden=True)
-@click.option("--feature-gates", "gates", type=Gates(AGENT_GATES), multiple=True, help=f"Of {', '.join(AGENT_GATES)}.")
+@click.option("--kube-api-qps", type=float, hidden=True, help="Request rate limit; accepted for compatibility and not used.")
+@click.option("--kube-api-burst", type=int, hidden=True, help="Request burst limit; accepted for compatibility and not used.")
+@click.option("--hub-kube-api-qps", type=float, hidden=True, help="Request rate limit; accepted for compatibility and not used.")
+@click.option("--hub-kube-api-burst", type=int, hidden=True, help="Request burst limit; accepted for compatibility and not used.")
+@click.option(
+    "--feature-gates",
+    "gates",
+    type=Gates(AGENT_GATES),
+    multiple=True,
+    help=f"Comma-separated Gate=true|false pairs. Known gates: {', '.join(AGENT_GATES)}.",
+)
 @click.option(
     "--leader-elect/--no-leader-elect",
     " /--disable-leader-election",
     default=False,
     show_default=True,
-    help="Let one of several agents of this namespace work.",
+    help="Use leader election, so that only one of several replicas is active.",
 )
-@click.option("--health-host", help="Address to listen on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
-@click.option("--health-port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 picks a free one.")
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
+@click.option(
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to serve health checks and metrics on; 0 picks a free one.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
 def command(**options: Any) -> None:
-    """Apply the works that the hub has for this cluster, keep them applied, and tell the hub how they are."""
+    """Run the work agent, which applies this cluster's ManifestWorks, reverts drift and reports their status to the hub."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

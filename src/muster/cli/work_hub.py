@@ -21,6 +21,7 @@ from muster.cli.component import (
     process_options,
     serve_component,
 )
+from muster.cli.examples import examples
 from muster.cli.process import PROCESS, ProcessEnv, explained, run_until_stopped
 from muster.cli.values import Gates
 from muster.work.hub.options import (
@@ -41,15 +42,29 @@ if TYPE_CHECKING:
     from muster.work.hub.serving import Webhooks
 
 
-@click.command("work-hub", short_help="Run the hub's side of works.")
+@click.command(
+    "work-hub",
+    short_help="Run the hub's work controllers and webhooks.",
+    epilog=examples(
+        "muster work-hub --kubeconfig hub.kubeconfig",
+        "muster work-hub --kubeconfig hub.kubeconfig --feature-gates ManifestWorkReplicaSet=true",
+    ),
+)
 @cluster_options
-@click.option("--feature-gates", "gates", type=Gates(GATES, UNSUPPORTED_GATES), multiple=True, help=f"Of {', '.join(GATES)}.")
+@click.option(
+    "--feature-gates",
+    "gates",
+    type=Gates(GATES, UNSUPPORTED_GATES),
+    multiple=True,
+    help=f"Comma-separated Gate=true|false pairs. Known gates: {', '.join(GATES)}.",
+)
 @click.option(
     "--executor-authorization",
     type=click.Choice([one.value for one in ExecutorAuthorization]),
     default=ExecutorAuthorization.ACCESS_REVIEW.value,
     show_default=True,
-    help="Who may write works that run as an executor: who holds execute-as, who is bound to its ManagedServiceAccount.",
+    help="Authorization of works that set an executor: access reviews of the execute-as verb, or the binding of "
+    "ManagedServiceAccounts.",
 )
 @click.option(
     "--manifest-limit",
@@ -57,17 +72,17 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     default=MANIFEST_LIMIT,
     show_default=True,
-    help="Bytes of all manifests of a work.",
+    help="Maximum total size of a work's manifests, in bytes.",
 )
 @click.option(
     "--addon-namespace",
     default=ADDON_NAMESPACE,
     show_default=True,
-    help="Where managed service accounts are on clusters whose addon does not say.",
+    help="Namespace of the ManagedServiceAccounts on clusters whose add-on does not specify one.",
 )
 @process_options
 def command(**options: Any) -> None:
-    """Run the hub's side of works: who may write them, works for many clusters, the end of finished ones."""
+    """Run the hub's work controllers and webhooks: validation, ManifestWorkReplicaSets and cleanup of completed works."""
     from muster.machinery import logs
 
     logs.set_level(logs.DEBUG if options["verbose"] else logs.INFO)

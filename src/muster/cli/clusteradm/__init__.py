@@ -13,37 +13,37 @@ from muster.cli.lazy import Entry, LazyGroup
 
 HERE = "muster.cli.clusteradm"
 VERBS = {
-    "accept": Entry(f"{HERE}.accept", "Let clusters in that have asked."),
-    "addon": Entry(f"{HERE}.addon", "Switch addons of clusters on and off."),
-    "aws": Entry(f"{HERE}.aws", "Prepare AWS for clusters that register by it, and clean up.", "aws"),
-    "clean": Entry(f"{HERE}.clean", "Make a hub an ordinary cluster again."),
+    "accept": Entry(f"{HERE}.accept", "Accept clusters that requested to join."),
+    "addon": Entry(f"{HERE}.addon", "Create, enable, disable and list add-ons."),
+    "aws": Entry(f"{HERE}.aws", "Prepare and clean up AWS for clusters that register with IAM roles.", "aws"),
+    "clean": Entry(f"{HERE}.clean", "Remove all hub components from a cluster."),
     "clusterset": Entry(f"{HERE}.clusterset", "Manage cluster sets."),
-    "completion": Entry(f"{HERE}.completion", "Print a script for your shell."),
+    "completion": Entry(f"{HERE}.completion", "Print a shell completion script."),
     "create": Entry(HERE, "Create works, placements and cluster sets.", "create"),
     "delete": Entry(HERE, "Delete works, placements, tokens and cluster sets.", "delete"),
-    "doctor": Entry(f"{HERE}.doctor", "Explain why clusters are not available."),
+    "doctor": Entry(f"{HERE}.doctor", "Diagnose why clusters are not available."),
     "gateway": Entry(f"{HERE}.gateway", "Reach managed clusters through the hub."),
-    "get": Entry(f"{HERE}.get", "Show what the hub has."),
-    "init": Entry(f"{HERE}.init", "Make a cluster a hub."),
-    "install": Entry(f"{HERE}.hub_addon", "Install add-ons of the hub itself.", "install"),
-    "join": Entry(f"{HERE}.join", "Make a cluster a managed one of a hub."),
-    "proxy": Entry(f"{HERE}.proxy", "Use managed clusters, and see whether they answer, through the hub."),
-    "uninstall": Entry(f"{HERE}.hub_addon", "Uninstall add-ons of the hub itself.", "uninstall"),
-    "unjoin": Entry(f"{HERE}.unjoin", "Let a managed cluster leave its hub."),
+    "get": Entry(f"{HERE}.get", "Show clusters, works, add-ons and other objects of the hub."),
+    "init": Entry(f"{HERE}.init", "Initialize a cluster as a hub."),
+    "install": Entry(f"{HERE}.hub_addon", "Install hub add-ons.", "install"),
+    "join": Entry(f"{HERE}.join", "Join a cluster to a hub."),
+    "proxy": Entry(f"{HERE}.proxy", "Run kubectl on managed clusters, and check their health, through the hub."),
+    "uninstall": Entry(f"{HERE}.hub_addon", "Uninstall hub add-ons.", "uninstall"),
+    "unjoin": Entry(f"{HERE}.unjoin", "Remove a managed cluster from its hub."),
     "upgrade": Entry(f"{HERE}.upgrade", "Upgrade a hub or a managed cluster."),
     "version": Entry(f"{HERE}.version", "Show the versions of this tool and of the hub."),
-    "work": Entry(f"{HERE}.work", "Ask about works before making them."),
+    "work": Entry(f"{HERE}.work", "Check works before creating them."),
 }
 CREATED = {
-    "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "create"),
-    "placement": Entry(f"{HERE}.placement", "A placement, which chooses clusters.", "create"),
-    "work": Entry(f"{HERE}.work.changing", "Manifests for clusters.", "create"),
+    "clusterset": Entry(f"{HERE}.clusterset", "Create a cluster set.", "create"),
+    "placement": Entry(f"{HERE}.placement", "Create a placement, which selects clusters.", "create"),
+    "work": Entry(f"{HERE}.work.changing", "Create a work, which applies manifests to clusters.", "create"),
 }
 DELETED = {
-    "clusterset": Entry(f"{HERE}.clusterset", "A cluster set.", "delete"),
-    "placement": Entry(f"{HERE}.placement", "A placement.", "delete"),
-    "token": Entry(f"{HERE}.delete_token", "All that clusters join with."),
-    "work": Entry(f"{HERE}.work.changing", "Manifests for clusters.", "delete"),
+    "clusterset": Entry(f"{HERE}.clusterset", "Delete a cluster set.", "delete"),
+    "placement": Entry(f"{HERE}.placement", "Delete a placement.", "delete"),
+    "token": Entry(f"{HERE}.delete_token", "Delete the bootstrap tokens of the hub."),
+    "work": Entry(f"{HERE}.work.changing", "Delete a work.", "delete"),
 }
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
@@ -58,10 +58,10 @@ def main() -> None:
 @click.group("create", cls=LazyGroup, entries=CREATED)
 @connected
 def create() -> None:
-    """Create things on the hub."""
+    """Create works, placements and cluster sets on the hub."""
 
 
 @click.group("delete", cls=LazyGroup, entries=DELETED)
 @connected
 def delete() -> None:
-    """Delete things of the hub."""
+    """Delete works, placements, tokens and cluster sets of the hub."""

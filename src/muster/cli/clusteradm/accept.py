@@ -10,38 +10,63 @@ import click
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, explain
 from muster.cli.console import echo_error
+from muster.cli.examples import examples
 from muster.cli.values import Fingerprints, Names
 
 if TYPE_CHECKING:
     from muster.administration.members.accept import Accepted, AcceptOptions
 
 
-@click.command("accept")
-@click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
-@click.option("--wait", is_flag=True, help="Until the clusters have asked, and then until they are available.")
-@click.option("--skip-approve-check", "skip_check", is_flag=True, help="Approve whoever asked, and accept without a request.")
-@click.option("--requesters", type=Names(), multiple=True, help="Common names of the agents to approve, or users who asked.")
+@click.command(
+    "accept",
+    epilog=examples(
+        "clusteradm accept --clusters cluster1,cluster2 --wait",
+        "clusteradm accept --clusters cluster1 --requesters alice",
+    ),
+)
+@click.option(
+    "-c",
+    "--cluster",
+    "--clusters",
+    "clusters",
+    type=Names(),
+    multiple=True,
+    help="Names of the managed clusters, separated by commas.",
+)
+@click.option("--wait", is_flag=True, help="Wait for the clusters to request registration, and then for them to become available.")
+@click.option(
+    "--skip-approve-check",
+    "skip_check",
+    is_flag=True,
+    help="Approve pending requests whoever sent them, and accept clusters that have sent none.",
+)
+@click.option(
+    "--requesters",
+    type=Names(),
+    multiple=True,
+    help="Users, or common names of requested certificates, whose requests are approved.",
+)
 @click.option(
     "--fingerprint",
     "--fingerprints",
     "fingerprints",
     type=Fingerprints(),
     multiple=True,
-    help="sha256:… of the keys to approve, as the agents on the clusters name them.",
+    help="Fingerprints (sha256:…) of the public keys to approve, as the agents log them.",
 )
 @click.option(
     "--grpc-server-account",
     "servers",
     type=Names(),
     multiple=True,
-    help="User as whom the hub's gRPC server makes requests.  [default: as the ClusterManager says]",
+    help="User as which the hub's gRPC server makes requests.  [default: the ClusterManager's setting]",
 )
 @click.option(
     "--managed-cluster-arn",
     "--eks-managed-cluster-arn",
     "identity",
     default="",
-    help="Of the one cluster, where its ManagedCluster was there before its agent and does not say (awsirsa).",
+    help="ARN of the EKS cluster, if one cluster is accepted whose ManagedCluster has no ARN yet (awsirsa).",
 )
 @connected
 def command(
@@ -53,7 +78,7 @@ def command(
     servers: tuple[tuple[str, ...], ...],
     identity: str,
 ) -> None:
-    """Accept clusters: approve the certificate requests of their agents and let the hub manage them."""
+    """Accept clusters: approve their agents' certificate signing requests, and set hubAcceptsClient."""
     from muster.administration.members.accept import AcceptOptions
     from muster.administration.members.requests import RequestFilter
     from muster.aws.surroundings import found

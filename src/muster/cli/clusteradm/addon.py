@@ -9,6 +9,7 @@ import click
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, explain, write_resources
 from muster.cli.console import echo, echo_error
+from muster.cli.examples import examples
 from muster.cli.output import document, format_option, show
 from muster.cli.values import Files, Names, Pairs
 
@@ -16,38 +17,68 @@ if TYPE_CHECKING:
     from muster.administration.content.addons import Outcome
 
 NAMESPACE = "open-cluster-management-agent-addon"
-_NAMES = click.option("--names", "--name", "names", type=Names(), multiple=True, help="Of addons.")
-_PLACEMENT = click.option("--placement", default="", metavar="NAMESPACE/NAME", help="Placement that chooses the clusters.")
-_CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
+_NAMES = click.option("--names", "--name", "names", type=Names(), multiple=True, help="Names of the add-ons, separated by commas.")
+_PLACEMENT = click.option("--placement", default="", metavar="NAMESPACE/NAME", help="Placement that selects the clusters.")
+_CLUSTERS = click.option(
+    "-c",
+    "--cluster",
+    "--clusters",
+    "clusters",
+    type=Names(),
+    multiple=True,
+    help="Names of the managed clusters, separated by commas.",
+)
 
 
 @click.group("addon")
 @connected
 def command() -> None:
-    """Make addons, switch them on and off for clusters, and see which there are."""
+    """Create, enable, disable and list add-ons."""
 
 
-CREATING = """\b
-Examples:
-  clusteradm addon create hello -f deployment.yaml
-  clusteradm addon create hello -f manifests/ --placement-ref default/all
-  clusteradm addon create hello -f manifests/ --version 0.0.2 --overwrite"""
+CREATING = examples(
+    "clusteradm addon create hello -f deployment.yaml",
+    "clusteradm addon create hello -f manifests/ --placement-ref default/all",
+    "clusteradm addon create hello -f manifests/ --version 0.0.2 --overwrite",
+)
 
 
 @command.command("create", epilog=CREATING)
 @click.argument("name")
-@click.option("-f", "--filename", "files", type=Files(), multiple=True, required=True, help="File, directory, or - (repeatable).")
-@click.option("-R", "--recursive", is_flag=True, help="Directories below directories too.")
-@click.option("--version", default="0.0.1", show_default=True, help="Of the addon; its template is <name>-<version>.")
-@click.option("--overwrite", is_flag=True, help="Change an addon that is there.")
-@click.option("--hub-registration", is_flag=True, help="Let the agent register at the hub, with a credential of its own.")
-@click.option("--cluster-role-bind", "cluster_role", default="", help="ClusterRole that the agent has in its cluster's namespace.")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    type=Files(),
+    multiple=True,
+    required=True,
+    help="File or directory with manifests, or - for standard input. Repeatable.",
+)
+@click.option("-R", "--recursive", is_flag=True, help="Process the directories given with -f recursively.")
+@click.option(
+    "--version", default="0.0.1", show_default=True, help="Version of the add-on; its AddOnTemplate is named <name>-<version>."
+)
+@click.option("--overwrite", is_flag=True, help="Update the add-on if it already exists.")
+@click.option(
+    "--hub-registration", is_flag=True, help="Enable registration of the add-on's agent with the hub, with a credential of its own."
+)
+@click.option(
+    "--cluster-role-bind",
+    "cluster_role",
+    default="",
+    help="ClusterRole bound to the add-on's agent in the namespace of its cluster on the hub.",
+)
 @click.option("--labels", type=Pairs(), multiple=True, help="Labels of the ClusterManagementAddOn and the AddOnTemplate.")
-@click.option("--placement-ref", default="", metavar="NAMESPACE/NAME", help="Placement that says where it is installed.")
+@click.option(
+    "--placement-ref",
+    default="",
+    metavar="NAMESPACE/NAME",
+    help="Placement that selects the clusters on which the add-on is installed.",
+)
 @format_option("text", "json", "yaml", default="text")
 @connected
 def create(**given: Any) -> None:
-    """Create the addon NAME, made of manifests."""
+    """Create the add-on NAME from manifests."""
     administer(lambda session: _create(session, given), machine=given["output"] != "text")
 
 
@@ -79,19 +110,29 @@ async def _create(session: Session, given: dict[str, Any]) -> None:
         session.progress.warn(warning)
 
 
-@command.command("enable")
+@command.command(
+    "enable",
+    epilog=examples(
+        "clusteradm addon enable --names hello --clusters cluster1,cluster2 --wait",
+        "clusteradm addon enable --names hello --placement default/all",
+    ),
+)
 @_NAMES
 @_CLUSTERS
 @_PLACEMENT
-@click.option("-n", "--namespace", default=NAMESPACE, show_default=True, help="Of the addon's agent.")
-@click.option("--annotate", "annotations", type=Pairs(), multiple=True, help="Annotations of the ManagedClusterAddOn.")
-@click.option("--labels", type=Pairs(), multiple=True, help="Labels of the ManagedClusterAddOn.")
-@click.option("--config-file", "configs", multiple=True, help="Configuration objects for the addon (repeatable).")
-@click.option("--output-file", type=click.Path(dir_okay=False), help="Also write all that is applied to this file.")
-@click.option("--wait", is_flag=True, help="Until the addons are available.")
+@click.option(
+    "-n", "--namespace", default=NAMESPACE, show_default=True, help="Namespace of the add-on's agent on the managed clusters."
+)
+@click.option(
+    "--annotate", "annotations", type=Pairs(), multiple=True, help="Annotations of the ManagedClusterAddOn, as key=value pairs."
+)
+@click.option("--labels", type=Pairs(), multiple=True, help="Labels of the ManagedClusterAddOn, as key=value pairs.")
+@click.option("--config-file", "configs", multiple=True, help="File with configuration objects for the add-on. Repeatable.")
+@click.option("--output-file", type=click.Path(dir_okay=False), help="File to which all applied objects are also written.")
+@click.option("--wait", is_flag=True, help="Wait until the add-ons are available.")
 @connected
 def enable(**given: Any) -> None:
-    """Enable addons on clusters, or wherever a placement chooses."""
+    """Enable add-ons on the given clusters, or on those that a placement selects."""
     names, clusters = _chosen(given)
     if given["placement"]:
         _refuse_beside_placement(given, clusters)
@@ -168,15 +209,23 @@ async def _enable(session: Session, names: list[str], clusters: list[str], given
     return outcomes
 
 
-@command.command("disable")
+@command.command(
+    "disable",
+    epilog=examples(
+        "clusteradm addon disable --names hello --clusters cluster1 --wait",
+        "clusteradm addon disable --names hello --all-clusters",
+    ),
+)
 @_NAMES
 @_CLUSTERS
 @_PLACEMENT
-@click.option("--all-clusters", type=bool, is_flag=False, flag_value=True, default=False, help="On every cluster there is.")
-@click.option("--wait", is_flag=True, help="Until nothing is left of them.")
+@click.option(
+    "--all-clusters", type=bool, is_flag=False, flag_value=True, default=False, help="Disable the add-ons on all clusters."
+)
+@click.option("--wait", is_flag=True, help="Wait until the add-ons are removed from the clusters.")
 @connected
 def disable(**given: Any) -> None:
-    """Disable addons on clusters, or where a placement chose."""
+    """Disable add-ons on the given clusters, on all, or on those that a placement selects."""
     names, clusters = _chosen(given)
     if given["placement"]:
         _refuse_beside_placement(given, clusters)
@@ -230,12 +279,18 @@ async def _disable(session: Session, names: list[str], clusters: list[str], *, w
     return outcomes
 
 
-@command.command("list")
+@command.command(
+    "list",
+    epilog=examples(
+        "clusteradm addon list",
+        "clusteradm addon list -o table",
+    ),
+)
 @_CLUSTERS
 @format_option()
 @connected
 def list_addons(clusters: tuple[tuple[str, ...], ...], output: str) -> None:
-    """Show which addons there are, and on which clusters."""
+    """List the available add-ons and the clusters they are enabled on."""
     administer(lambda session: _list(session, flat(clusters), output), machine=True)
 
 

@@ -10,6 +10,7 @@ import click
 
 from muster.cli.connection import Globals, Session, administer, connected
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.loop import run_loop
 from muster.cli.output import format_option
 from muster.registration.names import AGENT_NAMESPACE, HUB_NAMESPACE
@@ -28,22 +29,28 @@ JSON, CLOUDFORMATION = "json", "cloudformation"
 @click.group("aws")
 @connected
 def aws() -> None:
-    """Prepare AWS for clusters that register by their AWS identities, and clean up after them."""
+    """Prepare and clean up AWS for clusters that register with IAM roles."""
 
 
 @aws.group("prerequisites")
 @connected
 def prerequisites() -> None:
-    """Print the roles that hub and managed clusters need, with trust, policy and tags; or make them with --apply."""
+    """Print the IAM roles that hub and managed clusters need, with trust policies and tags, or create them with --apply."""
 
 
 def _role_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         click.option(
-            "--hub-cluster-arn", "--eks-hub-cluster-arn", "hub", required=True, help="arn:aws:eks:REGION:ACCOUNT:cluster/NAME."
+            "--hub-cluster-arn",
+            "--eks-hub-cluster-arn",
+            "hub",
+            required=True,
+            help="ARN of the hub's EKS cluster, arn:aws:eks:REGION:ACCOUNT:cluster/NAME.",
         ),
-        click.option("--oidc-provider", required=True, help="Issuer of the cluster whose pods take the role."),
-        click.option("--apply", is_flag=True, help="Make the role with your own AWS identity, or set it right."),
+        click.option("--oidc-provider", required=True, help="URL of the OIDC issuer of the cluster whose pods assume the role."),
+        click.option(
+            "--apply", is_flag=True, help="Create or update the role with your own AWS credentials instead of printing it."
+        ),
         format_option(JSON, CLOUDFORMATION, default=JSON),
     )
     for option in reversed(options):
@@ -51,20 +58,25 @@ def _role_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@prerequisites.command("hub")
+@prerequisites.command(
+    "hub",
+    epilog=examples(
+        "clusteradm aws prerequisites hub --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub --oidc-provider https://oidc.example/id/1"
+    ),
+)
 @_role_options
-@click.option("--namespace", default=HUB_NAMESPACE, show_default=True, help="Of the hub's controllers.")
+@click.option("--namespace", default=HUB_NAMESPACE, show_default=True, help="Namespace of the hub's controllers.")
 @click.option(
     "--aws-mapping",
     "mapping",
     type=click.Choice(("auto", "aws-auth", "access-entry")),
     default="auto",
     show_default=True,
-    help="As init was told; without access entries the role needs less.",
+    help="Mapping of IAM roles to users given to clusteradm init; without access entries the role needs fewer permissions.",
 )
 @connected
 def hub_command(hub: str, oidc_provider: str, apply: bool, output: str, namespace: str, mapping: str) -> None:
-    """The role as which the hub makes identities for clusters that it accepts."""
+    """Print or create the IAM role with which the hub creates identities for the clusters it accepts."""
     from muster.administration.aws import prerequisites as wanted
 
     arn = _arn(hub, "--hub-cluster-arn")
@@ -72,17 +84,32 @@ def hub_command(hub: str, oidc_provider: str, apply: bool, output: str, namespac
     _shown(make, arn.region, apply, output)
 
 
-@prerequisites.command("managed")
+@prerequisites.command(
+    "managed",
+    epilog=examples(
+        "clusteradm aws prerequisites managed --hub-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/hub"
+        " --managed-cluster-arn arn:aws:eks:us-west-2:123456789012:cluster/one --oidc-provider https://oidc.example/id/2"
+    ),
+)
 @_role_options
-@click.option("--managed-cluster-arn", "--eks-managed-cluster-arn", "managed", required=True, help="As for the hub.")
+@click.option(
+    "--managed-cluster-arn",
+    "--eks-managed-cluster-arn",
+    "managed",
+    required=True,
+    help="ARN of the managed cluster on EKS, arn:aws:eks:REGION:ACCOUNT:cluster/NAME.",
+)
 @click.option("--klusterlet", default="klusterlet", show_default=True, help="Name of the Klusterlet.")
-@click.option("--namespace", default=AGENT_NAMESPACE, show_default=True, help="Of its agents.")
-@click.option("--mode", type=click.Choice(MODES), default="Default", show_default=True, help="Of the Klusterlet.")
+@click.option("--namespace", default=AGENT_NAMESPACE, show_default=True, help="Namespace of the Klusterlet's agents.")
+@click.option("--mode", type=click.Choice(MODES), default="Default", show_default=True, help="Install mode of the Klusterlet.")
 @connected
 def managed_command(
     hub: str, oidc_provider: str, apply: bool, output: str, managed: str, klusterlet: str, namespace: str, mode: str
 ) -> None:
-    """The role as which a managed cluster's agents prove who they are. Hosted agents need the management cluster's provider."""
+    """Print or create the IAM role with which a managed cluster's agents authenticate.
+
+    In hosted mode, give the OIDC provider of the cluster that the agents run on.
+    """
     from muster.administration.aws import prerequisites as wanted
     from muster.aws.naming import Pair
 
@@ -91,14 +118,18 @@ def managed_command(
     _shown(make, pair.managed.region, apply, output)
 
 
-@aws.command("cleanup")
+@aws.command("cleanup", epilog=examples("clusteradm aws cleanup --dry-run"))
 @click.option(
-    "--hub-cluster-arn", "--eks-hub-cluster-arn", "hub", default="", help="Of this hub.  [default: what its ClusterManager says]"
+    "--hub-cluster-arn",
+    "--eks-hub-cluster-arn",
+    "hub",
+    default="",
+    help="ARN of the hub's EKS cluster.  [default: the ClusterManager's setting]",
 )
-@click.option("--namespace", default=HUB_NAMESPACE, show_default=True, help="Where the hub keeps its own things.")
+@click.option("--namespace", default=HUB_NAMESPACE, show_default=True, help="Namespace of the hub components.")
 @connected
 def cleanup_command(hub: str, namespace: str) -> None:
-    """Remove this hub's roles on AWS that no cluster claims, with your own AWS identity."""
+    """Delete this hub's IAM roles that no managed cluster uses, with your own AWS credentials."""
     administer(lambda session: _clean(session, hub, namespace))
 
 

@@ -22,24 +22,66 @@ REGISTRY = "quay.io/open-cluster-management"
 F = TypeVar("F", bound=Callable[..., Any])
 
 _IMAGES = (
-    click.option("--image-registry", "registry", default=REGISTRY, show_default=True, help="OCM's stands for no registry at all."),
-    click.option("--bundle-version", "version", default="default", show_default=True, help="Tag of the image."),
-    click.option("--bundle-version-overrides", "overrides", type=click.Path(dir_okay=False), help="A file with key ocm: the tag."),
+    click.option(
+        "--image-registry",
+        "registry",
+        default=REGISTRY,
+        show_default=True,
+        help="Registry of the images; with OCM's own registry, image names have no registry prefix.",
+    ),
+    click.option(
+        "--bundle-version", "version", default="default", show_default=True, help="Version of the images, which is their tag."
+    ),
+    click.option(
+        "--bundle-version-overrides",
+        "overrides",
+        type=click.Path(dir_okay=False),
+        help="File whose key ocm overrides the version of the images.",
+    ),
 )
 _INSTALLED = (
-    click.option("--create-namespace", type=bool, default=True, show_default=True, help="Of the operator."),
-    click.option("--image-pull-credential-file", "credential", type=click.Path(dir_okay=False), help="A docker config.json."),
+    click.option(
+        "--create-namespace",
+        type=bool,
+        default=True,
+        show_default=True,
+        help="Create the operator's namespace if it does not exist.",
+    ),
+    click.option(
+        "--image-pull-credential-file",
+        "credential",
+        type=click.Path(dir_okay=False),
+        help="Docker config.json with credentials for pulling the images.",
+    ),
     click.option(
         "--resource-qos-class",
         "qos",
         type=click.Choice(["Default", "BestEffort", "ResourceRequirement"]),
         default="Default",
         show_default=True,
-        help="Of all pods.",
+        help="Quality-of-service class of all pods.",
     ),
-    click.option("--resource-limits", "limits", type=Pairs(), multiple=True, help="Of all containers, e.g. cpu=1,memory=1Gi."),
-    click.option("--resource-requests", "requests", type=Pairs(), multiple=True, help="Of all containers."),
-    click.option("--feature-gates", "gates", type=Pairs(), multiple=True, help="Gate=true|false,…"),
+    click.option(
+        "--resource-limits",
+        "limits",
+        type=Pairs(),
+        multiple=True,
+        help="Resource limits of all containers, such as cpu=1,memory=1Gi.",
+    ),
+    click.option(
+        "--resource-requests",
+        "requests",
+        type=Pairs(),
+        multiple=True,
+        help="Resource requests of all containers, such as cpu=100m,memory=128Mi.",
+    ),
+    click.option(
+        "--feature-gates",
+        "gates",
+        type=Pairs(),
+        multiple=True,
+        help="Comma-separated Gate=true|false pairs for the installed components.",
+    ),
 )
 
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import click
 
 from muster.cli.connection import Session, administer, connected, write_file
+from muster.cli.examples import examples
 
 
-@click.command("clean")
-@click.option("--name", default="cluster-manager", show_default=True, help="Of the ClusterManager.")
-@click.option("--purge-operator", type=bool, default=True, show_default=True, help="Remove the operator too.")
-@click.option("--force", is_flag=True, help="Even while managed clusters are alive.")
-@click.option("--output-file", type=click.Path(dir_okay=False), help="Also write what was removed to this file.")
+@click.command(
+    "clean",
+    epilog=examples(
+        "clusteradm clean --dry-run",
+        "clusteradm clean --purge-operator=false",
+    ),
+)
+@click.option("--name", default="cluster-manager", show_default=True, help="Name of the ClusterManager.")
+@click.option("--purge-operator", type=bool, default=True, show_default=True, help="Remove the operator and its CRDs too.")
+@click.option("--force", is_flag=True, help="Clean up even while managed clusters are still connected.")
+@click.option("--output-file", type=click.Path(dir_okay=False), help="File to which all removed objects are also written.")
 @connected
 def command(name: str, purge_operator: bool, force: bool, output_file: str | None) -> None:
-    """Clean up the hub: remove what init and the operator made."""
+    """Clean up the hub: remove all that clusteradm init and the operator created."""
     administer(lambda session: _clean(session, name, purge_operator, force, output_file))
 
 

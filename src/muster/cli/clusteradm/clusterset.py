@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.connection import Session, administer, connected
+from muster.cli.examples import examples
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def _do(work: Callable[[KubeClient], Awaitable[str | list[str]]]) -> None:
     administer(in_session)
 
 
-@command.command("create")
+@command.command("create", epilog=examples("clusteradm clusterset create prod"))
 @click.argument("name")
 @connected
 def create(name: str) -> None:
@@ -42,19 +43,19 @@ def create(name: str) -> None:
     _do(lambda client: clustersets.create(client, name))
 
 
-@command.command("delete")
+@command.command("delete", epilog=examples("clusteradm clusterset delete prod"))
 @click.argument("name")
 @connected
 def delete(name: str) -> None:
-    """Delete a cluster set that is bound nowhere."""
+    """Delete a cluster set, which must not be bound to a namespace."""
     from muster.administration.content import clustersets
 
     _do(lambda client: clustersets.delete(client, name))
 
 
-@command.command("bind")
+@command.command("bind", epilog=examples("clusteradm clusterset bind prod --namespace apps"))
 @click.argument("name")
-@click.option("--namespace", default="default", show_default=True, help="Whose placements may choose from the set.")
+@click.option("--namespace", default="default", show_default=True, help="Namespace to bind the cluster set to.")
 @connected
 def bind(name: str, namespace: str) -> None:
     """Bind a cluster set to a namespace."""
@@ -63,9 +64,9 @@ def bind(name: str, namespace: str) -> None:
     _do(lambda client: clustersets.bind(client, name, _named(namespace)))
 
 
-@command.command("unbind")
+@command.command("unbind", epilog=examples("clusteradm clusterset unbind prod --namespace apps"))
 @click.argument("name")
-@click.option("--namespace", default="default", show_default=True, help="Whose placements shall no more choose from the set.")
+@click.option("--namespace", default="default", show_default=True, help="Namespace to unbind the cluster set from.")
 @connected
 def unbind(name: str, namespace: str) -> None:
     """Unbind a cluster set from a namespace."""
@@ -80,13 +81,21 @@ def _named(namespace: str) -> str:
     return namespace
 
 
-@command.command("set")
+@command.command(
+    "set",
+    epilog=examples(
+        "clusteradm clusterset set prod --clusters cluster1,cluster2",
+        "clusteradm clusterset set prod --namespaces web,db",
+    ),
+)
 @click.argument("name")
-@click.option("--clusters", type=Names(), multiple=True, help="Clusters to put into the set.")
-@click.option("--namespaces", type=Names(), multiple=True, help="Namespaces that every cluster of the set shall have.")
+@click.option("--clusters", type=Names(), multiple=True, help="Names of the clusters to add to the set, separated by commas.")
+@click.option(
+    "--namespaces", type=Names(), multiple=True, help="Namespaces to create on every cluster of the set, separated by commas."
+)
 @connected
 def set_(name: str, clusters: tuple[tuple[str, ...], ...], namespaces: tuple[tuple[str, ...], ...]) -> None:
-    """Put clusters into a set, or give its clusters namespaces."""
+    """Add clusters to a set, or create namespaces on its clusters."""
     from muster.administration.content import clustersets
 
     members = [one for group in clusters for one in group]

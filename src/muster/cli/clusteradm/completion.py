@@ -5,12 +5,19 @@ from __future__ import annotations
 import click
 
 from muster.cli.console import echo
+from muster.cli.examples import examples
 
 
-@click.command("completion")
+@click.command(
+    "completion",
+    epilog=examples(
+        "source <(clusteradm completion bash)",
+        "clusteradm completion fish",
+    ),
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print the completion script for SHELL; e.g. source <(clusteradm completion bash)."""
+    """Print a script that completes commands and options in SHELL."""
     from click.shell_completion import get_completion_class
 
     from muster.cli.connection import program

@@ -5,13 +5,20 @@ from __future__ import annotations
 import click
 
 from muster.cli.connection import Session, administer, connected
+from muster.cli.examples import examples
 
 
-@click.command("token")
-@click.option("--cluster-name", "cluster", default="", help="Only those that are good for this cluster alone.")
+@click.command(
+    "token",
+    epilog=examples(
+        "clusteradm delete token",
+        "clusteradm delete token --cluster-name cluster1",
+    ),
+)
+@click.option("--cluster-name", "cluster", default="", help="Name of a cluster; delete only the tokens that are limited to it.")
 @connected
 def command(cluster: str) -> None:
-    """Delete the bootstrap token and the accounts whose tokens clusters join with."""
+    """Delete the bootstrap token and the service accounts whose tokens clusters use to join."""
     administer(lambda session: _delete(session, cluster))
 
 

@@ -10,6 +10,7 @@ import click
 
 from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.output import document, format_option
 from muster.cli.process import find_cluster
 from muster.machinery.printable import one_line
@@ -22,16 +23,30 @@ HUB_ON_AWS = "AWS"
 MARKS = {"ok": "✓", "note": "·", "problem": "✗"}
 
 
-@click.command("doctor")
+@click.command(
+    "doctor",
+    epilog=examples(
+        "clusteradm doctor",
+        "clusteradm doctor cluster1 --managed-cluster-kubeconfig cluster1.kubeconfig",
+    ),
+)
 @click.argument("clusters", nargs=-1)
 @click.option(
-    "--managed-cluster-kubeconfig", "kubeconfig", type=click.Path(dir_okay=False), help="To look at the agent's side too."
+    "--managed-cluster-kubeconfig",
+    "kubeconfig",
+    type=click.Path(dir_okay=False),
+    help="Path to the kubeconfig file of the managed cluster, to check its agent too.",
 )
-@click.option("--managed-cluster-context", "context", default="", help="Of that kubeconfig, or of --kubeconfig.")
+@click.option(
+    "--managed-cluster-context",
+    "context",
+    default="",
+    help="Context of the managed cluster in that kubeconfig, or in the one given with --kubeconfig.",
+)
 @format_option("text", "json", "yaml", default="text")
 @connected
 def command(clusters: tuple[str, ...], kubeconfig: str | None, context: str, output: str) -> None:
-    """Explain why CLUSTERS (all, if none is named) are not available."""
+    """Diagnose why CLUSTERS, by default all of them, are not available."""
     if (kubeconfig or context) and len(clusters) != 1:
         raise click.UsageError("--managed-cluster-kubeconfig and --managed-cluster-context: name the one cluster that it is")
     found = administer(lambda session: _examine(session, clusters, kubeconfig, context), machine=True)

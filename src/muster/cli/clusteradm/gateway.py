@@ -13,6 +13,7 @@ from muster.cli.cluster_names import ClusterNames
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Globals, Session, administer, connected, write_file
 from muster.cli.console import echo, echo_error
+from muster.cli.examples import examples
 from muster.cli.output import document, format_option
 from muster.cli.values import Names
 from muster.machinery.oserrors import explain_file_error
@@ -29,7 +30,7 @@ SECTIONS, PREFIX, JSON = "sections", "prefix", "json"
 @click.group("gateway")
 @connected
 def command() -> None:
-    """Reach managed clusters through the hub."""
+    """Access managed clusters through the hub's gateway."""
 
 
 def selecting(text: str) -> str:
@@ -72,27 +73,31 @@ async def chosen(session: Session, names: tuple[str, ...], selector: str = "") -
 
 # kubeconfig ------------------------------------------------------------------------------------------------------------------
 
-KUBECONFIG = """\b
-Examples:
-  clusteradm gateway kubeconfig cluster1 cluster2
-  clusteradm gateway kubeconfig --output fleet.kubeconfig
-  clusteradm gateway kubeconfig -l env=prod --prefix prod- --merge --output ~/.kube/config"""
+KUBECONFIG = examples(
+    "clusteradm gateway kubeconfig cluster1 cluster2",
+    "clusteradm gateway kubeconfig --output fleet.kubeconfig",
+    "clusteradm gateway kubeconfig -l env=prod --prefix prod- --merge --output ~/.kube/config",
+)
 
 
 @command.command("kubeconfig", epilog=KUBECONFIG)
 @click.argument("names", nargs=-1, type=ClusterNames(), metavar="[CLUSTER]...")
-@click.option("-l", "--selector", default="", help="Only clusters with these labels.")
-@click.option("--output-file", "--output", "path", type=click.Path(dir_okay=False), help="Write to this file, for your eyes only.")
-@click.option("--merge", is_flag=True, help="Keep what else the file has.")
-@click.option("--overwrite", is_flag=True, help="Replace the file, or with --merge what has the same names in it.")
-@click.option("--hub-server", default="", metavar="URL", help="Address of the hub, where the file is used from elsewhere.")
-@click.option("--prefix", default="", help="Prefix of the names of contexts.")
+@click.option("-l", "--selector", default="", help="Label selector that chooses managed clusters.")
+@click.option(
+    "--output-file", "--output", "path", type=click.Path(dir_okay=False), help="File to write the kubeconfig to, with mode 0600."
+)
+@click.option("--merge", is_flag=True, help="Merge the contexts into the file and keep its other entries.")
+@click.option("--overwrite", is_flag=True, help="Replace the file, or with --merge its entries of the same names.")
+@click.option(
+    "--hub-server", default="", metavar="URL", help="URL of the hub's API server, if the file is used where another URL is needed."
+)
+@click.option("--prefix", default="", help="Prefix of the names of the contexts.")
 @connected
 def kubeconfig(names: tuple[tuple[str, ...], ...], selector: str, path: str | None, **given: Any) -> None:
     """Print a kubeconfig with a context for each CLUSTER, by default for all of them.
 
-    Each leads to the cluster through the hub. It has the hub's user in it as the kubeconfig in use has it, embedded or by
-    reference, and no credential of a cluster.
+    The contexts use the gateway on the hub and the hub's user of the current kubeconfig. The file contains no credentials of
+    managed clusters.
     """
     clusters = tuple(flat(names))
     if clusters and selector:
@@ -137,27 +142,41 @@ def _kubeconfig_text(path: str, made: Document, *, merge: bool, overwrite: bool)
 
 # exec ------------------------------------------------------------------------------------------------------------------------
 
-EXEC = """\b
-Examples:
-  clusteradm gateway exec --clusters cluster1,cluster2 -- kubectl get nodes
-  clusteradm gateway exec --selector env=prod --timeout 20s -- get pods -A --no-headers
-  clusteradm gateway exec --all -o json -- version
-  clusteradm gateway exec --all -- apply -f -"""
+EXEC = examples(
+    "clusteradm gateway exec --clusters cluster1,cluster2 -- kubectl get nodes",
+    "clusteradm gateway exec --selector env=prod --timeout 20s -- get pods -A --no-headers",
+    "clusteradm gateway exec --all -o json -- version",
+    "clusteradm gateway exec --all -- apply -f -",
+)
 
 
 @command.command("exec", epilog=EXEC)
-@click.option("-c", "--cluster", "--clusters", "names", type=ClusterNames(), multiple=True, help="Names of the clusters.")
-@click.option("-l", "--selector", default="", help="Clusters with these labels.")
-@click.option("--all", "everywhere", is_flag=True, help="All clusters.")
-@click.option("--parallel", type=click.IntRange(1), default=8, show_default=True, help="How many clusters at once.")
+@click.option(
+    "-c",
+    "--cluster",
+    "--clusters",
+    "names",
+    type=ClusterNames(),
+    multiple=True,
+    help="Names of the managed clusters, separated by commas.",
+)
+@click.option("-l", "--selector", default="", help="Label selector that chooses managed clusters.")
+@click.option("--all", "everywhere", is_flag=True, help="Run the command on all managed clusters.")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Maximum number of clusters to run the command on at the same time.",
+)
 @format_option(SECTIONS, PREFIX, JSON, default=SECTIONS)
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- [kubectl] ARGS...")
 @connected
 def execute(names: tuple[tuple[str, ...], ...], selector: str, everywhere: bool, **given: Any) -> None:
     """Run a kubectl command on many clusters at once.
 
-    What each cluster answers is shown by itself; where it fails, or takes longer than --timeout, the others go on. Ends with 0 if
-    it succeeded everywhere, else with 1. Where the command reads standard input (-f -), every cluster gets it.
+    The output of each cluster is printed separately. If the command fails on a cluster, or exceeds --timeout, the others
+    continue. Exits with 0 if it succeeded on all clusters, else with 1. Standard input (-f -) is passed to every cluster.
     """
     clusters = tuple(flat(names))
     if (bool(clusters), bool(selector), everywhere).count(True) != 1:
@@ -227,36 +246,60 @@ def _told(result: ClusterResult[Finished]) -> dict[str, Any]:
 
 # grant -----------------------------------------------------------------------------------------------------------------------
 
-GRANT = """\b
-Examples:
-  clusteradm gateway grant alice --role viewer --cluster cluster1
-  clusteradm gateway grant --group devs --role editor --cluster cluster1,cluster2 --namespace web --apply
-  clusteradm gateway grant --serviceaccount ci:deployer --role admin --cluster cluster1"""
+GRANT = examples(
+    "clusteradm gateway grant alice --role viewer --cluster cluster1",
+    "clusteradm gateway grant --group devs --role editor --cluster cluster1,cluster2 --namespace web --apply",
+    "clusteradm gateway grant --serviceaccount ci:deployer --role admin --cluster cluster1",
+)
 
 
 @command.command("grant", epilog=GRANT)
 @click.argument("user", required=False)
-@click.option("--group", default="", help="A group instead of a user.")
-@click.option("--serviceaccount", default="", metavar="NAMESPACE:NAME", help="A service account of the hub instead of a user.")
+@click.option("--group", default="", help="Group to grant access to, instead of a user.")
+@click.option(
+    "--serviceaccount",
+    default="",
+    metavar="NAMESPACE:NAME",
+    help="Service account of the hub to grant access to, instead of a user.",
+)
 @click.option(
     "--role",
     type=click.Choice(["viewer", "editor", "admin"]),
     required=True,
-    help="viewer reads, but no Secrets; editor writes workloads, reads Secrets and opens shells; admin does everything.",
+    help="Level of access: `viewer` reads all but Secrets; `editor` also writes workloads, reads Secrets and opens "
+    "shells; `admin` may do everything.",
 )
-@click.option("-c", "--cluster", "--clusters", "clusters", type=ClusterNames(), multiple=True, help="Names of the clusters.")
-@click.option("-n", "--namespace", "namespaces", type=Names(), multiple=True, help="Only in these namespaces of the clusters.")
-@click.option("--resource", "resources", type=Names(), multiple=True, help="Further resources, such as widgets.example.com.")
-@click.option("--create-namespace", is_flag=True, help="Also make these namespaces on the hub, where the roles for them are.")
-@click.option("--apply", "apply_them", is_flag=True, help="Apply them to the hub instead of printing them.")
+@click.option(
+    "-c",
+    "--cluster",
+    "--clusters",
+    "clusters",
+    type=ClusterNames(),
+    multiple=True,
+    help="Names of the managed clusters, separated by commas.",
+)
+@click.option(
+    "-n", "--namespace", "namespaces", type=Names(), multiple=True, help="Namespaces of the clusters to which access is limited."
+)
+@click.option(
+    "--resource",
+    "resources",
+    type=Names(),
+    multiple=True,
+    help="Further resources to grant access to, such as widgets.example.com.",
+)
+@click.option(
+    "--create-namespace", is_flag=True, help="Create the namespaces given with --namespace on the hub, where their Roles are kept."
+)
+@click.option("--apply", "apply_them", is_flag=True, help="Apply the objects to the hub instead of printing them.")
 @format_option("yaml", "json", default="yaml")
 @connected
 def grant(**given: Any) -> None:
-    """Print the RBAC objects by which USER, or a group or account, may use clusters through the gateway.
+    """Print the RBAC objects that allow USER, a group or a service account to use clusters through the gateway.
 
-    They are for the hub. Two things are granted for each cluster: clustergateways/proxy of its name with the verbs of HTTP methods,
-    and on what is asked there virtual verbs such as cluster1/get; RBAC has no cluster1/*, so they are listed. A Role in a namespace
-    of the hub counts for the namespace of that name on the cluster. To try it: kubectl auth can-i cluster1/get pods --as USER.
+    The objects belong on the hub. For each cluster they grant the subresource clustergateways/proxy, and virtual verbs such as
+    cluster1/get on the requested resources; all verbs are listed because RBAC has no cluster1/*. A Role in a namespace of the hub
+    applies to the namespace of the same name on the cluster. To test it: kubectl auth can-i cluster1/get pods --as USER.
     """
     access = _access(given)
     objects = administer(lambda session: _grant(session, access, apply_them=given["apply_them"]), machine=True)

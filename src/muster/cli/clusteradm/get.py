@@ -13,6 +13,7 @@ import click
 
 from muster.cli.connection import Session, administer, connected, write_file
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.lazy import Entry, LazyGroup
 from muster.cli.output import FORMATS, WIDE, Listing, format_option, news, show
 from muster.cli.values import Names
@@ -27,15 +28,17 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 HERE = "muster.cli.clusteradm.get"
 KINDS = {
-    "addons": Entry(HERE, "Addons, and on which clusters they are.", "addons"),
-    "clusters": Entry(HERE, "Managed clusters.", "clusters"),
-    "clustersets": Entry(HERE, "Cluster sets, their clusters and where they are bound.", "cluster_sets"),
-    "hub-info": Entry("muster.cli.clusteradm.hubinfo", "What the hub consists of, and whether it runs."),
-    "klusterlet-info": Entry("muster.cli.clusteradm.hubinfo", "What a managed cluster's agent consists of.", "klusterlet"),
-    "placements": Entry(HERE, "Placements and what they chose.", "placements"),
-    "policies": Entry("muster.cli.clusteradm.policies", "Policies of a cluster, or of many through the gateway."),
-    "token": Entry(HERE, "A token with which clusters join.", "token"),
-    "works": Entry(HERE, "Works and whether they are applied.", "works"),
+    "addons": Entry(HERE, "Show add-ons and the clusters they are enabled on.", "addons"),
+    "clusters": Entry(HERE, "Show managed clusters.", "clusters"),
+    "clustersets": Entry(HERE, "Show cluster sets, their clusters and their bindings.", "cluster_sets"),
+    "hub-info": Entry("muster.cli.clusteradm.hubinfo", "Show the components of the hub and their status."),
+    "klusterlet-info": Entry(
+        "muster.cli.clusteradm.hubinfo", "Show the components of a Klusterlet and their status.", "klusterlet"
+    ),
+    "placements": Entry(HERE, "Show placements and the clusters they select.", "placements"),
+    "policies": Entry("muster.cli.clusteradm.policies", "Show policies of a cluster, or of many through the gateway."),
+    "token": Entry(HERE, "Show a bootstrap token with which clusters join.", "token"),
+    "works": Entry(HERE, "Show works and whether they are applied.", "works"),
 }
 OTHERS = {"addon": "addons", "cluster": "clusters", "clusterset": "clustersets", "placement": "placements", "work": "works"}
 OTHERS |= {"policy": "policies"}
@@ -44,19 +47,27 @@ OTHERS |= {"policy": "policies"}
 @click.group("get", cls=LazyGroup, entries=KINDS, others=OTHERS)
 @connected
 def command() -> None:
-    """Show what the hub has."""
+    """Show clusters, works, add-ons and other objects of the hub."""
 
 
 def _listed(*more: str) -> Callable[[F], F]:
     """`more`: further ways to show it."""
-    watching = click.option("-w", "--watch", is_flag=True, help="Go on with what changes; a list as a table.")
+    watching = click.option(
+        "-w", "--watch", is_flag=True, help="Watch for changes after the first output; lists are printed as tables."
+    )
     return lambda command: watching(format_option(*FORMATS, *more)(command))
 
 
-@click.command("clusters")
+@click.command(
+    "clusters",
+    epilog=examples(
+        "clusteradm get clusters",
+        "clusteradm get clusters --clusterset prod -o table",
+    ),
+)
 @click.argument("names", nargs=-1)
-@click.option("--clusterset", "cluster_set", default="", help="Only those of this set.")
-@click.option("-l", "--selector", default="", help="Only those with these labels.")
+@click.option("--clusterset", "cluster_set", default="", help="Name of the cluster set whose clusters are shown.")
+@click.option("-l", "--selector", default="", help="Label selector that chooses managed clusters.")
 @_listed(WIDE)
 @connected
 def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: str, watch: bool) -> None:
@@ -71,52 +82,64 @@ def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: st
     _show("clusters", Question(names, cluster_set=cluster_set, selector=selector), output, watch)
 
 
-WORKS = """\b
-Examples:
-  clusteradm get works -o wide
-  clusteradm get works web --clusters cluster1,cluster2 --watch"""
+WORKS = examples(
+    "clusteradm get works -o wide",
+    "clusteradm get works web --clusters cluster1,cluster2 --watch",
+)
 
 
 @click.command("works", epilog=WORKS)
 @click.argument("name", required=False)
-@click.option("-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Only on these clusters.")
+@click.option(
+    "-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Names of the managed clusters, separated by commas."
+)
 @_listed(WIDE)
 @connected
 def works(name: str | None, on: tuple[tuple[str, ...], ...], output: str, watch: bool) -> None:
-    """Show works; of the one that is NAMEd also what failed and why, and the values reported back."""
+    """Show works. With NAME, also show its failures, their reasons, and its feedback values."""
     from muster.cli.clusteradm.listings import Question
 
     _show("works", Question((name,) if name else (), clusters=_flat(on)), output, watch)
 
 
-@click.command("addons")
+@click.command(
+    "addons",
+    epilog=examples(
+        "clusteradm get addons",
+        "clusteradm get addons hello --clusters cluster1",
+    ),
+)
 @click.argument("names", nargs=-1)
-@click.option("-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Only on these clusters.")
+@click.option(
+    "-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Names of the managed clusters, separated by commas."
+)
 @_listed(WIDE)
 @connected
 def addons(names: tuple[str, ...], on: tuple[tuple[str, ...], ...], output: str, watch: bool) -> None:
-    """Show addons: conditions and reasons on each cluster, and what is missing where they are not available."""
+    """Show add-ons: their conditions on each cluster, and what is missing if they are not available."""
     from muster.cli.clusteradm.listings import Question
 
     _show("addons", Question(names, clusters=_flat(on)), output, watch)
 
 
-PLACEMENTS = """\b
-Examples:
-  clusteradm get placements -n apps -o table
-  clusteradm get placements web -n apps --explain
-  clusteradm get placements --explain -f placement.yaml"""
+PLACEMENTS = examples(
+    "clusteradm get placements -n apps -o table",
+    "clusteradm get placements web -n apps --explain",
+    "clusteradm get placements --explain -f placement.yaml",
+)
 
 
 @click.command("placements", epilog=PLACEMENTS)
 @click.argument("name", required=False)
-@click.option("-n", "--namespace", default="", help="Only in this one.  [default: all; to explain: default]")
-@click.option("--explain", is_flag=True, help="Say of every cluster why it was chosen, or what left it out.")
-@click.option("-f", "--filename", help="Explain the placement in this file (- is standard input) as if it were there.")
+@click.option(
+    "-n", "--namespace", default="", help="Namespace of the placements.  [default: all namespaces; with --explain: default]"
+)
+@click.option("--explain", is_flag=True, help="Explain for every cluster why it was selected or not.")
+@click.option("-f", "--filename", help="File with a placement to explain without creating it, or - for standard input.")
 @_listed()
 @connected
 def placements(name: str | None, namespace: str, explain: bool, filename: str | None, output: str, watch: bool) -> None:
-    """Show placements, their conditions and what they chose."""
+    """Show placements, their conditions and the clusters they select."""
     from muster.cli.clusteradm.listings import Question
 
     if explain or filename:
@@ -130,7 +153,7 @@ def placements(name: str | None, namespace: str, explain: bool, filename: str | 
     _show("placements", Question((name,) if name else (), namespace=namespace), output, watch)
 
 
-@click.command("clustersets")
+@click.command("clustersets", epilog=examples("clusteradm get clustersets -o table"))
 @click.argument("names", nargs=-1)
 @_listed()
 @connected
@@ -219,14 +242,31 @@ async def _watch(session: Session, resource: GVR, place: str, stirred: asyncio.E
             continue
 
 
-@click.command("token")
-@click.option("--use-bootstrap-token", is_flag=True, help="The one that does not expire, as init made it.")
-@click.option("--cluster-name", "cluster", default="", help="The only cluster that it is to be good for (over gRPC).")
-@click.option("--output-file", type=click.Path(dir_okay=False), help="Also write the token to this file.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
+@click.command(
+    "token",
+    epilog=examples(
+        "clusteradm get token",
+        "clusteradm get token --use-bootstrap-token",
+    ),
+)
+@click.option(
+    "--use-bootstrap-token", is_flag=True, help="Show the bootstrap token that clusteradm init created, which does not expire."
+)
+@click.option(
+    "--cluster-name", "cluster", default="", help="Name of the only cluster that may register with the token (gRPC only)."
+)
+@click.option("--output-file", type=click.Path(dir_okay=False), help="File to which the token is also written.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Output format of the token and command.",
+)
 @connected
 def token(use_bootstrap_token: bool, cluster: str, output_file: str | None, output: str) -> None:
-    """Show a token with which clusters join, and how they do."""
+    """Show a bootstrap token, and the command with which clusters join."""
     from muster.cli.clusteradm.init import access_json, join_commands, pending_remark
 
     if use_bootstrap_token and cluster:

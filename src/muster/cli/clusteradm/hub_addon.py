@@ -15,6 +15,7 @@ import click
 from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, write_file
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.output import document, format_option
 from muster.cli.values import Names
 
@@ -37,28 +38,30 @@ _NAMES = click.option(
     type=Names(),
     multiple=True,
     shell_complete=_complete,
-    help=f"Names of add-ons: {', '.join(KNOWN)}.",
+    help=f"Names of the add-ons, separated by commas: {', '.join(KNOWN)}.",
 )
-_NAMESPACE = click.option("-n", "--namespace", default="", hidden=True)
+_NAMESPACE = click.option(
+    "-n", "--namespace", default="", hidden=True, help="Namespace of the add-ons; accepted for compatibility and not used."
+)
 
 
 @click.group("install")
 @connected
 def install() -> None:
-    """Install add-ons of the hub itself."""
+    """Install add-ons on the hub."""
 
 
 @click.group("uninstall")
 @connected
 def uninstall() -> None:
-    """Uninstall add-ons of the hub itself."""
+    """Uninstall add-ons from the hub."""
 
 
-INSTALLING = """\b
-Examples:
-  clusteradm install hub-addon --names cluster-gateway
-  clusteradm install hub-addon --names cluster-gateway --api-version v1beta1 --wait
-  clusteradm install hub-addon --names config-policy-controller,governance-standalone-hub-templating"""
+INSTALLING = examples(
+    "clusteradm install hub-addon --names cluster-gateway",
+    "clusteradm install hub-addon --names cluster-gateway --api-version v1beta1 --wait",
+    "clusteradm install hub-addon --names config-policy-controller,governance-standalone-hub-templating",
+)
 
 
 @install.command("hub-addon", epilog=INSTALLING)
@@ -66,22 +69,47 @@ Examples:
 @click.option(
     "--api-version",
     type=click.Choice(API_VERSIONS),
-    help="Version in which cluster-gateway serves its API, if another API has the usual one.  [default: as it is, or v1alpha1]",
+    help="Version in which cluster-gateway serves its API, for hubs where another server has v1alpha1.  "
+    "[default: unchanged, or v1alpha1]",
 )
-@click.option("--oam-api/--no-oam-api", default=None, help="Have cluster-gateway serve upstream's API group too.")
-@click.option("--force", is_flag=True, help="Skip the check whether another API is in the way.")
-@click.option("--wait", is_flag=True, help="Wait until the add-ons answer.")
-@click.option("--output-file", type=click.Path(dir_okay=False), help="Also write what is set in the ClusterManager to this file.")
+@click.option(
+    "--oam-api/--no-oam-api", default=None, help="Serve upstream's API group cluster.core.oam.dev from cluster-gateway too."
+)
+@click.option("--force", is_flag=True, help="Skip the check for another server of the gateway's API.")
+@click.option("--wait", is_flag=True, help="Wait until the add-ons are ready.")
+@click.option(
+    "--output-file",
+    type=click.Path(dir_okay=False),
+    help="File to which the changed fields of the ClusterManager are also written.",
+)
 @_NAMESPACE
-@click.option("--create-namespace", type=bool, is_flag=False, flag_value=True, default=False, hidden=True)
-@click.option("--bundle-version", default="default", hidden=True)
-@click.option("--bundle-version-overrides", type=click.Path(dir_okay=False), hidden=True)
+@click.option(
+    "--create-namespace",
+    type=bool,
+    is_flag=False,
+    flag_value=True,
+    default=False,
+    hidden=True,
+    help="Create the namespace; accepted for compatibility and not used.",
+)
+@click.option(
+    "--bundle-version", default="default", hidden=True, help="Version of the add-ons; accepted for compatibility and not used."
+)
+@click.option(
+    "--bundle-version-overrides",
+    type=click.Path(dir_okay=False),
+    hidden=True,
+    help="File with versions; accepted for compatibility and not used.",
+)
 @format_option("text", "json", default="text")
 @connected
 def install_hub_addon(**given: Any) -> None:
-    """Install add-ons of the hub: cluster-gateway, a way through the hub to the API of each managed cluster;
-    managed-serviceaccount, accounts of managed clusters with their tokens on the hub; config-policy-controller, policies of
-    managed clusters; governance-standalone-hub-templating, hub templates in them."""
+    """Install add-ons on the hub.
+
+    The add-on cluster-gateway proxies requests through the hub to the API of each managed cluster; managed-serviceaccount provides
+    tokens of managed clusters' service accounts on the hub; config-policy-controller enforces policies on managed clusters, and
+    governance-standalone-hub-templating resolves hub templates in them.
+    """
     administer(lambda session: _install(session, given), machine=given["output"] != "text")
 
 
@@ -103,15 +131,15 @@ async def _install(session: Session, given: dict[str, Any]) -> None:
     _report(session, given["output"], {name: "installed" if name in new else "installed already" for name in names})
 
 
-@uninstall.command("hub-addon")
+@uninstall.command("hub-addon", epilog=examples("clusteradm uninstall hub-addon --names cluster-gateway --wait"))
 @_NAMES
-@click.option("--force", is_flag=True, help="Uninstall add-ons even while they are enabled on clusters.")
-@click.option("--wait", is_flag=True, help="Wait until nothing is left of them.")
+@click.option("--force", is_flag=True, help="Uninstall the add-ons even if they are still enabled on clusters.")
+@click.option("--wait", is_flag=True, help="Wait until the add-ons are removed.")
 @_NAMESPACE
 @format_option("text", "json", default="text")
 @connected
 def uninstall_hub_addon(**given: Any) -> None:
-    """Uninstall add-ons of the hub. Credentials that somebody has put there for them stay."""
+    """Uninstall add-ons from the hub. Credentials that users created for them are kept."""
     administer(lambda session: _uninstall(session, given), machine=given["output"] != "text")
 
 

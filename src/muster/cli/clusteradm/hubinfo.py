@@ -8,17 +8,18 @@ import click
 
 from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.output import document, format_option, table, tree
 
 if TYPE_CHECKING:
     from muster.administration.hubinfo import HubInfo
 
 
-@click.command("hub-info")
+@click.command("hub-info", epilog=examples("clusteradm get hub-info"))
 @format_option()
 @connected
 def command(output: str) -> None:
-    """Show what the hub consists of."""
+    """Show the components of the hub and their status."""
 
     async def ask(session: Session) -> HubInfo:
         from muster.administration.hubinfo import hub_info
@@ -28,12 +29,18 @@ def command(output: str) -> None:
     _show("Hub", administer(ask, machine=True), output)
 
 
-@click.command("klusterlet-info")
+@click.command(
+    "klusterlet-info",
+    epilog=examples(
+        "clusteradm get klusterlet-info",
+        "clusteradm get klusterlet-info klusterlet -o yaml",
+    ),
+)
 @click.argument("name", default="klusterlet")
 @format_option()
 @connected
 def klusterlet(name: str, output: str) -> None:
-    """Show what a managed cluster's Klusterlet (NAME, by default klusterlet) consists of."""
+    """Show the components of a Klusterlet (NAME, by default klusterlet) and their status."""
 
     async def ask(session: Session) -> HubInfo:
         from muster.administration.hubinfo import klusterlet_info

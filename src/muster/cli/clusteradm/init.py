@@ -17,6 +17,7 @@ from muster.cli.clusteradm.bundling import bundle_of, flat, gates_of, installing
 from muster.cli.connection import Session, administer, connected, program, write_file, write_resources
 from muster.cli.console import echo
 from muster.cli.driver_flags import driver_flags, told_drivers
+from muster.cli.examples import examples
 from muster.cli.values import Names
 from muster.registration.drivers.flags import DEFAULT, GRPC, INIT_FLAGS
 
@@ -24,36 +25,63 @@ if TYPE_CHECKING:
     from muster.administration.hub.initialize import Initialized, InitOptions
 
 
-@click.command("init")
-@click.option("--output-file", type=click.Path(dir_okay=False), help="Also write all that is applied to this file.")
-@click.option("--force", is_flag=True, help="Skip all checks before installing.")
-@click.option("--output-join-command-file", "join_file", type=click.Path(dir_okay=False), help="A script that joins cluster $1.")
-@click.option("--wait", is_flag=True, help="Until the hub works.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to report.")
-@click.option("--use-bootstrap-token", is_flag=True, help="Hand out a token that does not expire.")
-@click.option("--cluster-manager-values-file", "values", type=click.Path(dir_okay=False), help="Values of OCM's Helm chart.")
+@click.command(
+    "init",
+    epilog=examples(
+        "clusteradm init --wait",
+        "clusteradm init --image-registry registry.example/ops --bundle-version 0.1.0 --output-join-command-file join.sh",
+    ),
+)
+@click.option("--output-file", type=click.Path(dir_okay=False), help="File to which all applied objects are also written.")
+@click.option("--force", is_flag=True, help="Skip the preflight checks before installing.")
+@click.option(
+    "--output-join-command-file",
+    "join_file",
+    type=click.Path(dir_okay=False),
+    help="File to write a shell script to, which joins the cluster named by its first argument.",
+)
+@click.option("--wait", is_flag=True, help="Wait until the hub's components are available.")
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format of the result."
+)
+@click.option(
+    "--use-bootstrap-token", is_flag=True, help="Create a bootstrap token that does not expire, instead of a service account token."
+)
+@click.option(
+    "--cluster-manager-values-file",
+    "values",
+    type=click.Path(dir_okay=False),
+    help="Values file of OCM's cluster-manager Helm chart.",
+)
 @click.option(
     "--registration-drivers",
     "--registration-auth",
     "drivers",
     type=Names(),
     multiple=True,
-    help=f"How clusters may register: by drivers that are installed.  [default: {DEFAULT}]",
+    help=f"Registration drivers by which clusters may authenticate.  [default: {DEFAULT}]",
 )
 @driver_flags(INIT_FLAGS)
 @click.option(
     "--remove-denied-after",
     metavar="DURATION",
     default="",
-    help="Delete clusters so long after denial (72h).  [default: never]",
+    help="Duration, such as 72h, after which denied clusters are deleted.  [default: never]",
 )
-@click.option("--enable-sync-labels", "sync_labels", is_flag=True, help="Labels of the ClusterManager go to all it makes.")
-@click.option("--singleton", is_flag=True, hidden=True)
-@click.option("--singleton-name", default="", hidden=True)
+@click.option(
+    "--enable-sync-labels",
+    "sync_labels",
+    is_flag=True,
+    help="Copy the labels of the ClusterManager to all objects that the operator creates.",
+)
+@click.option(
+    "--singleton", is_flag=True, hidden=True, help="Run the control plane in one process; not supported here, see muster up."
+)
+@click.option("--singleton-name", default="", hidden=True, help="Name of that control plane; not supported here, see muster up.")
 @installing
 @connected
 def command(**given: Any) -> None:
-    """Initialize the hub: install the operator and a ClusterManager, and print the command with which clusters join."""
+    """Initialize a hub: install the operator and a ClusterManager, and print the command with which clusters join."""
     if given["wait"] and given["output"] != "text":
         raise click.UsageError("--output: output should be text if --wait is set")
     if given["singleton"] or given["singleton_name"]:

@@ -19,6 +19,7 @@ from muster.cli.clusteradm.bundling import REGISTRY, bundle_of, flat, gates_of, 
 from muster.cli.connection import Globals, Session, administer, connected, program, write_resources
 from muster.cli.console import echo
 from muster.cli.driver_flags import content, driver_flags, told_drivers
+from muster.cli.examples import examples
 from muster.cli.values import Names, Pairs
 from muster.registration.drivers.flags import DEFAULT, JOIN_FLAGS
 
@@ -31,43 +32,102 @@ if TYPE_CHECKING:
 _FILE = click.Path(dir_okay=False)
 
 
-@click.command("join")
-@click.option("--hub-token", "token", default="", help="To introduce the cluster with; get token on the hub gives one.")
-@click.option("--hub-apiserver", "server", default="", help="URL of the hub.")
-@click.option("--cluster-name", "cluster", default="", help="What the hub is to call this cluster.")
-@click.option("--ca-file", type=_FILE, help="The hub's certificate authority.")
-@click.option(
-    "--hub-ca-hash", "--ca-hash", "hashes", type=Names(), multiple=True, help="sha256:… of the key of the hub's authority."
+@click.command(
+    "join",
+    epilog=examples(
+        "clusteradm join --hub-token TOKEN --hub-apiserver https://hub.example:6443 --cluster-name cluster1 --wait",
+        "clusteradm join --hub-token TOKEN --hub-apiserver https://hub.example:6443 --cluster-name cluster1"
+        " --registration-auth grpc --grpc-server hub.example:443",
+    ),
 )
-@click.option("--insecure-skip-ca-verification", "unverified", is_flag=True, help="Take whoever answers for the hub.")
-@click.option("--force-internal-endpoint-lookup", "lookup", is_flag=True, help="Agents go where the hub's cluster-info says.")
-@click.option("--proxy-url", default="", help="On the agents' way to the hub.")
-@click.option("--proxy-ca-file", type=_FILE, help="The proxy's certificate authority.")
-@click.option("-m", "--mode", type=click.Choice(["default", "hosted"], case_sensitive=False), default="default", show_default=True)
-@click.option("--singleton", is_flag=True, help="One agent for everything.")
-@click.option("--managed-cluster-kubeconfig", "managed", type=_FILE, help="Hosted: of the cluster that is to be managed from here.")
-@click.option("--force-internal-endpoint-lookup-managed", "managed_lookup", is_flag=True, help="Hosted: by its own cluster-info.")
-@click.option("--force", is_flag=True, help="Ask the hub nothing beforehand, and take the name whoever has it.")
-@click.option("--wait", is_flag=True, help="Until the hub knows the cluster.")
+@click.option("--hub-token", "token", default="", help="Bootstrap token of the hub, as shown by clusteradm get token.")
+@click.option("--hub-apiserver", "server", default="", help="URL of the hub's API server.")
+@click.option("--cluster-name", "cluster", default="", help="Name of this cluster on the hub.")
+@click.option("--ca-file", type=_FILE, help="Path to the CA certificate of the hub's API server.")
 @click.option(
-    "--client-cert-expiration-seconds", "seconds", type=int, default=31_536_000, show_default=True, help="Asked of the hub."
+    "--hub-ca-hash", "--ca-hash", "hashes", type=Names(), multiple=True, help="Hashes (sha256:…) of the public key of the hub's CA."
 )
-@click.option("--registration-auth", "auth", default=DEFAULT, show_default=True, help="By which driver to register.")
+@click.option(
+    "--insecure-skip-ca-verification", "unverified", is_flag=True, help="Trust the hub's CA certificate without verifying it."
+)
+@click.option(
+    "--force-internal-endpoint-lookup",
+    "lookup",
+    is_flag=True,
+    help="Use the API server endpoint of the hub's cluster-info ConfigMap for the agents.",
+)
+@click.option("--proxy-url", default="", help="URL of the proxy that the agents use to reach the hub.")
+@click.option("--proxy-ca-file", type=_FILE, help="Path to the CA certificate of that proxy.")
+@click.option(
+    "-m",
+    "--mode",
+    type=click.Choice(["default", "hosted"], case_sensitive=False),
+    default="default",
+    show_default=True,
+    help="Install mode of the Klusterlet.",
+)
+@click.option("--singleton", is_flag=True, help="Run registration and work agent in one Deployment.")
+@click.option(
+    "--managed-cluster-kubeconfig", "managed", type=_FILE, help="Path to the kubeconfig file of the managed cluster (hosted mode)."
+)
+@click.option(
+    "--force-internal-endpoint-lookup-managed",
+    "managed_lookup",
+    is_flag=True,
+    help="Use the API server endpoint of the managed cluster's cluster-info ConfigMap (hosted mode).",
+)
+@click.option("--force", is_flag=True, help="Skip the preflight checks on the hub, and join even if another cluster uses the name.")
+@click.option("--wait", is_flag=True, help="Wait until the hub has a ManagedCluster for this cluster.")
+@click.option(
+    "--client-cert-expiration-seconds",
+    "seconds",
+    type=int,
+    default=31_536_000,
+    show_default=True,
+    help="Requested lifetime of client certificates in seconds.",
+)
+@click.option(
+    "--registration-auth",
+    "auth",
+    default=DEFAULT,
+    show_default=True,
+    help="Registration driver by which the agent authenticates to the hub.",
+)
 @driver_flags(JOIN_FLAGS)
 @click.option(
-    "--bootstrap-kubeconfig", is_flag=True, help="For grpc: also give agents a kubeconfig for --hub-apiserver, as OCM does."
+    "--bootstrap-kubeconfig", is_flag=True, help="Give the agents a kubeconfig for --hub-apiserver too, as OCM does (grpc)."
 )
-@click.option("--addon-kubeclient-registration-auth", "addon_auth", default="", help="How addons register: csr or token.")
-@click.option("--addon-token-expiration-seconds", "addon_seconds", type=int, default=0, help="With token.")
-@click.option("--klusterlet-annotation", "annotations", type=Pairs(), multiple=True, help="Of the ManagedCluster on the hub.")
-@click.option("--klusterlet-values-file", "values", type=_FILE, help="Values of OCM's Helm chart.")
-@click.option("--capi-import", is_flag=True, help="The cluster is one of Cluster API's; this one manages it.")
-@click.option("--capi-cluster-name", "capi_name", default="", help="[namespace/]name there.")
-@click.option("--output-file", type=_FILE, help="Also write all that is applied to this file.")
+@click.option(
+    "--addon-kubeclient-registration-auth",
+    "addon_auth",
+    default="",
+    help="Authentication method of the add-ons' agents: csr or token.",
+)
+@click.option(
+    "--addon-token-expiration-seconds",
+    "addon_seconds",
+    type=int,
+    default=0,
+    help="Requested lifetime of the add-ons' tokens in seconds.",
+)
+@click.option(
+    "--klusterlet-annotation",
+    "annotations",
+    type=Pairs(),
+    multiple=True,
+    help="Annotations of the ManagedCluster on the hub, as key=value pairs.",
+)
+@click.option("--klusterlet-values-file", "values", type=_FILE, help="Values file of OCM's klusterlet Helm chart.")
+@click.option("--capi-import", is_flag=True, help="Import a cluster that Cluster API manages from this cluster.")
+@click.option("--capi-cluster-name", "capi_name", default="", help="Name of the Cluster API object to import, as [namespace/]name.")
+@click.option("--output-file", type=_FILE, help="File to which all applied objects are also written.")
 @installing
 @connected
 def command(**given: Any) -> None:
-    """Join a cluster to a hub: install the agent, which introduces the cluster. The hub's administrator then accepts it."""
+    """Join a cluster to a hub: install the operator and agents, which request registration.
+
+    An administrator of the hub then accepts the cluster with clusteradm accept.
+    """
     tell_flags()
     _report(administer(lambda session: _join(session, given)))
 

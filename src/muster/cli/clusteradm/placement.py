@@ -8,30 +8,35 @@ import click
 
 from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
     from muster.administration.content.placements import Explanation
 
-EXAMPLES = """\b
-Examples:
-  clusteradm create placement web --clustersets prod --label-selectors region=east --count 3
-  clusteradm create placement busy --prioritizers BuiltIn:Steady:3 --prioritizers AddOn:usage:cpu:1"""
+EXAMPLES = examples(
+    "clusteradm create placement web --clustersets prod --label-selectors region=east --count 3",
+    "clusteradm create placement busy --prioritizers BuiltIn:Steady:3 --prioritizers AddOn:usage:cpu:1",
+)
 
 
 @click.command("placement", epilog=EXAMPLES)
 @click.argument("name")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Where it is.")
-@click.option("--clustersets", type=Names(), multiple=True, help="Sets to choose from.  [default: all that are bound there]")
-@click.option("--label-selectors", multiple=True, help="Labels of the clusters. Repeatable: one selector of several is enough.")
-@click.option("--count", type=click.IntRange(0), help="How many clusters.  [default: all]")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the placement.")
+@click.option(
+    "--clustersets", type=Names(), multiple=True, help="Cluster sets to select from.  [default: all sets bound to the namespace]"
+)
+@click.option(
+    "--label-selectors", multiple=True, help="Label selector of the clusters. Repeatable: a cluster must match one of them."
+)
+@click.option("--count", type=click.IntRange(0), help="Number of clusters to select.  [default: all]")
 @click.option(
     "--prioritizers",
     type=Names(),
     multiple=True,
-    help="By what to rank: BuiltIn:<Name>:<weight>, AddOn:<resource>:<score>:<weight>.",
+    help="Prioritizers that rank clusters: BuiltIn:<name>:<weight> or AddOn:<resource>:<score>:<weight>.",
 )
-@click.option("--overwrite", is_flag=True, help="Change one that is there.")
+@click.option("--overwrite", is_flag=True, help="Update the placement if it already exists.")
 @connected
 def create(
     name: str,
@@ -42,7 +47,7 @@ def create(
     prioritizers: tuple[tuple[str, ...], ...],
     overwrite: bool,
 ) -> None:
-    """Create a placement, which chooses clusters."""
+    """Create a placement, which selects clusters."""
     from muster.administration.content import placements
 
     options = placements.PlacementOptions(
@@ -61,12 +66,12 @@ def create(
     administer(work)
 
 
-@click.command("placement")
+@click.command("placement", epilog=examples("clusteradm delete placement web --namespace apps"))
 @click.argument("name")
-@click.option("-n", "--namespace", default="default", show_default=True, help="Where it is.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the placement.")
 @connected
 def delete(name: str, namespace: str) -> None:
-    """Delete a placement; what stands on its decisions decides what becomes of that."""
+    """Delete a placement. Add-ons and works that refer to it handle its absence by their own rules."""
     from muster.administration.content import placements
 
     async def work(session: Session) -> None:

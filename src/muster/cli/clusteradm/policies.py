@@ -11,22 +11,23 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.connection import Session, administer, connected
+from muster.cli.examples import examples
 from muster.cli.output import FORMATS, WIDE, Item, Listing, format_option, show
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
     from muster.administration.content.policies import PolicyView
 
-EXAMPLES = """\b
-Examples:
-  clusteradm get policies --context cluster1 -o wide
-  clusteradm get policies --clusters cluster1,cluster2 -o table
-  clusteradm get policies --selector environment=prod --noncompliant"""
+EXAMPLES = examples(
+    "clusteradm get policies --context cluster1 -o wide",
+    "clusteradm get policies --clusters cluster1,cluster2 -o table",
+    "clusteradm get policies --selector environment=prod --noncompliant",
+)
 
 
 @click.command("policies", epilog=EXAMPLES)
 @click.argument("names", nargs=-1)
-@click.option("-n", "--namespace", default="", help="Namespace whose policies are shown.  [default: all]")
+@click.option("-n", "--namespace", default="", help="Namespace of the policies.  [default: all]")
 @click.option(
     "-c",
     "--cluster",
@@ -34,16 +35,16 @@ Examples:
     "on",
     type=Names(),
     multiple=True,
-    help="Clusters whose policies are shown, through the gateway.",
+    help="Names of the managed clusters to ask through the gateway, separated by commas.",
 )
-@click.option("-l", "--selector", default="", help="Labels of clusters whose policies are shown, through the gateway.")
+@click.option("-l", "--selector", default="", help="Label selector of the managed clusters to ask through the gateway.")
 @click.option("--noncompliant", is_flag=True, help="Show only policies that are not compliant.")
 @format_option(*FORMATS, WIDE)
 @connected
 def command(
     names: tuple[str, ...], namespace: str, on: tuple[tuple[str, ...], ...], selector: str, noncompliant: bool, output: str
 ) -> None:
-    """Show policies of a cluster, and whether the cluster is as they say."""
+    """Show the policies of a cluster and whether it complies with them."""
     from muster.administration.errors import AdministrationError
     from muster.kube.selectors import SelectorError, parse_label_selector
 

@@ -12,6 +12,7 @@ from muster.cli.clusteradm.bundling import flat
 from muster.cli.clusteradm.gateway import chosen, hub_gateway, selecting
 from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo_warning
+from muster.cli.examples import examples
 from muster.cli.output import Item, Listing, format_option, show
 
 if TYPE_CHECKING:
@@ -25,26 +26,26 @@ COLUMNS = ("Cluster Name", "Healthy", "Reason", "Probed Health", "Latency")
 @click.group("proxy")
 @connected
 def command() -> None:
-    """Use managed clusters, and see whether they answer, through the hub."""
+    """Run kubectl on managed clusters, and check their health, through the hub."""
 
 
-KUBECTL = """\b
-Examples:
-  clusteradm proxy kubectl --cluster cluster1 --args="get nodes"
-  clusteradm proxy kubectl --cluster cluster1 -- exec -it web-0 -- sh"""
+KUBECTL = examples(
+    'clusteradm proxy kubectl --cluster cluster1 --args="get nodes"',
+    "clusteradm proxy kubectl --cluster cluster1 -- exec -it web-0 -- sh",
+)
 
 
 @command.command("kubectl", epilog=KUBECTL)
-@click.option("-c", "--cluster", "name", type=ClusterNames(), required=True, help="Name of the cluster.")
-@click.option("--sa", "account", default="", help="Taken for OCM's sake; the gateway has an account of its own.")
-@click.option("--args", "line", default="", help="Arguments of kubectl, in one word.")
+@click.option("-c", "--cluster", "name", type=ClusterNames(), required=True, help="Name of the managed cluster.")
+@click.option("--sa", "account", default="", help="Name of a ManagedServiceAccount; accepted for compatibility and not used.")
+@click.option("--args", "line", default="", help="Arguments of kubectl as one string.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
 @connected
 def kubectl(name: tuple[str, ...], account: str, line: str, words: tuple[str, ...]) -> None:
-    """Run kubectl on a cluster, with your credentials of the hub.
+    """Run kubectl on a cluster with your credentials of the hub.
 
-    OCM's own tool takes the token of the ManagedServiceAccount --sa for it. Here no token of a cluster leaves the hub: the gateway
-    has one of its own, and what you may do on the cluster is said by roles on the hub (see gateway grant).
+    OCM's own tool uses the token of the ManagedServiceAccount given with --sa. Here no token of a cluster leaves the hub: the
+    gateway authenticates to the cluster, and roles on the hub authorize your requests (see clusteradm gateway grant).
     """
     from muster.administration.errors import AdministrationError
     from muster.administration.gateway.kubectl import run_attached, words_of
@@ -84,16 +85,30 @@ async def _ready(session: Session, name: tuple[str, ...], words: list[str]) -> G
     return hub_gateway(api)
 
 
-@command.command("health")
-@click.option("-c", "--cluster", "--clusters", "names", type=ClusterNames(), multiple=True, help="Only these clusters.")
-@click.option("-l", "--selector", default="", help="Only clusters with these labels.")
+@command.command(
+    "health",
+    epilog=examples(
+        "clusteradm proxy health",
+        "clusteradm proxy health --clusters cluster1",
+    ),
+)
+@click.option(
+    "-c",
+    "--cluster",
+    "--clusters",
+    "names",
+    type=ClusterNames(),
+    multiple=True,
+    help="Names of the managed clusters, separated by commas.",
+)
+@click.option("-l", "--selector", default="", help="Label selector that chooses managed clusters.")
 @format_option("table", "tree", "json", "yaml", default="table")
 @connected
 def health(names: tuple[tuple[str, ...], ...], selector: str, output: str) -> None:
-    """Show whether clusters answer through the hub.
+    """Show whether the API servers of clusters respond through the hub.
 
-    What the gateway says of each is shown beside what its /healthz answers you now, and how long that took. Ends with 1 if one does
-    not answer.
+    For each cluster, the health that the gateway reports is shown next to a request to its /healthz and the latency of that
+    request. Exits with 1 if a cluster does not respond.
     """
     clusters = tuple(flat(names))
     if clusters and selector:

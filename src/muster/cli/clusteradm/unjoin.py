@@ -8,23 +8,40 @@ import click
 
 from muster.cli.connection import Globals, Session, administer, connected, write_file
 from muster.cli.console import echo
+from muster.cli.examples import examples
 
 if TYPE_CHECKING:
     from muster.administration.members.unjoining import Unjoined
 
 
-@click.command("unjoin")
-@click.option("--cluster-name", "cluster", default="", help="What the hub calls this cluster.")
-@click.option(
-    "--purge-operator", type=bool, default=True, show_default=True, help="Also remove the operator, with the last cluster."
+@click.command(
+    "unjoin",
+    epilog=examples(
+        "clusteradm unjoin --cluster-name cluster1",
+        "clusteradm unjoin --cluster-name cluster1 --hub-kubeconfig hub.kubeconfig --dry-run",
+    ),
 )
-@click.option("--force", is_flag=True, help="Even if resources that the hub has applied are left where they are.")
-@click.option("--hub-kubeconfig", type=click.Path(dir_okay=False), help="An administrator's, to clean up on the hub too.")
-@click.option("--hub-context", default="", help="Of that kubeconfig.  [default: the current one]")
-@click.option("--output-file", type=click.Path(dir_okay=False), help="Also write what is changed and deleted to this file.")
+@click.option("--cluster-name", "cluster", default="", help="Name of this cluster on the hub.")
+@click.option(
+    "--purge-operator",
+    type=bool,
+    default=True,
+    show_default=True,
+    help="Remove the operator too, together with the last Klusterlet.",
+)
+@click.option("--force", is_flag=True, help="Unjoin even if resources that the hub applied are left behind.")
+@click.option(
+    "--hub-kubeconfig",
+    type=click.Path(dir_okay=False),
+    help="Path to an administrator's kubeconfig file of the hub, to clean up there too.",
+)
+@click.option("--hub-context", default="", help="Context of the hub kubeconfig.  [default: the current one]")
+@click.option(
+    "--output-file", type=click.Path(dir_okay=False), help="File to which all changed and deleted objects are also written."
+)
 @connected
 def command(**given: Any) -> None:
-    """Unjoin from a hub: tell the hub, and remove the agent and its operator from this cluster."""
+    """Remove this cluster from its hub: notify the hub, and remove the agents and the operator from this cluster."""
     result = administer(lambda session: _unjoin(session, given))
     _report(result)
 

@@ -8,29 +8,30 @@ import click
 
 from muster.cli.clusteradm.bundling import image_of, versioned
 from muster.cli.connection import Session, administer, connected
+from muster.cli.examples import examples
 
 
 @click.group("upgrade")
 @connected
 def command() -> None:
-    """Upgrade a hub or a managed cluster."""
+    """Upgrade the components of a hub or a managed cluster."""
 
 
-@command.command("clustermanager")
-@click.option("--wait", is_flag=True, help="Until the new version runs.")
+@command.command("clustermanager", epilog=examples("clusteradm upgrade clustermanager --bundle-version 0.1.1 --wait"))
+@click.option("--wait", is_flag=True, help="Wait until the new version is running.")
 @versioned
 @connected
 def cluster_manager(**given: Any) -> None:
-    """Upgrade the hub."""
+    """Upgrade the ClusterManager of a hub."""
     administer(lambda session: _upgrade(session, "cluster-manager", given))
 
 
-@command.command("klusterlet")
-@click.option("--wait", is_flag=True, help="Until the new version runs.")
+@command.command("klusterlet", epilog=examples("clusteradm upgrade klusterlet --bundle-version 0.1.1 --wait"))
+@click.option("--wait", is_flag=True, help="Wait until the new version is running.")
 @versioned
 @connected
 def klusterlet(**given: Any) -> None:
-    """Upgrade the agent of a managed cluster."""
+    """Upgrade the Klusterlet of a managed cluster."""
     administer(lambda session: _upgrade(session, "klusterlet", given))
 
 

@@ -8,6 +8,7 @@ import click
 
 from muster.cli.connection import Globals, connected
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option
 
@@ -15,12 +16,18 @@ if TYPE_CHECKING:
     from muster.runtime.client import KubeClient
 
 
-@click.command("version")
-@click.option("--client", "client_only", is_flag=True, help="Ask no cluster.")
+@click.command(
+    "version",
+    epilog=examples(
+        "clusteradm version",
+        "clusteradm version --client",
+    ),
+)
+@click.option("--client", "client_only", is_flag=True, help="Show the version of this program only, without contacting a cluster.")
 @format_option("text", "json", "yaml", default="text")
 @connected
 def command(client_only: bool, output: str) -> None:
-    """Show the versions of this tool, of the hub's parts, and of the cluster's API server."""
+    """Show the versions of this program, the hub's components and the cluster's API server."""
     from importlib.metadata import version
 
     own = version("muster")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.fleet.environment import DATA_DIR_VARIABLE, SHELLS
 from muster.cli.grpc_persistence import DATABASE_VARIABLE, EXAMPLES, database_address, database_name, is_from_environment
 from muster.cli.interruption import leaves_behind
@@ -43,9 +44,11 @@ data_dir = click.option(
     show_default=True,
     envvar=DATA_DIR_VARIABLE,
     show_envvar=True,
-    help="Directory of the fleet's state.",
+    help="Directory of the fleet's state and kubeconfig.",
 )
-timeout = click.option("--timeout", type=Duration(), default="2m", show_default=True, help="How long to wait for clusters.")
+timeout = click.option(
+    "--timeout", type=Duration(), default="2m", show_default=True, help="Maximum time to wait for clusters to become available."
+)
 
 
 @contextmanager
@@ -67,54 +70,67 @@ def explain(error: Exception) -> str:
     return f"{error.filename}: {explain_file_error(error)}" if error.filename else explain_listen_error(error)
 
 
-@click.command("up", short_help="Start a hub and managed clusters on this machine.")
-@click.option("--clusters", type=click.IntRange(0, 200), help="How many managed clusters.  [default: 2, or as before]")
+@click.command(
+    "up",
+    short_help="Start a local fleet: a hub and managed clusters on this machine.",
+    epilog=examples(
+        "muster up",
+        "muster up --clusters 3 --detach",
+        "muster up --auth grpc --persistence sql",
+    ),
+)
+@click.option("--clusters", type=click.IntRange(0, 200), help="Number of managed clusters.  [default: 2, or the running fleet's]")
 @click.option(
     "--auth",
     type=click.Choice([DEFAULT, GRPC, AWS, AWS_ALIAS]),
-    help=f"How clusters register; by {AWS_ALIAS}, on an AWS of this machine's own.  [default: {DEFAULT}, or as before]",
+    help=f"Registration driver of the clusters; {AWS_ALIAS} uses an AWS simulated on this machine.  "
+    f"[default: {DEFAULT}, or the stored one]",
 )
 @click.option(
     "--aws-authentication-mode",
     "aws_mode",
     type=click.Choice(AWS_MODES),
-    help=f"Of the hub on EKS, with --auth {AWS_ALIAS}.  [default: {AWS_MODES[0]}, or as before]",
+    help=f"Authentication mode of the hub's EKS cluster, with --auth {AWS_ALIAS}.  [default: {AWS_MODES[0]}, or the stored one]",
 )
 @click.option(
     "--persistence",
     type=click.Choice([KUBE, SQL]),
-    help=f"Where the hub keeps objects: in its cluster, or (with --auth {GRPC}) in a database.  [default: {KUBE}, or as before]",
+    help=f"Storage of the hub's objects: its cluster, or (with --auth {GRPC}) a database.  [default: {KUBE}, or the stored one]",
 )
 @click.option(
     "--database",
     envvar=DATABASE_VARIABLE,
-    help=f"Of --persistence {SQL}: {EXAMPLES}.  [default: SQLite in the data directory, or as before]",
+    help=f"Database of the hub with --persistence {SQL}: {EXAMPLES}.  [default: SQLite in the data directory, or the stored one]",
 )
 @click.option(
     "--gateway/--no-gateway",
     default=None,
-    help="Reach each cluster's API through the hub.  [default: with one unless the hub is a database, or as before]",
+    help="Install the gateway, which proxies requests to each cluster's API.  [default: installed unless the hub is a database]",
 )
 @click.option(
     "--hub-cluster",
     callback=lambda context, parameter, name: name if name is None else _cluster_name(name),
-    help="Name under which the hub joins itself as a managed cluster too.  [default: it does not, or as before]",
+    help="Name under which the hub is also registered as a managed cluster.  [default: not registered, or the stored one]",
 )
 @data_dir
-@click.option("-d", "--detach", is_flag=True, help="Return when all clusters are available; go on in the background.")
-@click.option("--ephemeral", is_flag=True, help="Keep nothing: state in memory, and the directory goes with the process.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Of the API server; 0 picks a free one.  [default: 6443 if free]")
+@click.option(
+    "-d", "--detach", is_flag=True, help="Return when all clusters are available, and keep the fleet running in the background."
+)
+@click.option("--ephemeral", is_flag=True, help="Keep all state in memory, and remove the data directory on exit.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port of the API server; 0 picks a free one.  [default: 6443 if it is free]"
+)
 @timeout
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
-@click.option("--last-words-to", type=int, hidden=True)
+@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@click.option("--last-words-to", type=int, hidden=True, help="File descriptor that receives the result of a detached start.")
 def up(**options: Any) -> None:
-    """Start a hub and managed clusters on this machine, or go on where they ended.
+    """Start a hub and managed clusters on this machine, or resume a stopped fleet.
 
-    Everything runs in one process: embedded control planes, and on them what clusteradm would install on real clusters. State is
-    kept in the data directory, and so is a kubeconfig with one context per cluster. With --persistence sql the hub is a database
-    and the gRPC server before it instead.
+    All clusters run in one process: embedded control planes with the components that clusteradm installs on real clusters. The
+    data directory holds the state and a kubeconfig with one context per cluster. With --persistence sql the hub is a gRPC server
+    with a database instead of a cluster.
 
-    If the fleet runs already, its status is shown; clusters are added if --clusters asks for more than there are.
+    If the fleet is already running, its status is shown, and clusters are added if --clusters exceeds their number.
     """
     from muster.cli.fleet.running import Wish, extend, run, start_detached
     from muster.fleet.local.directory import FleetDirectory
@@ -178,11 +194,18 @@ def _database(address: str | None, persistence: str | None) -> str | None:
     return database_address(address, lambda name: Path(name).absolute())
 
 
-@click.command("down", short_help="Stop the fleet that muster up started.")
+@click.command(
+    "down",
+    short_help="Stop the local fleet.",
+    epilog=examples(
+        "muster down",
+        "muster down --purge",
+    ),
+)
 @data_dir
-@click.option("--purge", is_flag=True, help="Remove all its state, too.")
+@click.option("--purge", is_flag=True, help="Remove the fleet's state as well.")
 def down(data_dir: str, purge: bool) -> None:
-    """Stop the fleet. Its state is kept for the next muster up, unless it is purged."""
+    """Stop the local fleet. Its state is kept for the next muster up unless --purge is given."""
     from muster.cli.fleet.follow import until
     from muster.fleet.local.directory import FleetDirectory
 
@@ -219,13 +242,17 @@ def _stop(directory: FleetDirectory, pid: int) -> None:
     raise click.ClickException(f"process {pid} does not end")
 
 
-@click.command("status", short_help="Show how the fleet is.")
+@click.command(
+    "status",
+    short_help="Show the status of the local fleet.",
+    epilog=examples("muster status", "muster status -o json"),
+)
 @data_dir
 @format_option("table", "json", "yaml", default="table")
 def status(data_dir: str, output: str) -> None:
-    """Show whether the fleet runs and what its hub says of the clusters. Ends with 1 unless all of them are available.
+    """Show whether the fleet is running and its clusters are available. Exits with 1 unless all of them are.
 
-    What nobody can be asked about, because the fleet is stopped or its hub does not answer, is unknown (null in JSON and YAML).
+    The status of a cluster is unknown (null in JSON and YAML) if the fleet is stopped or its hub does not answer.
     """
     from muster.fleet.local.directory import FleetDirectory
 
@@ -239,14 +266,18 @@ def status(data_dir: str, output: str) -> None:
         raise click.exceptions.Exit(1)
 
 
-@click.command("env", short_help="Print what a shell exports to use the fleet.")
+@click.command(
+    "env",
+    short_help="Print environment variables for using the local fleet.",
+    epilog=examples("muster env", "muster env --unset", "muster env --shell fish"),
+)
 @data_dir
 @click.option("--shell", type=click.Choice(SHELLS), help="Shell that evaluates the output.  [default: that of $SHELL, or bash]")
-@click.option("--unset", is_flag=True, help="Print how to take the variables back.")
+@click.option("--unset", is_flag=True, help="Print the commands that unset the variables.")
 def env(data_dir: str, shell: str | None, unset: bool) -> None:
-    """Print what a shell exports so that kubectl, clusteradm and muster use the fleet: eval "$(muster env)".
+    """Print environment variables for using the fleet with kubectl, clusteradm and muster: eval "$(muster env)".
 
-    KUBECONFIG and MUSTER_DATA_DIR, the variables of AWS for a fleet that plays it, and PATH unless the programs are found already.
+    They are KUBECONFIG and MUSTER_DATA_DIR, the variables of AWS if the fleet simulates it, and PATH if it lacks the programs.
     """
     from muster.cli.fleet import environment
     from muster.fleet.local.directory import FleetDirectory
@@ -259,15 +290,24 @@ def env(data_dir: str, shell: str | None, unset: bool) -> None:
         echo(line)
 
 
-@click.command("logs", short_help="Show what the fleet's components log.")
+@click.command(
+    "logs",
+    short_help="Print the logs of the local fleet's components.",
+    epilog=examples("muster logs", "muster logs cluster1/klusterlet --follow"),
+)
 @click.argument("component", default="")
 @data_dir
-@click.option("-f", "--follow", is_flag=True, help="Go on showing new lines.")
-@click.option("--tail", type=click.IntRange(-1), default=-1, help="Lines of each component.  [default: 10; all of a named one]")
+@click.option("-f", "--follow", is_flag=True, help="Follow the logs and print new lines as they are written.")
+@click.option(
+    "--tail",
+    type=click.IntRange(-1),
+    default=-1,
+    help="Number of lines to show of each component.  [default: 10; all lines of a named component]",
+)
 def logs(component: str, data_dir: str, follow: bool, tail: int) -> None:
-    """Show the log of a component: `cluster1/klusterlet`, of all of that name (`klusterlet`) or of a cluster (`hub`).
+    """Print the log of one component (`cluster1/klusterlet`), of all with one name (`klusterlet`), or of a cluster (`hub`).
 
-    `fleet` is the process itself. Without a name, the last lines of all.
+    `fleet` selects the process itself. Without a name, the last lines of all components are printed.
     """
     from muster.cli.fleet.components import show
     from muster.fleet.local.directory import FleetDirectory
@@ -277,17 +317,17 @@ def logs(component: str, data_dir: str, follow: bool, tail: int) -> None:
         run_loop(show(FleetDirectory(Path(data_dir)), component, follow, tail))
 
 
-@click.group("cluster", short_help="Add a managed cluster to the fleet, or remove one.")
+@click.group("cluster", short_help="Add or remove managed clusters of the local fleet.")
 def cluster() -> None:
-    """Add a managed cluster to the running fleet, or remove one."""
+    """Add or remove managed clusters of the running fleet."""
 
 
-@cluster.command("add")
+@cluster.command("add", epilog=examples("muster cluster add cluster3"))
 @click.argument("name")
 @data_dir
 @timeout
 def add(name: str, data_dir: str, timeout: float) -> None:
-    """Make a cluster NAME, join it to the hub, and wait until it is available."""
+    """Create the cluster NAME, join it to the hub, and wait until it is available."""
     from muster.cli.fleet.follow import follow
     from muster.fleet.local.directory import HUB, FleetDirectory
 
@@ -304,12 +344,12 @@ def add(name: str, data_dir: str, timeout: float) -> None:
     echo(f"{name} is available; its context in {directory.kubeconfig} is {name}")
 
 
-@cluster.command("remove")
+@cluster.command("remove", epilog=examples("muster cluster remove cluster3"))
 @click.argument("name")
 @data_dir
 @timeout
 def remove(name: str, data_dir: str, timeout: float) -> None:
-    """Take the cluster NAME out of the hub, and away with all it has."""
+    """Remove the cluster NAME from the hub, and delete it with all its state."""
     from muster.cli.fleet.follow import follow
     from muster.fleet.local.directory import HUB, FleetDirectory
 

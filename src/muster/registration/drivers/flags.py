@@ -47,88 +47,105 @@ HUB_FLAGS: Final = (
     Flag(
         CSR,
         "auto-approved-csr-users",
-        "Users whose first request is approved unasked (with ManagedClusterAutoApproval).",
+        "Users whose registration requests are approved automatically (needs the ManagedClusterAutoApproval gate).",
         ("--auto-approved-csr-users", "--cluster-auto-approval-users"),
         commas=True,
     ),
-    Flag(AWS, "hub-cluster-arn", "Of the hub on EKS (awsirsa)."),
-    Flag(AWS, "auto-approved-arn-patterns", "Clusters accepted unasked: a pattern (awsirsa)."),
-    Flag(AWS, "aws-resource-tags", "key=value, for what is made on AWS (awsirsa)."),
+    Flag(AWS, "hub-cluster-arn", "ARN of the hub's EKS cluster (awsirsa)."),
+    Flag(AWS, "auto-approved-arn-patterns", "Pattern of EKS cluster ARNs that are accepted automatically (awsirsa). Repeatable."),
+    Flag(AWS, "aws-resource-tags", "Tags (key=value) of the resources created on AWS (awsirsa)."),
     Flag(
         AWS,
         "aws-mapping",
-        "How EKS learns whom a cluster's role is here (awsirsa).  [default: auto]",
+        "Mapping of clusters' IAM roles to users of the hub on EKS (awsirsa).  [default: auto]",
         choices=("auto", "aws-auth", "access-entry"),
     ),
     Flag(
         AWS,
         "aws-identity",
-        "Whose AWS identity makes clusters' roles (awsirsa).  [default: auto]",
+        "AWS identity that creates the clusters' IAM roles (awsirsa).  [default: auto]",
         choices=("auto", "administrator", "hub"),
     ),
-    Flag(GRPC, "auto-approved-grpc-users", "As for csr (grpc).", commas=True),
-    Flag(GRPC, "grpc-ca-file", "Certificate of the authority that signs agents' certificates (grpc)."),
-    Flag(GRPC, "grpc-key-file", "Private key of that authority (grpc)."),
-    Flag(GRPC, "grpc-signing-duration", "How long signed certificates are valid at most (grpc).  [default: 720h]"),
+    Flag(
+        GRPC,
+        "auto-approved-grpc-users",
+        "Users whose registration requests over gRPC are approved automatically (grpc).",
+        commas=True,
+    ),
+    Flag(GRPC, "grpc-ca-file", "CA certificate that signs the agents' certificates (grpc)."),
+    Flag(GRPC, "grpc-key-file", "Private key of that CA certificate (grpc)."),
+    Flag(GRPC, "grpc-signing-duration", "Maximum lifetime of signed certificates (grpc).  [default: 720h]"),
     Flag(
         GRPC,
         "grpc-server-account",
-        "User as whom the gRPC server makes requests (grpc).  "
+        "User as which the gRPC server makes requests (grpc).  "
         "[default: system:serviceaccount:open-cluster-management-hub:grpc-server-sa]",
     ),
 )
 """Of `muster hub`."""
 
 AGENT_FLAGS: Final = (
-    Flag(AWS, "hub-cluster-arn", "Of the hub on EKS (awsirsa)."),
-    Flag(AWS, "managed-cluster-arn", "Of this cluster on EKS (awsirsa)."),
-    Flag(AWS, "managed-cluster-role-suffix", "By which both clusters' roles belong together (awsirsa)."),
-    Flag(GRPC, "grpc-bootstrap-config", "File to introduce the cluster with (grpc)."),
-    Flag(GRPC, "grpc-config", "Where others find our way to the hub, in --hub-kubeconfig-dir (grpc)."),
+    Flag(AWS, "hub-cluster-arn", "ARN of the hub's EKS cluster (awsirsa)."),
+    Flag(AWS, "managed-cluster-arn", "ARN of this cluster on EKS (awsirsa)."),
+    Flag(AWS, "managed-cluster-role-suffix", "Common suffix of the IAM roles of the hub and this cluster (awsirsa)."),
+    Flag(GRPC, "grpc-bootstrap-config", "Bootstrap configuration file for the hub's gRPC server (grpc)."),
+    Flag(GRPC, "grpc-config", "File in --hub-kubeconfig-dir to which the gRPC configuration is written for other agents (grpc)."),
 )
 """Of `muster agent`."""
 
 INIT_FLAGS: Final = (
-    Flag(AWS, "hub-cluster-arn", "For awsirsa: of this hub.", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
-    Flag(AWS, "aws-resource-tags", "For awsirsa: key=value,…", commas=True),
+    Flag(AWS, "hub-cluster-arn", "ARN of the hub's EKS cluster (awsirsa).", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
+    Flag(AWS, "aws-resource-tags", "Tags (key=value,…) of the resources created on AWS (awsirsa).", commas=True),
     Flag(
         AWS,
         "aws-mapping",
-        "For awsirsa: how EKS learns whom a cluster's role is on the hub.  [default: auto]",
+        "Mapping of clusters' IAM roles to users of the hub on EKS (awsirsa).  [default: auto]",
         choices=("auto", "aws-auth", "access-entry"),
     ),
     Flag(
         AWS,
         "aws-identity",
-        "For awsirsa: whose AWS identity makes clusters' roles.  [default: auto]",
+        "AWS identity that creates the clusters' IAM roles (awsirsa).  [default: auto]",
         choices=("auto", "administrator", "hub"),
     ),
     Flag(
         CSR,
         "auto-approved-csr-identities",
-        "Users whose clusters get in.",
+        "Users whose clusters are accepted automatically (csr).",
         commas=True,
         approves="list of users for csr to auto approve",
     ),
     # A pattern may have a comma in it.
-    Flag(AWS, "auto-approved-arn-patterns", "Clusters that get in (repeatable).", approves="list of patterns for aws eks arn"),
+    Flag(
+        AWS,
+        "auto-approved-arn-patterns",
+        "Pattern of EKS cluster ARNs that are accepted automatically (awsirsa). Repeatable.",
+        approves="list of patterns for aws eks arn",
+    ),
     Flag(
         GRPC,
         "auto-approved-grpc-identities",
-        "Users whose clusters get in.",
+        "Users whose clusters are accepted automatically (grpc).",
         commas=True,
         approves="list of users or identities for grpc to auto approve",
     ),
-    Flag(GRPC, "grpc-server", "Address of the hub's gRPC server."),
-    Flag(GRPC, "grpc-endpoint-type", "How it is reached.  [default: hostname]", choices=("hostname", "loadBalancer", "route")),
+    Flag(GRPC, "grpc-server", "Address of the hub's gRPC server (grpc)."),
+    Flag(
+        GRPC,
+        "grpc-endpoint-type",
+        "Kind of endpoint that exposes the gRPC server (grpc).  [default: hostname]",
+        choices=("hostname", "loadBalancer", "route"),
+    ),
 )
 """Of `clusteradm init`."""
 
 JOIN_FLAGS: Final = (
-    Flag(AWS, "hub-cluster-arn", "For awsirsa.", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
-    Flag(AWS, "managed-cluster-arn", "For awsirsa.", ("--managed-cluster-arn", "--eks-managed-cluster-arn")),
-    Flag(GRPC, "grpc-server", "For grpc: host and port."),
-    Flag(GRPC, "grpc-ca", "For grpc: authority of that server, in PEM.", ("--grpc-ca-file",), content=True),
-    Flag(GRPC, "grpc-ca-hash", "For grpc: sha256:… of the key of that authority.", commas=True),
+    Flag(AWS, "hub-cluster-arn", "ARN of the hub's EKS cluster (awsirsa).", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
+    Flag(
+        AWS, "managed-cluster-arn", "ARN of this cluster on EKS (awsirsa).", ("--managed-cluster-arn", "--eks-managed-cluster-arn")
+    ),
+    Flag(GRPC, "grpc-server", "Host and port of the hub's gRPC server (grpc)."),
+    Flag(GRPC, "grpc-ca", "Path to the CA certificate of the gRPC server (grpc).", ("--grpc-ca-file",), content=True),
+    Flag(GRPC, "grpc-ca-hash", "Hashes (sha256:…) of the public key of that CA (grpc).", commas=True),
 )
 """Of `clusteradm join`."""

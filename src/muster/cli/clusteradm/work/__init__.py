@@ -7,10 +7,10 @@ import click
 from muster.cli.connection import connected
 from muster.cli.lazy import Entry, LazyGroup
 
-ASKED = {"can-i": Entry(f"{__name__}.asking", "Whether a work would pass.")}
+ASKED = {"can-i": Entry(f"{__name__}.asking", "Check whether a work would be accepted and its executor allowed.")}
 
 
 @click.group("work", cls=LazyGroup, entries=ASKED)
 @connected
 def command() -> None:
-    """Ask about works before making them."""
+    """Check works before creating them."""

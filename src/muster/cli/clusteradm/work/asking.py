@@ -12,6 +12,7 @@ from muster.cli.clusteradm.bundling import flat
 from muster.cli.clusteradm.work.terms import said, term_options
 from muster.cli.connection import Globals, Session, administer, connected
 from muster.cli.console import echo
+from muster.cli.examples import examples
 from muster.cli.executor_options import asking_options
 from muster.cli.output import document, format_option, table
 from muster.cli.values import Files
@@ -29,27 +30,38 @@ class CannotTell(click.ClickException):
     exit_code = CANNOT_TELL
 
 
-EXAMPLES = """\b
-Examples:
-  clusteradm work can-i cluster1 -f web.yaml --executor shop/deployer
-  clusteradm work can-i cluster1 -f work.yaml --managed-context cluster1 -o json"""
+EXAMPLES = examples(
+    "clusteradm work can-i cluster1 -f web.yaml --executor shop/deployer",
+    "clusteradm work can-i cluster1 -f work.yaml --managed-context cluster1 -o json",
+)
 
 
 @click.command("can-i", epilog=EXAMPLES)
 @click.argument("cluster")
-@click.option("-f", "--filename", "files", type=Files(), multiple=True, help="Of a ManifestWork or manifests: file, folder, or -.")
-@click.option("-R", "--recursive", is_flag=True, help="Directories below directories too.")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    type=Files(),
+    multiple=True,
+    help="File or directory with a ManifestWork or manifests, or - for standard input. Repeatable.",
+)
+@click.option("-R", "--recursive", is_flag=True, help="Process the directories given with -f recursively.")
 @term_options
-@click.option("--managed-kubeconfig", type=click.Path(dir_okay=False), help="Of the managed cluster, to ask it too.")
-@click.option("--managed-context", default="", help="Of the managed cluster, to ask it too.")
+@click.option(
+    "--managed-kubeconfig",
+    type=click.Path(dir_okay=False),
+    help="Path to the kubeconfig file of the managed cluster, to check permissions there too.",
+)
+@click.option("--managed-context", default="", help="Context of the managed cluster, to check permissions there too.")
 @asking_options
 @format_option("table", "json", "yaml", default="table")
 @connected
 def command(cluster: str, output: str, **given: Any) -> None:
-    """Say whether a work for CLUSTER would be taken by the hub, and whether its executor may all that it needs.
+    """Check whether the hub would accept a work for CLUSTER, and whether its executor has all permissions it needs.
 
-    Tells what to grant where the answer is no. Give the --executor-… options that the cluster's agent has. Ends with 0 for yes,
-    1 for no, 3 when it cannot tell.
+    If not, the missing permissions are printed. Give the same --executor-… options as the cluster's work agent. Exits with 0 for
+    yes, 1 for no, and 3 if that cannot be determined.
     """
     if not given["files"]:
         raise click.UsageError("--filename: name at least one file")

@@ -10,39 +10,55 @@ from muster.cli.clusteradm.bundling import flat
 from muster.cli.clusteradm.work.terms import said, term_options
 from muster.cli.connection import Session, administer, connected, explain
 from muster.cli.console import echo_error
+from muster.cli.examples import examples
 from muster.cli.values import Files, Names
 
 if TYPE_CHECKING:
     from muster.administration.content.works import Outcome
 
-_CLUSTERS = click.option("-c", "--cluster", "--clusters", "clusters", type=Names(), multiple=True, help="Names of the clusters.")
+_CLUSTERS = click.option(
+    "-c",
+    "--cluster",
+    "--clusters",
+    "clusters",
+    type=Names(),
+    multiple=True,
+    help="Names of the managed clusters, separated by commas.",
+)
 
 
-MAKING = """\b
-Examples:
-  clusteradm create work web -f web.yaml --clusters cluster1,cluster2 --wait
-  clusteradm create work web -f web/ --recursive --clusters cluster1 --overwrite
-  clusteradm create work web -f web.yaml --clusters cluster1 --executor shop/deployer
-  clusteradm create work web -f web.yaml --placement default/near --replicaset"""
-TAKING = """\b
-Examples:
-  clusteradm delete work web --clusters cluster1,cluster2 --wait
-  clusteradm delete work web --replicaset default"""
+MAKING = examples(
+    "clusteradm create work web -f web.yaml --clusters cluster1,cluster2 --wait",
+    "clusteradm create work web -f web/ --recursive --clusters cluster1 --overwrite",
+    "clusteradm create work web -f web.yaml --clusters cluster1 --executor shop/deployer",
+    "clusteradm create work web -f web.yaml --placement default/near --replicaset",
+)
+TAKING = examples(
+    "clusteradm delete work web --clusters cluster1,cluster2 --wait",
+    "clusteradm delete work web --replicaset default",
+)
 
 
 @click.command("work", epilog=MAKING)
 @click.argument("name")
-@click.option("-f", "--filename", "files", type=Files(), multiple=True, help="File, directory, or - (repeatable).")
-@click.option("-R", "--recursive", is_flag=True, help="Directories below directories too.")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    type=Files(),
+    multiple=True,
+    help="File or directory with manifests, or - for standard input. Repeatable.",
+)
+@click.option("-R", "--recursive", is_flag=True, help="Process the directories given with -f recursively.")
 @_CLUSTERS
-@click.option("--placement", default="", help="namespace/name of a Placement: the clusters that it has chosen.")
-@click.option("--overwrite", is_flag=True, help="Replace the manifests of a work that is there.")
-@click.option("-r", "--replicaset", is_flag=True, help="Have the hub follow the Placement (ManifestWorkReplicaSet).")
+@click.option("--placement", default="", help="Placement (namespace/name) that has selected the clusters.")
+@click.option("--overwrite", is_flag=True, help="Replace the manifests of the work if it already exists.")
+@click.option("-r", "--replicaset", is_flag=True, help="Create a ManifestWorkReplicaSet, which follows the Placement's decisions.")
 @term_options
-@click.option("--wait", is_flag=True, help="Until all is applied and available.")
+@click.option("--wait", is_flag=True, help="Wait until all manifests are applied and available.")
 @connected
 def create(name: str, **given: Any) -> None:
-    """Create work NAME from files with manifests."""
+    """Create the work NAME on clusters from files with manifests."""
     names = list(dict.fromkeys(flat(given["clusters"])))
     if not given["files"]:
         raise click.UsageError("--filename: name at least one file")
@@ -101,12 +117,14 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
 @click.command("work", epilog=TAKING)
 @click.argument("name")
 @_CLUSTERS
-@click.option("-r", "--replicaset", default="", metavar="NAMESPACE", help="Delete the ManifestWorkReplicaSet of this namespace.")
-@click.option("--force", is_flag=True, help="Leave what was applied where it is, and do not wait for agents to remove it.")
-@click.option("--wait", is_flag=True, help="Until all is gone.")
+@click.option("-r", "--replicaset", default="", metavar="NAMESPACE", help="Namespace of the ManifestWorkReplicaSet to delete.")
+@click.option(
+    "--force", is_flag=True, help="Remove the finalizers instead of waiting for the agents; applied objects stay on the clusters."
+)
+@click.option("--wait", is_flag=True, help="Wait until the works are gone.")
 @connected
 def delete(name: str, clusters: tuple[tuple[str, ...], ...], replicaset: str, force: bool, wait: bool) -> None:
-    """Delete work NAME, and with it what it has applied."""
+    """Delete the work NAME and the objects it has applied."""
     names = list(dict.fromkeys(flat(clusters)))
     if bool(names) == bool(replicaset):
         raise click.UsageError("give either --clusters or --replicaset")

@@ -15,12 +15,21 @@ STRATEGIES = ("Update", "CreateOnly", "ServerSideApply", "ReadOnly")
 
 def term_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
-        click.option("--executor", default="", metavar="NAMESPACE/NAME", help="Service account of the cluster to apply as."),
         click.option(
-            "--update-strategy", type=click.Choice(STRATEGIES), help="How objects that are there are changed.  [default: Update]"
+            "--executor",
+            default="",
+            metavar="NAMESPACE/NAME",
+            help="Service account on the managed cluster as which the manifests are applied.",
         ),
         click.option(
-            "--delete-option", type=click.Choice(["Foreground", "Orphan"]), help="Whether objects go with the work, or stay."
+            "--update-strategy",
+            type=click.Choice(STRATEGIES),
+            help="Strategy for updating objects that already exist.  [default: Update]",
+        ),
+        click.option(
+            "--delete-option",
+            type=click.Choice(["Foreground", "Orphan"]),
+            help="Propagation of the work's deletion: `Foreground` deletes the applied objects, `Orphan` keeps them.",
         ),
     )
     for option in reversed(options):
