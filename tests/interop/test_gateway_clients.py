@@ -82,7 +82,7 @@ def _show_certificate(tls: ssl.SSLContext, config: ClientConfig) -> None:
 @pytest.fixture
 async def kubeconfig(tmp_path: Path) -> AsyncIterator[Path]:
     """The hub's."""
-    server = ApiServer(ServerConfig(store="memory", clusters=CLUSTERS, host="127.0.0.1", port=0))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=CLUSTERS, host="127.0.0.1", port=0))
     await server.start()
     admin = tmp_path / "admin.kubeconfig"
     await write_kubeconfig(server, admin)

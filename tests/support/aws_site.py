@@ -159,7 +159,7 @@ def _published() -> dict[str, Any]:
 @asynccontextmanager
 async def _embedded(directory: Path, aws: LocalAws, names: Sequence[str]) -> AsyncIterator[AwsSite]:
     people = {user.token: UserInfo(user.name, groups=(*user.groups, "system:authenticated")) for user in USERS.values()}
-    server = ApiServer(ServerConfig(store="memory", clusters=tuple(names), static_tokens=people))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=tuple(names), static_tokens=people))
     await server.start()
     try:
         tls = ssl.create_default_context(cadata=aws.ca_pem.decode())

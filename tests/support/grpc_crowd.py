@@ -99,7 +99,7 @@ class GrpcCrowd:
         self._bootstraps = bootstraps
         self._directory = directory
         self._joining = asyncio.Semaphore(at_once)
-        self._server = ApiServer(ServerConfig(clusters=(), store="memory"))
+        self._server = ApiServer(ServerConfig(clusters=(), store="memory", namespace_grace_period=0))
         self._task: asyncio.Task[None] | None = None
         self.clusters: dict[str, ManagedCluster] = {}
 

@@ -25,6 +25,7 @@ CONTROLLERS = (
     "persistentvolumeclaim-protection-controller",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
+    "service-cidr-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",
     "token-cleaner-controller",

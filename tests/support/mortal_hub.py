@@ -125,7 +125,7 @@ class MortalHub:
 
 @asynccontextmanager
 async def hub_server() -> AsyncIterator[ApiServer]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub",)))
     await server.start()
     yield server
     await server.stop(grace=0.1)

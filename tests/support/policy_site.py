@@ -177,7 +177,7 @@ def key(document: Object) -> ObjectKey:
 
 @asynccontextmanager
 async def policy_site() -> AsyncIterator[PolicySite]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub", CLUSTER)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub", CLUSTER)))
     await server.start()
     found = PolicySite(server)
     await found.prepare()

@@ -154,7 +154,11 @@ async def open_stage(
     static_tokens: Mapping[str, UserInfo] | None = None,
     settings: NodeSettings = NO_SETTINGS,
 ) -> AsyncIterator[Stage]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=clock.now, static_tokens=static_tokens or {}))
+    server = ApiServer(
+        ServerConfig(
+            store="memory", namespace_grace_period=0, clusters=("default",), clock=clock.now, static_tokens=static_tokens or {}
+        )
+    )
     await server.start()
     stage = Stage(server, programs, directory, clock, remote=remote, settings=settings)
     await let_pods_run(stage.client)

@@ -11,11 +11,13 @@ import uuid
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from muster.apiserver import kubernetes_service
 from muster.apiserver.aggregation.local_services import builtin_api_services
 from muster.apiserver.aggregation.trust import KEYS as TRUST
 from muster.apiserver.aggregation.trust import filled, trust_templates
 from muster.apiserver.auth.vault import ClusterKeys
 from muster.apiserver.builtin.resources import builtin_table
+from muster.apiserver.kubernetes_service import service_templates
 from muster.apiserver.objects import encoder, object_key
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
@@ -35,10 +37,19 @@ def cluster_uid(cluster: str, incarnation: str, resource: str, key: str) -> str:
 class BootstrapLayer:
     """Implements the store's `BaseLayer`."""
 
-    def __init__(self, objects: list[Object], created: datetime, keys_of: Callable[[str], ClusterKeys | None]) -> None:
-        objects = [*objects, *trust_templates(), *builtin_api_services(format_time(created))]
-        self.entries: Mapping[str, Mapping[str, Entry]] = _entries(objects, format_time(created))
+    def __init__(
+        self,
+        objects: list[Object],
+        created: datetime,
+        keys_of: Callable[[str], ClusterKeys | None],
+        advertised: Callable[[], tuple[str, int]],
+    ) -> None:
+        """`advertised`: host and port at which the server is reached, asked once it listens."""
+        born = format_time(created)
+        objects = [*objects, *trust_templates(), *builtin_api_services(born), *service_templates(born)]
+        self.entries: Mapping[str, Mapping[str, Entry]] = _entries(objects, born)
         self._keys_of = keys_of
+        self._advertised = advertised
 
     def materialize(self, cluster: str, resource: str, template: Entry) -> Entry:
         keys = self._keys_of(cluster)
@@ -46,6 +57,8 @@ class BootstrapLayer:
         value = template.value.replace(_PLACEHOLDER.encode(), own.encode(), 1)
         if keys is not None and template.key in TRUST and resource == "/configmaps":
             value = filled(value, keys)
+        elif kubernetes_service.is_filled(resource, template.key):
+            value = kubernetes_service.filled(value, *self._advertised())
         return Entry(template.key, template.revision, value)
 
 

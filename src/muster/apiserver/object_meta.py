@@ -102,6 +102,25 @@ _SERVER_OWNED = (
     *("name", "namespace"),
 )
 
+_CLIENT_OWNED = ("labels", "annotations", "finalizers", "ownerReferences")
+_KEPT_BY_STATUS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            "admissionregistration.k8s.io/validatingadmissionpolicies",
+            "apiextensions.k8s.io/customresourcedefinitions",
+            "apiregistration.k8s.io/apiservices",
+            "flowcontrol.apiserver.k8s.io/flowschemas",
+            "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations",
+            "networking.k8s.io/servicecidrs",
+            "storage.k8s.io/volumeattachments",
+        ),
+        _CLIENT_OWNED,
+    ),
+    "apps/deployments": ("labels",),
+    "/pods": ("ownerReferences",),
+}
+"""Metadata that a built-in kind's status endpoint does not change; the other old kinds let clients write all of it there."""
+
 
 def in_type_order(meta: Object) -> Object:
     """Metadata as its Go type prints itself, for messages that show it."""
@@ -127,7 +146,7 @@ def fill_on_create(resource: ServedResource, meta: Object, now: str, uid: str) -
 def keep_on_update(resource: ServedResource, subresource: str, new: Object, old: Object) -> None:
     """Restore what this endpoint may not change: server-owned metadata, and the half (spec or status) it does not serve."""
     if subresource == "status":
-        _only_status(new, old)
+        _only_status(resource, new, old)
     elif resource.has_status and not subresource:
         _keep(new, old, ("status",))
     meta, old_meta = new["metadata"], old["metadata"]
@@ -135,17 +154,14 @@ def keep_on_update(resource: ServedResource, subresource: str, new: Object, old:
     _drop_empty(meta)
 
 
-def _only_status(new: Object, old: Object) -> None:
-    managed = new["metadata"].get("managedFields")
-    meta = dict(old["metadata"])
-    if managed is not None:
-        meta["managedFields"] = managed
-    for key in [k for k in new if k not in ("status", "kind", "apiVersion")]:
+def _only_status(resource: ServedResource, new: Object, old: Object) -> None:
+    kept = _CLIENT_OWNED if resource.is_custom else _KEPT_BY_STATUS.get(resource.storage, ())
+    _keep(new["metadata"], old["metadata"], kept)
+    for key in [k for k in new if k not in ("metadata", "status", "kind", "apiVersion")]:
         del new[key]
     for key, value in old.items():
         if key not in ("status", "metadata"):
             new[key] = value
-    new["metadata"] = meta
 
 
 def _keep(new: Object, old: Object, fields: tuple[str, ...]) -> None:
@@ -174,7 +190,7 @@ def check_metadata(resource: ServedResource, obj: Object) -> list[FieldError]:
     return problems + _generic(meta) + _finalizers(meta) + _kubernetes_finalizers(resource, meta)
 
 
-def check_metadata_update(resource: ServedResource, new: Object, old: Object) -> list[FieldError]:
+def check_metadata_update(resource: ServedResource, new: Object, old: Object, subresource: str = "") -> list[FieldError]:
     """Problems of a changed object's metadata. They repeat: the generic registry checks both the object and the change, then
     the kind's own strategy does so once more, and clients see each finding as a cause of its own."""
     meta, old_meta = new["metadata"], old["metadata"]
@@ -182,7 +198,8 @@ def check_metadata_update(resource: ServedResource, new: Object, old: Object) ->
     if not generic and not _kubernetes_finalizers(resource, meta):
         return []
     own: list[FieldError] = []
-    for check in _STRATEGY_CHECKS.get(resource.storage, _DEFAULT_CHECKS):
+    checks = _DEFAULT_CHECKS if subresource == "status" else _STRATEGY_CHECKS.get(resource.storage, _DEFAULT_CHECKS)
+    for check in checks:
         own += _generic(meta) + _finalizers(meta) if check == "object" else _of_change(meta, old_meta)
         own += _kubernetes_finalizers(resource, meta)
     return generic + own

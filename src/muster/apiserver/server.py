@@ -29,6 +29,7 @@ from muster.apiserver.builtin.resources import builtin_table
 from muster.apiserver.client import DirectClient
 from muster.apiserver.cluster import Clock, Cluster, StoreHealth, utc_now
 from muster.apiserver.controllers import builtin_controllers
+from muster.apiserver.controllers.namespaces import DELETION_GRACE_PERIOD
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.handlers import reviews
 from muster.apiserver.longrunning import OpenRequests, Revocations
@@ -46,6 +47,7 @@ from muster.machinery.allocation import freeze_heap
 from muster.machinery.authentication import MASTERS, UserInfo
 from muster.machinery.logs import get_logger
 from muster.store import Store, StoreError, Unavailable, open_store
+from muster.store.api import Entry
 
 log = get_logger(__name__)
 DEFAULT_CLUSTER = "default"
@@ -75,6 +77,8 @@ class ServerConfig:
     host_names: Sequence[str] = ()
     advertised_host: str = ""
     """What clients are told to connect to, where it is not `host`."""
+    namespace_grace_period: float = DELETION_GRACE_PERIOD
+    """Seconds that a deleted namespace keeps its content."""
 
 
 class ApiServer:
@@ -98,7 +102,7 @@ class ApiServer:
         paths = NonResourcePaths(self.clusters, self.metrics, Health({"ping": lambda: None, "store": self.store_problem}))
         self._pipeline = Pipeline(paths, SUBRESOURCES, reviews.HANDLERS, self.fairness, self.metrics, self.audit)
         self._http: HttpServer
-        self.controllers = builtin_controllers(self, _SYSTEM)
+        self.controllers = builtin_controllers(self, _SYSTEM, config.namespace_grace_period)
         self._revocations = Revocations(self.store, self.clusters)
         self._probe: asyncio.Task[None] | None = None
 
@@ -124,7 +128,7 @@ class ApiServer:
         now = self.config.clock()
         self._keys = await Vault(self.store, _SYSTEM).keys(now)
         created = self._keys.client_ca.certificate.not_valid_before_utc + BACKDATE
-        self._layer = BootstrapLayer(bootstrap_objects(self.ca_pem.decode()), created, self._keys_of)
+        self._layer = BootstrapLayer(bootstrap_objects(self.ca_pem.decode()), created, self._keys_of, self._advertised)
         self._tls = self._tls_context()
         self._http = HttpServer(
             self.handle,
@@ -250,6 +254,9 @@ class ApiServer:
     def _stored_clusters(self) -> list[str]:
         return [name for name in self.store.clusters() if not name.startswith("_")]
 
+    def _advertised(self) -> tuple[str, int]:
+        return self.config.advertised_host or self.config.host, self.port
+
     def _default_cluster(self) -> str:
         """Whom a path without a cluster and without a credential of one means: `default`, or the only one there is."""
         return next(iter(self.clusters)) if len(self.clusters) == 1 else DEFAULT_CLUSTER
@@ -275,6 +282,11 @@ class ApiServer:
     def client(self, cluster: Cluster, user: UserInfo = LOOPBACK, agent: str = CONTROLLERS) -> DirectClient:
         """An in-process client: the same pipeline without a socket. `agent` is who owns the fields it writes."""
         return DirectClient(self._pipeline, cluster, user, agent)
+
+    def template(self, cluster: Cluster, resource: str, key: str) -> Entry | None:
+        """An object as every cluster is born with it."""
+        found = self._layer.entries.get(resource, {}).get(key) if self._layer is not None else None
+        return None if found is None or self._layer is None else self._layer.materialize(cluster.name, resource, found)
 
     async def admin_credentials(self, cluster: Cluster) -> KeyPair:
         keys = await cluster.part(Access).vault.keys(self.config.clock())

@@ -33,6 +33,42 @@ def paint(name: str, colour: str) -> dict[str, Any]:
     return {"apiVersion": "${slug}.io/v1", "kind": "Paint", "metadata": {"name": name}, "spec": {"colour": colour}}
 
 
+def event(name: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "action": "Act",
+        "reason": "Because",
+        "type": "Normal",
+        "regarding": {"kind": "Namespace", "name": "${ns}", "namespace": "${ns}"},
+        **fields,
+    }
+
+
+def old_event(name: str, **fields: Any) -> dict[str, Any]:
+    involved = {"kind": "Namespace", "name": "${ns}", "namespace": "${ns}"}
+    return {"metadata": {"name": name}, "involvedObject": involved, "reason": "Because", "type": "Normal", **fields}
+
+
+REPORTERS = {
+    "events": (
+        "reportingComponent=a.io/c",
+        "reportingComponent=b.io/c",
+        "reportingComponent=",
+        "source=kubelet",
+        "source=a.io/c",
+        "reportingController=a.io/c",
+    ),
+    "events.k8s.io/v1:events": (
+        "reportingController=a.io/c",
+        "reportingController!=a.io/c",
+        "regarding.kind=Namespace",
+        "regarding.name=none",
+        "reportingComponent=a.io/c",
+        "source=kubelet",
+    ),
+}
+
 CASES = [
     case(
         "entering and leaving by a set of values",
@@ -243,19 +279,26 @@ CASES = [
         setup(
             post(
                 "events.k8s.io/v1:events",
-                {
-                    "metadata": {"name": "e"},
-                    "eventTime": "2026-01-01T00:00:00.000000Z",
-                    "reportingController": "a.io/c",
-                    "reportingInstance": "i",
-                    "action": "Act",
-                    "reason": "Because",
-                    "type": "Normal",
-                    "regarding": {"kind": "Namespace", "name": "${ns}", "namespace": "${ns}"},
-                },
+                event("e", reportingController="a.io/c", reportingInstance="i"),
             )
         ),
         watch("events", take=1, query={"fieldSelector": "involvedObject.name=${ns}"}),
         watch("events.k8s.io/v1:events", take=1, query={"fieldSelector": "reason=Because"}),
+    ),
+    case(
+        "events are selected by who reports them",
+        setup(post("events.k8s.io/v1:events", event("new", reportingController="a.io/c", reportingInstance="i"))),
+        setup(post("events", old_event("source", source={"component": "kubelet"}))),
+        setup(post("events", old_event("both", source={"component": "kubelet"}, reportingComponent="b.io/c"))),
+        *(
+            get(
+                path,
+                query={"fieldSelector": selector},
+                pick=lambda b: sorted(i["metadata"]["name"] for i in b.get("items", ())) or b,
+            )
+            for path, selectors in REPORTERS.items()
+            for selector in selectors
+        ),
+        watch("events.k8s.io/v1:events", take=1, query={"fieldSelector": "reportingController=b.io/c"}),
     ),
 ]

@@ -139,7 +139,7 @@ class Spokes:
 
 @pytest.fixture
 async def spokes(site: Site, tmp_path: Path) -> AsyncIterator[Spokes]:
-    server = ApiServer(ServerConfig(clusters=(), store="memory"))
+    server = ApiServer(ServerConfig(clusters=(), store="memory", namespace_grace_period=0))
     await server.start()
     bootstrap = tmp_path / "bootstrap.yaml"
     bootstrap.write_text(yaml.safe_dump(site.bootstrap(f"127.0.0.1:{site.servers[0].port}")))

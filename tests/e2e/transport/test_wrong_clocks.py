@@ -154,7 +154,7 @@ async def cluster_of(site: Site, name: str, port: int, directory: Path) -> Async
     bootstrap = directory / "bootstrap.yaml"
     bootstrap.write_text(yaml.safe_dump(site.bootstrap(f"127.0.0.1:{port}")))
     async with AsyncExitStack() as stack:
-        server = ApiServer(ServerConfig(clusters=(), store="memory"))
+        server = ApiServer(ServerConfig(clusters=(), store="memory", namespace_grace_period=0))
         await server.start()
         stack.push_async_callback(server.stop, 0.1)
         hub = HttpClient(load_kubeconfig(site.hub.cluster.kubeconfig))

@@ -174,7 +174,7 @@ async def is_gone(site: AccountSite, name: str) -> bool:
 
 @pytest.fixture
 async def site() -> AsyncIterator[AccountSite]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub", CLUSTER)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub", CLUSTER)))
     await server.start()
     found = AccountSite(server)
     await found.prepare()

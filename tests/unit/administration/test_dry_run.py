@@ -31,7 +31,7 @@ DEFINITION = {
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    made = ApiServer(ServerConfig(store="memory", port=0))
+    made = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, port=0))
     await made.start()
     yield made
     await made.stop()

@@ -336,7 +336,7 @@ async def test_apiservices_of_built_in_groups_cost_a_cluster_nothing(server: Api
 
 async def test_the_proxy_certificate_is_renewed_long_before_it_ends() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
-    running = ApiServer(ServerConfig(store="memory", clusters=("default",), clock=lambda: now))
+    running = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",), clock=lambda: now))
     await running.start()
     spec = {"group": "x.io", "version": "v1", "insecureSkipTLSVerify": True, "service": {"namespace": "default", "name": "ext"}}
     remote = Remote(running.clusters["default"], {"metadata": {"name": "v1.x.io"}, "spec": spec})

@@ -1,6 +1,7 @@
 """The built-in controllers: namespaces, garbage, aggregation, definitions, tokens and certificates."""
 
 import base64
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -13,6 +14,7 @@ from muster.apiserver.controllers.namespaces import deletion_conditions
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
 from muster.kube.certificates import generate_key, signing_request, subject
+from tests.support.in_process import serving
 from tests.unit.apiserver.conftest import eventually
 
 CONFIG_MAPS = object_path("v1", "configmaps", "default")
@@ -45,6 +47,42 @@ async def test_a_deleted_namespace_takes_its_content_along(client: DirectClient,
     await client.delete(object_path("v1", "namespaces", "", "team"))
     await eventually(lambda: cluster.entry("/namespaces", "team") is None, "namespace gone")
     assert not cluster.store.list(cluster.name, "/configmaps", "team/")
+
+
+async def test_a_deleted_namespace_keeps_its_content_for_a_while() -> None:
+    """Clients that delete what they made, namespace and all, find their objects; then, as on a real cluster, the rest goes."""
+    async with serving("default", namespace_grace_period=0.5) as server:
+        cluster = server.clusters["default"]
+        client = server.client(cluster)
+        path = object_path("v1", "configmaps", "team")
+        await client.create(object_path("v1", "namespaces"), {"metadata": {"name": "team"}})
+        await client.create(path, {"metadata": {"name": "a"}})
+        await client.create(path, {"metadata": {"name": "b"}})
+        began = time.monotonic()
+        await client.delete(object_path("v1", "namespaces", "", "team"))
+        await client.merge(object_path("v1", "namespaces", "", "team"), {"metadata": {"labels": {"changed": "meanwhile"}}})
+        await eventually(lambda: not cluster.store.list(cluster.name, "/configmaps", "team/"), "content gone")
+        assert time.monotonic() - began >= 0.5
+        await eventually(lambda: cluster.entry("/namespaces", "team") is None, "namespace gone")
+
+
+async def test_pods_of_a_deleted_namespace_go_before_everything_else(client: DirectClient, cluster: Cluster) -> None:
+    await client.create(object_path("v1", "namespaces"), {"metadata": {"name": "team"}})
+    await eventually(lambda: cluster.entry("/serviceaccounts", "team/default"), "default account")
+    spec = {"containers": [{"name": "a", "image": "none"}]}
+    pods = object_path("v1", "pods", "team")
+    await client.create(pods, {"metadata": {"name": "held", "finalizers": ["a.io/hold"]}, "spec": spec})
+    await client.create(object_path("v1", "configmaps", "team"), {"metadata": {"name": "a"}})
+    await client.delete(object_path("v1", "namespaces", "", "team"))
+
+    def pods_remain() -> bool:
+        conditions = ((cluster.read("/namespaces", "team") or {}).get("status") or {}).get("conditions") or ()
+        return any("pods has 1 resource instances" in condition["message"] for condition in conditions)
+
+    await eventually(pods_remain, "condition")
+    assert cluster.entry("/configmaps", "team/a") is not None
+    await client.merge(f"{pods}/held", {"metadata": {"finalizers": None}})
+    await eventually(lambda: cluster.entry("/namespaces", "team") is None, "namespace gone")
 
 
 async def test_a_namespace_waits_for_finalizers_and_says_so(client: DirectClient, cluster: Cluster) -> None:

@@ -122,7 +122,9 @@ async def uid_of_system(server: ApiServer) -> str:
 
 async def test_another_server_on_the_same_store_lets_go_of_a_removed_cluster(tmp_path: Path) -> None:
     store = open_store("memory", None)
-    first, second = (ApiServer(ServerConfig(store="memory", clusters=("default",)), store) for _ in range(2))
+    first, second = (
+        ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)), store) for _ in range(2)
+    )
     await first.start()
     await second.start()
     try:

@@ -46,7 +46,7 @@ async def store() -> LaggingStore:
 
 @pytest.fixture
 async def client(store: LaggingStore) -> AsyncIterator[DirectClient]:
-    server = ApiServer(ServerConfig(store="memory"), store)
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0), store)
     await server.start()
     yield server.client(server.clusters["default"])
     await server.stop(grace=0.1)

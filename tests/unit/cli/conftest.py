@@ -30,7 +30,7 @@ def kubeconfig(tmp_path: Path) -> Path:
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
     """Whose cluster is called `default`."""
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",), host="127.0.0.1", port=0))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",), host="127.0.0.1", port=0))
     await server.start()
     yield server
     await server.stop(grace=0.1)

@@ -56,7 +56,7 @@ def test_a_wrong_value_is_refused_by_name(kubeconfig: Path, argument: str, probl
 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",), host="127.0.0.1", port=0))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",), host="127.0.0.1", port=0))
     await server.start()
     yield server
     await server.stop(grace=0.1)

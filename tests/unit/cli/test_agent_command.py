@@ -148,7 +148,7 @@ def test_installing_makes_what_an_agent_needs_and_ends(tmp_path: Path) -> None:
     found: list[str] = []
 
     async def serve() -> None:
-        server = ApiServer(ServerConfig(store="memory"))
+        server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0))
         await server.start()
         await write_kubeconfig(server, path)
         ready.set()

@@ -15,7 +15,7 @@ from tests.support.stage import pod_manifest
 
 @pytest.fixture
 async def client() -> AsyncIterator[InProcessClient]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)))
     await server.start()
     yield InProcessClient(server.client(server.clusters["default"]))
     await server.stop(grace=0.1)

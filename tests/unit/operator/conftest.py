@@ -68,7 +68,7 @@ class Place(Observed):
 
 @pytest.fixture
 async def here() -> AsyncIterator[Place]:
-    server = ApiServer(ServerConfig(store="memory", clusters=(HERE, FAR)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=(HERE, FAR)))
     await server.start()
     yield Place(server, HERE)
     await server.stop(grace=0.1)

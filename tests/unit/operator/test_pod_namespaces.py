@@ -44,7 +44,7 @@ def test_what_is_on_this_machine_needs_leave() -> None:
 
 
 async def test_places_are_added_to_those_that_are_allowed_already() -> None:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)))
     await server.start()
     client = InProcessClient(server.client(server.clusters["default"]))
     try:

@@ -149,7 +149,7 @@ class Fleet:
 
 @pytest.fixture
 async def fleet() -> AsyncIterator[Fleet]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub", *MEMBERS)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub", *MEMBERS)))
     await server.start()
     found = Fleet(server)
     await found.prepare()

@@ -85,7 +85,7 @@ async def test_a_certificate_of_another_authority_opens_nothing(door: Door) -> N
 
 
 async def test_the_embedded_server_says_by_which_certificate_it_is_known_and_renews_it() -> None:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub",)))
     await server.start()
     try:
         cluster = server.clusters["hub"]

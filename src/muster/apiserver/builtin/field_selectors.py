@@ -1,4 +1,7 @@
-"""Field selectors of the built-in kinds beyond metadata.name and metadata.namespace: label → value of an object, as a string."""
+"""Field selectors of the built-in kinds beyond metadata.name and metadata.namespace: label → value of an object, as a string.
+
+Objects are looked at as they are stored, which for Events of both groups is the core form.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,11 @@ SELECTABLE: Final[Mapping[tuple[str, str], Mapping[str, Selector]]] = {
         **_paths(*(f"involvedObject.{field}" for field in _REFERENCE), "reason", "reportingComponent", "type"),
         "source": _event_source,
     },
-    ("events.k8s.io", "events"): _paths(*(f"regarding.{field}" for field in _REFERENCE), "reason", "reportingController", "type"),
+    ("events.k8s.io", "events"): {
+        **{f"regarding.{field}": _path(f"involvedObject.{field}") for field in _REFERENCE},
+        **_paths("reason", "type"),
+        "reportingController": _path("reportingComponent"),
+    },
     ("", "namespaces"): _paths("status.phase"),
     ("", "secrets"): _paths("type"),
     ("", "services"): _paths("spec.clusterIP", "spec.type"),

@@ -14,21 +14,23 @@ from muster.apiserver.controllers.in_use_protection import InUseProtection
 from muster.apiserver.controllers.manager import Controller, ControllerContext, ControllerManager
 from muster.apiserver.controllers.namespaces import NamespaceController
 from muster.apiserver.controllers.policystatus import PolicyStatus
+from muster.apiserver.controllers.service_network import ServiceNetwork
 from muster.apiserver.controllers.tokensecrets import TokenSecrets
 
 LEASE = "builtin-controllers"
 
 
-def builtin_controllers(context: ControllerContext, cluster: str) -> ControllerManager:
+def builtin_controllers(context: ControllerContext, cluster: str, namespace_grace_period: float) -> ControllerManager:
     """`cluster` is where servers that share a store keep what they agree upon."""
     controllers: list[Controller] = [
         DefinitionController(context),
-        NamespaceController(context),
+        NamespaceController(context, namespace_grace_period),
         GarbageCollector(context),
         InUseProtection(context),
         RoleAggregation(context),
         CertificateController(context),
         PolicyStatus(context),
+        ServiceNetwork(context),
         TokenSecrets(context),
         EventExpiry(context),
         BootstrapTokenExpiry(context),

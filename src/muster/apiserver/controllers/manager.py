@@ -23,7 +23,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.controllers.election import Election
 from muster.machinery.logs import get_logger
 from muster.machinery.workqueue import WorkQueue
-from muster.store.api import Event, Store
+from muster.store.api import Entry, Event, Store
 
 log = get_logger(__name__)
 WORKERS = 8
@@ -70,6 +70,8 @@ class ControllerContext(Protocol):
         """The CA that signed the serving certificate."""
 
     def client(self, cluster: Cluster, *, agent: str = ...) -> DirectClient: ...
+    def template(self, cluster: Cluster, resource: str, key: str) -> Entry | None:
+        """An object as the cluster was born with it."""
 
 
 Item = tuple[int, str, str]

@@ -1,10 +1,13 @@
 """Namespaces: a new one gets its default service account and the root CA; a deleted one is emptied, then let go.
 
-Content goes resource by resource; the namespace's conditions tell what is still there and why, and it is finalized when nothing is.
+A deleted namespace is left alone for some seconds, as kube-controller-manager leaves it: what others are still cleaning up in it is
+theirs until then. Then its pods go, and when none is left everything else, resource by resource; the namespace's conditions tell
+what is still there and why, and it is finalized when nothing is.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Iterable
 
 from muster.apiserver.bootstrap import ROOT_CA_CONFIGMAP, ROOT_CA_DESCRIPTION
@@ -16,7 +19,10 @@ from muster.apiserver.objects import metadata
 from muster.machinery.objects import Object
 from muster.store.api import Event
 
+DELETION_GRACE_PERIOD = 5.0
+"""Seconds between the deletion of a namespace and that of its content: `namespaceDeletionGracePeriod` of Kubernetes."""
 _NAMESPACES = "/namespaces"
+_PODS = "/pods"
 _FINALIZER = "kubernetes"
 _CONTENT_DELETED = "All content successfully deleted, may be waiting on finalization"
 _AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
@@ -28,8 +34,11 @@ class NamespaceController:
     name = "namespaces"
     resources = (_NAMESPACES, "/serviceaccounts", "/configmaps")
 
-    def __init__(self, context: ControllerContext) -> None:
+    def __init__(self, context: ControllerContext, grace_period: float = DELETION_GRACE_PERIOD) -> None:
         self._context = context
+        self._grace_period = grace_period
+        self._terminating: dict[tuple[str, str], tuple[str, float]] = {}
+        """Uid of each terminating namespace, by cluster and name, and when it was first seen to terminate."""
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == _NAMESPACES:
@@ -46,6 +55,7 @@ class NamespaceController:
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         namespace = cluster.read(_NAMESPACES, key)
         if namespace is None:
+            self._terminating.pop((cluster.name, key), None)
             # Another server on the same database may have let something in before it saw the namespace go.
             await self._delete_content(cluster, key)
             return None
@@ -79,6 +89,8 @@ class NamespaceController:
         name = namespace["metadata"]["name"]
         if _FINALIZER not in (namespace.get("spec") or {}).get("finalizers", ()):
             return None
+        if (rest := self._grace_left(cluster, namespace)) > 0:
+            return rest
         remaining, waiting_for = await self._delete_content(cluster, name)
         await self._report(cluster, namespace, remaining, waiting_for)
         if remaining:
@@ -91,15 +103,25 @@ class NamespaceController:
             await self._context.client(cluster).update(path, body)
         return None
 
+    def _grace_left(self, cluster: Cluster, namespace: Object) -> float:
+        """For how many more seconds a terminating namespace is left alone."""
+        key, uid, now = (cluster.name, namespace["metadata"]["name"]), namespace["metadata"]["uid"], time.monotonic()
+        known, since = self._terminating.get(key, ("", now))
+        if known != uid:
+            known, since = self._terminating[key] = (uid, now)
+        return since + self._grace_period - now
+
     async def _delete_content(self, cluster: Cluster, name: str) -> tuple[dict[str, int], dict[str, int]]:
         """(objects left per resource, objects left per finalizer) after asking everything to go."""
         client = self._context.client(cluster)
         rows = cluster.resources.storages()
         remaining: dict[str, int] = {}
         finalizers: dict[str, int] = {}
-        ordered = sorted(rows, key=lambda storage: storage in _SKIPPED)
+        ordered = sorted(rows, key=lambda storage: (storage != _PODS, storage in _SKIPPED))
         for storage in ordered:
             row = rows[storage]
+            if remaining.get("pods"):
+                break
             if not row.namespaced or "delete" not in row.verbs:
                 continue
             for entry in list(cluster.store.list(cluster.name, storage, name + "/")):

@@ -186,7 +186,7 @@ def _first_problems(ctx: Context, resource: ServedResource, obj: Object, old: Ob
 
 
 def _problems(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> list[FieldError]:
-    problems = check_metadata(resource, obj) if old is None else check_metadata_update(resource, obj, old)
+    problems = check_metadata(resource, obj) if old is None else check_metadata_update(resource, obj, old, ctx.subresource)
     return problems + resource.strategy.validate(ctx, obj, old, sound=not problems)
 
 

@@ -177,7 +177,7 @@ AVAILABLE = [
 @pytest.fixture
 async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    config = ServerConfig(store="memory", port=0, clusters=(HUB, PLAIN, FRESH), static_tokens=TOKENS)
+    config = ServerConfig(store="memory", namespace_grace_period=0, port=0, clusters=(HUB, PLAIN, FRESH), static_tokens=TOKENS)
     server = ApiServer(config)
     await server.start()
     made = Fleet(server, tmp_path / "kubeconfig")

@@ -24,7 +24,7 @@ def test_only_nodes_that_run_pods_of_others_count() -> None:
 
 
 async def test_a_cluster_with_machines_is_left_alone(tmp_path: Path) -> None:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)))
     await server.start()
     try:
         client = InProcessClient(server.client(server.clusters["default"]))

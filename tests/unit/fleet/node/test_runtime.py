@@ -22,7 +22,7 @@ from tests.unit.fleet.node.conftest import PROGRAMS
 
 
 async def test_each_cluster_has_a_node_of_its_own_and_only_attached_ones_run_pods(tmp_path: Path) -> None:
-    server = ApiServer(ServerConfig(store="memory", clusters=("a", "b", "c")))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("a", "b", "c")))
     await server.start()
     runtime = NodeRuntime(server, PROGRAMS, tmp_path / "nodes", grace=1)
     runtime.attach("a")

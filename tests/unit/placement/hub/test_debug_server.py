@@ -60,7 +60,7 @@ class Debugged(Site):
 @pytest.fixture
 async def site() -> AsyncIterator[Debugged]:
     tokens = {f"{name}-token": user for name, user in TOKENS.items()}
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",), static_tokens=tokens))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub",), static_tokens=tokens))
     await server.start()
     site = Debugged(server)
     await install(site.admin, OPTIONS)

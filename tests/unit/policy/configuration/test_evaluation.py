@@ -56,7 +56,7 @@ class Site:
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("c1",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("c1",)))
     await server.start()
     site = Site(server)
     for name in ("app", "lab"):

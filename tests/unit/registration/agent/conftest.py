@@ -371,7 +371,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def fleet(clock: FakeClock, tmp_path: Path) -> AsyncIterator[Fleet]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub", "other", "c1"), clock=clock.now))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub", "other", "c1"), clock=clock.now))
     await server.start()
     made = Fleet(server, clock, tmp_path)
     await made.hub.prepare()

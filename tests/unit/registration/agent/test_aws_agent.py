@@ -152,7 +152,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         issuer.url = f"{keys.url}/clusters/c1"
         async with local_aws(tmp_path / "aws") as aws:
             people = {"bootstrap-token": UserInfo("bootstrap", groups=("system:authenticated",))}
-            server = ApiServer(ServerConfig(store="memory", clusters=("hub", "c1"), static_tokens=people))
+            server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub", "c1"), static_tokens=people))
             await server.start()
             try:
                 await aws.register_cluster(ClusterDescription(str(PAIR.managed), issuer.url, keys.ca, "API", issuer.url))

@@ -130,7 +130,7 @@ class Site:
 
 @asynccontextmanager
 async def grpc_site(directory: Path) -> AsyncIterator[Site]:
-    api = ApiServer(ServerConfig(store="memory", clusters=("hub", "c1")))
+    api = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub", "c1")))
     await api.start()
     made = Site(api, directory)
     await made.prepare()

@@ -34,7 +34,7 @@ async def main():
     except DriverError as error:
         told["refused"] = str(error)
 
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub",)))
     await server.start()
     client = InProcessClient(server.client(server.clusters["hub"]))
     await client.create(NAMESPACES, {"metadata": {"name": "c1"}})

@@ -237,7 +237,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 async def play(clock: FakeClock) -> AsyncIterator[Play]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)))
     await server.start()
     hub = Play(server, clock)
     await install(hub.admin)

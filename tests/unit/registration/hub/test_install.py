@@ -50,7 +50,7 @@ class Site:
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)))
     await server.start()
     yield Site(server, InProcessClient(server.client(server.clusters["default"])))
     await server.stop(grace=0.1)

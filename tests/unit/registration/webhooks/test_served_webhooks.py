@@ -46,7 +46,7 @@ class Hub:
 
 @pytest.fixture
 async def hub() -> AsyncIterator[Hub]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub",)))
     await server.start()
     hub = Hub(server)
     await hub.admin.create(NAMESPACES, {"metadata": {"name": HUB_NAMESPACE}})

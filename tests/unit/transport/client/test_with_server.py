@@ -163,7 +163,7 @@ class Site:
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    api = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
+    api = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub",)))
     await api.start()
     made = Site(api, tmp_path)
     await made.prepare()

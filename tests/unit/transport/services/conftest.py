@@ -245,7 +245,7 @@ async def signing_request(hub: Hub, name: str, cluster: str) -> Object:
 
 @pytest.fixture
 async def hub() -> AsyncIterator[Hub]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)))
     await server.start()
     hub = Hub(server)
     await hub.prepare()

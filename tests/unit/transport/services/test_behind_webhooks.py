@@ -23,7 +23,7 @@ from tests.unit.transport.services.writes.verbs import changed, introduction, se
 
 @pytest.fixture
 async def hub() -> AsyncIterator[Hub]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)))
     await server.start()
     hub = Hub(server)
     await hub.admin.create(NAMESPACES, {"metadata": {"name": HUB_NAMESPACE}})

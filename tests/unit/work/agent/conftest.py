@@ -158,7 +158,7 @@ async def until(look: Callable[[], Awaitable[Any]], what: str, seconds: float = 
 
 @pytest.fixture
 async def site() -> AsyncIterator[Site]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub", "spoke")))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub", "spoke")))
     await server.start()
     site = Site(server)
     await site.prepare()

@@ -120,7 +120,7 @@ class Stage:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)))
     await server.start()
     made = Stage(server)
     await made.namespace("app", "other")

@@ -213,7 +213,7 @@ def scenarios(draw: Callable[..., Any]) -> Scenario:
 @pytest.fixture
 def arena() -> Iterator[tuple[asyncio.Runner, Arena]]:
     with asyncio.Runner() as runner:
-        server = ApiServer(ServerConfig(store="memory", clusters=("default",)))
+        server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("default",)))
         runner.run(server.start())
         yield runner, Arena(server)
         runner.run(server.stop(grace=0.1))

@@ -137,7 +137,7 @@ def replica_set(name: str = "r", content: Object | None = None, *placements: str
 
 @asynccontextmanager
 async def serving(options: WorkHubOptions, kind: type[NotingClient] = NotingClient) -> AsyncIterator[Hub]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub",)))
     await server.start()
     hub = Hub(server, kind)
     for name in ("cluster1", "cluster2", "apps"):

@@ -23,7 +23,7 @@ BOUND = WorkHubOptions(authorization=ExecutorAuthorization.EITHER)
 
 @pytest.fixture
 async def site() -> AsyncIterator[Hub]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub",)))
     await server.start()
     yield Hub(server)
     await server.stop(grace=0.1)

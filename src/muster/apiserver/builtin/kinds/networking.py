@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Final
 
 from muster.apiserver.builtin.kinds.checks import (
+    IMMUTABLE,
     Errors,
     immutable,
     is_ip,
@@ -13,10 +15,11 @@ from muster.apiserver.builtin.kinds.checks import (
     port_name_problems,
     port_number,
     spec_of,
+    struct_error,
 )
 from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
-from muster.kube.fielderrors import forbidden, invalid, not_supported, required
+from muster.kube.fielderrors import INVALID, forbidden, invalid, not_supported, required
 from muster.machinery.objects import Object
 
 _PATH_TYPES: Final = ["Exact", "ImplementationSpecific", "Prefix"]
@@ -170,3 +173,84 @@ def validate_network_policy(ctx: HookContext, obj: Object, old: Object | None) -
         if kind not in ("Ingress", "Egress"):
             errors.append(not_supported(f"spec.policyTypes[{index}]", kind, ["Ingress", "Egress"]))
     return errors
+
+
+def validate_service_cidr(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
+    cidrs: list[str] = spec_of(obj).get("cidrs") or []
+    if old is None:
+        return _ranges(cidrs)
+    before: list[str] = spec_of(old).get("cidrs") or []
+    if len(before) == len(cidrs):
+        changed = [index for index, cidr in enumerate(cidrs) if cidr != before[index]]
+        return [invalid(f"spec.cidrs[{index}]", cidrs[index], IMMUTABLE) for index in changed]
+    if (len(before), len(cidrs)) != (1, 2):
+        return [invalid("spec.cidrs", cidrs, IMMUTABLE)]
+    changed_first: Errors = [invalid("spec.cidrs[0]", cidrs[0], IMMUTABLE)] if cidrs[0] != before[0] else []
+    return changed_first + _ranges(cidrs)
+
+
+def _ranges(cidrs: list[str]) -> Errors:
+    if not cidrs:
+        return [required("spec.cidrs", "at least one CIDR required")]
+    if len(cidrs) > 2:
+        return [invalid("spec.cidrs", {"CIDRs": cidrs}, "may only hold up to 2 values")]
+    errors: Errors = [error for index, cidr in enumerate(cidrs) for error in _cidr(cidr, f"spec.cidrs[{index}]")]
+    if len(cidrs) == 2 and (":" in cidrs[0]) == (":" in cidrs[1]) and all(_is_network(cidr) for cidr in cidrs):
+        text = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"
+        errors.append(invalid("spec.cidrs", cidrs, text))
+    return errors
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return "/" in text
+
+
+def _cidr(text: str, path: str) -> Errors:
+    address, slash, bits = text.partition("/")
+    without_zeros = ".".join(part.lstrip("0") or "0" for part in address.split(".")) if ":" not in address else address
+    plain = f"{without_zeros}{slash}{bits.lstrip('0') or bits[:1]}"
+    if not _is_network(plain):
+        return [invalid(path, text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")]
+    errors: Errors = []
+    network = ipaddress.ip_network(plain, strict=False)
+    if network.version == 6 and ipaddress.IPv6Address(address).ipv4_mapped is not None:
+        errors.append(invalid(path, text, "must not have an IPv4-mapped IPv6 address"))
+    if plain != text:
+        errors.append(invalid(path, text, "must not have leading 0s in IP or prefix length"))
+    elif ipaddress.ip_address(without_zeros) != network.network_address:
+        errors.append(invalid(path, text, "must not have bits set beyond the prefix length"))
+    return errors
+
+
+def validate_ip_address(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
+    parent = spec_of(obj).get("parentRef")
+    if old is not None:
+        if parent == spec_of(old).get("parentRef"):
+            return []
+        shown = {field: (parent or {}).get(field.lower(), "") for field in ("Group", "Resource", "Namespace", "Name")}
+        return [struct_error(INVALID, "spec.parentRef", shown, IMMUTABLE)]
+    errors = _ip_address_name(obj["metadata"].get("name", ""))
+    if parent is None:
+        return [*errors, required("spec.parentRef")]
+    if parent.get("group"):
+        errors += named_like(names.dns1123_subdomain, parent["group"], "spec.parentRef.group")
+    for field, needed in (("resource", True), ("name", True), ("namespace", False)):
+        if parent.get(field):
+            errors += named_like(names.path_segment, parent[field], f"spec.parentRef.{field}")
+        elif needed:
+            errors.append(required(f"spec.parentRef.{field}"))
+    return errors
+
+
+def _ip_address_name(name: str) -> Errors:
+    plain = ".".join(part.lstrip("0") or "0" for part in name.split(".")) if ":" not in name else name
+    if not is_ip(plain):
+        return [invalid("metadata.name", name, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")]
+    if plain != name:
+        return [invalid("metadata.name", name, "must not have leading 0s")]
+    canonical = str(ipaddress.ip_address(name))
+    return [] if canonical == name else [invalid("metadata.name", name, f'must be in canonical form ("{canonical}")')]

@@ -20,6 +20,7 @@ from muster.apiserver.builtin.kinds.checks import (
     valid_ip,
 )
 from muster.apiserver.builtin.kinds.pods import PROTOCOLS
+from muster.apiserver.errors import internal
 from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import DUPLICATE, duplicate, forbidden, invalid, not_supported, required, too_many
@@ -88,7 +89,11 @@ def _address(ctx: HookContext, spec: Object, owner: str) -> None:
         spec["clusterIP"] = spec["clusterIPs"][0]
     wanted = spec.get("clusterIP", "")
     if not wanted:
-        spec["clusterIP"] = wanted = ctx.addresses.cluster_ip("", owner)
+        try:
+            spec["clusterIP"] = wanted = ctx.addresses.cluster_ip("", owner)
+        except LookupError as error:
+            name = owner.partition("/")[2]
+            raise internal(f'failed to allocate a serviceIP for Service "{name}": {error.args[0]}') from None
     if not spec.get("clusterIPs"):
         spec["clusterIPs"] = [wanted]
     spec.setdefault("ipFamilyPolicy", "SingleStack")
@@ -103,7 +108,10 @@ def _node_ports(ctx: HookContext, spec: Object, owner: str) -> None:
         return
     for port in spec.get("ports") or ():
         if not port.get("nodePort"):
-            port["nodePort"] = ctx.addresses.node_port(0, owner)
+            try:
+                port["nodePort"] = ctx.addresses.node_port(0, owner)
+            except LookupError as error:
+                raise internal(f"failed to allocate a nodePort: {error.args[0]}") from None
 
 
 def _is_headless(spec: Object) -> bool:

@@ -114,7 +114,7 @@ async def running(site: Site) -> AsyncIterator[None]:
 
 @pytest.fixture
 async def bare() -> AsyncIterator[Site]:
-    server = ApiServer(ServerConfig(store="memory", clusters=("hub",)))
+    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub",)))
     await server.start()
     site = Site(server)
     await install(site.admin, OPTIONS, None)
