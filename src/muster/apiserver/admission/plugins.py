@@ -13,9 +13,11 @@ from typing import Protocol
 from muster.apiserver.admission.chain import AdmissionChain, Mutator, Operation
 from muster.apiserver.admission.default_toleration_seconds import DefaultTolerationSeconds
 from muster.apiserver.admission.lifecycle import NamespaceLifecycle
+from muster.apiserver.admission.limit_ranger import LimitRanger
 from muster.apiserver.admission.policies import ValidatingPolicies
 from muster.apiserver.admission.priority import Priority
 from muster.apiserver.admission.quotas import StorageQuotas
+from muster.apiserver.admission.runtime_class import RuntimeClass
 from muster.apiserver.admission.service_account import ServiceAccount
 from muster.apiserver.admission.signers import SignerPermissions
 from muster.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
@@ -50,11 +52,20 @@ class ResourcePlugins:
 
 def filling_plugins() -> Mutator:
     """Those that fill objects."""
-    return ResourcePlugins(ServiceAccount(), Priority(), DefaultTolerationSeconds(), StorageObjectInUseProtection())
+    return ResourcePlugins(
+        LimitRanger(), ServiceAccount(), Priority(), DefaultTolerationSeconds(), StorageObjectInUseProtection(), RuntimeClass()
+    )
 
 
 def admission_chain(cluster: Cluster) -> AdmissionChain:
     return AdmissionChain(
         [NamespaceLifecycle(), filling_plugins(), MutatingWebhooks(cluster)],
-        [SignerPermissions(), ValidatingPolicies(cluster), ValidatingWebhooks(cluster), StorageQuotas(cluster)],
+        [
+            LimitRanger(),
+            RuntimeClass(),
+            SignerPermissions(),
+            ValidatingPolicies(cluster),
+            ValidatingWebhooks(cluster),
+            StorageQuotas(cluster),
+        ],
     )
