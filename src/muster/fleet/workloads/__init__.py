@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from muster.fleet.attached import Controller
 from muster.fleet.workloads.cronjobs import CronJobs
+from muster.fleet.workloads.daemonsets import DaemonSets
 from muster.fleet.workloads.deployments import Deployments
 from muster.fleet.workloads.endpoints import ServiceEndpoints
 from muster.fleet.workloads.jobs import JobOrphans, Jobs
@@ -22,4 +23,4 @@ def workload_controllers() -> list[Controller]:
 
 def pod_controllers() -> list[Controller]:
     """Those that make pods; endpoints are left to who knows which addresses a server takes for them."""
-    return [ReplicaSets(), ReplicationControllers(), Deployments(), Jobs(), JobOrphans(), CronJobs(), StatefulSets()]
+    return [ReplicaSets(), ReplicationControllers(), Deployments(), Jobs(), JobOrphans(), CronJobs(), StatefulSets(), DaemonSets()]

@@ -49,11 +49,12 @@ Sizes = dict[str, int]
 
 def resolve(surge: int | str, unavailable: int | str, replicas: int) -> tuple[int, int]:
     """Percentages as pods: surge is rounded up, unavailable down; both zero would never move."""
-    more, fewer = _pods(surge, replicas, up=True), _pods(unavailable, replicas, up=False)
+    more, fewer = scaled(surge, replicas, up=True), scaled(unavailable, replicas, up=False)
     return (more, 1) if not more and not fewer else (more, min(fewer, replicas))
 
 
-def _pods(value: int | str, replicas: int, *, up: bool) -> int:
+def scaled(value: int | str, replicas: int, *, up: bool) -> int:
+    """A number of pods, or a percentage of them."""
     if isinstance(value, int):
         return value
     percent = int(value.removesuffix("%"))
