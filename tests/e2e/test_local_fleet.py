@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -93,6 +94,17 @@ def test_logs_of_a_component_of_a_cluster_and_of_all(fleet: Fleet) -> None:
         ("cluster1/klusterlet-work-agent", "started: work agent of cluster1"),
     ):
         assert says in fleet("logs", component).out
+
+
+def test_a_healthy_start_warns_of_nothing(fleet: Fleet) -> None:
+    """And whatever was logged begins with the time, the level and what happened."""
+    lines = fleet("logs", "--tail", "200").out.splitlines()
+    logged = [line.partition(" | ")[2] for line in lines if "level=" in line]
+    assert logged
+    assert all(re.match(r"timestamp=\S+ level=\w+ event=", line) for line in logged)
+    # Writers that meet each other on a busy machine try again.
+    settled = [line for line in logged if "the object has been modified" not in line]
+    assert [line for line in settled if re.search(r"level=(warning|error)", line)] == []
 
 
 def test_logs_can_be_followed(fleet: Fleet) -> None:
@@ -191,6 +203,12 @@ def test_after_down_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
     fleet("down")
     stopped = fleet.status()
     assert not stopped["running"]
+    kept = fleet("logs", "hub/cluster-manager-registration-controller")
+    assert "ready: hub of" in kept.out
+    assert "not running" in kept.err
+    assert "cluster1/klusterlet-work-agent " in fleet("logs").out
+    assert "klusterlet-work-agent" in fleet("logs", "nobody", code=1).err
+    assert "muster up" in fleet("logs", "hub", "-f", code=1).err
     assert fleet("status", code=1).out.startswith("not running")
     assert "not running" in fleet("down").out
     fleet("up", "-d")
@@ -245,7 +263,7 @@ def test_a_directory_with_other_things_is_left_alone(fresh: Fleet) -> None:
 def test_commands_on_a_fleet_that_does_not_run_say_so(fresh: Fleet) -> None:
     fresh("up", "-d", "--port", "0", "--clusters", "0")
     fresh("down")
-    for words in (("cluster", "add", "x"), ("cluster", "remove", "x"), ("logs",)):
+    for words in (("cluster", "add", "x"), ("cluster", "remove", "x"), ("logs", "-f")):
         assert "not running" in fresh(*words, code=1).err
     assert fresh("logs", "fleet").out
     fresh("down", "--purge")

@@ -16,6 +16,7 @@ import click
 
 from muster.cli.driver_flags import driver_flags, told_drivers
 from muster.cli.examples import examples
+from muster.cli.log_options import log_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -207,7 +208,7 @@ EXPIRATION = "client-cert-expiration-seconds"
     show_default=True,
     help="Port to serve health checks and metrics on; 0 picks a free one.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 def command(**options: Any) -> None:
     """Run the registration agent, which registers this cluster with a hub, renews its credentials and reports its status."""
     from muster.machinery import logs

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
+from muster.cli.log_options import log_options
 from muster.cli.process import ANY_ADDRESS, LOOPBACK, FoundCluster, ProcessEnv, cluster_problem, find_cluster, in_pod
 from muster.cli.values import FilePath
 from muster.machinery.oserrors import explain_listen_error
@@ -118,7 +119,7 @@ def controller_options(command: Command) -> Command:
             show_default=True,
             help="Use leader election, so that only one of several replicas is active.",
         ),
-        click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error."),
+        log_options,
     )
 
 

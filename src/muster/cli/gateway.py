@@ -16,6 +16,7 @@ import click
 
 from muster.cli.component import cluster_options, component_problem, host_port
 from muster.cli.examples import examples
+from muster.cli.log_options import log_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -131,7 +132,7 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     help="Address and port to serve health checks and metrics on; replaces --health-host and --health-port.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 def command(**options: Any) -> None:
     """Run the cluster gateway, which serves the API of every managed cluster at clustergateways/NAME/proxy."""
     from muster.machinery import allocation, logs

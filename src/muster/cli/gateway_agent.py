@@ -17,6 +17,7 @@ import click
 
 from muster.cli.examples import examples
 from muster.cli.hub_address import find_hub, until_elsewhere
+from muster.cli.log_options import log_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -86,7 +87,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Port to serve health checks and metrics on; 0 picks a free one.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 def command(**options: Any) -> None:
     """Run the gateway agent, which opens tunnels through which the gateway reaches this cluster's API server only."""
     from muster.machinery import logs

@@ -15,6 +15,7 @@ import click
 
 from muster.cli.examples import examples
 from muster.cli.grpc_persistence import open_persistence, persistence, persistence_options
+from muster.cli.log_options import log_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -116,7 +117,7 @@ FILE_CHECK_INTERVAL: Final = 1.0
     metavar="HOST:PORT",
     help="Address and port to serve health checks and metrics on; replaces --health-host and --health-port.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 def command(**options: Any) -> None:
     """Run the gRPC server, which serves registration, works, add-ons, leases and events to agents in OCM's wire format."""
     from muster.machinery import logs

@@ -16,6 +16,7 @@ import click
 
 from muster.cli.examples import examples
 from muster.cli.hub_address import find_hub, until_elsewhere
+from muster.cli.log_options import log_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -81,7 +82,7 @@ LEASE = "managed-serviceaccount-addon-agent-lock"
     show_default=True,
     help="Port to serve health checks and metrics on; 0 picks a free one.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 def command(**options: Any) -> None:
     """Run the agent that creates this cluster's ManagedServiceAccounts and reports their tokens to the hub."""
     from muster.machinery import logs

@@ -10,6 +10,7 @@ import click
 
 from muster.cli.examples import examples
 from muster.cli.lazy import Entry, LazyGroup
+from muster.cli.log_options import log_options
 
 PARTS = {
     "addon-manager": "Run the hub's add-on manager.",
@@ -97,7 +98,7 @@ def main() -> None:
 )
 @click.option("--audit-log", type=click.Path(dir_okay=False), help="File to which one JSON line is written per request.")
 @click.option("--ephemeral", is_flag=True, help="Keep objects in memory and write no files but the kubeconfig.")
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 def apiserver(**options: object) -> None:
     """Run embedded Kubernetes control planes, one per logical cluster, in this process.
 

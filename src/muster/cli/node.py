@@ -15,6 +15,7 @@ import click
 
 from muster.cli.console import echo
 from muster.cli.examples import examples
+from muster.cli.log_options import log_options
 from muster.cli.process import FoundCluster, cluster_problem, explained, find_cluster, run_until_stopped
 from muster.machinery.oserrors import explain_file_error
 
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="CA certificate of clients that may read logs (kubectl logs), if RBAC allows it.  [default: nobody may]",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 def command(kubeconfig: str | None, context: str, verbose: bool, **options: Any) -> None:
     """Run pods of Muster's own image on a cluster that has no kubelets, as one Node in this process.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from muster.cli.examples import examples
+from muster.cli.log_options import log_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -77,7 +78,7 @@ KINDS: Final = ("cluster-manager", "klusterlet")
     show_default=True,
     help="Use leader election, so that only one of several replicas is active.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 def command(**options: Any) -> None:
     """Run the operator that installs hubs (cluster-manager) or the agents of managed clusters (klusterlet)."""
     from muster.machinery import logs

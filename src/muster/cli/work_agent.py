@@ -18,6 +18,7 @@ import click
 from muster.cli.examples import examples
 from muster.cli.executor_options import asking_options
 from muster.cli.hub_address import find_hub, until_elsewhere
+from muster.cli.log_options import log_options
 from muster.cli.process import (
     ANY_ADDRESS,
     LOOPBACK,
@@ -167,7 +168,7 @@ AT_ONCE = 32
     show_default=True,
     help="Port to serve health checks and metrics on; 0 picks a free one.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 def command(**options: Any) -> None:
     """Run the work agent, which applies this cluster's ManifestWorks, reverts drift and reports their status to the hub."""
     from muster.machinery import logs

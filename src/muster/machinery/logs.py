@@ -5,12 +5,15 @@ together, and a healthy server writes no line before it is ready; so loggers her
 
 Several programs may live in one process as tasks. `diverted` gives the lines of the current task, and of tasks it starts, to a
 function instead of standard error: that is how each keeps a log of its own. Lines are printable, whatever fields say.
+
+A line begins with time, level and what happened, then come the fields: as logfmt, or as JSON where that is asked for.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -19,6 +22,10 @@ from muster.machinery.printable import printable
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 _level = INFO
+TEXT, JSON = "text", "json"
+FORMATS = (TEXT, JSON)
+_HEAD = ("timestamp", "level", "event")
+_format: ContextVar[str] = ContextVar("log format", default=TEXT)
 _sink: ContextVar[Callable[[str], object] | None] = ContextVar("log sink", default=None)
 
 
@@ -65,6 +72,15 @@ def set_level(level: int) -> None:
     _level = level
 
 
+def set_format(name: str) -> None:
+    """How lines of this context, and of tasks that it starts, are written from now on: one of `FORMATS`."""
+    _format.set(name)
+
+
+def current_format() -> str:
+    return _format.get()
+
+
 @contextmanager
 def diverted(sink: Callable[[str], object] | None) -> Iterator[None]:
     """Inside, lines of this context go to `sink`, each with its line break; to standard error again if it is None."""
@@ -103,6 +119,21 @@ def _configure() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(bool_as_flag=False),
+            _Renderer(),
         ],
     )
+
+
+class _Renderer:
+    """Asks for the format with every line: loggers outlive contexts."""
+
+    def __init__(self) -> None:
+        import structlog
+
+        self._text = structlog.processors.LogfmtRenderer(key_order=_HEAD, drop_missing=True, bool_as_flag=False)
+
+    def __call__(self, logger: Any, method: str, fields: MutableMapping[str, Any]) -> str:
+        if _format.get() == TEXT:
+            return str(self._text(logger, method, fields))
+        ordered = {name: fields.pop(name) for name in _HEAD if name in fields}
+        return json.dumps({**ordered, **fields}, default=str, ensure_ascii=False)

@@ -61,6 +61,8 @@ UNKNOWN_SERVER: Final = "no ClusterManager that could be read says where the gRP
 class InitOptions:
     bundle: BundleOptions = field(default_factory=BundleOptions)
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    same_machine: bool = False
+    """All clusters are on the hub's machine, so that its loopback address is good for them."""
     drivers: tuple[str, ...] = ()
     """How clusters may register; none: by the default driver."""
     driver_options: Mapping[str, DriverOptions] = field(default_factory=dict, repr=False)
@@ -181,7 +183,13 @@ async def initialize(
     if options.checks:
         signing = any(driver.kubernetes_signs for driver in options.chosen() or (find(DEFAULT),))
         checks = await preflight.run_checks(
-            client, address, progress, signing=signing, probe_within=options.probe_within, clock=clock
+            client,
+            address,
+            progress,
+            signing=signing,
+            same_machine=options.same_machine,
+            probe_within=options.probe_within,
+            clock=clock,
         )
         if options.feature_gates.get(FEATURE_GATE):
             await _refuse_collision(client, options)

@@ -41,11 +41,13 @@ async def run_checks(
     progress: Progress,
     *,
     signing: bool = True,
+    same_machine: bool = False,
     probe_within: float = WITHIN,
     clock: Clock = SYSTEM,
 ) -> list[Check]:
-    """Raises AdministrationError when one has errors. `signing`: whether clusters are to get certificates from this hub."""
-    checks = [check_address(address), await _cluster_info(client, address)]
+    """Raises AdministrationError when one has errors. `signing`: whether clusters are to get certificates from this hub;
+    `same_machine`: whether all of them are on the hub's machine."""
+    checks = [check_address(address, same_machine=same_machine), await _cluster_info(client, address)]
     if signing and not is_dry_run(client):
         checks.append(await _signing(client, probe_within, clock))
     settle(checks, progress, "mend this, or go on without checks with --force")
@@ -63,12 +65,12 @@ def settle(checks: Sequence[Check], progress: Progress, remedy: str = "") -> Non
         raise AdministrationError("; ".join(failed), remedy)
 
 
-def check_address(address: HubAddress) -> Check:
+def check_address(address: HubAddress, *, same_machine: bool = False) -> Check:
     parts = urlsplit(address.server)
     name, host = "HubApiServer check", parts.hostname or ""
     if parts.scheme != "https":
         return Check(name, errors=(f"the hub's address {address.server} is not https: tokens would be sent in the clear",))
-    if _is_loopback(host):
+    if _is_loopback(host) and not same_machine:
         return Check(name, (f"the hub's address {address.server} means something else on every machine but this one",))
     return Check(name)
 

@@ -21,6 +21,7 @@ from muster.cli.examples import examples
 from muster.cli.fleet.environment import DATA_DIR_VARIABLE, SHELLS
 from muster.cli.grpc_persistence import DATABASE_VARIABLE, EXAMPLES, database_address, database_name, is_from_environment
 from muster.cli.interruption import leaves_behind
+from muster.cli.log_options import log_options
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option, table
 from muster.cli.values import Duration
@@ -121,7 +122,7 @@ def explain(error: Exception) -> str:
     "--port", type=click.IntRange(0, 65535), help="Port of the API server; 0 picks a free one.  [default: 6443 if it is free]"
 )
 @timeout
-@click.option("-v", "--verbose", is_flag=True, help="Enable debug logging on standard error.")
+@log_options
 @click.option("--last-words-to", type=int, hidden=True, help="File descriptor that receives the result of a detached start.")
 def up(**options: Any) -> None:
     """Start a hub and managed clusters on this machine, or resume a stopped fleet.

@@ -16,7 +16,7 @@ import click
 
 from muster.cli.console import echo
 from muster.fleet.local.directory import HUB, FleetDirectory
-from muster.machinery.objects import Object
+from muster.fleet.node.podrecord import app_of, kept_logs
 from muster.runtime.client import HttpClient, KubeError, load_kubeconfig
 from muster.runtime.client.builtin import PODS
 from muster.transport.persistence import SQL
@@ -50,7 +50,11 @@ async def show(directory: FleetDirectory, component: str, follow: bool, tail: in
         await _show_file(directory, follow, lines, _plain)
         return
     if directory.holder() is None:
-        raise click.ClickException("the fleet is not running: muster logs fleet shows its own log, muster up starts it")
+        if follow:
+            raise click.ClickException("the fleet is not running, so nothing can be followed: start it with muster up")
+        echo("the fleet is not running: this is what was logged before it stopped", err=True)
+        await _show_kept(directory, [HUB, *fleet.members], component, lines)
+        return
     clients = {
         name: HttpClient(load_kubeconfig(directory.kubeconfig, name), agent="muster")
         for name in (HUB, *(record.name for record in fleet.clusters if not record.leaving and not record.is_hub))
@@ -59,8 +63,7 @@ async def show(directory: FleetDirectory, component: str, follow: bool, tail: in
         sources = [source for name, client in clients.items() for source in await _sources(name, client)]
         wanted = [source for source in sources if source.fits(component)]
         if not wanted:
-            names = ", ".join(sorted({source.name for source in sources} | {PROCESS}))
-            raise click.ClickException(f"no component {component!r}: there are {names}")
+            raise _no_component(component, sources)
         await _show_all(directory, clients, wanted, follow, lines, with_process=not component)
     except KubeError as error:
         raise click.ClickException(f"the fleet does not answer: {error}") from None
@@ -69,17 +72,44 @@ async def show(directory: FleetDirectory, component: str, follow: bool, tail: in
             await client.close()
 
 
+async def _show_kept(directory: FleetDirectory, clusters: Sequence[str], component: str, lines: int) -> None:
+    """What the pods of a stopped fleet have left on disk."""
+    found = [
+        (Source(cluster, kept.pod.app, kept.pod.namespace, kept.pod.name, kept.container), kept)
+        for cluster in clusters
+        for kept in await asyncio.to_thread(kept_logs, directory.nodes / cluster)
+    ]
+    wanted = [(source, kept) for source, kept in found if source.fits(component)]
+    if not wanted:
+        raise _no_component(component, [source for source, _ in found])
+    many = not component or len({source.pod for source, _ in wanted}) > 1
+    width = max(len(source.name) for source, _ in wanted)
+    if not component:
+        await _show_file(directory, False, lines, _prefixed(PROCESS, width))
+    for source, kept in wanted:
+        put = _prefixed(source.name, width) if many else _plain
+        for line in deque(kept.lines(), maxlen=lines) if lines >= 0 else kept.lines():
+            put(line)
+
+
+def _no_component(component: str, sources: Sequence[Source]) -> click.ClickException:
+    names = ", ".join(sorted({source.name for source in sources} | {PROCESS}))
+    return click.ClickException(f"no component {component!r}: there are {names}")
+
+
 async def _sources(cluster: str, client: HttpClient) -> list[Source]:
     pods = (await client.list(PODS)).items
     return [
-        Source(cluster, _app(pod), pod["metadata"]["namespace"], pod["metadata"]["name"], container["name"])
+        Source(
+            cluster,
+            app_of(pod["metadata"]["name"], pod["metadata"].get("labels")),
+            pod["metadata"]["namespace"],
+            pod["metadata"]["name"],
+            container["name"],
+        )
         for pod in pods
         for container in pod["spec"]["containers"]
     ]
-
-
-def _app(pod: Object) -> str:
-    return str((pod["metadata"].get("labels") or {}).get("app") or pod["metadata"]["name"])
 
 
 async def _show_all(

@@ -368,6 +368,7 @@ def start_detached(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, 
     command = [sys.executable, "-m", "muster.cli.muster", "up", "--data-dir", data_dir]
     command += ["--last-words-to", str(writing), "--timeout", str(timeout)]
     command += [*wish.arguments(), *(["--verbose"] if verbose else [])]
+    command += ["--log-format", logs.current_format()]
     child = subprocess.Popen(
         command,
         env=wish.environ(),

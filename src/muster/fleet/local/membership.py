@@ -111,6 +111,7 @@ async def initialize(hub: Site, auth: str, progress: Progress) -> None:
         drivers=(auth,),
         driver_options=hub.driver_options,
         feature_gates=_gates(hub),
+        same_machine=True,
         # All clusters of the fleet are on this machine.
         annotations={LOOPBACK_ANNOTATION: "true"} if hub.gateway else {},
         timeout=PATIENCE,

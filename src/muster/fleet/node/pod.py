@@ -26,6 +26,7 @@ from muster.fleet.node.environment import (
     mounted,
     resolve_environ,
 )
+from muster.fleet.node.podrecord import record_pod
 from muster.fleet.node.podspec import ContainerSpec, Pod, pod_of, referenced
 from muster.fleet.node.programs import Programs, is_ours
 from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
@@ -202,6 +203,7 @@ class PodWorker:
 
     async def run(self) -> None:
         """Until all containers have ended for good or the pod is to go."""
+        record_pod(self.directory, self.pod.metadata.namespace, self.pod.metadata.name, self.pod.metadata.labels)
         async with asyncio.TaskGroup() as helpers:
             writing = helpers.create_task(self._write_status(), name=f"status of {self.pod.key}")
             self._dirty.set()

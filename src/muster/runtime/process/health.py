@@ -27,6 +27,8 @@ class HealthServer:
         self._live: dict[str, Check] = {"ping": lambda: None}
         self._ready: dict[str, Check] = {}
         self._failing: dict[str, str] = {}
+        self._passed: set[str] = set()
+        """Until a check has passed for the first time, the process is starting, and its failing is no warning."""
         self._http = HttpServer(self._handle, tls=tls, reads_bodies=True)  # and has no use for any
 
     def live(self, name: str, check: Check) -> None:
@@ -75,8 +77,12 @@ class HealthServer:
             problem = f"{type(error).__name__}: {error}"
         if problem is None:
             self._failing.pop(name, None)
+            self._passed.add(name)
             return False
         if self._failing.get(name) != problem:
             self._failing[name] = problem
-            log.warning("check fails", check=name, problem=problem)
+            if name in self._passed:
+                log.warning("check fails", check=name, problem=problem)
+            else:
+                log.info("check does not pass yet", check=name, problem=problem)
         return True
