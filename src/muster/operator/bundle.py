@@ -20,6 +20,7 @@ from muster.api.crds import OPERATOR, definitions
 from muster.api.operator.v1 import ResourceRequirement
 from muster.gateway.permissions import credentials_namespace, namespace_permissions
 from muster.kube import yaml
+from muster.operator import charts
 from muster.operator.applying import Wanted
 from muster.operator.cluster_manager.components import hub_addon_roles
 from muster.operator.deployments import Workload, deployment
@@ -137,6 +138,7 @@ def files() -> dict[str, str]:
         parts = {"operator.yaml": bundle(operator), **extra.get(operator.name, {})}
         for name, documents in parts.items():
             made[f"{operator.name}/{name}"] = yaml.dump_all(whole(one) for one in documents)
+        made |= _chart(operator, extra.get(operator.name, {}).get("bootstrap.yaml", []))
         sample = SAMPLES[operator.name]
         made[f"{operator.name}/{sample[0].kind.lower()}.yaml"] = yaml.dump(whole(sample))
         made[f"{operator.name}/kustomization.yaml"] = yaml.dump(
@@ -148,6 +150,12 @@ def files() -> dict[str, str]:
             }
         )
     return made
+
+
+def _chart(operator: Operator, extra: list[Wanted]) -> dict[str, str]:
+    """Without the namespace, which Helm makes."""
+    documents = bundle(operator, BundleOptions(namespace=charts.NAMESPACE, create_namespace=False))
+    return charts.chart_files(operator.name, map(whole, documents), map(whole, extra))
 
 
 def main(arguments: list[str]) -> int:

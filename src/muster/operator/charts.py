@@ -1,0 +1,65 @@
+"""The generated part of the Helm charts in `deploy/charts`: the definition, and an operator's objects with values in their places.
+
+Charts, values, and what a chart has beside the operator are written by hand there. `python -m muster.operator.bundle deploy` writes
+the rest from the same documents that `clusteradm` applies, so that the ways to install cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from muster.api import Document
+from muster.kube import yaml
+
+NAMESPACE: Final = "__namespace__"
+"""In place of an operator's namespace."""
+_EXPRESSIONS: Final = {
+    "namespace": "{{ .Release.Namespace }}",
+    "replicas": "{{ .Values.replicaCount }}",
+    "image": '{{ include "operator.image" . }}',
+    "pull_policy": "{{ .Values.images.imagePullPolicy }}",
+}
+_BLOCKS: Final = ("resources", "nodeSelector", "tolerations", "affinity")
+_BLOCK: Final = re.compile(r"^( *)(\w+): __block__$", re.MULTILINE)
+_MARK: Final = re.compile(r"__(\w+?)__")
+
+
+def chart_files(name: str, documents: Iterable[Document], bootstrap: Iterable[Document] = ()) -> dict[str, str]:
+    """By path below `deploy/`; the documents say themselves what they are, and name NAMESPACE where they mean the operator's."""
+    place, documents, bootstrap = f"charts/{name}", list(documents), list(bootstrap)
+    definitions = [one for one in documents if one["kind"] == "CustomResourceDefinition"]
+    made = {f"{place}/crds/{one['spec']['names']['plural']}.yaml": yaml.dump(one) for one in definitions}
+    others = [with_values(one) for one in documents if one not in definitions]
+    made[f"{place}/templates/operator.yaml"] = template(others, "not .Values.noOperator")
+    if bootstrap:
+        made[f"{place}/templates/bootstrap.yaml"] = template(bootstrap, ".Values.createBootstrapSA")
+    return made
+
+
+def with_values(document: Document) -> Document:
+    """A Deployment with marks where a chart has values; anything else is as it was."""
+    if document["kind"] != "Deployment":
+        return document
+    spec: dict[str, Any] = document["spec"]
+    pod: dict[str, Any] = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    chosen = {"image": "__image__", "imagePullPolicy": "__pull_policy__", "resources": "__block__"}
+    placed = {key: "__block__" for key in _BLOCKS if key != "resources"}
+    pod = {**pod, **placed, "containers": [{**container, **chosen}]}
+    return {**document, "spec": {**spec, "replicas": "__replicas__", "template": {**spec["template"], "spec": pod}}}
+
+
+def template(documents: Iterable[Document], condition: str) -> str:
+    """YAML with Helm's expressions in place of marks, if the condition holds. Blocks that are empty are left out."""
+    text = _BLOCK.sub(_block, yaml.dump_all(documents))
+    return f"{{{{- if {condition} }}}}\n{_MARK.sub(lambda mark: _EXPRESSIONS[mark[1]], text)}{{{{- end }}}}\n"
+
+
+def _block(line: re.Match[str]) -> str:
+    indent, key = line[1], line[2]
+    return (
+        f"{indent}{{{{- with .Values.{key} }}}}\n{indent}{key}:\n"
+        f"{indent}  {{{{- toYaml . | nindent {len(indent) + 2} }}}}\n{indent}{{{{- end }}}}"
+    )
