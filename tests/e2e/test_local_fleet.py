@@ -197,6 +197,9 @@ def test_the_hub_cannot_be_removed(fleet: Fleet) -> None:
 
 
 def test_after_down_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
+    versions = json.loads(fleet("version", "-o", "json").out)
+    assert versions["server"].startswith("v1.35")
+    assert versions["hub"] == versions["client"]
     fleet.kubectl("create", "configmap", "mine", "--from-literal=a=b", context="cluster1")
     certificate = hub_certificate(fleet)
     fleet.work("cluster1")

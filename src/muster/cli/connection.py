@@ -18,6 +18,7 @@ import click
 from muster.cli.console import echo
 from muster.cli.interruption import leaves_behind
 from muster.cli.loop import run_loop
+from muster.cli.name_completion import contexts
 from muster.cli.process import find_cluster
 from muster.cli.progress import ConsoleProgress
 from muster.cli.values import Duration
@@ -76,6 +77,7 @@ _OPTIONS = (
         PREFIX + "context",
         callback=_note,
         expose_value=False,
+        shell_complete=contexts,
         help="Name of the kubeconfig context to use.  [default: the current one]",
     ),
     click.option(

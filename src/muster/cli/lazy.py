@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
@@ -28,7 +29,19 @@ class Entry:
         return cast(click.Command, getattr(import_module(self.module), self.attribute))
 
 
-class LazyGroup(click.Group):
+class SuggestingGroup(click.Group):
+    """Says which command was probably meant."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not ctx.resilient_parsing and self.get_command(ctx, name) is None:
+            close = get_close_matches(name.lower(), self.list_commands(ctx))
+            hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(SuggestingGroup):
     """`others` are further names of commands, which are not listed."""
 
     def __init__(

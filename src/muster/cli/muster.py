@@ -46,6 +46,10 @@ FLEET = {
 """The local fleet's commands: attributes of `muster.cli.fleet.commands`."""
 
 ENTRIES = {name: Entry(f"muster.cli.{name.replace('-', '_')}", text) for name, text in PARTS.items()}
+ENTRIES |= {
+    "completion": Entry("muster.cli.fleet.version", "Print a shell completion script.", "completion"),
+    "version": Entry("muster.cli.fleet.version", "Show the versions of this program and of the local fleet.", "show"),
+}
 ENTRIES |= {name: Entry("muster.cli.fleet.commands", text, name) for name, text in FLEET.items()}
 
 

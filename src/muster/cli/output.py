@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from muster.api import Document
 
 FORMATS = ("tree", "table", "json", "yaml")
+LISTINGS = ("tree", "table", "wide", "name", "json", "yaml")
+"""Of what is a list of objects."""
+_MANAGED_FIELDS = "muster.cli.output.managed-fields"
 _GAP = "   "
 _NARROWEST, _NARROWEST_LAST = 12, 24
-WIDE = "wide"
+NAME, WIDE = "name", "wide"
 """A table with the further columns that a listing may have."""
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,6 +42,22 @@ def format_option(*formats: str, default: str = "tree") -> Callable[[F], F]:
         show_default=True,
         help="Output format of the result.",
     )
+
+
+def listing_options(command: F) -> F:
+    """How a list of objects is shown: all formats, and whether JSON and YAML have managed fields."""
+
+    def note(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+        context.meta[_MANAGED_FIELDS] = value
+
+    shown = click.option(
+        "--show-managed-fields",
+        is_flag=True,
+        callback=note,
+        expose_value=False,
+        help="Keep the managed fields of objects in JSON and YAML output.",
+    )
+    return format_option(*LISTINGS)(shown(command))
 
 
 @dataclass(frozen=True)
@@ -85,7 +104,28 @@ def render(listing: Listing, output: str) -> str:
     if output == "tree":
         branches: dict[str, Any] = {item.name: _branch(item.fields) for item in listing.items}
         return tree(listing.kind, branches)
-    return document({"apiVersion": "v1", "kind": "List", "items": [item.document for item in listing.items]}, output)
+    if output == NAME:
+        return "\n".join(_resource(listing.kind, item) for item in listing.items)
+    items = [item.document for item in listing.items]
+    context = click.get_current_context(silent=True)
+    if context is None or not context.meta.get(_MANAGED_FIELDS):
+        items = [_without_managed_fields(item) for item in items]
+    return document({"apiVersion": "v1", "kind": "List", "items": items}, output)
+
+
+def _resource(kind: str, item: Item) -> str:
+    """As kubectl names objects: kind.group/name."""
+    found = item.document
+    group = str(found.get("apiVersion") or "").rpartition("/")[0]
+    name = (found.get("metadata") or {}).get("name") or item.name
+    return one_line(".".join(filter(None, (str(found.get("kind") or kind).lower(), group))) + f"/{name}")
+
+
+def _without_managed_fields(found: Document) -> Document:
+    metadata = found.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return found
+    return {**found, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
 
 
 def news(before: Listing, after: Listing, output: str) -> str:

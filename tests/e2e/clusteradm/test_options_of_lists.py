@@ -74,6 +74,26 @@ def test_a_list_is_shown_in_four_ways_with_the_same_content(stocked: World, line
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        row("get clusters --show-managed-fields"),
+        row("get works --show-managed-fields"),
+        row("get addons --show-managed-fields"),
+        row("get placements --show-managed-fields"),
+        row("get clustersets --show-managed-fields"),
+        row("addon list --show-managed-fields"),
+    ],
+)
+def test_managed_fields_are_shown_to_whoever_asks_for_them(stocked: World, line: str) -> None:
+    *command, flag = line.split()
+    assert "managedFields" not in stocked.ok(*command, "-o", "json")
+    assert "managedFields" in stocked.ok(*command, flag, "-o", "json")
+    names = stocked.ok(*command, "-o", "name").split()
+    listed = json.loads(stocked.ok(*command, "-o", "json"))["items"]
+    assert [name.rpartition("/")[2] for name in names] == [one["metadata"]["name"] for one in listed]
+
+
+@pytest.mark.parametrize(
     ("line", "context", "key"),
     [
         row("get hub-info --output", HUB, "operator"),

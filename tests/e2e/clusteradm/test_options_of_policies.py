@@ -52,12 +52,14 @@ def shown(world: World, *words: str) -> list[str]:
     return [one["metadata"]["name"] for one in found["items"]]
 
 
-@shows("get policies", "--namespace", "--noncompliant", "--output")
+@shows("get policies", "--namespace", "--noncompliant", "--output", "--show-managed-fields")
 def test_those_of_a_cluster_are_narrowed(governed: World) -> None:
     assert shown(governed) == ["met", "unmet"]
     assert shown(governed, "--namespace", "default") == ["met"]
     assert shown(governed, "--noncompliant") == ["unmet"]
     assert governed.ok("get", "policies", "-o", "table", context=MANAGED).split()[0] == "NAME"
+    assert "managedFields" not in governed.ok("get", "policies", "-o", "yaml", context=MANAGED)
+    assert "managedFields" in governed.ok("get", "policies", "-o", "yaml", "--show-managed-fields", context=MANAGED)
 
 
 @shows("get policies", "--clusters", "--selector")

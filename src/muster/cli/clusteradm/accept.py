@@ -11,6 +11,7 @@ from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, explain
 from muster.cli.console import echo_error
 from muster.cli.examples import examples
+from muster.cli.name_completion import CLUSTERS, objects
 from muster.cli.values import Fingerprints, Names
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     "clusters",
     type=Names(),
     multiple=True,
+    shell_complete=objects(CLUSTERS),
     help="Names of the managed clusters, separated by commas.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the clusters to request registration, and then for them to become available.")

@@ -10,15 +10,31 @@ from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, explain, write_resources
 from muster.cli.console import echo, echo_error
 from muster.cli.examples import examples
-from muster.cli.output import document, format_option, show
+from muster.cli.lazy import SuggestingGroup
+from muster.cli.name_completion import ADDONS, CLUSTERS, PLACEMENTS, objects
+from muster.cli.output import document, format_option, listing_options, show
 from muster.cli.values import Files, Names, Pairs
 
 if TYPE_CHECKING:
     from muster.administration.content.addons import Outcome
 
 NAMESPACE = "open-cluster-management-agent-addon"
-_NAMES = click.option("--names", "--name", "names", type=Names(), multiple=True, help="Names of the add-ons, separated by commas.")
-_PLACEMENT = click.option("--placement", default="", metavar="NAMESPACE/NAME", help="Placement that selects the clusters.")
+_NAMES = click.option(
+    "--names",
+    "--name",
+    "names",
+    type=Names(),
+    multiple=True,
+    shell_complete=objects(ADDONS),
+    help="Names of the add-ons, separated by commas.",
+)
+_PLACEMENT = click.option(
+    "--placement",
+    default="",
+    metavar="NAMESPACE/NAME",
+    shell_complete=objects(PLACEMENTS, namespaced=True),
+    help="Placement that selects the clusters.",
+)
 _CLUSTERS = click.option(
     "-c",
     "--cluster",
@@ -26,11 +42,12 @@ _CLUSTERS = click.option(
     "clusters",
     type=Names(),
     multiple=True,
+    shell_complete=objects(CLUSTERS),
     help="Names of the managed clusters, separated by commas.",
 )
 
 
-@click.group("addon")
+@click.group("addon", cls=SuggestingGroup)
 @connected
 def command() -> None:
     """Create, enable, disable and list add-ons."""
@@ -287,7 +304,7 @@ async def _disable(session: Session, names: list[str], clusters: list[str], *, w
     ),
 )
 @_CLUSTERS
-@format_option()
+@listing_options
 @connected
 def list_addons(clusters: tuple[tuple[str, ...], ...], output: str) -> None:
     """List the available add-ons and the clusters they are enabled on."""

@@ -11,6 +11,7 @@ import click
 from muster.cli.connection import Globals, Session, administer, connected
 from muster.cli.console import echo
 from muster.cli.examples import examples
+from muster.cli.lazy import SuggestingGroup
 from muster.cli.loop import run_loop
 from muster.cli.output import format_option
 from muster.registration.names import AGENT_NAMESPACE, HUB_NAMESPACE
@@ -26,7 +27,7 @@ MODES = ("Default", "Hosted", "Singleton", "SingletonHosted")
 JSON, CLOUDFORMATION = "json", "cloudformation"
 
 
-@click.group("aws")
+@click.group("aws", cls=SuggestingGroup)
 @connected
 def aws() -> None:
     """Prepare and clean up AWS for clusters that register with IAM roles."""

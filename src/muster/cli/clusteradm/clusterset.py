@@ -9,13 +9,15 @@ import click
 
 from muster.cli.connection import Session, administer, connected
 from muster.cli.examples import examples
+from muster.cli.lazy import SuggestingGroup
+from muster.cli.name_completion import CLUSTERS, SETS, objects
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
     from muster.runtime.client import KubeClient
 
 
-@click.group("clusterset")
+@click.group("clusterset", cls=SuggestingGroup)
 @connected
 def command() -> None:
     """Manage cluster sets."""
@@ -44,7 +46,7 @@ def create(name: str) -> None:
 
 
 @command.command("delete", epilog=examples("clusteradm clusterset delete prod"))
-@click.argument("name")
+@click.argument("name", shell_complete=objects(SETS))
 @connected
 def delete(name: str) -> None:
     """Delete a cluster set, which must not be bound to a namespace."""
@@ -54,7 +56,7 @@ def delete(name: str) -> None:
 
 
 @command.command("bind", epilog=examples("clusteradm clusterset bind prod --namespace apps"))
-@click.argument("name")
+@click.argument("name", shell_complete=objects(SETS))
 @click.option("--namespace", default="default", show_default=True, help="Namespace to bind the cluster set to.")
 @connected
 def bind(name: str, namespace: str) -> None:
@@ -65,7 +67,7 @@ def bind(name: str, namespace: str) -> None:
 
 
 @command.command("unbind", epilog=examples("clusteradm clusterset unbind prod --namespace apps"))
-@click.argument("name")
+@click.argument("name", shell_complete=objects(SETS))
 @click.option("--namespace", default="default", show_default=True, help="Namespace to unbind the cluster set from.")
 @connected
 def unbind(name: str, namespace: str) -> None:
@@ -88,8 +90,14 @@ def _named(namespace: str) -> str:
         "clusteradm clusterset set prod --namespaces web,db",
     ),
 )
-@click.argument("name")
-@click.option("--clusters", type=Names(), multiple=True, help="Names of the clusters to add to the set, separated by commas.")
+@click.argument("name", shell_complete=objects(SETS))
+@click.option(
+    "--clusters",
+    type=Names(),
+    multiple=True,
+    shell_complete=objects(CLUSTERS),
+    help="Names of the clusters to add to the set, separated by commas.",
+)
 @click.option(
     "--namespaces", type=Names(), multiple=True, help="Namespaces to create on every cluster of the set, separated by commas."
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from muster.cli.console import echo
+from muster.cli.completion import SHELLS, print_script
+from muster.cli.connection import program
 from muster.cli.examples import examples
 
 
@@ -15,16 +16,7 @@ from muster.cli.examples import examples
         "clusteradm completion fish",
     ),
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(SHELLS))
 def command(shell: str) -> None:
-    """Print a script that completes commands and options in SHELL."""
-    from click.shell_completion import get_completion_class
-
-    from muster.cli.connection import program
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    root = click.get_current_context().find_root().command
-    name = program()
-    variable = f"_{name}_COMPLETE".replace("-", "_").replace(" ", "_").upper()
-    echo(kind(root, {}, name, variable).source())
+    """Print a script that completes commands, options and names of the hub's objects in SHELL."""
+    print_script(shell, program())

@@ -14,6 +14,8 @@ from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Globals, Session, administer, connected, write_file
 from muster.cli.console import echo, echo_error
 from muster.cli.examples import examples
+from muster.cli.lazy import SuggestingGroup
+from muster.cli.name_completion import CLUSTERS, objects
 from muster.cli.output import document, format_option
 from muster.cli.values import Names
 from muster.machinery.oserrors import explain_file_error
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 SECTIONS, PREFIX, JSON = "sections", "prefix", "json"
 
 
-@click.group("gateway")
+@click.group("gateway", cls=SuggestingGroup)
 @connected
 def command() -> None:
     """Access managed clusters through the hub's gateway."""
@@ -81,7 +83,7 @@ KUBECONFIG = examples(
 
 
 @command.command("kubeconfig", epilog=KUBECONFIG)
-@click.argument("names", nargs=-1, type=ClusterNames(), metavar="[CLUSTER]...")
+@click.argument("names", nargs=-1, type=ClusterNames(), metavar="[CLUSTER]...", shell_complete=objects(CLUSTERS))
 @click.option("-l", "--selector", default="", help="Label selector that chooses managed clusters.")
 @click.option(
     "--output-file", "--output", "path", type=click.Path(dir_okay=False), help="File to write the kubeconfig to, with mode 0600."
@@ -158,6 +160,7 @@ EXEC = examples(
     "names",
     type=ClusterNames(),
     multiple=True,
+    shell_complete=objects(CLUSTERS),
     help="Names of the managed clusters, separated by commas.",
 )
 @click.option("-l", "--selector", default="", help="Label selector that chooses managed clusters.")
@@ -276,6 +279,7 @@ GRANT = examples(
     "clusters",
     type=ClusterNames(),
     multiple=True,
+    shell_complete=objects(CLUSTERS),
     help="Names of the managed clusters, separated by commas.",
 )
 @click.option(

@@ -15,7 +15,8 @@ from muster.cli.connection import Session, administer, connected, write_file
 from muster.cli.console import echo
 from muster.cli.examples import examples
 from muster.cli.lazy import Entry, LazyGroup
-from muster.cli.output import FORMATS, WIDE, Listing, format_option, news, show
+from muster.cli.name_completion import ADDONS, CLUSTERS, PLACEMENTS, SETS, WORKS, objects
+from muster.cli.output import WIDE, Listing, listing_options, news, show
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
@@ -50,12 +51,11 @@ def command() -> None:
     """Show clusters, works, add-ons and other objects of the hub."""
 
 
-def _listed(*more: str) -> Callable[[F], F]:
-    """`more`: further ways to show it."""
+def _listed(command: F) -> F:
     watching = click.option(
         "-w", "--watch", is_flag=True, help="Watch for changes after the first output; lists are printed as tables."
     )
-    return lambda command: watching(format_option(*FORMATS, *more)(command))
+    return watching(listing_options(command))
 
 
 @click.command(
@@ -65,10 +65,10 @@ def _listed(*more: str) -> Callable[[F], F]:
         "clusteradm get clusters --clusterset prod -o table",
     ),
 )
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=objects(CLUSTERS))
 @click.option("--clusterset", "cluster_set", default="", help="Name of the cluster set whose clusters are shown.")
 @click.option("-l", "--selector", default="", help="Label selector that chooses managed clusters.")
-@_listed(WIDE)
+@_listed
 @connected
 def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: str, watch: bool) -> None:
     """Show managed clusters."""
@@ -82,18 +82,25 @@ def clusters(names: tuple[str, ...], cluster_set: str, selector: str, output: st
     _show("clusters", Question(names, cluster_set=cluster_set, selector=selector), output, watch)
 
 
-WORKS = examples(
+WORK_EXAMPLES = examples(
     "clusteradm get works -o wide",
     "clusteradm get works web --clusters cluster1,cluster2 --watch",
 )
 
 
-@click.command("works", epilog=WORKS)
-@click.argument("name", required=False)
+@click.command("works", epilog=WORK_EXAMPLES)
+@click.argument("name", required=False, shell_complete=objects(WORKS))
 @click.option(
-    "-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Names of the managed clusters, separated by commas."
+    "-c",
+    "--cluster",
+    "--clusters",
+    "on",
+    type=Names(),
+    multiple=True,
+    shell_complete=objects(CLUSTERS),
+    help="Names of the managed clusters, separated by commas.",
 )
-@_listed(WIDE)
+@_listed
 @connected
 def works(name: str | None, on: tuple[tuple[str, ...], ...], output: str, watch: bool) -> None:
     """Show works. With NAME, also show its failures, their reasons, and its feedback values."""
@@ -109,11 +116,18 @@ def works(name: str | None, on: tuple[tuple[str, ...], ...], output: str, watch:
         "clusteradm get addons hello --clusters cluster1",
     ),
 )
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=objects(ADDONS))
 @click.option(
-    "-c", "--cluster", "--clusters", "on", type=Names(), multiple=True, help="Names of the managed clusters, separated by commas."
+    "-c",
+    "--cluster",
+    "--clusters",
+    "on",
+    type=Names(),
+    multiple=True,
+    shell_complete=objects(CLUSTERS),
+    help="Names of the managed clusters, separated by commas.",
 )
-@_listed(WIDE)
+@_listed
 @connected
 def addons(names: tuple[str, ...], on: tuple[tuple[str, ...], ...], output: str, watch: bool) -> None:
     """Show add-ons: their conditions on each cluster, and what is missing if they are not available."""
@@ -122,21 +136,21 @@ def addons(names: tuple[str, ...], on: tuple[tuple[str, ...], ...], output: str,
     _show("addons", Question(names, clusters=_flat(on)), output, watch)
 
 
-PLACEMENTS = examples(
+PLACEMENT_EXAMPLES = examples(
     "clusteradm get placements -n apps -o table",
     "clusteradm get placements web -n apps --explain",
     "clusteradm get placements --explain -f placement.yaml",
 )
 
 
-@click.command("placements", epilog=PLACEMENTS)
-@click.argument("name", required=False)
+@click.command("placements", epilog=PLACEMENT_EXAMPLES)
+@click.argument("name", required=False, shell_complete=objects(PLACEMENTS))
 @click.option(
     "-n", "--namespace", default="", help="Namespace of the placements.  [default: all namespaces; with --explain: default]"
 )
 @click.option("--explain", is_flag=True, help="Explain for every cluster why it was selected or not.")
 @click.option("-f", "--filename", help="File with a placement to explain without creating it, or - for standard input.")
-@_listed()
+@_listed
 @connected
 def placements(name: str | None, namespace: str, explain: bool, filename: str | None, output: str, watch: bool) -> None:
     """Show placements, their conditions and the clusters they select."""
@@ -154,8 +168,8 @@ def placements(name: str | None, namespace: str, explain: bool, filename: str | 
 
 
 @click.command("clustersets", epilog=examples("clusteradm get clustersets -o table"))
-@click.argument("names", nargs=-1)
-@_listed()
+@click.argument("names", nargs=-1, shell_complete=objects(SETS))
+@_listed
 @connected
 def cluster_sets(names: tuple[str, ...], output: str, watch: bool) -> None:
     """Show cluster sets."""

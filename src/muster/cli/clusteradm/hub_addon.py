@@ -16,6 +16,7 @@ from muster.cli.clusteradm.bundling import flat
 from muster.cli.connection import Session, administer, connected, write_file
 from muster.cli.console import echo
 from muster.cli.examples import examples
+from muster.cli.lazy import SuggestingGroup
 from muster.cli.output import document, format_option
 from muster.cli.values import Names
 
@@ -45,13 +46,13 @@ _NAMESPACE = click.option(
 )
 
 
-@click.group("install")
+@click.group("install", cls=SuggestingGroup)
 @connected
 def install() -> None:
     """Install add-ons on the hub."""
 
 
-@click.group("uninstall")
+@click.group("uninstall", cls=SuggestingGroup)
 @connected
 def uninstall() -> None:
     """Uninstall add-ons from the hub."""

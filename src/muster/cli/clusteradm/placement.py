@@ -9,6 +9,7 @@ import click
 from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo
 from muster.cli.examples import examples
+from muster.cli.name_completion import PLACEMENTS, objects
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def create(
 
 
 @click.command("placement", epilog=examples("clusteradm delete placement web --namespace apps"))
-@click.argument("name")
+@click.argument("name", shell_complete=objects(PLACEMENTS))
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of the placement.")
 @connected
 def delete(name: str, namespace: str) -> None:

@@ -12,7 +12,8 @@ import click
 
 from muster.cli.connection import Session, administer, connected
 from muster.cli.examples import examples
-from muster.cli.output import FORMATS, WIDE, Item, Listing, format_option, show
+from muster.cli.name_completion import CLUSTERS, objects
+from muster.cli.output import Item, Listing, listing_options, show
 from muster.cli.values import Names
 
 if TYPE_CHECKING:
@@ -35,11 +36,12 @@ EXAMPLES = examples(
     "on",
     type=Names(),
     multiple=True,
+    shell_complete=objects(CLUSTERS),
     help="Names of the managed clusters to ask through the gateway, separated by commas.",
 )
 @click.option("-l", "--selector", default="", help="Label selector of the managed clusters to ask through the gateway.")
 @click.option("--noncompliant", is_flag=True, help="Show only policies that are not compliant.")
-@format_option(*FORMATS, WIDE)
+@listing_options
 @connected
 def command(
     names: tuple[str, ...], namespace: str, on: tuple[tuple[str, ...], ...], selector: str, noncompliant: bool, output: str

@@ -13,6 +13,8 @@ from muster.cli.clusteradm.gateway import chosen, hub_gateway, selecting
 from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo_warning
 from muster.cli.examples import examples
+from muster.cli.lazy import SuggestingGroup
+from muster.cli.name_completion import CLUSTERS, objects
 from muster.cli.output import Item, Listing, format_option, show
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ PROBE_SECONDS = 30.0
 COLUMNS = ("Cluster Name", "Healthy", "Reason", "Probed Health", "Latency")
 
 
-@click.group("proxy")
+@click.group("proxy", cls=SuggestingGroup)
 @connected
 def command() -> None:
     """Run kubectl on managed clusters, and check their health, through the hub."""
@@ -36,7 +38,15 @@ KUBECTL = examples(
 
 
 @command.command("kubectl", epilog=KUBECTL)
-@click.option("-c", "--cluster", "name", type=ClusterNames(), required=True, help="Name of the managed cluster.")
+@click.option(
+    "-c",
+    "--cluster",
+    "name",
+    type=ClusterNames(),
+    required=True,
+    shell_complete=objects(CLUSTERS),
+    help="Name of the managed cluster.",
+)
 @click.option("--sa", "account", default="", help="Name of a ManagedServiceAccount; accepted for compatibility and not used.")
 @click.option("--args", "line", default="", help="Arguments of kubectl as one string.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
@@ -99,6 +109,7 @@ async def _ready(session: Session, name: tuple[str, ...], words: list[str]) -> G
     "names",
     type=ClusterNames(),
     multiple=True,
+    shell_complete=objects(CLUSTERS),
     help="Names of the managed clusters, separated by commas.",
 )
 @click.option("-l", "--selector", default="", help="Label selector that chooses managed clusters.")

@@ -9,9 +9,10 @@ import click
 from muster.cli.clusteradm.bundling import image_of, versioned
 from muster.cli.connection import Session, administer, connected
 from muster.cli.examples import examples
+from muster.cli.lazy import SuggestingGroup
 
 
-@click.group("upgrade")
+@click.group("upgrade", cls=SuggestingGroup)
 @connected
 def command() -> None:
     """Upgrade the components of a hub or a managed cluster."""

@@ -21,8 +21,10 @@ from muster.cli.examples import examples
 from muster.cli.fleet.environment import DATA_DIR_VARIABLE, SHELLS
 from muster.cli.grpc_persistence import DATABASE_VARIABLE, EXAMPLES, database_address, database_name, is_from_environment
 from muster.cli.interruption import leaves_behind
+from muster.cli.lazy import SuggestingGroup
 from muster.cli.log_options import log_options
 from muster.cli.loop import run_loop
+from muster.cli.name_completion import members
 from muster.cli.output import document, format_option, table
 from muster.cli.values import Duration
 from muster.machinery.oserrors import explain_file_error, explain_listen_error
@@ -318,7 +320,7 @@ def logs(component: str, data_dir: str, follow: bool, tail: int) -> None:
         run_loop(show(FleetDirectory(Path(data_dir)), component, follow, tail))
 
 
-@click.group("cluster", short_help="Add or remove managed clusters of the local fleet.")
+@click.group("cluster", cls=SuggestingGroup, short_help="Add or remove managed clusters of the local fleet.")
 def cluster() -> None:
     """Add or remove managed clusters of the running fleet."""
 
@@ -346,7 +348,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
 
 
 @cluster.command("remove", epilog=examples("muster cluster remove cluster3"))
-@click.argument("name")
+@click.argument("name", shell_complete=members)
 @data_dir
 @timeout
 def remove(name: str, data_dir: str, timeout: float) -> None:

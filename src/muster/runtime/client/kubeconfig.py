@@ -92,6 +92,12 @@ def load_kubeconfig(path: Path | str | None = None, context: str = "", environ: 
     return _resolve(_documents(path, environ), context)
 
 
+def context_names(path: Path | str | None = None, environ: Mapping[str, str] | None = None) -> list[str]:
+    """Of what `load_kubeconfig` reads, in order. Raises KubeconfigError."""
+    listed = [one for document in _documents(path, environ) for one in document.content.get("contexts") or ()]
+    return list(dict.fromkeys(str(one["name"]) for one in listed if isinstance(one, dict) and "name" in one))
+
+
 def load_context(
     source: Path | str | Mapping[str, Any] | None = None, context: str = "", environ: Mapping[str, str] | None = None
 ) -> dict[str, Any]:

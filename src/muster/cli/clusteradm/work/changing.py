@@ -11,6 +11,7 @@ from muster.cli.clusteradm.work.terms import said, term_options
 from muster.cli.connection import Session, administer, connected, explain
 from muster.cli.console import echo_error
 from muster.cli.examples import examples
+from muster.cli.name_completion import CLUSTERS, WORKS, objects
 from muster.cli.values import Files, Names
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _CLUSTERS = click.option(
     "clusters",
     type=Names(),
     multiple=True,
+    shell_complete=objects(CLUSTERS),
     help="Names of the managed clusters, separated by commas.",
 )
 
@@ -115,7 +117,7 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
 
 
 @click.command("work", epilog=TAKING)
-@click.argument("name")
+@click.argument("name", shell_complete=objects(WORKS))
 @_CLUSTERS
 @click.option("-r", "--replicaset", default="", metavar="NAMESPACE", help="Namespace of the ManifestWorkReplicaSet to delete.")
 @click.option(
