@@ -1,8 +1,8 @@
-"""A controller from scratch: every ManagedCluster says by a condition whether it has an owner.
+"""A complete controller: it sets a condition on every ManagedCluster that tells whether the cluster has an owner.
 
     python examples/cluster_owners.py ~/.kube/config
 
-It keeps the condition `OwnerKnown` true to the label `owner`. Several may run; one of them works, the others stand by.
+The condition `OwnerKnown` follows the label `owner`. Several replicas may run; leader election lets one of them reconcile.
 """
 
 from __future__ import annotations
