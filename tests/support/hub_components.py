@@ -82,6 +82,11 @@ class GatewayHub(HubComponent):
         return [*self.install_flags(), "--allow-loopback-endpoints", f"--audit-log={self.audit_log}"]
 
 
+class PolicyAddonHub(HubComponent):
+    program = "policy-addon"
+    service_account = "hub-addons-controller-sa"
+
+
 class OwnAddons(HubComponent):
     """Those that Muster brings itself."""
 

@@ -277,6 +277,13 @@ class KubePlane(ControlPlane):
         command += ["--client-ca-file", self.ca, "--directory", self.directory / "node"]
         return Server("node", command, log, python_path(peers.ROOT))
 
+    def restart_one(self, name: str) -> None:
+        """Of its processes that one alone, `kube-apiserver` say."""
+        server = next(one for one in self._servers if one.name == name)
+        server.stop()
+        server.start()
+        self.wait_ready(server, 90)
+
     def restart_node(self, *, kill: bool) -> None:
         node = self._servers[-1]
         node.stop(kill=kill)

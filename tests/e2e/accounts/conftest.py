@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.addon.conftest import INSTALL_NAMESPACE, Site, ground, grpc_signer, site
-from tests.support.administrator import read_secret, service_account_token
+from tests.e2e.addon.conftest import INSTALL_NAMESPACE, Site, ground, grpc_signer, served, site
+from tests.support.administrator import read_secret
 from tests.support.hub_components import OwnAddons
-from tests.support.planes import ControlPlane, write_kubeconfig
+from tests.support.planes import ControlPlane
 from tests.support.processes import Server, complaints, free_ports
 from tests.support.registration import MUSTER
 
@@ -25,27 +25,18 @@ ACCOUNTS = "/apis/authentication.open-cluster-management.io/v1beta1"
 @pytest.fixture(scope="package")
 def own_addons(site: Site, ground: ControlPlane) -> Iterator[OwnAddons]:
     found = OwnAddons(ground.cluster, ground.directory / "own-addons")
-    found.install()
-    found.start()
-    site.hub.servers += found.servers
-    yield found
-    found.stop()
+    with served(site, found):
+        yield found
 
 
 def account_agent(site: Site, directory: Path, account: str = AGENT) -> Server:
     """What the addon's Deployment would run, with the account and credential that the addon brought; there is no kubelet."""
     site.wait_on_cluster(f"/apis/apps/v1/namespaces/{INSTALL_NAMESPACE}/deployments/{AGENT}")
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, content in site.wait_secret(f"{MANAGED}-hub-kubeconfig").items():
-        path = directory / name
-        path.touch(mode=0o600)
-        path.write_bytes(content)
-    spoke = site.spoke.cluster
-    token = service_account_token(site.spoke.admin, INSTALL_NAMESPACE, account)
-    write_kubeconfig(directory / "spoke.kubeconfig", spoke.url, spoke.ca, {"token": token})
+    site.mount(f"{MANAGED}-hub-kubeconfig", directory)
+    own = site.account_kubeconfig(account, directory)
     (health,) = free_ports(1)
     command: list[str | Path] = [MUSTER, "managed-serviceaccount-agent", f"--cluster-name={site.cluster}"]
-    command += [f"--kubeconfig={directory / 'kubeconfig'}", f"--spoke-kubeconfig={directory / 'spoke.kubeconfig'}"]
+    command += [f"--kubeconfig={directory / 'kubeconfig'}", f"--spoke-kubeconfig={own}"]
     command += [f"--namespace={INSTALL_NAMESPACE}", f"--health-port={health}"]
     return Server("muster managed-serviceaccount-agent", command, directory / "agent.log")
 

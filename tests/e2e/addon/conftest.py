@@ -12,6 +12,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,11 @@ import yaml
 from muster.registration.agent.install import ADDON_ROLE
 from tests.e2e.transport.conftest import Site as GrpcSite
 from tests.e2e.transport.conftest import hub_flags
-from tests.support.administrator import AVAILABLE, RBAC, Document, managed_cluster, read_secret
+from tests.support.administrator import AVAILABLE, RBAC, Document, managed_cluster, read_secret, service_account_token
 from tests.support.client import Client
-from tests.support.hub_components import AddonHub, PlacementHub
+from tests.support.hub_components import AddonHub, HubComponent, PlacementHub
 from tests.support.pki import Authority
-from tests.support.planes import Cluster, ControlPlane, lent
+from tests.support.planes import Cluster, ControlPlane, lent, write_kubeconfig
 from tests.support.processes import Server, complaints, free_ports, tail
 from tests.support.registration import MUSTER, Agent, Hub, Spoke
 
@@ -193,6 +194,26 @@ class Site:
     def wait_secret(self, name: str, namespace: str = INSTALL_NAMESPACE) -> dict[str, bytes]:
         return self.hub.wait(lambda: self.secret(name, namespace), f"Secret {name}", 60)
 
+    # What a kubelet does for an addon's agent: there is none
+
+    def mount(self, secret: str, directory: Path) -> Path:
+        """The Secret as files; done again, they are as it is now."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in self.wait_secret(secret).items():
+            beside = directory / f".{name}"
+            beside.touch(mode=0o600)
+            beside.write_bytes(content)
+            beside.replace(directory / name)
+        return directory
+
+    def account_kubeconfig(self, account: str, directory: Path) -> Path:
+        """Of a service account of the addons' namespace, on the managed cluster."""
+        token = service_account_token(self.spoke.admin, INSTALL_NAMESPACE, account)
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / "spoke.kubeconfig"
+        write_kubeconfig(path, self.spoke.cluster.url, self.spoke.cluster.ca, {"token": token})
+        return path
+
     def let_agent_in(self, namespace: str) -> None:
         """As the Klusterlet operator does in every namespace with the label for addons."""
         found = self.wait_on_cluster(f"/api/v1/namespaces/{namespace}")
@@ -251,8 +272,8 @@ def grpc_signer(ground: ControlPlane) -> Authority:
     return Authority(ground.directory, "grpc signer")
 
 
-@pytest.fixture(scope="package")
-def site(ground: ControlPlane, grpc_signer: Authority) -> Iterator[Site]:
+@contextmanager
+def open_site(ground: ControlPlane, grpc_signer: Authority) -> Iterator[Site]:
     hub = Hub(ground.cluster, ground.directory / "hub", hub_flags(grpc_signer))
     hub.install()
     hub.start()
@@ -277,6 +298,24 @@ def site(ground: ControlPlane, grpc_signer: Authority) -> Iterator[Site]:
     assert addons.process is not None
     # Of what cannot be read, one is told.
     assert [one for one in complaints(addons.process.log) if "MalformedObject" not in one] == []
+
+
+@contextmanager
+def served(site: Site, component: HubComponent) -> Iterator[None]:
+    """An addon's side on the hub, as a process that has nothing to complain about."""
+    component.install()
+    component.start()
+    site.hub.servers += component.servers
+    yield
+    component.stop()
+    assert component.process is not None
+    assert complaints(component.process.log) == []
+
+
+@pytest.fixture(scope="package")
+def site(ground: ControlPlane, grpc_signer: Authority) -> Iterator[Site]:
+    with open_site(ground, grpc_signer) as found:
+        yield found
 
 
 @pytest.fixture(scope="package")

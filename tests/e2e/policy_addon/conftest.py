@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.addon.conftest import INSTALL_NAMESPACE, Site, ground, grpc_signer, site
-from tests.support.administrator import Document, service_account_token
-from tests.support.hub_components import HubComponent
-from tests.support.planes import ControlPlane, write_kubeconfig
-from tests.support.processes import Server, complaints, free_ports
+from tests.e2e.addon.conftest import INSTALL_NAMESPACE, Site, ground, grpc_signer, served, site
+from tests.support.administrator import Document
+from tests.support.hub_components import PolicyAddonHub
+from tests.support.planes import ControlPlane
+from tests.support.processes import Server, free_ports
 from tests.support.registration import MUSTER
 
 __all__ = ["ground", "grpc_signer", "policy_addon", "site"]
@@ -21,21 +21,11 @@ CONTROLLER, STANDALONE = "config-policy-controller", "governance-standalone-hub-
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{INSTALL_NAMESPACE}/deployments/{CONTROLLER}"
 
 
-class PolicyAddonHub(HubComponent):
-    program = "policy-addon"
-    service_account = "hub-addons-controller-sa"
-
-
 @pytest.fixture(scope="package")
 def policy_addon(site: Site, ground: ControlPlane) -> Iterator[PolicyAddonHub]:
     found = PolicyAddonHub(ground.cluster, ground.directory / "policy-addon")
-    found.install()
-    found.start()
-    site.hub.servers += found.servers
-    yield found
-    found.stop()
-    assert found.process is not None
-    assert complaints(found.process.log) == []
+    with served(site, found):
+        yield found
 
 
 class Pod:
@@ -61,29 +51,26 @@ class Pod:
         mounts = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
         return {one["secret"]["secretName"]: mounts[one["name"]] for one in pod["volumes"]}
 
+    def mount(self) -> None:
+        """Its Secrets as they are now, as files."""
+        for secret in self.volumes:
+            self._site.mount(secret, self.directory / secret)
+
     def start(self) -> Pod:
         container = self.deployment()["spec"]["template"]["spec"]["containers"][0]
-        places: dict[str, str] = {}
-        for secret, place in self.volumes.items():
-            local = self.directory / secret
-            local.mkdir(parents=True, exist_ok=True)
-            for name, content in self._site.wait_secret(secret).items():
-                (local / name).touch(mode=0o600)
-                (local / name).write_bytes(content)
-            places[place] = str(local)
+        places = {place: str(self.directory / secret) for secret, place in self.volumes.items()}
+        self.mount()
         health, metrics = self.ports
         given = {"$(POD_IP):8081": f"127.0.0.1:{health}", "$(POD_IP):8383": f"127.0.0.1:{metrics}", **places}
         pattern = re.compile("|".join(map(re.escape, given)))
         arguments = [pattern.sub(lambda found: given[found[0]], one) for one in container["args"]]
         account = self.deployment()["spec"]["template"]["spec"]["serviceAccountName"]
-        token = service_account_token(self._site.spoke.admin, INSTALL_NAMESPACE, account)
-        cluster = self._site.spoke.cluster
-        write_kubeconfig(self.directory / "spoke.kubeconfig", cluster.url, cluster.ca, {"token": token})
+        kubeconfig = self._site.account_kubeconfig(account, self.directory)
         own = {one["name"]: one["value"] for one in container["env"] if "value" in one}
         environment = {**own, "POD_NAMESPACE": INSTALL_NAMESPACE, "POD_NAME": "pod"}
         command = [MUSTER.parent / container["command"][0], *arguments]
         # A pod has its ports for itself; here the machine has them.
-        command += [f"--kubeconfig={self.directory / 'spoke.kubeconfig'}", "--evaluation-backoff=0"]
+        command += [f"--kubeconfig={kubeconfig}", "--evaluation-backoff=0"]
         command += [f"--metrics-bind-address=127.0.0.1:{metrics}"]
         self.server = Server("config-policy-controller", command, self.directory / "controller.log", environment)
         self._site.hub.servers.append(self.server)

@@ -8,9 +8,10 @@ import yaml
 
 from muster.policy.names import STANDALONE_DISABLED
 from tests.e2e.addon.conftest import ADDONS, CLUSTERS, INSTALL_NAMESPACE, Site
-from tests.e2e.policy_addon.conftest import CONTROLLER, STANDALONE, Pod, PolicyAddonHub
+from tests.e2e.policy_addon.conftest import CONTROLLER, STANDALONE, Pod
 from tests.support import peers
 from tests.support.administrator import CSRS, MANAGED_CLUSTERS, RBAC, Document
+from tests.support.hub_components import PolicyAddonHub
 from tests.support.policies import config_map, path, template
 from tests.support.sites import beside_kube
 
@@ -36,6 +37,18 @@ def wait_message(site: Site, policy: Document, says: str) -> None:
         return says in history[0]["message"]
 
     site.hub.wait(look, f"the policy to say {says!r}", 60)
+
+
+def grant(site: Site, group: str) -> None:
+    """The ConfigMap `settings` of the hub's namespace `shop`, and to whom it may be known."""
+    site.admin.post("/api/v1/namespaces", {"metadata": {"name": "shop"}}).expect(201, 409)
+    site.admin.post(path("ConfigMap", "shop"), config_map("settings", "shop", {"color": "red"})).expect(201)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "shop"}
+    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}]
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]
+    site.admin.post(path("Role", "shop"), {"metadata": {"name": "shop"}, "rules": rules}).expect(201)
+    bound = {"metadata": {"name": "shop"}, "roleRef": reference, "subjects": subjects}
+    site.admin.post(path("RoleBinding", "shop"), bound).expect(201)
 
 
 def traces(site: Site) -> list[str]:
@@ -121,14 +134,7 @@ def test_hub_templates_from_disabled_to_enabled_and_back(site: Site, pod: Pod) -
     info = site.wait_secret(f"{STANDALONE}-info")
     group = info["hub.group"].decode()
 
-    site.admin.post("/api/v1/namespaces", {"metadata": {"name": "shop"}}).expect(201, 409)
-    site.admin.post(path("ConfigMap", "shop"), config_map("settings", "shop", {"color": "red"})).expect(201)
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "shop"}
-    subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}]
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}]
-    site.admin.post(path("Role", "shop"), {"metadata": {"name": "shop"}, "rules": rules}).expect(201)
-    bound = {"metadata": {"name": "shop"}, "roleRef": reference, "subjects": subjects}
-    site.admin.post(path("RoleBinding", "shop"), bound).expect(201)
+    grant(site, group)
     wait_message(site, policy, "Compliant")
     found = site.wait_on_cluster(path("ConfigMap", "default", "hub-template"))
     assert found["data"] == {"value": f"red {site.cluster}"}
