@@ -1,8 +1,9 @@
 """The admission chain of a cluster, in the order of kube-apiserver's recommended plugins.
 
 The order is that of `AllOrderedPlugins` in Kubernetes 1.35: plugins that fill objects come before webhooks, so that webhooks see
-what the server adds, and quotas come last, when nothing else can refuse an object any more. `StorageQuotas` stands where
-ResourceQuota does; `SignerPermissions` is CertificateApproval, CertificateSigning and CertificateSubjectRestriction in one.
+what the server adds, and quotas come last, when nothing else can refuse an object any more. `StorageQuotas`, which are ours, stand
+before ResourceQuota, which books what it lets in; `SignerPermissions` is CertificateApproval, CertificateSigning and
+CertificateSubjectRestriction in one.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from muster.apiserver.admission.limit_ranger import LimitRanger
 from muster.apiserver.admission.policies import ValidatingPolicies
 from muster.apiserver.admission.priority import Priority
 from muster.apiserver.admission.quotas import StorageQuotas
+from muster.apiserver.admission.resource_quota import ResourceQuota
 from muster.apiserver.admission.runtime_class import RuntimeClass
 from muster.apiserver.admission.service_account import ServiceAccount
 from muster.apiserver.admission.signers import SignerPermissions
@@ -67,5 +69,6 @@ def admission_chain(cluster: Cluster) -> AdmissionChain:
             ValidatingPolicies(cluster),
             ValidatingWebhooks(cluster),
             StorageQuotas(cluster),
+            ResourceQuota(cluster),
         ],
     )

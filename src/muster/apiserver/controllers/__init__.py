@@ -14,6 +14,7 @@ from muster.apiserver.controllers.in_use_protection import InUseProtection
 from muster.apiserver.controllers.manager import Controller, ControllerContext, ControllerManager
 from muster.apiserver.controllers.namespaces import NamespaceController
 from muster.apiserver.controllers.policystatus import PolicyStatus
+from muster.apiserver.controllers.resource_quotas import ResourceQuotas
 from muster.apiserver.controllers.service_network import ServiceNetwork
 from muster.apiserver.controllers.tokensecrets import TokenSecrets
 
@@ -31,6 +32,7 @@ def builtin_controllers(context: ControllerContext, cluster: str, namespace_grac
         CertificateController(context),
         PolicyStatus(context),
         ServiceNetwork(context),
+        ResourceQuotas(context),
         TokenSecrets(context),
         EventExpiry(context),
         BootstrapTokenExpiry(context),
