@@ -59,8 +59,7 @@ def run(wish: Wish, *, data_dir: str, timeout: float, verbose: bool, last_words_
                 stopped = _run_claimed(directory, fleet, background=last_words_to is not None)
             finally:
                 if fleet.ephemeral:
-                    _empty(directory)
-                    shutil.rmtree(directory.path, ignore_errors=True)
+                    discard(directory)
     except (FleetError, OSError) as error:
         if last_words_to is not None:
             with contextlib.suppress(BrokenPipeError):
@@ -220,6 +219,12 @@ class Wish:
         for name in list(islice(free, max(0, clusters - len(fleet.staying)))):
             fleet = fleet.with_cluster(name)
         return fleet if self.hub_cluster is None else fleet.with_hub_cluster(self.hub_cluster)
+
+
+def discard(directory: FleetDirectory) -> None:
+    """All that an ephemeral fleet has left."""
+    _empty(directory)
+    shutil.rmtree(directory.path, ignore_errors=True)
 
 
 def _empty(directory: FleetDirectory) -> None:

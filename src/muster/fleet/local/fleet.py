@@ -146,7 +146,7 @@ class LocalFleet:
                     tasks.create_task(hub.run(), name="hub's parts")
                 tasks.create_task(self._keep_hub(), name="hub")
                 if self._cloud is not None:
-                    tasks.create_task(self._cloud.watch_aws_auth(self._client(HUB)).run(), name="aws-auth")
+                    tasks.create_task(self._cloud.watch_aws_auth(self.client(HUB)).run(), name="aws-auth")
                 tasks.create_task(_watch_over(running), name="node runtime's fate")
                 while True:
                     self._changed.clear()
@@ -174,7 +174,7 @@ class LocalFleet:
             self._hub_server = hub.server
             return hub
         if fleet.grpc_port:
-            await stack.enter_async_context(ingress(HOST, fleet.grpc_port, ready_servers(self._client(HUB))))
+            await stack.enter_async_context(ingress(HOST, fleet.grpc_port, ready_servers(self.client(HUB))))
         return None
 
     @property
@@ -241,7 +241,7 @@ class LocalFleet:
     def _server_of(self, name: str) -> ApiServer:
         return self._hub_server if name == HUB else self._server
 
-    def _client(self, name: str) -> KubeClient:
+    def client(self, name: str) -> KubeClient:
         server = self._server_of(name)
         return InProcessClient(server.client(server.clusters[name], agent="clusteradm"), name)
 
@@ -250,7 +250,7 @@ class LocalFleet:
         cluster = HUB if name == fleet.hub_cluster else name
         server, port = self._server_of(cluster), fleet.grpc_port
         grpc = f"{HOST}:{port}" if port and name == HUB else ""
-        site = Site(name, self._client(cluster), server.cluster_url(cluster), server.ca_pem, grpc, fleet.gateway and name == HUB)
+        site = Site(name, self.client(cluster), server.cluster_url(cluster), server.ca_pem, grpc, fleet.gateway and name == HUB)
         if self._cloud is None:
             return site
         from muster.fleet.local.cloud import arn_of

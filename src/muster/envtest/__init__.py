@@ -1,0 +1,5 @@
+"""For tests and programs of other people: a whole fleet in this process (`Fleet`), and fixtures for pytest (`fixtures.py`)."""
+
+from muster.envtest.fleet import Fleet, FleetNotReady
+
+__all__ = ["Fleet", "FleetNotReady"]
