@@ -14,6 +14,7 @@ SECONDS: Mapping[str, int] = {
     "e2e/test_readme_tour.py": 90,
     "e2e/test_local_fleet.py": 55,
     "e2e/test_local_fleet_ends.py": 50,
+    "e2e/test_simulated_images.py": 36,
     "e2e/test_grpc_fleet_on_sql.py": 45,
     "e2e/test_installed_wheel.py": 46,
     "differential/test_cases.py": 75,

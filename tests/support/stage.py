@@ -42,6 +42,7 @@ class Stage:
         *,
         remote: bool = False,
         settings: NodeSettings = NO_SETTINGS,
+        simulate: bool = False,
     ) -> None:
         self.server = server
         self.cluster = server.clusters["default"]
@@ -52,6 +53,7 @@ class Stage:
         self._clock = clock
         self._remote = remote
         self._settings = settings
+        self._simulate = simulate
         self.node: ClusterNode
         self._task: asyncio.Task[None] | None = None
 
@@ -65,7 +67,13 @@ class Stage:
             self._task = asyncio.create_task(remote.run(self._begun))
         else:
             runtime = NodeRuntime(
-                self.server, self.programs, self._directory, settings=self._settings, grace=1.0, clock=self._clock
+                self.server,
+                self.programs,
+                self._directory,
+                settings=self._settings,
+                simulate=self._simulate,
+                grace=1.0,
+                clock=self._clock,
             )
             runtime.attach("default")
             self._task = asyncio.create_task(runtime.run())
@@ -153,6 +161,7 @@ async def open_stage(
     remote: bool = False,
     static_tokens: Mapping[str, UserInfo] | None = None,
     settings: NodeSettings = NO_SETTINGS,
+    simulate: bool = False,
 ) -> AsyncIterator[Stage]:
     server = ApiServer(
         ServerConfig(
@@ -160,7 +169,7 @@ async def open_stage(
         )
     )
     await server.start()
-    stage = Stage(server, programs, directory, clock, remote=remote, settings=settings)
+    stage = Stage(server, programs, directory, clock, remote=remote, settings=settings, simulate=simulate)
     await let_pods_run(stage.client)
     await stage.start()
     try:

@@ -121,3 +121,16 @@ def test_a_directory_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path
     assert f"{tmp_path}/file" in said
     assert "a file where a directory is needed: choose another --data-dir" in said
     assert "Errno" not in said
+
+
+def test_whether_images_are_simulated_is_kept_until_it_is_asked_for_otherwise(tmp_path: Path) -> None:
+    assert not written(tmp_path).simulate_images
+    assert written(tmp_path, simulate_images=True).simulate_images
+    assert written(tmp_path).simulate_images, "and the next time"
+    directory = FleetDirectory(tmp_path / "data")
+    with pytest.raises(FleetError, match=r"--no-simulate-images.*muster down"):
+        wish(simulate_images=False).check_running(directory.existing(), directory.path)
+    wish(simulate_images=True).check_running(directory.existing(), directory.path)
+    assert not written(tmp_path, simulate_images=False).simulate_images
+    assert "--simulate-images" in wish(simulate_images=True).arguments()
+    assert "--no-simulate-images" in wish(simulate_images=False).arguments()

@@ -115,6 +115,11 @@ def explain(error: Exception) -> str:
     callback=lambda context, parameter, name: name if name is None else _cluster_name(name),
     help="Name under which the hub is also registered as a managed cluster.  [default: not registered, or the stored one]",
 )
+@click.option(
+    "--simulate-images/--no-simulate-images",
+    default=None,
+    help="Let pods of images that are not Muster's count as running, though nothing of them runs.  [default: not, or as stored]",
+)
 @data_dir
 @click.option(
     "-d", "--detach", is_flag=True, help="Return when all clusters are available, and keep the fleet running in the background."
@@ -141,7 +146,7 @@ def up(**options: Any) -> None:
     if options["auth"] == AWS_ALIAS:
         options["auth"] = AWS
     database = _database(options.pop("database"), options["persistence"])
-    asked = ("clusters", "auth", "aws_mode", "persistence", "ephemeral", "port", "gateway", "hub_cluster")
+    asked = ("clusters", "auth", "aws_mode", "persistence", "ephemeral", "port", "gateway", "simulate_images", "hub_cluster")
     wish = Wish(database=database, **{name: options.pop(name) for name in asked})
     detach, directory = options.pop("detach"), FleetDirectory(Path(options["data_dir"]))
     with said():

@@ -82,6 +82,7 @@ class Wish:
     ephemeral: bool
     port: int | None
     gateway: bool | None = None
+    simulate_images: bool | None = None
     hub_cluster: str | None = None
     """What the hub is to be called as a cluster of its own."""
 
@@ -119,6 +120,11 @@ class Wish:
             raise FleetError(f"--ephemeral: the fleet in {path} runs and keeps its state: choose another --data-dir")
         if self.gateway and not known.gateway:
             raise FleetError(f"--gateway: the fleet in {path} runs without one: stop it with muster down, then start it so")
+        if self.simulate_images not in (None, known.simulate_images):
+            how = "does" if known.simulate_images else "does not"
+            raise FleetError(
+                f"{self._simulation()}: the fleet in {path} {how} simulate: stop it with muster down, then start it so"
+            )
 
     def _check_options(self) -> None:
         """Of a new fleet."""
@@ -158,6 +164,7 @@ class Wish:
             clusters_port=clusters_port if persistence == SQL else 0,
             gateway=persistence == KUBE and self.gateway is not False,
             ephemeral=self.ephemeral,
+            simulate_images=bool(self.simulate_images),
         )
 
     def _agree(self, path: Path, known: Fleet) -> None:
@@ -200,7 +207,11 @@ class Wish:
         given |= {"--aws-authentication-mode": self.aws_mode, "--hub-cluster": self.hub_cluster}
         words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
         words += [] if self.gateway is None else ["--gateway" if self.gateway else "--no-gateway"]
+        words += [] if self.simulate_images is None else [self._simulation()]
         return [*words, "--ephemeral"] if self.ephemeral else words
+
+    def _simulation(self) -> str:
+        return "--simulate-images" if self.simulate_images else "--no-simulate-images"
 
     def environ(self) -> dict[str, str]:
         """With what the arguments leave out."""
@@ -208,6 +219,8 @@ class Wish:
         return own if self.database is None else {**own, DATABASE_VARIABLE: self.database}
 
     def _switched(self, fleet: Fleet) -> Fleet:
+        if self.simulate_images is not None:
+            fleet = fleet.with_simulation(self.simulate_images)
         return fleet.with_gateway() if self.gateway else fleet
 
     def grown(self, fleet: Fleet) -> Fleet:

@@ -99,6 +99,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     gateway: bool = False
     """Whether the hub has a gateway, and every cluster lets it in; fleets of before there was one have none."""
     ephemeral: bool = False
+    simulate_images: bool = False
+    """Whether pods of images that are not Muster's count as running."""
     installed: str = ""
     """The version of Muster with which the hub was initialized."""
     clusters: tuple[ClusterRecord, ...] = ()
@@ -109,6 +111,9 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
             return self
         clusters = tuple(msgspec.structs.replace(record, installed="") for record in self.clusters)
         return msgspec.structs.replace(self, gateway=True, installed="", clusters=clusters)
+
+    def with_simulation(self, simulate: bool) -> Fleet:
+        return msgspec.structs.replace(self, simulate_images=simulate)
 
     @property
     def hub_cluster(self) -> str:

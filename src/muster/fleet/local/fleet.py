@@ -108,6 +108,7 @@ class LocalFleet:
             directory.nodes,
             plugins=plugins,
             settings=self._cloud.settings if self._cloud is not None else NO_SETTINGS,
+            simulate=fleet.simulate_images,
             grace=GRACE,
             clock=clock,
             random=random,

@@ -24,6 +24,7 @@ from muster.fleet.node.environment import Address
 from muster.fleet.node.heartbeat import MOST_PODS, Heartbeat
 from muster.fleet.node.pod import PodWorker, Shelter
 from muster.fleet.node.podspec import Pod, pod_of
+from muster.fleet.node.simulated import only_foreign
 from muster.fleet.node.states import container_status, merged
 from muster.fleet.workloads.podstate import FINISHED
 from muster.machinery.backoff import Backoff
@@ -118,6 +119,8 @@ class ClusterNode:
     def _withheld(self, pod: Object) -> str:
         """Why it may not run though nothing is wrong with it; empty if it may."""
         namespace = pod["metadata"]["namespace"]
+        if self._shelter.simulate and only_foreign(pod, self._shelter.images):
+            return ""  # nothing runs
         return "" if may_run(self.attached.view.read(NAMESPACES, namespace)) else not_running(namespace)
 
     async def _withhold(self, pod: Pod, found: Object, problem: str) -> None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import uuid4
 
 from muster.fleet.node import containerlog
@@ -23,6 +24,7 @@ from muster.fleet.node.environment import MissingReference, PodEnvironment, expa
 from muster.fleet.node.podspec import ContainerSpec, Probe
 from muster.fleet.node.probes import ProbeLoop
 from muster.fleet.node.programs import Program, Programs, command_line, find_program
+from muster.fleet.node.simulated import simulated_program
 from muster.fleet.node.states import (
     CONFIG_ERROR,
     CRASH_LOOP,
@@ -55,6 +57,9 @@ class Host(Protocol):
     """What a container needs of its pod."""
 
     def runnable(self, image: str) -> bool: ...
+
+    def simulates(self, image: str) -> bool:
+        """Whether the image counts as running though nothing of it does."""
 
     def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
         """Resolved anew for every attempt; `MissingReference` while something is not there."""
@@ -159,7 +164,7 @@ class Container:
 
     def is_runnable(self) -> bool:
         """Whether its image is ours; if not, it waits and says why."""
-        if self._host.runnable(self.spec.image):
+        if self._host.runnable(self.spec.image) or self._host.simulates(self.spec.image):
             return True
         text = f'image "{self.spec.image}" does not run here: this node runs Muster\'s own image only'
         if self.standing.state != Waiting(NOT_RUNNABLE, text):
@@ -223,32 +228,52 @@ class Container:
     async def _run_once(self, environment: PodEnvironment, standing: Standing) -> None:
         """From start to end, with a standing that says so."""
         started = self._clock.now()
-
-        def ended(code: int, reason: str, message: str) -> None:
-            state = Terminated(code, reason, message, started, self._clock.now(), standing.container_id)
-            self._set(replace(standing, state=state))
-
         words = command_line(
             [expand(word, environment.environ) for word in self.spec.command],
             [expand(word, environment.environ) for word in self.spec.args],
         )
+        if self._host.simulates(self.spec.image):
+            await self._simulate(environment, standing, words, started)
+            return
         found = find_program(self._programs, words)
         if found is None:
             known = ", ".join(sorted(" ".join(name) for name in self._programs))
-            ended(NOT_STARTED, "StartError", f"no program {' '.join(words[:2])!r} in this image; there are {known}")
+            text = f"no program {' '.join(words[:2])!r} in this image; there are {known}"
+            self._end(standing, started, NOT_STARTED, "StartError", text)
             return
         probed = self.spec.startup_probe is not None
         ready = self.spec.readiness_probe is None and not probed
         self._set(replace(standing, state=Running(started), ready=ready, started=not probed))
         self._host.tell(False, "Started", "Container started")
-        code = await self._supervise(*found, environment)
-        ended(code, "Error" if code else "Completed", self._message(environment, code, standing.restarts))
+        code = await self._supervise(*found, environment, self._watch(environment))
+        message = self._message(environment, code, standing.restarts)
+        self._end(standing, started, code, "Error" if code else "Completed", message)
 
-    async def _supervise(self, program: Program, arguments: Sequence[str], environment: PodEnvironment) -> int:
+    def _end(self, standing: Standing, started: datetime, code: int, reason: str, message: str) -> None:
+        state = Terminated(code, reason, message, started, self._clock.now(), standing.container_id)
+        self._set(replace(standing, state=state))
+
+    async def _simulate(self, environment: PodEnvironment, standing: Standing, words: Sequence[str], started: datetime) -> None:
+        """Probes have nobody to ask: it is ready when the simulation says so."""
+        running = replace(standing, state=Running(started))
+
+        def ready() -> None:
+            self._set(replace(running, ready=True, started=True))
+
+        ends = self.manner.policy != "Always"
+        program = simulated_program(self.spec.image, self._clock, ends=ends, ready=ready)
+        self._set(running)
+        self._host.tell(False, "Started", "Container started, simulated: nothing of its image runs")
+        code = await self._supervise(program, words, environment, None)
+        self._end(standing, started, code, "Error" if code else "Completed", "")
+
+    async def _supervise(
+        self, program: Program, arguments: Sequence[str], environment: PodEnvironment, health: Coroutine[Any, Any, None] | None
+    ) -> int:
         name = f"{environment.namespace}/{environment.pod}/{self.spec.name}"
         self._asked = self._stopping
         self._task = asyncio.create_task(_guarded(program, arguments, environment), name=name)
-        health = asyncio.create_task(self._watch(environment), name=f"probes of {name}")
+        probing = asyncio.create_task(health, name=f"probes of {name}") if health is not None else None
         try:
             return await self._ended(self._task)
         except asyncio.CancelledError:
@@ -257,7 +282,8 @@ class Container:
             raise
         finally:
             self._task = None
-            health.cancel()
+            if probing is not None:
+                probing.cancel()
 
     async def _ended(self, task: asyncio.Task[int]) -> int:
         """Wait for the end; once the program was asked to end, only for as long as its grace lasts."""

@@ -117,6 +117,8 @@ def mounted(volumes: Mapping[str, Path], mounts: Sequence[Mount], environ: Mappi
         inner = PurePosixPath(expand(mount.sub_path, environ))
         if inner.is_absolute() or ".." in inner.parts:
             raise MissingReference(f"subPath {mount.sub_path!r} of volume {mount.name!r} leads out of the volume")
+        if mount.name not in volumes:
+            raise MissingReference(f"volume {mount.name!r} is not mounted yet")
         places[os.path.normpath(mount.mount_path)] = volumes[mount.name] / inner
     return places
 

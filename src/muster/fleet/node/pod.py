@@ -63,6 +63,8 @@ class Shelter:
     """Where programs of the runtime's pods listen."""
     plugins: Mapping[str, CredentialProgram] = field(default_factory=dict)
     settings: NodeSettings = NO_SETTINGS
+    simulate: bool = False
+    """Whether images that are not ours count as running."""
 
 
 class PodWorker:
@@ -111,10 +113,17 @@ class PodWorker:
     def runnable(self, image: str) -> bool:
         return is_ours(image, self._shelter.images)
 
+    def simulates(self, image: str) -> bool:
+        return self._shelter.simulate and not self.runnable(image)
+
+    def _is_simulated(self) -> bool:
+        """Whether nothing of it is ours to run."""
+        return all(self.simulates(each.image) for each in (*self.pod.spec.init_containers, *self.pod.spec.containers))
+
     def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
         shelter, settings = self._shelter, self._shelter.settings
         environ = resolve_environ(self.pod, spec, self.address, self._lookup, settings.variables)
-        mounts = mounted(self._volumes.places, spec.volume_mounts, environ)
+        mounts = {} if self.simulates(spec.image) else mounted(self._volumes.places, spec.volume_mounts, environ)
         # As with a token: who was not given the account's does not have its identity.
         connect = shelter.connect if str(SERVICE_ACCOUNT) in mounts else None
         scratch = self.directory / "containers" / spec.name
@@ -258,7 +267,11 @@ class PodWorker:
             self._remount.clear()
             pause: float | None
             try:
-                pause = await self._volumes.materialise(self.pod, self.address)
+                if self._is_simulated():
+                    self._volumes.require(self.pod)
+                    pause = None
+                else:
+                    pause = await self._volumes.materialise(self.pod, self.address)
                 backoff.reset()
                 if not self._mounted:
                     self._mounted = True

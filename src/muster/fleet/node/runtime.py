@@ -39,7 +39,7 @@ KUBELET = "kubelet"
 class NodeRuntime:
     """`programs` is what Muster's image can do; `directory` is where pods keep volumes and logs, readable by its owner only;
     `plugins` are offered to kubeconfigs in pods whose `exec` names such a command, and there are no others; `settings` is what all
-    pods find."""
+    pods find; with `simulate`, images that are not ours count as running."""
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class NodeRuntime:
         images: Sequence[str] = IMAGES,
         plugins: Mapping[str, CredentialProgram] = NO_PLUGINS,
         settings: NodeSettings = NO_SETTINGS,
+        simulate: bool = False,
         grace: float = GRACE,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
@@ -65,6 +66,7 @@ class NodeRuntime:
         self._places = Places()
         self._plugins = dict(plugins)
         self._settings = settings
+        self._simulate = simulate
         self._attachments: dict[str, Attached] = {}
         self.nodes: dict[str, ClusterNode] = {}
         self._helpers: dict[str, list[asyncio.Task[None]]] = {}
@@ -131,6 +133,7 @@ class NodeRuntime:
             self._places,
             self._plugins,
             self._settings,
+            self._simulate,
         )
         node = ClusterNode(node_name, shelter, self._directory / name / "pods", self._addresses, self._spawn)
         node.forget_strangers()

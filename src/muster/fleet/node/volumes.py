@@ -60,6 +60,18 @@ class Volumes:
         now = self._clock.now()
         return min((max((token.renew - now).total_seconds(), 1.0) for token in self._tokens.values()), default=None)
 
+    def require(self, pod: Pod) -> None:
+        """Nothing is written: only what its volumes name has to be there, as far as this node knows their kinds."""
+        for volume in pod.spec.volumes:
+            if volume.secret is not None:
+                self._keys("secrets", volume.secret.secret_name, volume.secret.items, volume.secret.optional, pod)
+            projected = volume.projected.sources if volume.projected is not None else ()
+            for secret in (source.secret for source in projected if source.secret is not None):
+                self._keys("secrets", secret.name, secret.items, secret.optional, pod)
+            for wanted in (volume.config_map, *(source.config_map for source in projected)):
+                if wanted is not None:
+                    self._keys("configmaps", wanted.name, wanted.items, wanted.optional, pod)
+
     async def _files(self, pod: Pod, volume: Volume, address: Address) -> dict[str, bytes]:
         if volume.secret is not None:
             return self._keys("secrets", volume.secret.secret_name, volume.secret.items, volume.secret.optional, pod)

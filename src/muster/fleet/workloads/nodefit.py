@@ -23,7 +23,7 @@ def is_selected(spec: Mapping[str, Any], node: Object) -> bool:
     affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(_REQUIRED)
     if not affinity:
         return True
-    fields = {NAME_FIELD: node["metadata"]["name"]}
+    fields = {NAME_FIELD: node["metadata"].get("name", "")}
     return any(_meets(term, labels, fields) for term in affinity.get("nodeSelectorTerms") or ())
 
 

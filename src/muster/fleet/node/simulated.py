@@ -1,0 +1,45 @@
+"""Containers of images that are not ours, as KWOK's pods: nothing runs, and after a moment they are ready, or done.
+
+Only where the fleet was started so (`muster up --simulate-images`). The log says what it is; nothing is mounted, no token is asked
+for, and no program of the image's is looked for, so there is nothing for a namespace's administrator to permit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from muster.fleet.node.programs import Program, is_ours
+from muster.machinery.clock import Clock, sleep
+from muster.machinery.objects import Object
+
+if TYPE_CHECKING:
+    from muster.fleet.node.environment import PodEnvironment
+
+DELAY: Final = 0.5
+"""Seconds until a simulated container is ready, or done."""
+
+
+def simulated_program(image: str, clock: Clock, *, ends: bool, ready: Callable[[], None]) -> Program:
+    """What plays the image's part: it succeeds where a container is to end, and otherwise is ready until it is stopped."""
+
+    async def run(args: Sequence[str], env: PodEnvironment) -> int:
+        words = f" with {' '.join(args)}" if args else ""
+        env.print(f'simulated: image "{image}" does not run here, nothing of it does{words}')
+        await sleep(clock, DELAY)
+        if ends:
+            env.print("simulated: it counts as done, with exit code 0")
+            return 0
+        env.print("simulated: it counts as ready until it is stopped")
+        ready()
+        await asyncio.Event().wait()
+        return 0
+
+    return run
+
+
+def only_foreign(pod: Object, images: Sequence[str]) -> bool:
+    """Whether nothing of a pod is ours to run."""
+    containers: Iterable[Object] = (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])
+    return not any(is_ours(container.get("image") or "", images) for container in containers)
