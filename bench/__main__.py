@@ -14,6 +14,7 @@ from bench import (
     gateway,
     gotemplate,
     http_layer,
+    installation,
     metrics,
     placement,
     policy,
@@ -41,6 +42,7 @@ FULL_RUNS = "Full runs of comparisons and faults"
 """A section of the document that people write: what is too long for CI runs whole now and then."""
 
 AREAS: dict[str, tuple[str, str, Callable[[bool], list[Row]]]] = {
+    "installation": (installation.TITLE, installation.TEXT, lambda short: installation.run(short)),
     "apiserver": (apiserver.TITLE, apiserver.TEXT, lambda short: apiserver.run(short)),
     "caches": (caches.TITLE, caches.TEXT, lambda short: caches.run(short)),
     "registration": (registration.TITLE, registration.TEXT, lambda short: registration.run(short)),
