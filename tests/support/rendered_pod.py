@@ -80,6 +80,18 @@ class RenderedPod:
         answer = subprocess.run([*self._network.within, sys.executable, "-c", _ASK, url], capture_output=True, text=True)
         return int(answer.stdout or 0)
 
+    @property
+    def within(self) -> list[str | Path]:
+        """What runs a command in its network."""
+        return list(self._network.within)
+
+    def replace(self, place: str, files: Path) -> None:
+        """The Secret that is mounted there has changed."""
+        for file in files.iterdir():
+            beside = self._run / f".{file.name}"
+            shutil.copy(file, beside)
+            beside.replace(self._run / place.removeprefix(RUN) / file.name)
+
     def log(self) -> str:
         return tail(self.process.log, 100_000)
 

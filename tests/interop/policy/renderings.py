@@ -22,8 +22,9 @@ def rendered_by_us(cluster: str) -> list[Document]:
     return list(CONFIG_POLICY.make("muster:test").agent(installation).manifests)
 
 
-def rendered_by_upstream(cluster: str) -> Document:
-    """The Deployment that its policy addon controller makes of both addons without any setting (d9b3d8f, of August 2026)."""
+def rendered_by_upstream(cluster: str, *, secure_metrics: bool = False) -> Document:
+    """The Deployment that its policy addon controller makes of both addons without any setting (d9b3d8f, of August 2026), or with
+    metrics as on OpenShift and the oldest TLS version 1.3."""
     args = [
         "controller",
         "--enable-lease=true",
@@ -39,15 +40,20 @@ def rendered_by_upstream(cluster: str) -> Document:
         "--enable-operator-policy=true",
         "--standalone-hub-templates-kubeconfig-path=/var/run/standalone-hub-templating/kubeconfig",
     ]
+    if secure_metrics:
+        args[11:11] = ["--secure-metrics=true", "--metrics-bind-address=0.0.0.0:8443"]
+        args[10:10] = ["--tls-min-version=VersionTLS13"]
     env = [
         {"name": "WATCH_NAMESPACE", "value": cluster},
         {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         {"name": "OPERATOR_NAME", "value": CONFIG_POLICY_ADDON},
     ]
     volumes = [
-        ("klusterlet-config", CONFIG_POLICY_ADDON, "/var/run/klusterlet"),
-        ("standalone-hub-templating-kubeconfig", STANDALONE_ADDON, "/var/run/standalone-hub-templating"),
+        ("klusterlet-config", hub_kubeconfig_secret(CONFIG_POLICY_ADDON), "/var/run/klusterlet"),
+        ("standalone-hub-templating-kubeconfig", hub_kubeconfig_secret(STANDALONE_ADDON), "/var/run/standalone-hub-templating"),
     ]
+    if secure_metrics:
+        volumes.append(("metrics-cert", f"{CONFIG_POLICY_ADDON}-metrics", "/var/run/metrics-cert"))
     container = {
         "name": CONFIG_POLICY_ADDON,
         "image": "quay.io/open-cluster-management/config-policy-controller:latest",
@@ -61,7 +67,7 @@ def rendered_by_upstream(cluster: str) -> Document:
     pod = {
         "serviceAccount": f"{CONFIG_POLICY_ADDON}-sa",
         "containers": [container],
-        "volumes": [{"name": name, "secret": {"secretName": hub_kubeconfig_secret(addon)}} for name, addon, _ in volumes],
+        "volumes": [{"name": name, "secret": {"secretName": secret}} for name, secret, _ in volumes],
     }
     labels = {"app": CONFIG_POLICY_ADDON, "release": CONFIG_POLICY_ADDON}
     spec = {
