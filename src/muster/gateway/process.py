@@ -202,6 +202,7 @@ class GatewayServer(Manager):
             reads_bodies=True,
             strangers=_STRANGERS,
             on_error=_on_error,
+            http2=True,
         )
         await self._http.start(self._options.host, self._options.port)
 

@@ -60,8 +60,11 @@ class Backlogs:
         if not self._behind:
             return
         owners: dict[Hashable, list[Reader]] = {}
-        for connection, mark in self._behind.items():
+        for connection, mark in list(self._behind.items()):
             held = connection.held()
+            if not held:
+                self.discard(connection)
+                continue
             if mark.held < 0 or mark.held - held >= PROGRESS:
                 mark.held, mark.since = held, now
             owners.setdefault(connection.info.owner or connection.info.remote[0], []).append(connection)

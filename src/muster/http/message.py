@@ -237,6 +237,17 @@ Answer = Response | StreamResponse | Takeover
 Handler = Callable[[Request], Awaitable[Answer]]
 
 
+def has_length(response: Response) -> bool:
+    """Whether it says itself how long its body is."""
+    return any(name.lower() == "content-length" for name, _ in response.headers)
+
+
+def discard(answer: Any) -> None:
+    """Tell an answer whose `run` will never be called."""
+    if isinstance(answer, StreamResponse | Takeover) and answer.discard is not None:
+        answer.discard()
+
+
 def encode_chunk(payload: bytes) -> bytes:
     """`payload` as one chunk of the chunked coding, ready for StreamWriter.write_framed on any number of connections."""
     return b"%x\r\n%b\r\n" % (len(payload), payload)

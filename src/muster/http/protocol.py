@@ -16,7 +16,7 @@ from muster.http.bodies import BodyRefused
 from muster.http.connections import ServedConnection
 from muster.http.eager_tasks import begin
 from muster.http.flow import BODY, BUSY, CLOSING, HEAD, NEVER, SENDING
-from muster.http.message import Answer, Request, Response, StreamResponse, Takeover, encode_head
+from muster.http.message import Answer, Request, Response, StreamResponse, Takeover, discard, encode_head, has_length
 from muster.http.reader import Rejection, RequestReader
 from muster.http.receiver import Receiver
 from muster.http.stream import READ_AHEAD, RawConnection, StreamWriter, lose_nothing_unread
@@ -174,7 +174,7 @@ class ServerConnection(Receiver, ServedConnection):
         request = self._current if isinstance(self._current, Request) else None
         if self.lost:
             if error is None:
-                _discard(task.result())
+                discard(task.result())
         elif error is None:
             self._answer(request, task.result())
         else:
@@ -200,7 +200,7 @@ class ServerConnection(Receiver, ServedConnection):
         elif isinstance(answer, Response):
             self._send(request, answer, keep=True)
         else:
-            _discard(answer)
+            discard(answer)
             error = TypeError(f"the handler answered {request.method} with {type(answer).__name__}")
             self._send(request, self.server.error_response(request, error), keep=True)
 
@@ -221,7 +221,7 @@ class ServerConnection(Receiver, ServedConnection):
         size = len(body) if isinstance(body, bytes) else sum(map(len, body))
         framing = f"Content-Length: {size}\r\n"
         bodiless = status == 204 or status == 304 or (request is not None and request.method == "HEAD")
-        if bodiless and (status == 204 or status == 304 or _has_length(response)):
+        if bodiless and (status == 204 or status == 304 or has_length(response)):
             framing = ""
         try:
             head = encode_head(status, response.headers, response.content_type, self._tail(request, framing, keep))
@@ -292,12 +292,12 @@ class ServerConnection(Receiver, ServedConnection):
         try:
             head = encode_head(answer.status, answer.headers, None, self._tail(request, framing, keep))
         except ValueError as error:
-            _discard(answer)
+            discard(answer)
             self._send(request, self.server.error_response(request, error), keep=keep)
             return
         self._emit(head)
         if request.method == "HEAD":
-            _discard(answer)
+            discard(answer)
             self._finished(keep)
             return
         self._close_after = not keep
@@ -430,16 +430,6 @@ class ServerConnection(Receiver, ServedConnection):
     def _time_out(self, message: str) -> None:
         self.reader.reject(408, message)
         self._start(self.reader.ready.pop(0))
-
-
-def _has_length(response: Response) -> bool:
-    return any(name.lower() == "content-length" for name, _ in response.headers)
-
-
-def _discard(answer: Any) -> None:
-    """Tell an answer whose `run` will never be called."""
-    if isinstance(answer, StreamResponse | Takeover) and answer.discard is not None:
-        answer.discard()
 
 
 def _slices(head: bytes, body: Any) -> Iterator[bytes]:

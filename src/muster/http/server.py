@@ -12,16 +12,19 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
-from typing import Any
+from typing import Any, Protocol
 
 from muster.http import bodies
 from muster.http.acceptor import Accepting, Acceptor
 from muster.http.backlogs import Backlogs
 from muster.http.bodies import Budgets
+from muster.http.connections import ConnectionEntry
 from muster.http.flush_queue import FlushQueue
-from muster.http.message import Answer, Handler, Request, Response
+from muster.http.message import Answer, Connection, Handler, Request, Response
+from muster.http.negotiation import Negotiation
 from muster.http.protocol import ServerConnection
 from muster.http.reader import Rejection
+from muster.http.tls import HTTP_2
 
 LINGERING_STRANGERS = 16
 
@@ -56,12 +59,36 @@ def _never(request: Request) -> bool:
     return False
 
 
-class HttpServer(Accepting[ServerConnection]):
+class HttpConnection(ConnectionEntry, Protocol):
+    """An accepted connection of either version."""
+
+    info: Connection
+    deadline: float
+    """When it is to `expire`, unless that is put off."""
+
+    def expire(self) -> None: ...
+
+    def retire(self) -> None:
+        """Go when what is at hand is answered to its own end."""
+
+    def shut_down(self) -> None:
+        """Go when what is at hand is answered; streams are asked to end."""
+
+    def cancel(self) -> None:
+        """End what is at hand."""
+
+    def abort(self) -> None: ...
+
+
+class HttpServer(Accepting[HttpConnection]):
     """Serves `handler`. Times are seconds, sizes bytes; the hooks make the answers the layer gives by itself.
 
     A handler that `reads_bodies` gets each request on its head and awaits `read_body` where it wants the body; others get complete
     requests. Requests that `stream_body` chooses come on their head too, with a body that is passed on as it arrives. `strangers`
     is the part of the limits on connections and bodies that is for clients who have not proved who they are.
+
+    With `http2`, clients that choose it by ALPN are served by HTTP/2, the others as ever; `tls` has to offer both
+    (`muster.http.tls.HTTP_2_OR_1`).
 
     `on_error` also hears of streams and takeovers that fail after their head has gone; its answer is unused then.
     """
@@ -90,6 +117,7 @@ class HttpServer(Accepting[ServerConnection]):
         stream_body: Callable[[Request], bool] = _never,
         on_error: Callable[[Request | None, Exception], Response] = _plain_error,
         on_bad_request: Callable[[int, str], Response] = _plain_rejection,
+        http2: bool = False,
     ) -> None:
         self.handler = handler if reads_bodies else _with_body(handler)
         self.max_body = max_body
@@ -103,7 +131,8 @@ class HttpServer(Accepting[ServerConnection]):
         self.max_body_time = max_body_time
         self.send_timeout = send_timeout
         self.stream_body = stream_body
-        self.date = ""
+        self.date = self.date_value = ""
+        """The header field, and its value alone."""
         self.backlogs = Backlogs(max_owner_backlog, max_backlog)
         self._on_error = on_error
         self._on_bad_request = on_bad_request
@@ -111,16 +140,17 @@ class HttpServer(Accepting[ServerConnection]):
         """For bodies that are read whole."""
         self.arrivals = Budgets(max_bodies, max_body, strangers)
         """For what comes with a head. Apart, so that whoever sends at once never has to wait for one who trickles."""
-        self.flush_soon = FlushQueue().add
+        self.flushing = FlushQueue()
+        self.flush_soon = self.flushing.add
         """At the end of this loop turn; answers wait for it too."""
-        self._acceptor: Acceptor[ServerConnection] = Acceptor(
-            lambda loop: ServerConnection(self, loop),
+        self._acceptor: Acceptor[HttpConnection] = Acceptor(
+            self._either_protocol() if http2 else lambda loop: ServerConnection(self, loop),
             tls=tls,
             max_connections=max_connections,
             strangers=strangers,
             first_word=header_timeout,
         )
-        self._lingering: set[ServerConnection] = set()
+        self._lingering: set[HttpConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._tick = min(1.0, min(header_timeout, idle_timeout, body_timeout, send_timeout) / 4)
 
@@ -158,6 +188,13 @@ class HttpServer(Accepting[ServerConnection]):
             self._sweeper.cancel()
             self._sweeper = None
 
+    def _either_protocol(self) -> Callable[[asyncio.AbstractEventLoop], asyncio.BaseProtocol]:
+        # Few servers speak HTTP/2, and the others need none of it.
+        from muster.http.http2.multiplexing import Multiplexing
+
+        multiplexing = Multiplexing(self)
+        return lambda loop: Negotiation({HTTP_2: lambda: multiplexing.connection(loop)}, lambda: ServerConnection(self, loop))
+
     # For connections
 
     def may_linger(self, connection: ServerConnection) -> bool:
@@ -168,15 +205,16 @@ class HttpServer(Accepting[ServerConnection]):
             self._lingering.add(connection)
         return True
 
-    def admit(self, connection: ServerConnection) -> bool:
+    def admit(self, connection: HttpConnection) -> bool:
         return self._acceptor.admit(connection)
 
-    def forget(self, connection: ServerConnection) -> None:
+    def forget(self, connection: HttpConnection) -> None:
         self._lingering.discard(connection)
         self._acceptor.forget(connection)
 
     def _sweep(self) -> None:
-        self.date = f"Date: {formatdate(usegmt=True)}\r\n"
+        self.date_value = formatdate(usegmt=True)
+        self.date = f"Date: {self.date_value}\r\n"
         now = time.monotonic()
         for connection in [c for c in self._acceptor.connections if c.deadline <= now]:
             connection.expire()

@@ -16,8 +16,9 @@ from muster.http.bodies import BodyRefused
 from muster.http.message import decode_chunks, encode_chunk
 
 if TYPE_CHECKING:
+    from muster.http.bodies import Hold
     from muster.http.protocol import ServerConnection
-    from muster.http.receiver import Receiver
+    from muster.http.server import HttpServer
 
 READ_AHEAD = 64 * 1024
 PIECE_OVERHEAD = 64
@@ -26,12 +27,30 @@ GATHERED = 256 * 1024
 """Bytes after which the writes of one loop turn are many."""
 
 
+class Outlet(Protocol):
+    """Where the body of an answer leaves: a connection, or one stream of it."""
+
+    loop: asyncio.AbstractEventLoop
+    server: HttpServer
+
+    def write_stream(self, data: bytes) -> None: ...
+
+    def write_backlog(self) -> int: ...
+
+    @property
+    def is_behind(self) -> bool: ...
+
+    async def writable(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
 class StreamWriter:
     """The body of one StreamResponse."""
 
     __slots__ = ("_chunked", "_closed", "_connection", "_ending", "_expected", "_gathered", "_gathered_bytes", "is_closed")
 
-    def __init__(self, connection: ServerConnection, *, chunked: bool, length: int | None) -> None:
+    def __init__(self, connection: Outlet, *, chunked: bool, length: int | None) -> None:
         self._connection = connection
         self._chunked = chunked
         self._expected = length
@@ -252,12 +271,22 @@ class Inbox:
         return data
 
 
+class BodySource(Pausable, Protocol):
+    """Where a request's body comes from, and who has room for it."""
+
+    server: HttpServer
+
+    async def hold_body(self, size: int, abandon: Callable[[], None]) -> Hold: ...
+
+    def send_continue(self) -> None: ...
+
+
 class BodyStream(Inbox):
     """A request body as it arrives: passed on as it comes for requests the server's `stream_body` chose, else read whole."""
 
     __slots__ = ("_gathered", "_server_connection", "awaits_continue", "awaits_room", "complete", "length", "whole")
 
-    def __init__(self, connection: Receiver, length: int | None, *, expects_continue: bool, whole: bool = False) -> None:
+    def __init__(self, connection: BodySource, length: int | None, *, expects_continue: bool, whole: bool = False) -> None:
         super().__init__(connection)
         self.length = length
         """The announced length; None for a chunked body."""

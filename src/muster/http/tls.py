@@ -14,6 +14,7 @@ import asyncio.sslproto
 import ssl
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,16 +25,19 @@ NO_CHECK_TIME = 0x200000
 TLS_BUFFER = 16 * 1024
 HTTP_1_1 = "http/1.1"
 HTTP_2 = "h2"
+HTTP_2_OR_1 = (HTTP_2, HTTP_1_1)
+"""What a server offers that has both; clients that want to change to another protocol ask for HTTP/1.1."""
 
 Pem = bytes | str | Path
 """PEM text as bytes, or the path of a PEM file."""
 
 
-def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None, *, alpn: str = HTTP_1_1) -> ssl.SSLContext:
-    """A server context: TLS 1.2+, one protocol by ALPN, a client certificate asked for if `client_cas` are given."""
+def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None, *, alpn: str | Sequence[str] = HTTP_1_1) -> ssl.SSLContext:
+    """A server context: TLS 1.2+, protocols by ALPN, the first that the client has too, a client certificate asked for if
+    `client_cas` are given."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols([alpn])
+    context.set_alpn_protocols([alpn] if isinstance(alpn, str) else list(alpn))
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     load_chain(context, cert, key)

@@ -140,7 +140,7 @@ Front = Callable[..., Awaitable[Site]]
 def front(serve: Serve, pool: UpstreamPool, scheme: str, client_tls: ssl.SSLContext) -> Front:
     """A server that relays everything to a port, its bodies streamed."""
 
-    async def start(port: int, *, stream: bool = True, **options: Any) -> Site:
+    async def start(port: int, *, stream: bool = True, http2: bool = False, **options: Any) -> Site:
         options.setdefault("tls", client_tls if scheme == "https" else None)
         options.setdefault("server_hostname", "localhost")
 
@@ -153,7 +153,7 @@ def front(serve: Serve, pool: UpstreamPool, scheme: str, client_tls: ssl.SSLCont
             except (UpstreamError, RequestBodyTooLarge) as error:
                 return Response(STATUS_OF_ERROR[type(error)], str(error).encode())
 
-        return await serve(forward, stream_body=lambda incoming: stream, on_error=quiet)
+        return await serve(forward, stream_body=lambda incoming: stream, on_error=quiet, http2=http2)
 
     return start
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from hpack import Decoder, HPACKError, OversizedHeaderListError
@@ -24,7 +25,7 @@ _STATIC: Final = {name: index for index, (name, _) in reversed(list(enumerate(He
 _STATIC_PAIRS: Final = {tuple(pair): index for index, pair in enumerate(HeaderTable.STATIC_TABLE, 1)}
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+").fullmatch
 _BAD_VALUE: Final = re.compile(rb"[\r\n\0]").search
-_CONNECTION_FIELDS: Final = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+CONNECTION_FIELDS: Final = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
 _REQUEST_FIELDS: Final = frozenset({b":method", b":scheme", b":authority", b":path"})
 _NEEDED: Final = frozenset({b":method", b":scheme", b":path"})
 
@@ -50,27 +51,32 @@ def encode(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Raises ValueError for what would not be one field."""
     block = bytearray()
     for name, value in fields:
-        if _BAD_VALUE(value) or not _NAME(name.removeprefix(b":")):
+        written = field_name(name)
+        if _BAD_VALUE(value):
             # The value may be a credential, and is not repeated.
             raise ValueError(f"the header field {name!r} is no field of HTTP/2")
         pair = _STATIC_PAIRS.get((name, value))
         if pair is not None:
             block.append(0x80 | pair)
-            continue
-        start = len(block)
-        index = _STATIC.get(name)
-        if index is None:
-            block.append(0)
-            block += _integer(len(name), 7) + name
         else:
-            block += _integer(index, 4)
-        if name in _SECRET:
-            block[start] |= _NEVER_INDEXED
-        block += _integer(len(value), 7) + value
+            block += written + integer(len(value), 7) + value
     return bytes(block)
 
 
-def _integer(number: int, bits: int) -> bytes:
+@lru_cache(maxsize=1024)
+def field_name(name: bytes) -> bytes:
+    """What stands before the length and the bytes of a value. Raises ValueError for what is no name."""
+    if not _NAME(name.removeprefix(b":")):
+        raise ValueError(f"the header field {name!r} is no field of HTTP/2")
+    index = _STATIC.get(name)
+    written = bytearray(b"\0" + integer(len(name), 7) + name if index is None else integer(index, 4))
+    if name in _SECRET:
+        written[0] |= _NEVER_INDEXED
+    return bytes(written)
+
+
+def integer(number: int, bits: int) -> bytes:
+    """RFC 7541, 5.1, in a prefix of so many bits."""
     largest = (1 << bits) - 1
     if number < largest:
         return bytes((number,))
@@ -167,7 +173,7 @@ def _pseudo(fields: Fields, allowed: frozenset[bytes]) -> dict[bytes, bytes]:
         regular = True
         if not _NAME(name) or _BAD_VALUE(value):
             raise MalformedFields("a field name has upper case or other characters that it must not have, or a value a line break")
-        if name in _CONNECTION_FIELDS or (name == b"te" and value != b"trailers"):
+        if name in CONNECTION_FIELDS or (name == b"te" and value != b"trailers"):
             raise MalformedFields("HTTP/2 has no fields about the connection")
     return found
 

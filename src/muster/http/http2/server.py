@@ -70,8 +70,25 @@ class Request(StreamHandler, Protocol):
 RequestFactory = Callable[[Stream, Fields, Connection], Request]
 
 
+class ConnectionHost(Protocol):
+    """Whose connections they are: what all of them share, and who makes requests of heads."""
+
+    limits: ServerLimits
+    clock: Clock
+    flushing: FlushQueue
+    read_buffer: memoryview
+    backlogs: Backlogs
+
+    @property
+    def request(self) -> RequestFactory: ...
+
+    def admit(self, connection: ServerConnection) -> bool: ...
+
+    def forget(self, connection: ServerConnection) -> None: ...
+
+
 class ServerConnection(Http2Connection, ServedConnection):
-    def __init__(self, server: Http2Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: ConnectionHost, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop, server.read_buffer, server.flushing, server.limits, server.clock)
         self.info: Connection
         self._server = server
