@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import signal
@@ -125,7 +126,7 @@ def test_a_second_up_says_how_the_fleet_is(fleet: Fleet) -> None:
         assert "cluster2" in said
     assert "--clusters asks for 1" in (said := fleet("up", "--clusters", "1").out)
     assert "muster cluster remove cluster2" in said
-    assert "at home on port" in fleet("up", "--port", "1", code=1).err
+    assert "muster up with --port" in fleet("up", "--port", "1", code=1).err
     assert fleet.pid == before
 
 
@@ -220,6 +221,25 @@ def test_after_down_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
     fleet.kubectl("delete", "manifestwork", "hello", "-n", "cluster1", "--timeout=30s")
     assert "hello" not in fleet.kubectl("get", "configmap,appliedmanifestwork", "-o", "name", context="cluster1")
     assert names(fleet) == ["cluster1", "cluster2"]
+
+
+def test_a_fleet_moves_to_another_address_and_everybody_follows(fleet: Fleet) -> None:
+    certificate = hub_certificate(fleet)
+    fleet("down")
+    (port,) = free_ports(1)
+    fleet("up", "-d", "--port", str(port), "--advertise", "localhost")
+    address = f"https://localhost:{port}"
+    assert fleet.status()["url"] == address
+    assert all(one["available"] and one["gateway"] for one in fleet.status()["clusters"])
+    assert address in fleet.kubectl("config", "view")
+    words = ("get", "secret", "hub-kubeconfig-secret", "-n", "open-cluster-management-agent", "-o", "jsonpath={.data.kubeconfig}")
+    assert address in base64.b64decode(fleet.kubectl(*words, context="cluster1")).decode()
+    assert address in fleet.kubectl("get", "configmap", "cluster-info", "-n", "kube-public", "-o", "yaml")
+    urls = "jsonpath={.spec.managedClusterClientConfigs[*].url}"
+    assert fleet.kubectl("get", "managedcluster", "cluster1", "-o", urls) == f"{address}/clusters/cluster1"
+    assert hub_certificate(fleet) == certificate, "it is the same cluster"
+    fleet.work("cluster1")
+    fleet.kubectl("delete", "manifestwork", "hello", "-n", "cluster1", "--timeout=30s")
 
 
 def test_after_a_kill_everything_goes_on_where_it_ended(fleet: Fleet) -> None:

@@ -60,10 +60,9 @@ def test_ctrl_c_ends_it_well_and_says_that_all_is_kept(fresh: Fleet) -> None:
 
 
 def test_a_fleet_stays_on_its_port(fresh: Fleet) -> None:
-    (first, second) = free_ports(2)
+    (first,) = free_ports(1)
     fresh("up", "-d", "--port", str(first), "--clusters", "0")
     fresh("down")
-    assert f"at home on port {first}" in fresh("up", "-d", "--port", str(second), code=1).err
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.1", first))

@@ -42,6 +42,7 @@ from muster.apiserver.request import split_cluster
 from muster.apiserver.wiring import SUBRESOURCES, wire_cluster
 from muster.apiserver.worker import SWITCH_SECONDS, Worker
 from muster.http import HttpServer, Request, Response, server_context
+from muster.http.upstream import host_port
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
 from muster.machinery.allocation import freeze_heap
 from muster.machinery.authentication import MASTERS, UserInfo
@@ -112,7 +113,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        return f"https://{self.config.advertised_host or self.config.host}:{self.port}"
+        return f"https://{host_port(self.config.advertised_host or self.config.host, self.port)}"
 
     def cluster_url(self, name: str) -> str:
         return f"{self.url}/clusters/{name}"

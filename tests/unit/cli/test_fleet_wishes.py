@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 from muster.cli.fleet.running import Wish
 from muster.cli.muster import main
 from muster.fleet.local.directory import Fleet, FleetDirectory, FleetError
+from tests.support.processes import free_ports
 
 
 def wish(**asked: Any) -> Wish:
@@ -134,3 +137,73 @@ def test_whether_images_are_simulated_is_kept_until_it_is_asked_for_otherwise(tm
     assert not written(tmp_path, simulate_images=False).simulate_images
     assert "--simulate-images" in wish(simulate_images=True).arguments()
     assert "--no-simulate-images" in wish(simulate_images=False).arguments()
+
+
+def started(path: Path, **asked: Any) -> Fleet:
+    """As after a start in which everything was installed."""
+    written(path, **asked)
+    record = {"installed": "1"}
+    return FleetDirectory(path / "data").edit(
+        lambda fleet: msgspec.structs.replace(
+            fleet, **record, clusters=tuple(msgspec.structs.replace(one, **record) for one in fleet.clusters)
+        )
+    )
+
+
+def wished(path: Path, **asked: Any) -> Fleet:
+    directory = FleetDirectory(path / "data")
+    with directory.claimed():
+        return wish(**asked).write_down(directory)
+
+
+@pytest.mark.parametrize("asked", [{"port": 0}, {}, {"host": "127.0.0.1"}, {"advertise": ""}])
+def test_a_fleet_stays_where_it_is(tmp_path: Path, asked: dict[str, Any]) -> None:
+    before = started(tmp_path)
+    assert wished(tmp_path, **asked) == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "address"),
+    [
+        ({"advertise": "muster.example"}, "muster.example"),
+        ({"host": "0.0.0.0", "advertise": "192.0.2.7"}, "192.0.2.7"),
+        ({"host": "::1"}, "::1"),
+    ],
+)
+def test_what_knows_where_the_hub_is_is_installed_anew_after_a_move(tmp_path: Path, asked: dict[str, Any], address: str) -> None:
+    started(tmp_path)
+    (port,) = free_ports(1)
+    moved = wished(tmp_path, port=port, **asked)
+    assert (moved.port, moved.address) == (port, address)
+    assert [moved.installed, *(one.installed for one in moved.clusters)] == ["", "", ""]
+    assert wished(tmp_path) == moved, "and there it stays"
+
+
+def test_a_fleet_whose_port_is_taken_moves_when_any_will_do(tmp_path: Path) -> None:
+    before = started(tmp_path)
+    with socket.create_server(("127.0.0.1", before.port)):
+        with pytest.raises(FleetError, match="move the fleet with --port 0"):
+            wished(tmp_path)
+        assert wished(tmp_path, port=0).port != before.port
+
+
+def test_where_everybody_may_come_from_this_machines_own_address_is_told(tmp_path: Path) -> None:
+    address = written(tmp_path, host="0.0.0.0").address
+    assert not ip_address(address).is_unspecified
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"host": "muster.example"}, "give an IP address"),
+        ({"persistence": "sql", "auth": "grpc", "host": "127.0.0.2"}, "from this machine alone"),
+        ({"auth": "awsirsa", "advertise": "muster.example"}, "from this machine alone"),
+    ],
+)
+def test_addresses_that_cannot_be_had_are_refused(tmp_path: Path, asked: dict[str, Any], problem: str) -> None:
+    with pytest.raises(FleetError, match=problem):
+        written(tmp_path, **asked)
+
+
+def test_a_process_in_the_background_is_told_where_to_listen() -> None:
+    assert wish(host="::1", advertise="a").arguments() == ["--host", "::1", "--advertise", "a"]

@@ -14,10 +14,19 @@ from urllib.parse import urlsplit
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hub.probe import WITHIN, Answer, probe_signing
-from muster.administration.hubs import CLUSTERADM, HubAddress, cluster_info, has_cluster_info
+from muster.administration.hubs import (
+    CLUSTER_INFO,
+    CLUSTERADM,
+    MADE_BY,
+    PUBLIC_NAMESPACE,
+    HubAddress,
+    cluster_info,
+    has_cluster_info,
+)
 from muster.administration.progress import Progress
 from muster.machinery.clock import SYSTEM, Clock
 from muster.runtime.client import Forbidden, KubeClient
+from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.install import apply_all
 
 ALTERNATIVES: Final = "let clusters register another way (--registration-drivers), if they cannot get certificates"
@@ -85,11 +94,20 @@ def _is_loopback(host: str) -> bool:
 async def _cluster_info(client: KubeClient, address: HubAddress) -> Check:
     name = "cluster-info check"
     try:
-        if not await has_cluster_info(client):
+        if not await has_cluster_info(client) or await _is_outdated(client, address):
             await apply_all(client, cluster_info(address), CLUSTERADM)
     except Forbidden as error:
         return Check(name, (f"cannot tell newcomers of the hub's authority: {error}; join with --ca-file",))
     return Check(name)
+
+
+async def _is_outdated(client: KubeClient, address: HubAddress) -> bool:
+    """Whether it is ours and tells of another address than the hub's: the hub has moved. Others' are theirs to change."""
+    found = await client.get(CONFIG_MAPS, CLUSTER_INFO, PUBLIC_NAMESPACE)
+    if (found["metadata"].get("labels") or {}).get(MADE_BY) != CLUSTERADM:
+        return False
+    (_, wanted), *_ = cluster_info(address)
+    return bool(found.get("data") != wanted["data"])
 
 
 async def _signing(client: KubeClient, within: float, clock: Clock) -> Check:

@@ -126,7 +126,21 @@ def explain(error: Exception) -> str:
 )
 @click.option("--ephemeral", is_flag=True, help="Keep all state in memory, and remove the data directory on exit.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Port of the API server; 0 picks a free one.  [default: 6443 if it is free]"
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Port of the API server; 0 picks a free one. Another port than the stored one moves a stopped fleet.  "
+    "[default: 6443 if it is free, or the stored one]",
+)
+@click.option(
+    "--host",
+    help="IP address to listen on. Another address than the stored one moves a stopped fleet.  "
+    "[default: 127.0.0.1, or the stored one]",
+)
+@click.option(
+    "--advertise",
+    metavar="ADDRESS",
+    help="Host name or IP address that kubeconfigs and agents are given.  [default: the address of --host; for 0.0.0.0 and ::, "
+    "the machine's own address]",
 )
 @timeout
 @log_options
@@ -146,7 +160,8 @@ def up(**options: Any) -> None:
     if options["auth"] == AWS_ALIAS:
         options["auth"] = AWS
     database = _database(options.pop("database"), options["persistence"])
-    asked = ("clusters", "auth", "aws_mode", "persistence", "ephemeral", "port", "gateway", "simulate_images", "hub_cluster")
+    place = ("port", "host", "advertise")
+    asked = (*place, "clusters", "auth", "aws_mode", "persistence", "ephemeral", "gateway", "simulate_images", "hub_cluster")
     wish = Wish(database=database, **{name: options.pop(name) for name in asked})
     detach, directory = options.pop("detach"), FleetDirectory(Path(options["data_dir"]))
     with said():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import os
 import select
 import shutil
@@ -29,7 +30,7 @@ from muster.cli.grpc_persistence import DATABASE_VARIABLE
 from muster.cli.interruption import Interrupted
 from muster.cli.process import run_until_stopped
 from muster.cli.progress import ConsoleProgress
-from muster.fleet.local.directory import HUB, Fleet, FleetDirectory, FleetError
+from muster.fleet.local.directory import HUB, LOOPBACK, Fleet, FleetDirectory, FleetError
 from muster.machinery import logs
 from muster.machinery.oserrors import explain_listen_error
 from muster.registration.drivers.flags import AWS, DEFAULT, GRPC
@@ -38,7 +39,6 @@ from muster.transport.persistence import KUBE, SQL
 if TYPE_CHECKING:
     from muster.fleet.local.status import FleetStatus
 
-HOST = "127.0.0.1"
 USUAL_PORT = 6443
 CLUSTERS = 2
 _LOOK_EVERY = 0.1
@@ -82,6 +82,10 @@ class Wish:
     ephemeral: bool
     port: int | None
     gateway: bool | None = None
+    host: str | None = None
+    """Address to listen on."""
+    advertise: str | None = None
+    """What kubeconfigs and agents are told."""
     simulate_images: bool | None = None
     hub_cluster: str | None = None
     """What the hub is to be called as a cluster of its own."""
@@ -95,14 +99,26 @@ class Wish:
                 _empty(directory)
             first = self._grown(self._first(), CLUSTERS if self.clusters is None else self.clusters)
             return directory.edit(lambda fleet: fleet, first)
-        homes = (known.port, known.grpc_port, known.clusters_port, known.aws_port)
-        taken = next((port for port in homes if port and not _is_free(port)), None)
+        place = self._place(known)
+        if self.port == 0 and not _is_free(place[0], place[1]):
+            place = (_any_port(), *place[1:])
+        if place[0] != known.port and not _is_free(place[0], place[1]):
+            raise FleetError(f"port {place[0]} is taken by another program: choose another --port, or 0 for any free one")
+        homes = (known.port if place[0] == known.port else 0, known.grpc_port, known.clusters_port, known.aws_port)
+        taken = next((port for port in homes if port and not _is_free(port, place[1])), None)
         if taken is not None:
+            move = ", move the fleet with --port 0" if taken == known.port else ""
             raise FleetError(
-                f"port {taken}, where this fleet is at home, is taken by another program: end that, "
+                f"port {taken}, where this fleet is at home, is taken by another program: end that{move}, "
                 f"or begin anew (muster down --purge --data-dir {directory.path})"
             )
-        return directory.edit(lambda fleet: self.grown(self._switched(fleet)))
+        return directory.edit(lambda fleet: self.grown(self._switched(fleet.moved(*place))))
+
+    def _place(self, known: Fleet) -> tuple[int, str, str]:
+        """Port, address to listen on and address to tell of: where the fleet is to be from now on."""
+        host = known.host if self.host is None else self.host
+        advertise = known.advertise if self.advertise is None and host == known.host else advertised(host, self.advertise or "")
+        return self.port or known.port, host, advertise
 
     def check(self, directory: FleetDirectory) -> Fleet | None:
         """The fleet that goes on; None where a new one begins. Raises FleetError for what cannot be had."""
@@ -118,6 +134,9 @@ class Wish:
         replace(self, ephemeral=False)._agree(path, known)
         if self.ephemeral and not known.ephemeral:
             raise FleetError(f"--ephemeral: the fleet in {path} runs and keeps its state: choose another --data-dir")
+        if self.port not in (None, 0, known.port) or self._place(known)[1:] != (known.host, known.advertise):
+            where = f"the fleet in {path} runs on {known.address}, port {known.port}"
+            raise FleetError(f"{where}: stop it with muster down, and muster up with --port, --host or --advertise moves it")
         if self.gateway and not known.gateway:
             raise FleetError(f"--gateway: the fleet in {path} runs without one: stop it with muster down, then start it so")
         if self.simulate_images not in (None, known.simulate_images):
@@ -138,6 +157,7 @@ class Wish:
         if persistence == SQL and self.gateway:
             raise FleetError(NO_GATEWAY)
         self._check_hub_cluster(auth, persistence)
+        self._check_address(auth, persistence)
         if self.aws_mode is not None and auth != AWS:
             raise FleetError(f"--aws-authentication-mode is for --auth {AWS}, and --auth is {auth}")
 
@@ -149,12 +169,23 @@ class Wish:
         if auth == AWS:
             raise FleetError(f"--hub-cluster: a hub of a fleet that registers by {AWS} cannot be a cluster of its own here")
 
+    def _check_address(self, auth: str, persistence: str) -> None:
+        flag = "--host" if self.host is not None else "--advertise" if self.advertise is not None else ""
+        if flag and (persistence == SQL or auth == AWS):
+            kind = f"is kept in a database (--persistence {SQL})" if persistence == SQL else f"registers clusters by {AWS}"
+            raise FleetError(f"{flag}: a local hub that {kind} is reached from this machine alone")
+        if self.host is not None:
+            _check_host(self.host)
+
     def _first(self) -> Fleet:
         auth, persistence = self.auth or DEFAULT, self.persistence or KUBE
-        port = _new_port(self.port)
+        host = self.host or LOOPBACK
+        port = _new_port(self.port, host)
         grpc_port, clusters_port, aws_port = _any_ports(3)
         return Fleet(
             port=port,
+            host=host,
+            advertise=advertised(host, self.advertise or ""),
             auth=auth,
             grpc_port=grpc_port if auth == GRPC else 0,
             aws_port=aws_port if auth == AWS else 0,
@@ -183,6 +214,7 @@ class Wish:
         if self.gateway and known.persistence == SQL:
             raise FleetError(NO_GATEWAY)
         self._check_hub_cluster(known.auth, known.persistence)
+        self._check_address(known.auth, known.persistence)
         if self.hub_cluster is not None and known.hub_cluster not in ("", self.hub_cluster):
             raise FleetError(
                 f"--hub-cluster {self.hub_cluster}: the fleet in {path} has {known.hub_cluster} for its hub; {otherwise}"
@@ -196,15 +228,12 @@ class Wish:
         if self.database not in (None, known.database):
             # Either may have a password in it.
             raise FleetError(f"--database: the hub of the fleet in {path} is in another one; {otherwise}")
-        if self.port not in (None, 0, known.port):
-            raise FleetError(
-                f"--port {self.port}: the fleet in {path} is at home on port {known.port}, and its agents know that; {otherwise}"
-            )
 
     def arguments(self) -> list[str]:
         """As the command line has them, but for the database, which others may not read there."""
         given = {"--clusters": self.clusters, "--port": self.port, "--auth": self.auth, "--persistence": self.persistence}
         given |= {"--aws-authentication-mode": self.aws_mode, "--hub-cluster": self.hub_cluster}
+        given |= {"--host": self.host, "--advertise": self.advertise}
         words = [word for flag, value in given.items() if value is not None for word in (flag, str(value))]
         words += [] if self.gateway is None else ["--gateway" if self.gateway else "--no-gateway"]
         words += [] if self.simulate_images is None else [self._simulation()]
@@ -247,12 +276,32 @@ def _empty(directory: FleetDirectory) -> None:
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
-def _new_port(wanted: int | None) -> int:
+def advertised(host: str, wanted: str) -> str:
+    """What to tell of a server that listens on `host`; empty where that is it. Raises FleetError."""
+    if wanted or not ipaddress.ip_address(host).is_unspecified:
+        return "" if wanted == host else wanted
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Sends nothing: it only asks which of this machine's addresses others would see. These are for documentation.
+            probe.connect(("2001:db8::1" if ":" in host else "192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            raise FleetError(f"--host {host}: say with --advertise under which address others reach this machine") from None
+
+
+def _check_host(host: str) -> None:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        raise FleetError(f"--host {host}: give an IP address of this machine; a name can be told with --advertise") from None
+
+
+def _new_port(wanted: int | None, host: str) -> int:
     if wanted:
-        if not _is_free(wanted):
+        if not _is_free(wanted, host):
             raise FleetError(f"port {wanted} is taken by another program: choose another --port, or 0 for any free one")
         return wanted
-    if wanted is None and _is_free(USUAL_PORT):
+    if wanted is None and _is_free(USUAL_PORT, host):
         return USUAL_PORT
     return _any_port()
 
@@ -266,19 +315,19 @@ def _any_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
-            probe.bind((HOST, 0))
+            probe.bind((LOOPBACK, 0))
         return [int(probe.getsockname()[1]) for probe in probes]
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
+def _is_free(port: int, host: str) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return False
-            raise FleetError(f"port {port}: {explain_listen_error(error)}") from None
+            raise FleetError(f"{host}, port {port}: {explain_listen_error(error)}") from None
     return True
 
 

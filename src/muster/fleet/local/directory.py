@@ -8,6 +8,7 @@ id. A directory with other things in it and no `fleet.json` is somebody else's: 
 from __future__ import annotations
 
 import fcntl
+import ipaddress
 import os
 import shutil
 import time
@@ -31,8 +32,16 @@ from muster.transport.persistence import KUBE
 
 FORMAT: Final = 1
 HUB: Final = "hub"
+LOOPBACK: Final = "127.0.0.1"
 GLANCE: Final = 0.4
 """Seconds after which a lock that is held is not only being looked at."""
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class FleetError(Exception):
@@ -82,7 +91,11 @@ class ClusterRecord(msgspec.Struct, frozen=True):
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     version: int = FORMAT
     port: int
-    """Agents remember where their hub is, so a fleet stays on its port."""
+    """Agents remember where their hub is, so a fleet stays on its port until somebody moves it."""
+    host: str = LOOPBACK
+    """Address to listen on."""
+    advertise: str = ""
+    """What clients and agents are told to connect to, where it is not `host`."""
     auth: str = DEFAULT
     grpc_port: int = 0
     """Where agents reach the hub's gRPC server, in a fleet that registers by it."""
@@ -104,6 +117,22 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     installed: str = ""
     """The version of Muster with which the hub was initialized."""
     clusters: tuple[ClusterRecord, ...] = ()
+
+    @property
+    def address(self) -> str:
+        return self.advertise or self.host
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the address means this machine on this machine alone."""
+        return is_loopback(self.address)
+
+    def moved(self, port: int, host: str, advertise: str) -> Fleet:
+        """What knows where the hub is was installed for its old place, and is installed anew."""
+        if (port, host, advertise) == (self.port, self.host, self.advertise):
+            return self
+        clusters = tuple(msgspec.structs.replace(record, installed="") for record in self.clusters)
+        return msgspec.structs.replace(self, port=port, host=host, advertise=advertise, installed="", clusters=clusters)
 
     def with_gateway(self) -> Fleet:
         """What was installed without one is installed anew."""

@@ -40,6 +40,7 @@ from muster.fleet.local.status import FleetStatus, MemberStatus, State, write_st
 from muster.fleet.node import NodeRuntime, Programs
 from muster.fleet.node.programs import NO_PLUGINS
 from muster.fleet.node.settings import NO_SETTINGS
+from muster.http.upstream import host_port
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.confinement import CredentialProgram
@@ -87,8 +88,9 @@ class LocalFleet:
         self._server = ApiServer(
             ServerConfig(
                 data_dir=directory.path,
-                host=HOST,
+                host=fleet.host,
                 port=fleet.clusters_port or fleet.port,
+                advertised_host=fleet.advertise,
                 clusters=(*((HUB,) if fleet.persistence == KUBE else ()), *fleet.members),
                 store="memory" if fleet.ephemeral else "sqlite",
             )
@@ -175,7 +177,7 @@ class LocalFleet:
             self._hub_server = hub.server
             return hub
         if fleet.grpc_port:
-            await stack.enter_async_context(ingress(HOST, fleet.grpc_port, ready_servers(self.client(HUB))))
+            await stack.enter_async_context(ingress(fleet.host, fleet.grpc_port, ready_servers(self.client(HUB))))
         return None
 
     @property
@@ -250,7 +252,7 @@ class LocalFleet:
         fleet = self._directory.existing()
         cluster = HUB if name == fleet.hub_cluster else name
         server, port = self._server_of(cluster), fleet.grpc_port
-        grpc = f"{HOST}:{port}" if port and name == HUB else ""
+        grpc = host_port(fleet.address, port) if port and name == HUB else ""
         site = Site(name, self.client(cluster), server.cluster_url(cluster), server.ca_pem, grpc, fleet.gateway and name == HUB)
         if self._cloud is None:
             return site

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol
+from urllib.parse import urlsplit
 
 from muster.administration.content.addons import AddonSettings, enable, require_addon
 from muster.administration.errors import AdministrationError, TookTooLong
@@ -26,6 +27,7 @@ from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.aws.surroundings import Surroundings
+from muster.fleet.local.directory import is_loopback
 from muster.gateway.addon import CLUSTER_GATEWAY
 from muster.gateway.apiservice import LOOPBACK_ANNOTATION
 from muster.gateway.names import PROXY
@@ -111,13 +113,18 @@ async def initialize(hub: Site, auth: str, progress: Progress) -> None:
         drivers=(auth,),
         driver_options=hub.driver_options,
         feature_gates=_gates(hub),
-        same_machine=True,
-        # All clusters of the fleet are on this machine.
-        annotations={LOOPBACK_ANNOTATION: "true"} if hub.gateway else {},
+        same_machine=_is_local(hub),
+        # As long as all clusters of the fleet are on this machine.
+        annotations={LOOPBACK_ANNOTATION: "true" if _is_local(hub) else "false"} if hub.gateway else {},
         timeout=PATIENCE,
     )
     await initializing.initialize(hub.client, HubAddress(hub.url, hub.ca), options, progress)
     await _await_hub(hub, progress)
+
+
+def _is_local(hub: Site) -> bool:
+    """Whether nobody elsewhere can have been told where the hub is."""
+    return is_loopback(urlsplit(hub.url).hostname or "")
 
 
 def _gates(hub: Site) -> dict[str, bool]:
@@ -168,9 +175,28 @@ async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
         driver_options=cluster.joining_options(hub),
         external_servers=(cluster.url,),
         keep_operator=False,
+        # Whoever has a Klusterlet of this name already is the cluster that the hub knows, also when the hub has moved.
+        force=bool(await find_klusterlets(cluster.client, cluster.name)),
     )
     address = HubAddress(hub.grpc, await grpc_authority(hub.client)) if hub.grpc else api
     await joining.join(cluster.client, address, options, progress)
+    await _forget_other_addresses(hub.client, cluster)
+
+
+async def _forget_other_addresses(hub: KubeClient, cluster: Site) -> None:
+    """Agents add to where their cluster is reached, and take nothing away: after a move the old address would stay."""
+    try:
+        found = await hub.get(MANAGED_CLUSTERS, cluster.name)
+    except NotFound:
+        return
+    known = (found.get("spec") or {}).get("managedClusterClientConfigs") or []
+    kept = [one for one in known if one.get("url") == cluster.url]
+    if kept != known:
+        patch = {
+            "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
+            "spec": {"managedClusterClientConfigs": kept},
+        }
+        await hub.patch(MANAGED_CLUSTERS, cluster.name, patch)
 
 
 async def accept(hub: Site, name: str, progress: Progress) -> None:
