@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from muster.cli.clusteradm import main
 from muster.machinery.objects import Object
 from muster.operator.names import OPERATOR_NAMESPACE
-from muster.operator.pod_namespaces import MAY_DIAL, MAY_RUN, RUN, dialled, not_running, place_of
+from muster.operator.pod_namespaces import MAY_DIAL, MAY_RUN, RUN, dialled, host_port_of, not_running
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.builtin import NAMESPACES, ROLE_BINDINGS
@@ -141,7 +141,7 @@ def was_refused(pod: Object) -> bool:
 async def test_a_tenants_pods_run_where_an_administrator_lets_them_and_stay_inside(tenancy: Tenancy) -> None:
     for namespace in (OPERATOR_NAMESPACE, AGENT_NAMESPACE):
         found = await tenancy.cluster.admin.get(NAMESPACES, namespace)
-        assert dialled(found) == {place_of(tenancy.hub_url)}, "joining lets those pods dial the hub, which is on this machine"
+        assert dialled(found) == {host_port_of(tenancy.hub_url)}, "joining lets those pods dial the hub, which is on this machine"
     await tenancy.work("evil", *evil(tenancy.marker))
     await tenancy.until_applied("evil", "True")
     await tenancy.until_pod(waits_for_label, "the pod waits, and says for what")

@@ -19,7 +19,7 @@ from muster.api import Document
 from muster.kube import yaml
 from muster.kube.certificates import fingerprint
 from muster.machinery.oserrors import explain_file_error
-from muster.operator.applying import Wanted
+from muster.operator.applier import Wanted
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import ClientConfig, KubeClient, KubeError, NotFound
 from muster.runtime.client.builtin import CONFIG_MAPS, ROLE_BINDINGS, ROLES

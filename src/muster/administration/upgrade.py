@@ -15,7 +15,7 @@ from muster.api.meta import ResourceRequirements
 from muster.api.operator.v1 import ResourceRequirement
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
-from muster.operator.applying import Applier, checked
+from muster.operator.applier import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, Operator, bundle
 from muster.operator.names import OPERATOR_NAMESPACE
 from muster.runtime.client import KubeClient, NotFound

@@ -17,8 +17,8 @@ from muster.machinery.objects import Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, Operator
 from muster.operator.cluster_manager.components import GATEWAY_DEGRADED, PLACEMENT_DEGRADED, REGISTRATION_DEGRADED
 from muster.operator.cluster_manager.status import PROGRESSING
+from muster.operator.conditions import APPLIED
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLETS, OPERATOR_NAMESPACE, chosen_image
-from muster.operator.reporting import APPLIED
 from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import DEPLOYMENTS
 

@@ -27,7 +27,7 @@ from muster.machinery.privatefiles import replace_private
 
 if TYPE_CHECKING:
     from muster.administration.dryrun import Journal, JournalingClient
-    from muster.operator.applying import ApplyFailed
+    from muster.operator.applier import ApplyFailed
     from muster.runtime.client import ClientConfig
 
 T = TypeVar("T")
@@ -162,7 +162,7 @@ def administer(work: Callable[[Session], Awaitable[T]], *, machine: bool = False
 async def _in_session(work: Callable[[Session], Awaitable[T]], config: ClientConfig, options: Globals, machine: bool) -> T:
     from muster.administration.dryrun import Journal, JournalingClient
     from muster.administration.errors import AdministrationError
-    from muster.operator.applying import ApplyFailed
+    from muster.operator.applier import ApplyFailed
     from muster.runtime.client import HttpClient, KubeError
     from muster.runtime.install import InstallError
 

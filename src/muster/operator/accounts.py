@@ -1,4 +1,4 @@
-"""A way for pods on one cluster to be a service account of another: a Secret with `kubeconfig` and `token`.
+"""Credentials of a service account for pods on another cluster: a Secret with `kubeconfig` and `token`.
 
 The token is asked for with a bounded life and replaced when two thirds of it are over; the kubeconfig refers to it by file, so a
 program that mounts the Secret takes up the new one without being restarted. It is replaced at once when the account was made anew
@@ -42,11 +42,11 @@ class AccountSecret:
 
 
 async def ensure_account_secret(
-    here: KubeClient, far: KubeClient, way: ClientConfig, wanted: AccountSecret, manager: str, clock: Clock = SYSTEM
+    here: KubeClient, far: KubeClient, target: ClientConfig, wanted: AccountSecret, manager: str, clock: Clock = SYSTEM
 ) -> datetime:
     """Have it, good for a while; gives when it is to be looked at again."""
     account = await far.get(SERVICE_ACCOUNTS, wanted.account, wanted.account_namespace)
-    origin = sha256(repr((account["metadata"]["uid"], way.server, _authority(way))).encode()).hexdigest()[:32]
+    origin = sha256(repr((account["metadata"]["uid"], target.server, _authority(target))).encode()).hexdigest()[:32]
     try:
         found = await here.get(SECRETS, wanted.name, wanted.namespace)
     except NotFound:
@@ -62,7 +62,7 @@ async def ensure_account_secret(
     answer = await far.create(SERVICE_ACCOUNTS, review, wanted.account_namespace, name=wanted.account, subresource="token")
     now, expires = clock.now(), parse_time(answer["status"]["expirationTimestamp"])
     renewal = now + (expires - now) * 2 / 3
-    user, far_away = wanted.account, replace(way, namespace="")
+    user, far_away = wanted.account, replace(target, namespace="")
     kubeconfig = dump_kubeconfig(far_away, cluster="hub", user=user, context=user, token_file="token")
     content = {"kubeconfig": kubeconfig, "token": answer["status"]["token"]}
     document: Document = {
@@ -88,5 +88,5 @@ def _renewal(secret: Object | None, origin: str) -> datetime | None:
         return None
 
 
-def _authority(way: ClientConfig) -> bytes:
-    return read(way.ca) if isinstance(way.ca, Path) else way.ca or b""
+def _authority(target: ClientConfig) -> bytes:
+    return read(target.ca) if isinstance(target.ca, Path) else target.ca or b""

@@ -21,7 +21,7 @@ from muster.api.operator.v1 import ResourceRequirement
 from muster.gateway.permissions import credentials_namespace, namespace_permissions
 from muster.kube import yaml
 from muster.operator import charts
-from muster.operator.applying import Wanted
+from muster.operator.applier import Wanted
 from muster.operator.cluster_manager.components import hub_addon_roles
 from muster.operator.deployments import Workload, deployment
 from muster.operator.launch import CONTAINER

@@ -28,13 +28,13 @@ _MARK: Final = re.compile(r"__(\w+?)__")
 
 def chart_files(name: str, documents: Iterable[Document], bootstrap: Iterable[Document] = ()) -> dict[str, str]:
     """By path below `deploy/`; the documents say themselves what they are, and name NAMESPACE where they mean the operator's."""
-    place, documents, bootstrap = f"charts/{name}", list(documents), list(bootstrap)
+    ref, documents, bootstrap = f"charts/{name}", list(documents), list(bootstrap)
     definitions = [one for one in documents if one["kind"] == "CustomResourceDefinition"]
-    made = {f"{place}/crds/{one['spec']['names']['plural']}.yaml": yaml.dump(one) for one in definitions}
+    made = {f"{ref}/crds/{one['spec']['names']['plural']}.yaml": yaml.dump(one) for one in definitions}
     others = [with_values(one) for one in documents if one not in definitions]
-    made[f"{place}/templates/operator.yaml"] = template(others, "not .Values.noOperator")
+    made[f"{ref}/templates/operator.yaml"] = template(others, "not .Values.noOperator")
     if bootstrap:
-        made[f"{place}/templates/bootstrap.yaml"] = template(bootstrap, ".Values.createBootstrapSA")
+        made[f"{ref}/templates/bootstrap.yaml"] = template(bootstrap, ".Values.createBootstrapSA")
     return made
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from muster.operator.elsewhere import connect_by_kubeconfig
+from muster.operator.hosted import connect_by_kubeconfig
 from muster.operator.names import OPERATOR_NAMESPACE, image
 from muster.runtime.client import KubeClient
 

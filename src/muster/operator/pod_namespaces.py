@@ -44,7 +44,7 @@ def dialled(namespace: Object | None) -> frozenset[Place]:
     return frozenset(found for found in map(_place, text.split(",")) if found is not None)
 
 
-def place_of(url: str) -> Place | None:
+def host_port_of(url: str) -> Place | None:
     """Where a URL leads, or what is only `host:port`; None for what leads nowhere."""
     try:
         parts = urlsplit(url if "//" in url else f"//{url}")
@@ -56,7 +56,7 @@ def place_of(url: str) -> Place | None:
 
 def on_this_machine(urls: Iterable[str]) -> list[Place]:
     """Those of the places that pods may not dial unless they are allowed to."""
-    found = (place_of(url) for url in urls if url)
+    found = (host_port_of(url) for url in urls if url)
     return list(dict.fromkeys(one for one in found if one is not None and _needs_leave(one[0])))
 
 
@@ -82,4 +82,4 @@ def _needs_leave(host: str) -> bool:
 
 
 def _place(text: str) -> Place | None:
-    return place_of(text.strip()) if text.rpartition(":")[2].strip().isdecimal() else None
+    return host_port_of(text.strip()) if text.rpartition(":")[2].strip().isdecimal() else None

@@ -22,13 +22,13 @@ from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.operator.applying import generations, related
+from muster.operator.applier import generations, related
+from muster.operator.conditions import StepFailed, Waiting, deleting, gates, not_applied, with_status
 from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
-from muster.operator.ground import Ground, Grounds
 from muster.operator.options import OperatorOptions
-from muster.operator.reporting import StepFailed, Waiting, deleting, gates, not_applied, with_status
 from muster.operator.site import Installed
 from muster.operator.spec import BadSpec
+from muster.operator.target_cluster import RemoteClusters, TargetCluster
 from muster.runtime.cache import Informers, Snapshot
 from muster.runtime.client import KubeClient, KubeError, patch_object
 from muster.runtime.client.builtin import NODES
@@ -36,7 +36,7 @@ from muster.runtime.controller import ControllerContext, Manager, Stop, add_fina
 
 log = get_logger("muster.operator")
 
-LONGEST_NAP: Final = 86_400.0
+MAX_REQUEUE_DELAY: Final = 86_400.0
 REMOVAL_INTERVAL: Final = 2.0
 """Seconds between two looks at what is being removed; what is watched is looked at earlier."""
 WORKERS: Final = 4
@@ -107,8 +107,8 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
         self._context = context
         self._clock = clock
         self._controller = context.controller(subject.name, self.reconcile)
-        self._here = self._ground(context.informers, subject.secrets, subject.config_maps)
-        self._grounds = Grounds(lambda name, far: self._ground(Informers(far, clock=clock, random=random)))
+        self._here = self._target_cluster(context.informers, subject.secrets, subject.config_maps)
+        self._remote_clusters = RemoteClusters(lambda name, far: self._target_cluster(Informers(far, clock=clock, random=random)))
         self._objects = context.informers.of(subject.resource, decode=subject.type.decode)
         self._nodes = context.informers.of(NODES, label_selector=CONTROL_PLANE_LABEL)
         self._controller.watch(self._objects, self._concerned)
@@ -118,12 +118,12 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
             self._controller.depend(informer)
         self.manager = Manager()
         self.manager.add_context(context)
-        self.manager.add("the caches of hosted clusters", self._grounds)
+        self.manager.add("the caches of hosted clusters", self._remote_clusters)
         self.manager.add_controllers({subject.name: self._controller})
 
-    def _ground(self, informers: Informers, secrets: Sequence[str] = (), config_maps: Sequence[str] = ()) -> Ground:
+    def _target_cluster(self, informers: Informers, secrets: Sequence[str] = (), config_maps: Sequence[str] = ()) -> TargetCluster:
         subject = self.subject
-        return Ground(
+        return TargetCluster(
             informers,
             subject.label,
             subject.manager,
@@ -140,7 +140,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
     async def reconcile(self, name: str) -> float | None:
         found = self._objects.cache.get(ObjectKey("", name))
         if found is None:
-            await self._grounds.leave(name)
+            await self._remote_clusters.leave(name)
             return None
         plan = self._plan(found)
         if found.metadata.deletion_timestamp:
@@ -169,12 +169,12 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
             return None
         conditions = [*ready, self.subject.applied, *made.remarks, *self._running(plan, [one for _, one in made.deployments])]
         await self._set_conditions(obj, conditions, made)
-        return self._nap(made.again)
+        return self._requeue_delay(made.again)
 
-    def _nap(self, until: datetime | None) -> float | None:
+    def _requeue_delay(self, until: datetime | None) -> float | None:
         if until is None:
             return None
-        return min(max((until - self._clock.now()).total_seconds(), 1.0), LONGEST_NAP)
+        return min(max((until - self._clock.now()).total_seconds(), 1.0), MAX_REQUEUE_DELAY)
 
     async def _report_failed(self, obj: R, plan: P, failure: StepFailed, ready: Sequence[Condition]) -> None:
         await self._set_conditions(obj, [*ready, not_applied(failure), *self._running(plan, self._deployments(plan))])
@@ -184,7 +184,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
 
     async def _set_conditions(self, obj: R, conditions: Sequence[Condition], made: Installed | None = None) -> None:
         """And what was made, where that is known."""
-        told = (None, None) if made is None else (generations(made.deployments), related(made.places))
+        told = (None, None) if made is None else (generations(made.deployments), related(made.object_refs))
         after = with_status(obj, conditions, format_time(self._clock.now()), generations=told[0], related=told[1])
         await patch_object(self._client, obj, after, status=True)
 
@@ -205,7 +205,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
         if left:
             await self._set_conditions(removing.obj, [deleting(left)])
             return again
-        await self._grounds.leave(plan.name)
+        await self._remote_clusters.leave(plan.name)
         await remove_finalizer(self._client, removing.obj, self.subject.finalizer)
         log.info("removed", kind=self.subject.resource.kind, name=plan.name)
         return None

@@ -1,4 +1,4 @@
-"""Where an operator installs something, and what an installation has made."""
+"""The clusters of an installation, and the objects that it has applied."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 from muster.api import Condition
 from muster.machinery.clock import Clock
 from muster.machinery.objects import GVR, Object
-from muster.operator.applying import Place, Wanted, places
-from muster.operator.ground import Ground
-from muster.operator.keeping import apply_owned, established
+from muster.operator.applier import ObjectRef, Wanted, object_refs
+from muster.operator.prune import apply_owned, established
+from muster.operator.target_cluster import TargetCluster
 from muster.runtime.client import ClientConfig
 from muster.runtime.install import await_definitions
 
@@ -21,33 +21,33 @@ P = TypeVar("P")
 
 @dataclass
 class Installed:
-    """What a pass has made, where things run and on the target cluster; whoever waits for it looks again at `again`."""
+    """The objects that a reconcile has applied, on the operator's and the target cluster; `again` is when to reconcile next."""
 
     here: list[Wanted] = field(default_factory=list)
     on_target: list[Wanted] = field(default_factory=list)
     deployments: list[tuple[GVR, Object]] = field(default_factory=list)
     again: datetime | None = None
     remarks: list[Condition] = field(default_factory=list)
-    """What is to be said beside how the Deployments fare."""
+    """Conditions besides those of the Deployments."""
 
     @property
-    def places(self) -> list[Place]:
-        return list(dict.fromkeys(places([*self.on_target, *self.here])))
+    def object_refs(self) -> list[ObjectRef]:
+        return list(dict.fromkeys(object_refs([*self.on_target, *self.here])))
 
-    def look_again(self, at: datetime | None) -> None:
-        """At the latest."""
+    def requeue_at(self, at: datetime | None) -> None:
+        """Reconcile again at this time or earlier."""
         self.again = min(filter(None, (self.again, at)), default=None)
 
 
 @dataclass(frozen=True)
 class Site(Generic[P]):
-    """The cluster that runs what is deployed, the target (the hub, or the managed cluster), which may be another one, and the way
-    to that."""
+    """The cluster that runs the Deployments, the target cluster (the hub, or the managed cluster), which may be another one, and
+    the client configuration for that."""
 
     plan: P
-    here: Ground
-    target: Ground
-    way: ClientConfig | None
+    here: TargetCluster
+    target: TargetCluster
+    target_config: ClientConfig | None
     pull_namespace: str
     clock: Clock
 

@@ -13,7 +13,7 @@ from muster.cli.operator import command, serve, settings
 from muster.cli.process import FoundCluster, ProcessEnv
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
 from muster.runtime.client.kubeconfig import ClientConfig
-from tests.unit.operator.conftest import Place, here
+from tests.unit.operator.conftest import Cluster, here
 
 __all__ = ["here"]
 POD = {"POD_NAME": "operator-1", "POD_NAMESPACE": "open-cluster-management"}
@@ -46,7 +46,7 @@ def test_in_a_pod_it_belongs_to_the_pods_namespace() -> None:
     assert found.elect
 
 
-async def test_it_deploys_the_image_of_its_own_pod_and_ends_when_told(here: Place) -> None:
+async def test_it_deploys_the_image_of_its_own_pod_and_ends_when_told(here: Cluster) -> None:
     await here.surround(CLUSTER_MANAGER_OPERATOR)
     (deployment,) = (document for _, document in bundle(CLUSTER_MANAGER_OPERATOR) if "template" in document.get("spec", {}))
     spec = deployment["spec"]["template"]["spec"]

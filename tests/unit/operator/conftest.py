@@ -19,7 +19,7 @@ from tests.support.operating import Observed, running
 if TYPE_CHECKING:
     from tests.unit.operator.hubs import Hub
 
-__all__ = ["CountingClient", "Place", "running"]
+__all__ = ["Cluster", "CountingClient", "running"]
 
 HERE, FAR = "default", "far"
 
@@ -42,7 +42,7 @@ class CountingClient(InProcessClient):
         return list(found)
 
 
-class Place(Observed):
+class Cluster(Observed):
     """One of the clusters."""
 
     def __init__(self, server: ApiServer, name: str) -> None:
@@ -67,20 +67,20 @@ class Place(Observed):
 
 
 @pytest.fixture
-async def here() -> AsyncIterator[Place]:
+async def here() -> AsyncIterator[Cluster]:
     server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=(HERE, FAR)))
     await server.start()
-    yield Place(server, HERE)
+    yield Cluster(server, HERE)
     await server.stop(grace=0.1)
 
 
 @pytest.fixture
-def far(here: Place) -> Place:
-    return Place(here.server, FAR)
+def far(here: Cluster) -> Cluster:
+    return Cluster(here.server, FAR)
 
 
 @pytest.fixture
-async def hub(here: Place) -> AsyncIterator[Hub]:
+async def hub(here: Cluster) -> AsyncIterator[Hub]:
     # It stands on what this module has.
     from tests.unit.operator.hubs import operated
 

@@ -17,7 +17,7 @@ from muster.registration.names import (
     HUB_NAMESPACE,
 )
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, DEPLOYMENTS, NAMESPACES
-from tests.unit.operator.conftest import CountingClient, Place, running
+from tests.unit.operator.conftest import Cluster, CountingClient, running
 
 CM = "cluster-manager"
 CONTROLLER, WEBHOOK = f"{CM}-registration-controller", f"{CM}-registration-webhook"
@@ -33,7 +33,7 @@ IMAGE = "example.com/muster:test"
 class Hub:
     """An operator at work, and what an administrator sees of it."""
 
-    place: Place
+    place: Cluster
     client: CountingClient
 
     async def create(self, name: str = CM, **spec: Any) -> Object:
@@ -89,7 +89,7 @@ class Hub:
 
 
 @asynccontextmanager
-async def operated(place: Place, **options: Any) -> AsyncIterator[Hub]:
+async def operated(place: Cluster, **options: Any) -> AsyncIterator[Hub]:
     client = await place.operator(CLUSTER_MANAGER_OPERATOR)
     operator = ClusterManagerOperator(client, OperatorOptions(image=IMAGE, **options))
     async with running(operator.manager.run()):

@@ -23,7 +23,7 @@ from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS
 from muster.runtime.client.errors import Unreachable
 from muster.runtime.client.rest import JSON, Query
 from muster.runtime.install import ensure_namespace
-from tests.unit.operator.conftest import CountingClient, Place, running
+from tests.unit.operator.conftest import Cluster, CountingClient, running
 
 K = "klusterlet"
 AGENT = f"{K}-registration-agent"
@@ -47,7 +47,7 @@ def kubeconfig(user: str, server: str = "https://hub.example.com") -> bytes:
 class Hub:
     """What agents' kubeconfigs lead to, as the user that they name."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Cluster) -> None:
         self.place = place
         self.away = False
         self.opened = 0
@@ -88,7 +88,7 @@ class Cuttable(CountingClient):
 class Spoke:
     """An operator at work, and what an administrator sees of it."""
 
-    place: Place
+    place: Cluster
     client: CountingClient
     hub: Hub
 
@@ -139,7 +139,7 @@ class Spoke:
 
 
 @asynccontextmanager
-async def operated(place: Place, hub: Hub, clock: Clock = SYSTEM, **options: Any) -> AsyncIterator[Spoke]:
+async def operated(place: Cluster, hub: Hub, clock: Clock = SYSTEM, **options: Any) -> AsyncIterator[Spoke]:
     client = await place.operator(KLUSTERLET_OPERATOR)
     operator = KlusterletOperator(client, KlusterletOptions(image=IMAGE, open=hub.open, **options), clock=clock)
     async with running(operator.manager.run()):

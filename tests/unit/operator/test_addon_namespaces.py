@@ -15,23 +15,23 @@ from muster.operator.pod_namespaces import MAY_RUN
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.builtin import CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS, SECRETS
 from tests.support.eventually import eventually
-from tests.unit.operator.conftest import Place
+from tests.unit.operator.conftest import Cluster
 from tests.unit.operator.spokes import AGENT, Hub, K, Spoke, operated
 
 ROLE = f"open-cluster-management:{K}-registration:addon-management"
 
 
 @pytest.fixture
-async def spoke(here: Place, far: Place) -> AsyncIterator[Spoke]:
+async def spoke(here: Cluster, far: Cluster) -> AsyncIterator[Spoke]:
     async with AsyncExitStack() as stack:
         yield await stack.enter_async_context(operated(here, Hub(far)))
 
 
-async def add(place: Place, name: str) -> None:
+async def add(place: Cluster, name: str) -> None:
     await place.admin.create(NAMESPACES, {"metadata": {"name": name, "labels": {NAMESPACE_LABEL: "true"}}})
 
 
-async def subjects(place: Place, namespace: str, role: str = ROLE) -> list[Object]:
+async def subjects(place: Cluster, namespace: str, role: str = ROLE) -> list[Object]:
     found: Object = await place.until_found(ROLE_BINDINGS, role, namespace)
     assert found["roleRef"]["name"] == role
     return list(found["subjects"])

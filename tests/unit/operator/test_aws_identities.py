@@ -22,7 +22,7 @@ from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
 from muster.runtime.install import await_definitions
-from tests.unit.operator.conftest import Place
+from tests.unit.operator.conftest import Cluster
 from tests.unit.operator.spokes import Hub, kubeconfig
 from tests.unit.operator.test_hub_connection import EXEC
 
@@ -145,7 +145,7 @@ MARKED = {"eks-managed-cluster-arn": ARN}
     ],
 )
 async def test_a_klusterlet_says_what_its_agent_waits_for_on_the_hub(
-    far: Place, annotations: dict[str, str] | None, accepted: bool, expected: tuple[str, str, str]
+    far: Cluster, annotations: dict[str, str] | None, accepted: bool, expected: tuple[str, str, str]
 ) -> None:
     kinds = [kind for kind in KINDS if kind.resource.kind == "ManagedCluster"]
     for document in definitions(kinds):

@@ -45,7 +45,7 @@ from muster.runtime.client.builtin import (
     SERVICES,
 )
 from tests.support.eventually import eventually
-from tests.unit.operator.conftest import Place
+from tests.unit.operator.conftest import Cluster
 from tests.unit.operator.hubs import CM, IMAGE, Hub
 from tests.unit.operator.test_hosted_hub import CM as HOSTED_CM
 from tests.unit.operator.test_hosted_hub import HOSTED, way
@@ -328,7 +328,7 @@ async def test_accounts_can_be_had_without_it(hub: Hub) -> None:
     assert await hub.place.find(manifests.CLUSTER_ADDONS, "cluster-gateway") is None
 
 
-async def test_a_hosted_hub_is_led_elsewhere_by_a_service_that_is_a_name(hosted_hub: Hub, far: Place) -> None:
+async def test_a_hosted_hub_is_led_elsewhere_by_a_service_that_is_a_name(hosted_hub: Hub, far: Cluster) -> None:
     hub, name = hosted_hub, f"{HOSTED_CM}-cluster-gateway"
     document = {
         "apiVersion": CLUSTER_MANAGERS.api_version,

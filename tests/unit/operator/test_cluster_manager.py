@@ -16,7 +16,7 @@ from muster.registration.names import (
 )
 from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, CRDS, DEPLOYMENTS, NODES, SECRETS, SERVICE_ACCOUNTS, SERVICES
 from muster.work.hub.install import HOOKS as WORK_HOOKS
-from tests.unit.operator.conftest import Place
+from tests.unit.operator.conftest import Cluster
 from tests.unit.operator.hubs import (
     ADDON_MANAGER,
     ALWAYS,
@@ -286,7 +286,7 @@ async def test_of_two_the_older_has_the_hub_and_the_other_takes_over(hub: Hub) -
     assert await hub.place.find(CRDS, HUB[0].name), "the other's things were left alone"
 
 
-async def test_an_operator_that_starts_anew_takes_up_what_it_finds(here: Place) -> None:
+async def test_an_operator_that_starts_anew_takes_up_what_it_finds(here: Cluster) -> None:
     async with operated(here) as hub:
         await hub.up()
     await here.admin.delete(CLUSTER_MANAGERS, CM)
@@ -305,7 +305,7 @@ async def test_what_images_are_pulled_with_goes_where_the_components_are(hub: Hu
     assert pod["imagePullSecrets"] == [{"name": PULL_SECRET}]
 
 
-async def test_where_the_control_plane_is_spread_so_are_the_components(here: Place) -> None:
+async def test_where_the_control_plane_is_spread_so_are_the_components(here: Cluster) -> None:
     for number in range(3):
         labels = {"node-role.kubernetes.io/control-plane": ""}
         await here.admin.create(

@@ -30,7 +30,7 @@ from muster.runtime.client.builtin import (
 from muster.runtime.client.errors import ServerFailure
 from muster.runtime.install import binding
 from muster.work.hub.install import HOOKS as WORK_HOOKS
-from tests.unit.operator.conftest import Place
+from tests.unit.operator.conftest import Cluster
 from tests.unit.operator.hubs import (
     ALWAYS,
     CM,
@@ -69,7 +69,7 @@ async def test_removal_lets_clusters_go_that_no_controller_will_finalize(hub: Hu
     assert await hub.place.find(NAMESPACES, "c1"), "users have things there"
 
 
-async def test_removal_lets_replica_sets_go_that_no_controller_will_finalize(here: Place) -> None:
+async def test_removal_lets_replica_sets_go_that_no_controller_will_finalize(here: Cluster) -> None:
     async with operated(here) as hub:
         await hub.up()
         await here.set_available(WORK_WEBHOOK, HUB_NAMESPACE, available=False)
@@ -89,7 +89,7 @@ async def test_removal_lets_replica_sets_go_that_no_controller_will_finalize(her
         assert await hub.remains() == []
 
 
-async def leave_behind(place: Place, cluster: str) -> None:
+async def leave_behind(place: Cluster, cluster: str) -> None:
     """What a controller makes for a cluster and takes away again, if it is still there to do so."""
     role = cluster_role(cluster)
     labels = {CLUSTER_LABEL: cluster}
@@ -107,7 +107,7 @@ async def leave_behind(place: Place, cluster: str) -> None:
         await place.admin.apply(resource, document, manager="test")
 
 
-async def test_removal_waits_for_the_controller_and_says_for_what(here: Place) -> None:
+async def test_removal_waits_for_the_controller_and_says_for_what(here: Cluster) -> None:
     async with operated(here) as hub:
         await hub.create()
         await hub.says("Applied", "True")

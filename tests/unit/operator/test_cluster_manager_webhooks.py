@@ -15,7 +15,7 @@ from muster.registration.names import (
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, SECRETS
 from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, make_pair
 from muster.work.hub.install import HOOKS as WORK_HOOKS
-from tests.unit.operator.conftest import Place
+from tests.unit.operator.conftest import Cluster
 from tests.unit.operator.hubs import (
     ADDON_MANAGER,
     CONTROLLER,
@@ -94,7 +94,7 @@ async def test_an_old_certificate_is_replaced_and_both_are_trusted_meanwhile(hub
     await hub.place.until(trusted, "the API server trusts it")
 
 
-async def test_the_ca_is_trusted_before_the_certificate_can_be_served(here: Place) -> None:
+async def test_the_ca_is_trusted_before_the_certificate_can_be_served(here: Cluster) -> None:
     secrets_then = []
 
     async def trusted(pair: ServingPair) -> None:

@@ -13,7 +13,7 @@ from muster.api.operator.v1 import ClusterManager, Klusterlet
 from muster.cli.driver_flags import told_drivers
 from muster.cli.muster import main
 from muster.machinery.objects import Object
-from muster.operator.applying import Wanted
+from muster.operator.applier import Wanted
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR, bundle
 from muster.operator.cluster_manager import manifests as hub
 from muster.operator.cluster_manager.plan import Plan as HubPlan

@@ -22,7 +22,7 @@ from muster.operator.cluster_manager.grpc_certificates import (
 from muster.registration.names import GRPC_SIGNER_SECRET
 from muster.runtime.client.builtin import SECRETS
 from tests.support.fake_clock import FakeClock
-from tests.unit.operator.conftest import Place
+from tests.unit.operator.conftest import Cluster
 
 HOSTS = ("cm-grpc-server.ns.svc", "hub.example.com")
 NAMESPACE = "default"
@@ -31,7 +31,7 @@ NAMESPACE = "default"
 class Keeper:
     """Calls the two functions at moments of a test's choice; notes what is trusted, and whether it was stored by then."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Cluster) -> None:
         self.place = place
         self.clock = FakeClock(datetime.now().astimezone())
         self.trusted: list[bytes] = []
@@ -62,7 +62,7 @@ class Keeper:
 
 
 @pytest.fixture
-def keeper(here: Place) -> Keeper:
+def keeper(here: Cluster) -> Keeper:
     return Keeper(here)
 
 

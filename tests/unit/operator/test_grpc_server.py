@@ -30,7 +30,7 @@ from muster.runtime.client.builtin import (
     SERVICES,
 )
 from muster.runtime.client.rest import Query
-from tests.unit.operator.conftest import CountingClient, Place, running
+from tests.unit.operator.conftest import Cluster, CountingClient, running
 from tests.unit.operator.hubs import CM, CONTROLLER, IMAGE, Hub
 from tests.unit.operator.test_hosted_hub import CM as HOSTED_CM
 from tests.unit.operator.test_hosted_hub import HOSTED, way
@@ -53,7 +53,7 @@ def decode(secret: Object | None, key: str = "tls.crt") -> bytes:
     return base64.b64decode(((secret or {}).get("data") or {}).get(key, ""))
 
 
-async def certified(place: Place, namespace: str = HUB_NAMESPACE) -> set[str]:
+async def certified(place: Cluster, namespace: str = HUB_NAMESPACE) -> set[str]:
     """The names that the server's certificate bears."""
     found = decode(await place.find(SECRETS, SERVING, namespace))
     if not found:
@@ -62,7 +62,7 @@ async def certified(place: Place, namespace: str = HUB_NAMESPACE) -> set[str]:
     return {str(name.value) for name in names}
 
 
-async def until_certified(place: Place, *names: str, but: str = "") -> None:
+async def until_certified(place: Cluster, *names: str, but: str = "") -> None:
     async def so() -> bool:
         found = await certified(place)
         return set(names) <= found and but not in found
@@ -304,7 +304,7 @@ async def test_a_hub_at_rest_costs_no_writes(hub: Hub) -> None:
     assert {verb for verb, _ in hub.client.taken()} == {"GET"}
 
 
-async def test_a_hosted_hub_has_its_server_where_its_components_are(hosted_hub: Hub, far: Place) -> None:
+async def test_a_hosted_hub_has_its_server_where_its_components_are(hosted_hub: Hub, far: Cluster) -> None:
     hub = hosted_hub
     server = f"{HOSTED_CM}-grpc-server"
     configured = exposed("hostname", "hub.example.com")

@@ -22,7 +22,7 @@ from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, DEPLOYMENTS, NAMESP
 from muster.runtime.client.errors import Unreachable
 from muster.runtime.client.rest import JSON, Query
 from muster.work.hub.install import HOOKS as WORK_HOOKS
-from tests.unit.operator.conftest import CountingClient, Place
+from tests.unit.operator.conftest import Cluster, CountingClient
 from tests.unit.operator.test_cluster_manager import Hub, operated
 
 CM = "elsewhere"
@@ -71,7 +71,7 @@ def way() -> Object:
 
 
 @pytest.fixture
-async def hub(here: Place, far: Place) -> AsyncIterator[Hub]:
+async def hub(here: Cluster, far: Cluster) -> AsyncIterator[Hub]:
     Cuttable.cut = False
 
     def connect(kubeconfig: bytes) -> KubeClient:
@@ -94,7 +94,7 @@ async def up(hub: Hub) -> None:
     await hub.says("Progressing", "False", name=CM)
 
 
-async def test_the_hub_is_made_elsewhere_and_its_components_run_here(hub: Hub, far: Place) -> None:
+async def test_the_hub_is_made_elsewhere_and_its_components_run_here(hub: Hub, far: Cluster) -> None:
     await up(hub)
     for kind in HUB:
         assert await far.find(CRDS, kind.name)
@@ -121,7 +121,7 @@ async def test_components_reach_the_hub_as_their_own_accounts(hub: Hub) -> None:
     assert f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}".encode() in claims
 
 
-async def test_an_account_made_anew_gets_a_new_way(hub: Hub, far: Place) -> None:
+async def test_an_account_made_anew_gets_a_new_way(hub: Hub, far: Cluster) -> None:
     await up(hub)
     before = await hub.place.until_found(SECRETS, f"{ACCOUNT}-kubeconfig", CM)
     await far.admin.delete(SERVICE_ACCOUNTS, ACCOUNT, HUB_NAMESPACE)
@@ -133,14 +133,14 @@ async def test_an_account_made_anew_gets_a_new_way(hub: Hub, far: Place) -> None
     await hub.place.until(renewed, "there is a token of the new account")
 
 
-async def test_drift_on_the_hub_is_repaired(hub: Hub, far: Place) -> None:
+async def test_drift_on_the_hub_is_repaired(hub: Hub, far: Cluster) -> None:
     await up(hub)
     await far.until_found(HOOKS[0].resource, HOOKS[0].name)
     await far.admin.delete(HOOKS[0].resource, HOOKS[0].name)
     await far.until_found(HOOKS[0].resource, HOOKS[0].name)
 
 
-async def test_deleted_it_leaves_nothing_on_either_side(hub: Hub, far: Place) -> None:
+async def test_deleted_it_leaves_nothing_on_either_side(hub: Hub, far: Cluster) -> None:
     await up(hub)
     await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.until_gone(CM)
@@ -148,7 +148,7 @@ async def test_deleted_it_leaves_nothing_on_either_side(hub: Hub, far: Place) ->
     assert await hub.place.find(NAMESPACES, CM) is None
 
 
-async def test_the_way_to_the_hub_stays_until_nothing_is_left_there(hub: Hub, far: Place) -> None:
+async def test_the_way_to_the_hub_stays_until_nothing_is_left_there(hub: Hub, far: Cluster) -> None:
     await up(hub)
     held = {"metadata": {"name": "held", "namespace": HUB_NAMESPACE, "finalizers": ["example.com/hold"]}}
     await far.admin.create(CONFIG_MAPS, held)
@@ -181,7 +181,7 @@ async def test_without_an_address_for_some_of_its_webhooks_it_says_for_which(hub
     assert f"spec.deployOption.hosted.{missing}.address" in failed["message"]
 
 
-async def test_a_component_that_is_wanted_no_longer_loses_its_way_to_the_hub(hub: Hub, far: Place) -> None:
+async def test_a_component_that_is_wanted_no_longer_loses_its_way_to_the_hub(hub: Hub, far: Cluster) -> None:
     await up(hub)
     gates = [{"feature": "ManifestWorkReplicaSet", "mode": "Enable"}]
     await hub.change({"workConfiguration": {"featureGates": gates}}, CM)
@@ -201,7 +201,7 @@ async def test_a_bad_neighbour_harms_nobody(hub: Hub) -> None:
     await up(hub)
 
 
-async def test_a_hub_does_not_move(hub: Hub, far: Place) -> None:
+async def test_a_hub_does_not_move(hub: Hub, far: Cluster) -> None:
     await up(hub)
     await hub.change({"deployOption": {"mode": "Default", "hosted": None}}, CM)
     failed = await hub.says("Applied", "False", name=CM)

@@ -39,7 +39,7 @@ from muster.runtime.client.builtin import (
 )
 from muster.runtime.install import ensure_namespace
 from tests.support.fake_clock import FakeClock
-from tests.unit.operator.conftest import Place, running
+from tests.unit.operator.conftest import Cluster, running
 from tests.unit.operator.spokes import Cuttable, Hub, Spoke, kubeconfig, operated
 from tests.unit.operator.test_klusterlet import AWS, SUFFIX, remains
 
@@ -50,7 +50,7 @@ HOSTED = {"deployOption": {"mode": "Hosted"}}
 
 
 @asynccontextmanager
-async def hosting(here: Place, far: Place, clock: Clock = SYSTEM) -> AsyncIterator[Spoke]:
+async def hosting(here: Cluster, far: Cluster, clock: Clock = SYSTEM) -> AsyncIterator[Spoke]:
     Cuttable.away = False
 
     def connect(way: bytes) -> KubeClient:
@@ -62,7 +62,7 @@ async def hosting(here: Place, far: Place, clock: Clock = SYSTEM) -> AsyncIterat
 
 
 @pytest.fixture
-async def spoke(here: Place, far: Place) -> AsyncIterator[Spoke]:
+async def spoke(here: Cluster, far: Cluster) -> AsyncIterator[Spoke]:
     async with AsyncExitStack() as stack:
         yield await stack.enter_async_context(hosting(here, far))
 
@@ -99,7 +99,7 @@ async def test_a_way_that_is_none_is_said_to_be_none(spoke: Spoke) -> None:
     await spoke.says("ReadyToApply", "False", "KlusterletPrepareFailed", H)
 
 
-async def test_agents_are_here_and_rights_are_there(spoke: Spoke, far: Place) -> None:
+async def test_agents_are_here_and_rights_are_there(spoke: Spoke, far: Cluster) -> None:
     await up(spoke)
     pod = (await spoke.deployment(AGENT, H))["spec"]["template"]["spec"]
     arguments = pod["containers"][0]["args"]
@@ -141,7 +141,7 @@ async def test_aws_roles_are_tied_to_accounts_where_the_pods_run(spoke: Spoke) -
     assert account["metadata"]["annotations"]["eks.amazonaws.com/role-arn"].endswith(SUFFIX)
 
 
-async def test_drift_on_the_managed_cluster_is_repaired(spoke: Spoke, far: Place) -> None:
+async def test_drift_on_the_managed_cluster_is_repaired(spoke: Spoke, far: Cluster) -> None:
     await up(spoke)
     role = f"open-cluster-management:{H}-registration:agent"
     await far.admin.delete(CLUSTER_ROLES, role)
@@ -157,7 +157,7 @@ async def test_a_hosted_klusterlet_cannot_become_another(spoke: Spoke) -> None:
     await spoke.until_gone(H)
 
 
-async def test_nothing_is_left_on_either_cluster(spoke: Spoke, far: Place) -> None:
+async def test_nothing_is_left_on_either_cluster(spoke: Spoke, far: Cluster) -> None:
     await up(spoke)
     uid = (await klusterlet(spoke))["metadata"]["uid"]
     work = {
@@ -197,7 +197,7 @@ async def test_two_hosted_klusterlets_do_not_fight_over_a_namespace_of_one_clust
 
 
 @asynccontextmanager
-async def hurried(here: Place, far: Place) -> AsyncIterator[tuple[Spoke, FakeClock]]:
+async def hurried(here: Cluster, far: Cluster) -> AsyncIterator[tuple[Spoke, FakeClock]]:
     """Where a second takes some milliseconds."""
     clock = FakeClock()
 
@@ -216,7 +216,7 @@ async def away(spoke: Spoke) -> Object | None:
     return found if EVICTION_ANNOTATION in (found["metadata"].get("annotations") or {}) else None
 
 
-async def test_a_managed_cluster_that_stays_away_is_left_after_five_minutes(here: Place, far: Place) -> None:
+async def test_a_managed_cluster_that_stays_away_is_left_after_five_minutes(here: Cluster, far: Cluster) -> None:
     async with hurried(here, far) as (spoke, clock):
         await up(spoke)
         Cuttable.away = True
@@ -230,7 +230,7 @@ async def test_a_managed_cluster_that_stays_away_is_left_after_five_minutes(here
     assert not await here.find(NAMESPACES, H)
 
 
-async def test_a_managed_cluster_that_comes_back_is_cleaned(here: Place, far: Place) -> None:
+async def test_a_managed_cluster_that_comes_back_is_cleaned(here: Cluster, far: Cluster) -> None:
     async with hurried(here, far) as (spoke, _):
         await up(spoke)
         Cuttable.away = True
@@ -241,7 +241,7 @@ async def test_a_managed_cluster_that_comes_back_is_cleaned(here: Place, far: Pl
         assert await remains(far) == []
 
 
-async def test_a_way_that_was_deleted_first_does_not_hold_the_klusterlet_for_ever(here: Place, far: Place) -> None:
+async def test_a_way_that_was_deleted_first_does_not_hold_the_klusterlet_for_ever(here: Cluster, far: Cluster) -> None:
     async with hurried(here, far) as (spoke, _):
         await up(spoke)
         await here.admin.delete(SECRETS, EXTERNAL_MANAGED_SECRET, H)
@@ -258,7 +258,7 @@ async def test_a_name_whose_namespace_has_another_purpose_is_refused(spoke: Spok
     assert await spoke.place.find(NAMESPACES, "kube-system")
 
 
-async def test_a_cluster_may_host_its_own_agents(here: Place) -> None:
+async def test_a_cluster_may_host_its_own_agents(here: Cluster) -> None:
     def connect(way: bytes) -> KubeClient:
         return Cuttable(here.server.client(here.server.clusters[here.name]), "itself")
 
@@ -284,7 +284,7 @@ async def at_rest(spoke: Spoke) -> None:
             quiet = 0 if spoke.client.taken() else quiet + 1
 
 
-async def test_agents_namespaces_that_are_prepared_beforehand_are_taken(spoke: Spoke, far: Place) -> None:
+async def test_agents_namespaces_that_are_prepared_beforehand_are_taken(spoke: Spoke, far: Cluster) -> None:
     await ensure_namespace(far.admin, AGENT_NAMESPACE)
     await up(spoke)
     await spoke.delete(H)
@@ -292,7 +292,7 @@ async def test_agents_namespaces_that_are_prepared_beforehand_are_taken(spoke: S
     assert not await far.find(NAMESPACES, AGENT_NAMESPACE)
 
 
-async def test_addons_of_a_hosted_cluster_are_looked_after_on_both_clusters(spoke: Spoke, far: Place) -> None:
+async def test_addons_of_a_hosted_cluster_are_looked_after_on_both_clusters(spoke: Spoke, far: Cluster) -> None:
     labels = {NAMESPACE_LABEL: "true"}
     for place, name in ((far, "shop"), (spoke.place, "hosted-addons")):
         await place.admin.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})

@@ -11,7 +11,7 @@ import pytest
 
 from muster.api.operator.v1 import Klusterlet
 from muster.kube import yaml
-from muster.operator.elsewhere import refuse_foreign_files
+from muster.operator.hosted import refuse_foreign_files
 from muster.operator.klusterlet.connection import ConnectionCheck, ForeignCredential, open_secret
 from muster.operator.klusterlet.manifests import REGISTRATION, Component, agent_deployment
 from muster.operator.klusterlet.plan import Plan
@@ -23,14 +23,14 @@ from muster.registration.hub.clusters import rbac
 from muster.registration.names import AGENT_NAMESPACE, BOOTSTRAP_SECRET, HUB_SECRET, cluster_group
 from muster.runtime.client.kubeconfig import KubeconfigError, parse_kubeconfig
 from tests.support.fake_clock import FakeClock
-from tests.unit.operator.conftest import Place
+from tests.unit.operator.conftest import Cluster
 from tests.unit.operator.spokes import Hub, K, Spoke, kubeconfig, operated
 
 WAITING = "BootstrapSecretMissing,HubKubeConfigSecretMissing"
 
 
 @pytest.fixture
-async def spoke(here: Place, far: Place) -> AsyncIterator[Spoke]:
+async def spoke(here: Cluster, far: Cluster) -> AsyncIterator[Spoke]:
     async with AsyncExitStack() as stack:
         yield await stack.enter_async_context(operated(here, Hub(far)))
 
@@ -101,7 +101,7 @@ async def test_one_working_bootstrap_kubeconfig_of_several_is_enough(spoke: Spok
     await degraded(spoke, "BootstrapSecretFunctional,HubKubeConfigSecretMissing")
 
 
-async def test_a_hub_is_asked_again_while_something_is_wrong_and_rarely_when_all_is_well(here: Place, far: Place) -> None:
+async def test_a_hub_is_asked_again_while_something_is_wrong_and_rarely_when_all_is_well(here: Cluster, far: Cluster) -> None:
     clock = FakeClock()
     async with operated(here, Hub(far), clock) as spoke:
         spoke.hub.away = True
@@ -132,7 +132,7 @@ async def test_a_new_credential_that_may_do_nothing_yet_is_tried_again_soon(spok
     await spoke.says("HubConnectionDegraded", "False", "HubConnectionFunctional")
 
 
-async def test_the_hub_grants_what_is_asked_for(here: Place) -> None:
+async def test_the_hub_grants_what_is_asked_for(here: Cluster) -> None:
     for wanted in (*rbac.common_roles({}), rbac.namespace("c1", {}), rbac.own_role("c1", {}, accepted=True)):
         await here.admin.apply(wanted.resource, wanted.body, manager="test")
     everybody = rbac.Agents(by_group=True)

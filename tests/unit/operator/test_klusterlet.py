@@ -37,7 +37,7 @@ from muster.runtime.client.builtin import (
     SERVICE_ACCOUNTS,
 )
 from muster.runtime.client.errors import Invalid
-from tests.unit.operator.conftest import Place
+from tests.unit.operator.conftest import Cluster
 from tests.unit.operator.spokes import AGENT, IMAGE, WORK_AGENT, Hub, K, Spoke, operated
 
 AWS: dict[str, Any] = {
@@ -48,12 +48,12 @@ SUFFIX = "a21fefa5047b57e2e7876e799a5595de"
 
 
 @pytest.fixture
-async def spoke(here: Place, far: Place) -> AsyncIterator[Spoke]:
+async def spoke(here: Cluster, far: Cluster) -> AsyncIterator[Spoke]:
     async with AsyncExitStack() as stack:
         yield await stack.enter_async_context(operated(here, Hub(far)))
 
 
-async def remains(place: Place) -> list[str]:
+async def remains(place: Cluster) -> list[str]:
     found = []
     for resource in (DEPLOYMENTS, ROLES, ROLE_BINDINGS, SERVICE_ACCOUNTS, SECRETS):
         for obj in (await place.admin.list(resource)).items:
@@ -487,7 +487,7 @@ async def test_what_is_gone_already_does_not_hinder_removal(spoke: Spoke) -> Non
     assert await remains(spoke.place) == []
 
 
-async def test_labels_are_synced_when_asked_for(here: Place, far: Place) -> None:
+async def test_labels_are_synced_when_asked_for(here: Cluster, far: Cluster) -> None:
     async with operated(here, Hub(far), sync_labels=True) as spoke:
         await spoke.create(labels={"team": "blue"})
         await spoke.says("Applied", "True")

@@ -4,7 +4,17 @@ import pytest
 
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
-from muster.operator.pod_namespaces import MAY_DIAL, MAY_RUN, RUN, allow, dialled, may_run, not_running, on_this_machine, place_of
+from muster.operator.pod_namespaces import (
+    MAY_DIAL,
+    MAY_RUN,
+    RUN,
+    allow,
+    dialled,
+    host_port_of,
+    may_run,
+    not_running,
+    on_this_machine,
+)
 from muster.runtime.client.builtin import NAMESPACES
 
 
@@ -31,11 +41,11 @@ def test_places_are_read_one_by_one_and_what_is_none_allows_nothing(text: str, p
 
 
 def test_a_url_leads_to_a_place() -> None:
-    assert place_of("https://hub.example/clusters/hub") == ("hub.example", 443)
-    assert place_of("http://[::1]") == ("::1", 80)
-    assert place_of("127.0.0.1:8090") == ("127.0.0.1", 8090)
-    assert place_of("https://x:99999") is None
-    assert place_of("") is None
+    assert host_port_of("https://hub.example/clusters/hub") == ("hub.example", 443)
+    assert host_port_of("http://[::1]") == ("::1", 80)
+    assert host_port_of("127.0.0.1:8090") == ("127.0.0.1", 8090)
+    assert host_port_of("https://x:99999") is None
+    assert host_port_of("") is None
 
 
 def test_what_is_on_this_machine_needs_leave() -> None:

@@ -26,7 +26,7 @@ from muster.gateway.client import GatewayApi
 from muster.gateway.names import COMPONENT, PROXY, RESOURCE
 from muster.kube.names import dns1123_label, dns1123_subdomain
 from muster.machinery.objects import GVR
-from muster.operator.applying import Wanted
+from muster.operator.applier import Wanted
 from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, ROLE_BINDINGS, ROLES
 from muster.runtime.install import RBAC_GROUP, binding, named, rule

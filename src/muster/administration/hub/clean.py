@@ -23,10 +23,10 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import ClusterManager
 from muster.gateway.names import CREDENTIALS_NAMESPACE
 from muster.machinery.clock import SYSTEM, Clock
-from muster.operator.applying import Place, places, remove, remove_and_wait
+from muster.operator.applier import ObjectRef, object_refs, remove, remove_and_wait
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
+from muster.operator.conditions import DELETING
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS, KLUSTERLET, OPERATOR_NAMESPACE, PULL_SECRET, operator_lock
-from muster.operator.reporting import DELETING
 from muster.registration.drivers.certificates.approval import is_in_use
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL
@@ -45,10 +45,10 @@ from muster.runtime.client.builtin import (
 )
 
 OLD_NAMES: Final = (
-    Place(CLUSTER_ROLES, "system:open-cluster-management:bootstrap"),
-    Place(CLUSTER_ROLE_BINDINGS, "cluster-bootstrap"),
-    Place(CLUSTER_ROLE_BINDINGS, "cluster-bootstrap-sa"),
-    Place(SERVICE_ACCOUNTS, "cluster-bootstrap", OPERATOR_NAMESPACE),
+    ObjectRef(CLUSTER_ROLES, "system:open-cluster-management:bootstrap"),
+    ObjectRef(CLUSTER_ROLE_BINDINGS, "cluster-bootstrap"),
+    ObjectRef(CLUSTER_ROLE_BINDINGS, "cluster-bootstrap-sa"),
+    ObjectRef(SERVICE_ACCOUNTS, "cluster-bootstrap", OPERATOR_NAMESPACE),
 )
 """What let newcomers in on hubs of old."""
 
@@ -84,8 +84,8 @@ async def clean(client: KubeClient, options: CleanOptions, progress: Progress = 
     if not is_dry_run(client):
         kept += await revocation.finish()
     if options.purge_operator:
-        places_of_operator, reasons = await _operator(client, options)
-        wanted += places_of_operator
+        operator_refs, reasons = await _operator(client, options)
+        wanted += operator_refs
         kept += reasons
     removed += await _remove(client, wanted, options, clock)
     return Cleaned(tuple(removed), tuple(kept))
@@ -138,12 +138,12 @@ async def _remove_manager(
     client: KubeClient, options: CleanOptions, revocation: Revocation, progress: Progress, clock: Clock
 ) -> bool:
     """Whether there was one. While it goes, its hub takes back what clusters have been given."""
-    place = Place(CLUSTER_MANAGERS, options.name)
+    ref = ObjectRef(CLUSTER_MANAGERS, options.name)
     try:
         await client.get(CLUSTER_MANAGERS, options.name)
     except NotFound:
         return False
-    await remove(client, [place])
+    await remove(client, [ref])
     if is_dry_run(client):
         return True
 
@@ -155,7 +155,7 @@ async def _remove_manager(
             return ""
         return "; ".join(filter(None, (await _holding_up(client, manager), on_aws)))
 
-    await wait(f"{place} to be gone", look, within=options.timeout, progress=progress, clock=clock)
+    await wait(f"{ref} to be gone", look, within=options.timeout, progress=progress, clock=clock)
     return True
 
 
@@ -170,12 +170,12 @@ async def _holding_up(client: KubeClient, manager: ClusterManager) -> str:
     return problem or "the operator is cleaning up"
 
 
-async def _left_in_kube_system(client: KubeClient) -> list[Place]:
+async def _left_in_kube_system(client: KubeClient) -> list[ObjectRef]:
     found = await client.list(SECRETS, TOKEN_NAMESPACE, label_selector=HUB_LABEL)
-    return [Place(SECRETS, one["metadata"]["name"], TOKEN_NAMESPACE) for one in found.items]
+    return [ObjectRef(SECRETS, one["metadata"]["name"], TOKEN_NAMESPACE) for one in found.items]
 
 
-async def _cluster_info(client: KubeClient) -> list[Place]:
+async def _cluster_info(client: KubeClient) -> list[ObjectRef]:
     """As far as `init` made it."""
     mine = []
     for resource, name in ((CONFIG_MAPS, CLUSTER_INFO), (ROLE_BINDINGS, CLUSTER_INFO_ROLE), (ROLES, CLUSTER_INFO_ROLE)):
@@ -184,7 +184,7 @@ async def _cluster_info(client: KubeClient) -> list[Place]:
         except NotFound:
             continue
         if (found["metadata"].get("labels") or {}).get(MADE_BY) == CLUSTERADM:
-            mine.append(Place(resource, name, PUBLIC_NAMESPACE))
+            mine.append(ObjectRef(resource, name, PUBLIC_NAMESPACE))
     return mine
 
 
@@ -193,12 +193,12 @@ async def _namespaces_of_clusters(client: KubeClient) -> list[str]:
     return [f"Namespace {one['metadata']['name']}: it may hold objects of users" for one in found.items]
 
 
-async def _operator(client: KubeClient, options: CleanOptions) -> tuple[list[Place], list[str]]:
+async def _operator(client: KubeClient, options: CleanOptions) -> tuple[list[ObjectRef], list[str]]:
     """What belongs to the operator, the last first; and what stays because somebody else needs it."""
-    own = list(reversed(places(bundle(CLUSTER_MANAGER_OPERATOR))))
+    own = list(reversed(object_refs(bundle(CLUSTER_MANAGER_OPERATOR))))
     held = await _credentials(client)
     if held:
-        own = [place for place in own if place != Place(NAMESPACES, CREDENTIALS_NAMESPACE)]
+        own = [ref for ref in own if ref != ObjectRef(NAMESPACES, CREDENTIALS_NAMESPACE)]
     try:
         others = [one["metadata"]["name"] for one in (await client.list(CLUSTER_MANAGERS)).items]
     except NotFound:
@@ -206,13 +206,13 @@ async def _operator(client: KubeClient, options: CleanOptions) -> tuple[list[Pla
     others = [name for name in others if name != options.name]
     if others:
         return [], [*held, f"the operator: there is still ClusterManager {', '.join(others)}"]
-    pull_secret = Place(SECRETS, PULL_SECRET, OPERATOR_NAMESPACE)
+    pull_secret = ObjectRef(SECRETS, PULL_SECRET, OPERATOR_NAMESPACE)
     try:
         await client.get(DEPLOYMENTS, KLUSTERLET, OPERATOR_NAMESPACE)
     except NotFound:
         return [pull_secret, *own], held
-    shared = [place for place in own if place != Place(NAMESPACES, OPERATOR_NAMESPACE)]
-    lock = Place(LEASES, operator_lock(CLUSTER_MANAGER_OPERATOR.name), OPERATOR_NAMESPACE)
+    shared = [ref for ref in own if ref != ObjectRef(NAMESPACES, OPERATOR_NAMESPACE)]
+    lock = ObjectRef(LEASES, operator_lock(CLUSTER_MANAGER_OPERATOR.name), OPERATOR_NAMESPACE)
     return [*shared, lock], [*held, f"Namespace {OPERATOR_NAMESPACE}: the operator of klusterlets is there"]
 
 
@@ -225,20 +225,20 @@ async def _credentials(client: KubeClient) -> list[str]:
     return [f"Namespace {CREDENTIALS_NAMESPACE}: it holds credentials that somebody put there, such as {few}"]
 
 
-async def _remove(client: KubeClient, wanted: list[Place], options: CleanOptions, clock: Clock) -> list[str]:
-    there = [place for place in dict.fromkeys(wanted) if await _exists(client, place)]
+async def _remove(client: KubeClient, wanted: list[ObjectRef], options: CleanOptions, clock: Clock) -> list[str]:
+    there = [ref for ref in dict.fromkeys(wanted) if await _exists(client, ref)]
     if is_dry_run(client):
         await remove(client, there)
-        return [str(place) for place in there]
+        return [str(ref) for ref in there]
     left = await remove_and_wait(client, there, within=options.timeout, clock=clock)
     if left:
         raise TookTooLong("clean", f"still there: {', '.join(map(str, left))}", options.timeout)
-    return [str(place) for place in there]
+    return [str(ref) for ref in there]
 
 
-async def _exists(client: KubeClient, place: Place) -> bool:
+async def _exists(client: KubeClient, ref: ObjectRef) -> bool:
     try:
-        await client.get(place.resource, place.name, place.namespace)
+        await client.get(ref.resource, ref.name, ref.namespace)
     except NotFound:
         return False
     return True

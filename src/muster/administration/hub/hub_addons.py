@@ -31,7 +31,7 @@ from muster.gateway.apiservice import (
 )
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
-from muster.operator.applying import Place, remove
+from muster.operator.applier import ObjectRef, remove
 from muster.operator.cluster_manager.components import GATEWAY, GATEWAY_DEGRADED, HUB_ADDONS_CONTROLLER
 from muster.operator.cluster_manager.manifests import CLUSTER_ADDONS
 from muster.operator.cluster_manager.plan import HUB_ADDON_GATES, Plan
@@ -115,7 +115,7 @@ async def uninstall(client: KubeClient, names: Sequence[str], *, force: bool = F
     if not force:
         await _refuse_while_enabled(client, gone)
     await _write(client, lambda current: _switched(current, _switched_on(current) - set(names)))
-    await remove(client, [Place(CLUSTER_ADDONS, name) for name in sorted(gone)], keep=lambda found: not _is_own(found))
+    await remove(client, [ObjectRef(CLUSTER_ADDONS, name) for name in sorted(gone)], keep=lambda found: not _is_own(found))
     return [name for name in names if name in _switched_on(manager)]
 
 
@@ -191,18 +191,18 @@ async def await_uninstalled(client: KubeClient, *, within: float, progress: Prog
         if left := [one["metadata"]["name"] for one in found if one["metadata"]["name"] in POSSIBLE_API_SERVICES]:
             return f"APIService {', '.join(left)} is still there"
         for component in (GATEWAY, HUB_ADDONS_CONTROLLER):
-            place = Place(DEPLOYMENTS, component.deployment(plan), plan.namespace)
-            if not component.wanted(plan) and await _exists(client, place):
-                return f"{place} is still there"
+            ref = ObjectRef(DEPLOYMENTS, component.deployment(plan), plan.namespace)
+            if not component.wanted(plan) and await _exists(client, ref):
+                return f"{ref} is still there"
         return ""
 
     if not is_dry_run(client):
         await wait("add-ons of the hub to be gone", look, within=within, progress=progress, clock=clock)
 
 
-async def _exists(client: KubeClient, place: Place) -> bool:
+async def _exists(client: KubeClient, ref: ObjectRef) -> bool:
     try:
-        await client.get(place.resource, place.name, place.namespace)
+        await client.get(ref.resource, ref.name, ref.namespace)
     except NotFound:
         return False
     return True

@@ -30,7 +30,7 @@ from muster.api.resource import known_fields
 from muster.gateway.apiservice import FEATURE_GATE
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.clock import SYSTEM, Clock
-from muster.operator.applying import Applier, checked
+from muster.operator.applier import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, bundle
 from muster.operator.cluster_manager.plan import ADDON_MANAGER_GATES, AUTO_APPROVAL, Plan, registration_arguments
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS

@@ -21,7 +21,7 @@ from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
 from muster.api import Document
 from muster.machinery.objects import Object
-from muster.operator.applying import Place, places, remove
+from muster.operator.applier import ObjectRef, object_refs, remove
 from muster.registration.hub.install import BOOTSTRAP_GROUP, bootstrap_permissions, bound_account, bound_permissions
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE, BOUND_LABEL, is_cluster_name
 from muster.runtime.client import KubeClient, NotFound
@@ -145,35 +145,35 @@ def is_bound(token: str, cluster: str) -> bool:
     return claims_of(token).get("sub") == f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{bound_account(cluster)}"
 
 
-async def bootstrap_places(client: KubeClient) -> list[Place]:
+async def bootstrap_places(client: KubeClient) -> list[ObjectRef]:
     """All that lets newcomers in, the permissions first."""
     stored = await client.list(SECRETS, TOKEN_NAMESPACE, label_selector=HUB_LABEL)
-    kept = [Place(SECRETS, one["metadata"]["name"], TOKEN_NAMESPACE) for one in stored.items if one.get("type") == TOKEN_TYPE]
-    return [*await _bound_places(client), *reversed(places(bootstrap_permissions())), *kept]
+    kept = [ObjectRef(SECRETS, one["metadata"]["name"], TOKEN_NAMESPACE) for one in stored.items if one.get("type") == TOKEN_TYPE]
+    return [*await _bound_places(client), *reversed(object_refs(bootstrap_permissions())), *kept]
 
 
-async def _bound_places(client: KubeClient) -> list[Place]:
+async def _bound_places(client: KubeClient) -> list[ObjectRef]:
     """Of accounts that are good for one cluster each. They are found by any of their parts, so that none is left half removed."""
     found = [
         await client.list(resource, namespace, label_selector=BOUND_LABEL)
         for resource, namespace in ((SERVICE_ACCOUNTS, BOOTSTRAP_NAMESPACE), (CLUSTER_ROLES, ""), (CLUSTER_ROLE_BINDINGS, ""))
     ]
     names = sorted({str(one["metadata"]["labels"][BOUND_LABEL]) for several in found for one in several.items})
-    return [place for name in names for place in reversed(places(bound_permissions(name)))]
+    return [ref for name in names for ref in reversed(object_refs(bound_permissions(name)))]
 
 
-async def revoke(client: KubeClient, cluster: str = "") -> list[Place]:
+async def revoke(client: KubeClient, cluster: str = "") -> list[ObjectRef]:
     """No token that was handed out is good for anything afterwards; with a cluster, none that is good for it alone. Gives what was
     removed."""
-    wanted = list(reversed(places(bound_permissions(cluster)))) if cluster else await bootstrap_places(client)
-    found = [place for place in wanted if await _there(client, place)]
+    wanted = list(reversed(object_refs(bound_permissions(cluster)))) if cluster else await bootstrap_places(client)
+    found = [ref for ref in wanted if await _there(client, ref)]
     await remove(client, found)
     return found
 
 
-async def _there(client: KubeClient, place: Place) -> bool:
+async def _there(client: KubeClient, ref: ObjectRef) -> bool:
     try:
-        await client.get(place.resource, place.name, place.namespace)
+        await client.get(ref.resource, ref.name, ref.namespace)
     except NotFound:
         return False
     return True

@@ -43,7 +43,7 @@ from muster.api.operator.v1 import ADDON_AUTH_TYPES, Klusterlet, ResourceRequire
 from muster.api.resource import known_fields
 from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.clock import SYSTEM, Clock
-from muster.operator.applying import Applier, Wanted, checked
+from muster.operator.applier import Applier, Wanted, checked
 from muster.operator.bundle import KLUSTERLET_OPERATOR, BundleOptions, bundle
 from muster.operator.klusterlet.plan import agent_namespace_of, is_hosted
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLET, KLUSTERLETS, KUBECONFIG_KEY

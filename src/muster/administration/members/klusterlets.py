@@ -12,12 +12,12 @@ from muster.administration.waiting import deployment_problem
 from muster.api import MalformedObject, condition_of
 from muster.api.operator.v1 import Klusterlet
 from muster.machinery.clock import SYSTEM, Clock
+from muster.operator.conditions import APPLIED
 from muster.operator.klusterlet.connection import contents_of
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, REGISTRATION_DEGRADED, WORK_DEGRADED
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of
 from muster.operator.klusterlet.status import AVAILABLE
 from muster.operator.names import KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
-from muster.operator.reporting import APPLIED
 from muster.operator.spec import BadSpec
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
 from muster.registration.agent.memory.pending import entries

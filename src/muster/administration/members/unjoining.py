@@ -40,14 +40,14 @@ from muster.api.operator.v1 import Klusterlet
 from muster.aws.surroundings import Surroundings
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
-from muster.operator.applying import Place, places, remove
+from muster.operator.applier import ObjectRef, object_refs, remove
 from muster.operator.bundle import KLUSTERLET_OPERATOR, bundle
-from muster.operator.elsewhere import read_way
+from muster.operator.conditions import DELETING
+from muster.operator.hosted import read_kubeconfig_secret
 from muster.operator.klusterlet.connection import ForeignCredential, Open, open_secret
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of, is_hosted
 from muster.operator.klusterlet.removal import APPLIED_WORKS
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLETS, KUBECONFIG_KEY, OPERATOR_NAMESPACE, operator_lock
-from muster.operator.reporting import DELETING
 from muster.operator.spec import BadSpec
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat
 from muster.registration.drivers.errors import Unfit
@@ -187,7 +187,7 @@ async def _managed(run: _Leave, klusterlet: Klusterlet) -> AsyncIterator[KubeCli
         yield run.client
         return
     namespace = agent_namespace_of(klusterlet)
-    way = await read_way(run.client, EXTERNAL_MANAGED_SECRET, namespace)
+    way = await read_kubeconfig_secret(run.client, EXTERNAL_MANAGED_SECRET, namespace)
     if way is None:
         raise KubeconfigError(f"Secret {namespace}/{EXTERNAL_MANAGED_SECRET}", "", KUBECONFIG_KEY, "missing")
     client = run.connect(way[1])
@@ -362,7 +362,7 @@ async def _remove_klusterlet(run: _Leave, klusterlet: Klusterlet, others: Sequen
         await _until(run, f"Klusterlet {name}", lambda: _remains(run.client, name, uid))
     namespace = agent_namespace_of(klusterlet)
     if namespace not in {agent_namespace_of(other) for other in others}:
-        await _take_away(run, [Place(NAMESPACES, namespace)], keep=lambda found: not _made_here(found))
+        await _take_away(run, [ObjectRef(NAMESPACES, namespace)], keep=lambda found: not _made_here(found))
     run.progress.say(f"Klusterlet {name} {'would be' if run.dry_run else 'is'} removed")
 
 
@@ -388,21 +388,21 @@ def _made_here(namespace: Object) -> bool:
 
 async def _purge(run: _Leave) -> bool:
     """The operator and what is around it; whether there was one."""
-    around = [place for place in reversed(places(bundle(KLUSTERLET_OPERATOR))) if place.resource is not NAMESPACES]
-    around.append(Place(LEASES, operator_lock(KLUSTERLET_OPERATOR.name), OPERATOR_NAMESPACE))
-    found = [place for place in around if await _is_there(run.client, place)]
+    around = [ref for ref in reversed(object_refs(bundle(KLUSTERLET_OPERATOR))) if ref.resource is not NAMESPACES]
+    around.append(ObjectRef(LEASES, operator_lock(KLUSTERLET_OPERATOR.name), OPERATOR_NAMESPACE))
+    found = [ref for ref in around if await _is_there(run.client, ref)]
     if found:
         await _take_away(run, found)
     if await _is_free(run.client, OPERATOR_NAMESPACE):
-        await _take_away(run, [Place(NAMESPACES, OPERATOR_NAMESPACE)], keep=lambda one: not _made_here(one))
+        await _take_away(run, [ObjectRef(NAMESPACES, OPERATOR_NAMESPACE)], keep=lambda one: not _made_here(one))
     if found:
         run.progress.say(f"The klusterlet operator {'would be' if run.dry_run else 'is'} removed")
     return bool(found)
 
 
-async def _is_there(client: KubeClient, place: Place) -> bool:
+async def _is_there(client: KubeClient, ref: ObjectRef) -> bool:
     try:
-        await client.get(place.resource, place.name, place.namespace)
+        await client.get(ref.resource, ref.name, ref.namespace)
     except NotFound:
         return False
     return True
@@ -418,7 +418,7 @@ async def _is_free(client: KubeClient, namespace: str) -> bool:
     return True
 
 
-async def _take_away(run: _Leave, objects: Sequence[Place], keep: Callable[[Object], bool] | None = None) -> None:
+async def _take_away(run: _Leave, objects: Sequence[ObjectRef], keep: Callable[[Object], bool] | None = None) -> None:
     if run.dry_run:
         await remove(run.client, objects, keep=keep)
         return

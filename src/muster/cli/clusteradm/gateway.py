@@ -342,7 +342,7 @@ async def _grant(session: Session, access: Access, *, apply_them: bool) -> list[
     from muster.administration.gateway.clusters import NoGateway, find_api
     from muster.administration.hubs import CLUSTERADM, require_hub
     from muster.gateway.client import GATEWAY_API
-    from muster.operator.applying import Applier, checked
+    from muster.operator.applier import Applier, checked
 
     await require_hub(session.client)
     try:

@@ -45,7 +45,7 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.confinement import CredentialProgram
 from muster.machinery.logs import get_logger
-from muster.operator.applying import ApplyFailed
+from muster.operator.applier import ApplyFailed
 from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.install import InstallError
 from muster.store import StoreError

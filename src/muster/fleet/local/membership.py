@@ -32,7 +32,7 @@ from muster.gateway.addon import CLUSTER_GATEWAY
 from muster.gateway.apiservice import LOOPBACK_ANNOTATION
 from muster.gateway.names import PROXY
 from muster.machinery.golang.timestamps import parse_time
-from muster.operator.applying import Place, remove_and_wait
+from muster.operator.applier import ObjectRef, remove_and_wait
 from muster.operator.cluster_manager.plan import HUB_ADDON_GATES
 from muster.operator.names import OPERATOR_NAMESPACE
 from muster.operator.pod_namespaces import may_run
@@ -278,7 +278,7 @@ async def forget(hub: Site, name: str) -> None:
     """Take away what the hub has of a cluster: what its agent could introduce it with once more, the ManagedCluster, and then the
     namespace that the hub keeps for it."""
     await tokens.revoke(hub.client, name)
-    own = [Place(MANAGED_CLUSTERS, name), *([Place(NAMESPACES, name)] if name != "default" else [])]
+    own = [ObjectRef(MANAGED_CLUSTERS, name), *([ObjectRef(NAMESPACES, name)] if name != "default" else [])]
     left = await remove_and_wait(hub.client, own, in_order=True, within=PATIENCE)
     if left:
         raise TookTooLong(f"removal of {name}", f"{left[0]} is still being deleted", PATIENCE)

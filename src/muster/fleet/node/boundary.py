@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 from muster.fleet.attached import View
 from muster.http.upstream import host_port
-from muster.operator.pod_namespaces import MAY_DIAL, dialled, place_of
+from muster.operator.pod_namespaces import MAY_DIAL, dialled, host_port_of
 from muster.runtime.client.builtin import NAMESPACES
 
 
@@ -54,7 +54,7 @@ class PodNetwork:
 
     def may_dial(self, name: str, address: IPv4Address | IPv6Address, port: int) -> bool:
         wanted = {(name, port), (str(address), port)}
-        if (str(address), port) in self.places or place_of(self.server) in wanted or not wanted.isdisjoint(self.reachable):
+        if (str(address), port) in self.places or host_port_of(self.server) in wanted or not wanted.isdisjoint(self.reachable):
             return True
         return not wanted.isdisjoint(dialled(self.view.read(NAMESPACES, self.namespace)))
 

@@ -22,7 +22,7 @@ from muster.gateway.names import COMPONENT as CLUSTER_GATEWAY
 from muster.gateway.permissions import ACCOUNT as GATEWAY_ACCOUNT
 from muster.gateway.permissions import namespace_permissions as gateway_permissions
 from muster.machinery.objects import GVR
-from muster.operator.applying import Wanted
+from muster.operator.applier import Wanted
 from muster.operator.cluster_manager import exposure
 from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET
 from muster.operator.cluster_manager.plan import (

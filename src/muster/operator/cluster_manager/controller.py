@@ -27,9 +27,9 @@ from muster.operator.cluster_manager.installation import KINDS, install, settle
 from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
 from muster.operator.cluster_manager.removal import Removal
 from muster.operator.cluster_manager.status import HUB_FAILED
+from muster.operator.conditions import StepFailed, Waiting
 from muster.operator.deployments import rollouts
-from muster.operator.elsewhere import read_way
-from muster.operator.ground import Ground
+from muster.operator.hosted import read_kubeconfig_secret
 from muster.operator.names import (
     CLUSTER_MANAGER_FIELDS,
     CLUSTER_MANAGER_FINALIZER,
@@ -41,8 +41,8 @@ from muster.operator.names import (
 )
 from muster.operator.options import OperatorOptions
 from muster.operator.reconciler import REMOVAL_INTERVAL, OperatorReconciler, Removing, Subject, seniority
-from muster.operator.reporting import StepFailed, Waiting
 from muster.operator.site import Installed
+from muster.operator.target_cluster import TargetCluster
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.cache import Snapshot
 from muster.runtime.client import ClientConfig, KubeconfigError, Unreachable
@@ -110,12 +110,12 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
                 raise Waiting(HUB_FAILED, text)
             return HubSite(plan, self._here, self._here, None, self._options.namespace, self._clock)
         await settle(plan, self._here)
-        found = await self._way(plan)
+        found = await self._kubeconfig(plan)
         if found is None:
             where = f"Secret {plan.namespace}/{EXTERNAL_HUB_SECRET}, key {KUBECONFIG_KEY}"
             raise Waiting(HUB_FAILED, f"{where}: missing; it must lead to the hub, with an administrator's rights")
-        way, config = found
-        hub = await self._grounds.at(plan.name, way, self._options.connect)
+        kubeconfig, config = found
+        hub = await self._remote_clusters.at(plan.name, kubeconfig, self._options.connect)
         return HubSite(plan, self._here, hub, config, self._options.namespace, self._clock)
 
     def _rival(self, manager: ClusterManager) -> str:
@@ -123,10 +123,10 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
         older = [other for other in self._objects.cache if not is_hosted(other) and seniority(other) < mine]
         return min(older, key=seniority).metadata.name if older else ""
 
-    async def _way(self, plan: Plan) -> tuple[bytes, ClientConfig] | None:
-        """The way to a hosted hub; None when there is none. Raises Waiting for one that cannot be understood."""
+    async def _kubeconfig(self, plan: Plan) -> tuple[bytes, ClientConfig] | None:
+        """The kubeconfig of a hosted hub; None if there is none. Raises Waiting for an invalid one."""
         try:
-            return await read_way(self._client, EXTERNAL_HUB_SECRET, plan.namespace)
+            return await read_kubeconfig_secret(self._client, EXTERNAL_HUB_SECRET, plan.namespace)
         except KubeconfigError as error:
             raise Waiting(HUB_FAILED, str(error)) from error
 
@@ -148,7 +148,7 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
         return _Removing(plan.manager, step)
 
     async def _take_away(self, plan: Plan) -> list[str]:
-        hub: Ground | None = self._here
+        hub: TargetCluster | None = self._here
         if plan.hosted:
             hub = await self._hub_of_leaving(plan)
         removal = Removal(plan, self._here, hub, self._clock, self._options.patience)
@@ -160,9 +160,9 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
             log.warning("the hub is away: its part is left there", cluster_manager=plan.name, error=str(error))
             return await replace(removal, hub=None).run()
 
-    async def _hub_of_leaving(self, plan: Plan) -> Ground | None:
+    async def _hub_of_leaving(self, plan: Plan) -> TargetCluster | None:
         try:
-            found = await self._way(plan)
-            return await self._grounds.at(plan.name, found[0], self._options.connect) if found else None
+            found = await self._kubeconfig(plan)
+            return await self._remote_clusters.at(plan.name, found[0], self._options.connect) if found else None
         except StepFailed:
             return None

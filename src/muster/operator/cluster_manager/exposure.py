@@ -17,7 +17,7 @@ from muster.api.operator.v1 import GRPC_PROTOCOL, LOAD_BALANCER, ROUTE, Endpoint
 from muster.kube.names import dns1123_subdomain
 from muster.machinery.objects import Object
 from muster.operator.cluster_manager.plan import Plan
-from muster.operator.pod_namespaces import place_of
+from muster.operator.pod_namespaces import host_port_of
 from muster.operator.spec import BadSpec
 from muster.runtime.install import named
 
@@ -84,7 +84,7 @@ def _configured(plan: Plan) -> Iterator[str]:
 
 def _bare(host: str, field: str) -> str:
     """Without the port that agents dial."""
-    found = None if _is_address(host) else place_of(host)
+    found = None if _is_address(host) else host_port_of(host)
     name = found[0] if found else host
     if not _is_address(name) and dns1123_subdomain(name):
         raise BadSpec(field, f"{host!r} is neither a host name nor an address")

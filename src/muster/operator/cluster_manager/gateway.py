@@ -14,7 +14,7 @@ from typing import Final
 from muster.api import Condition
 from muster.gateway.apiservice import SERVING_SECRET, another_version, api_service_name, api_services, collision, serving_hosts
 from muster.machinery.objects import ObjectKey, key_of
-from muster.operator.applying import Place, Wanted, remove
+from muster.operator.applier import ObjectRef, Wanted, remove
 from muster.operator.cluster_manager import manifests, status
 from muster.operator.cluster_manager.components import GATEWAY, Component, wanted
 from muster.operator.cluster_manager.manifests import owned
@@ -25,7 +25,7 @@ from muster.runtime.client.builtin import API_SERVICES, SECRETS
 from muster.runtime.webhook import ServingCertificate, ServingPair, trust_webhooks
 
 LOOK_AGAIN: Final = timedelta(minutes=1)
-"""At what stands in the way: definitions of others are not watched."""
+"""The interval of checks for conflicts, since the CRDs of others are not watched."""
 
 HubSite = Site[Plan]
 
@@ -47,7 +47,7 @@ async def ensure_certificate(site: HubSite, made: Installed) -> bytes:
     hosts = serving_hosts(plan.hub_namespace)
     certificate = ServingCertificate(site.here.client, SERVING_SECRET, plan.namespace, hosts, clock=site.clock)
     pair = await certificate.ensure(trusted)
-    made.look_again(pair.not_before + (pair.not_after - pair.not_before) * 2 / 3)
+    made.requeue_at(pair.not_before + (pair.not_after - pair.not_before) * 2 / 3)
     return pair.ca
 
 
@@ -60,16 +60,16 @@ async def lead_to(site: HubSite, made: Installed, ca: bytes) -> str:
     there = [one for one in documents if site.target.find(API_SERVICES, key_of(one[1])) is not None]
     problem = ""
     if len(there) < len(documents) and is_available(plan, made, GATEWAY):
-        problem = await _in_the_way(site, documents)
+        problem = await _conflict(site, documents)
         if problem:
-            made.look_again(site.clock.now() + LOOK_AGAIN)
+            made.requeue_at(site.clock.now() + LOOK_AGAIN)
         else:
             there = documents
     await site.apply_on_target(made, owned(plan, there))
     return problem
 
 
-async def _in_the_way(site: HubSite, documents: Sequence[Wanted]) -> str:
+async def _conflict(site: HubSite, documents: Sequence[Wanted]) -> str:
     served = [(document["spec"]["group"], document["spec"]["version"]) for _, document in documents]
     problem = await collision(site.target.client, served, site.plan.hub_namespace)
     return f"{problem}; {another_version(site.plan.gateway_version)}" if problem else ""
@@ -87,7 +87,7 @@ def _rollouts(plan: Plan, made: Installed) -> dict[str, Rollout | None]:
 async def drop_certificate(site: HubSite) -> None:
     """Of a gateway that was there until now."""
     if not site.plan.gateway and site.here.has_secret(SERVING_SECRET, site.plan.namespace):
-        await remove(site.here.client, [Place(SECRETS, SERVING_SECRET, site.plan.namespace)])
+        await remove(site.here.client, [ObjectRef(SECRETS, SERVING_SECRET, site.plan.namespace)])
 
 
 def conditions(site: HubSite, made: Installed, problem: str) -> list[Condition]:

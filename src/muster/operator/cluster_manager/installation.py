@@ -14,7 +14,7 @@ from typing import Final
 
 from muster.machinery.objects import Object, ObjectKey, key_of
 from muster.operator.accounts import AccountSecret, ensure_account_secret
-from muster.operator.applying import Place, Wanted, checked, places, remove
+from muster.operator.applier import ObjectRef, Wanted, checked, object_refs, remove
 from muster.operator.cluster_manager import exposure, gateway, manifests
 from muster.operator.cluster_manager.components import COMPONENTS, GRPC_CONFIG, SERVERS, Component, Webhooks, account_secret, wanted
 from muster.operator.cluster_manager.gateway import HubSite
@@ -31,11 +31,11 @@ from muster.operator.cluster_manager.status import (
     RUNTIME_FAILED,
     WEBHOOK_FAILED,
 )
-from muster.operator.elsewhere import copy_secret
-from muster.operator.ground import Ground
-from muster.operator.keeping import prune, step
+from muster.operator.hosted import copy_secret
 from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, PULL_SECRET
+from muster.operator.prune import prune, step
 from muster.operator.site import Installed
+from muster.operator.target_cluster import TargetCluster
 from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import (
     API_SERVICES,
@@ -72,8 +72,10 @@ PRUNED: Final = (
 KINDS: Final = (*PRUNED, CRDS, NAMESPACES)
 
 
-async def settle(plan: Plan, here: Ground) -> None:
-    """Have the namespace of the components, into which users of a hosted hub put the way to it. Raises StepFailed and BadSpec."""
+async def settle(plan: Plan, here: TargetCluster) -> None:
+    """Create the components' namespace, in which users of a hosted hub create the Secret with its kubeconfig.
+
+    Raises StepFailed and BadSpec."""
     with step(HUB_FAILED):
         checked(await here.applier.apply(owned(plan, [manifests.component_namespace(plan)])))
 
@@ -142,18 +144,18 @@ async def _grpc_certificates(site: HubSite, made: Installed, trusted: Sequence[b
         await _here(site, made, [manifests.trust_bundle(plan, [bundle, *trusted])])
 
     signer = await ensure_authority(client, plan.namespace, site.clock, trust)
-    made.look_again(signer.renewal)
+    made.requeue_at(signer.renewal)
     if not plan.grpc_server:
         await _drop_serving_certificate(site)
         return
     hosts = exposure.hosts(plan, site.here.find(SERVICES, ObjectKey(plan.namespace, exposure.service_name(plan))))
-    made.look_again(await ensure_serving(client, plan.namespace, hosts, signer, site.clock))
+    made.requeue_at(await ensure_serving(client, plan.namespace, hosts, signer, site.clock))
 
 
 async def _drop_serving_certificate(site: HubSite) -> None:
     """Of a server that was there until now."""
     if site.here.has_secret(SERVING_SECRET, site.plan.namespace):
-        await remove(site.here.client, [Place(SECRETS, SERVING_SECRET, site.plan.namespace)])
+        await remove(site.here.client, [ObjectRef(SECRETS, SERVING_SECRET, site.plan.namespace)])
 
 
 async def _certificate(site: HubSite, webhooks: Webhooks) -> ServingPair:
@@ -194,20 +196,20 @@ async def _pull_secret(site: HubSite) -> None:
 
 
 async def _accounts(site: HubSite, made: Installed) -> None:
-    """The components of a hosted hub get a way to it, each as its own account."""
+    """The components of a hosted hub get kubeconfigs for it, each with its own service account."""
     plan = site.plan
-    if not plan.hosted or site.way is None:
+    if not plan.hosted or site.target_config is None:
         return
     labels = {CLUSTER_MANAGER_LABEL: plan.name}
     for component in wanted(plan):
         account = component.account
         secret = AccountSecret(account_secret(account), plan.namespace, account, plan.hub_namespace, labels)
         renewal = await ensure_account_secret(
-            site.here.client, site.target.client, site.way, secret, CLUSTER_MANAGER_FIELDS, site.clock
+            site.here.client, site.target.client, site.target_config, secret, CLUSTER_MANAGER_FIELDS, site.clock
         )
-        made.look_again(renewal)
+        made.requeue_at(renewal)
     unwanted = [component for component in COMPONENTS if not component.wanted(plan)]
-    await remove(site.here.client, [Place(SECRETS, account_secret(one.account), plan.namespace) for one in unwanted])
+    await remove(site.here.client, [ObjectRef(SECRETS, account_secret(one.account), plan.namespace) for one in unwanted])
 
 
 async def _webhooks(site: HubSite, made: Installed, component: Component, webhooks: Webhooks, endpoint: Endpoint) -> None:
@@ -227,7 +229,7 @@ async def _hub_addons(site: HubSite, made: Installed) -> None:
 
 async def _prune(site: HubSite, made: Installed) -> None:
     # Webhooks stay though they may not answer just now: nobody may be let in unchecked.
-    hooks = {Place(hook.resource, hook.name) for _, webhooks in SERVERS for hook in webhooks.wanted(site.plan)}
-    for ground in dict.fromkeys((site.here, site.target)):
-        here, on_hub = made.here if ground is site.here else (), made.on_target if ground is site.target else ()
-        await prune(ground, PRUNED, CLUSTER_MANAGER_LABEL, site.plan.name, hooks | set(places([*here, *on_hub])))
+    hooks = {ObjectRef(hook.resource, hook.name) for _, webhooks in SERVERS for hook in webhooks.wanted(site.plan)}
+    for cluster in dict.fromkeys((site.here, site.target)):
+        here, on_hub = made.here if cluster is site.here else (), made.on_target if cluster is site.target else ()
+        await prune(cluster, PRUNED, CLUSTER_MANAGER_LABEL, site.plan.name, hooks | set(object_refs([*here, *on_hub])))

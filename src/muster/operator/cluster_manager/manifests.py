@@ -15,7 +15,7 @@ from muster.api.addon.v1alpha1 import ClusterManagementAddOn
 from muster.api.crds import ACCOUNTS, HUB, definitions
 from muster.gateway import apiservice
 from muster.gateway.permissions import credentials_namespace
-from muster.operator.applying import Wanted, labelled
+from muster.operator.applier import Wanted, labelled
 from muster.operator.cluster_manager import exposure
 from muster.operator.cluster_manager.components import (
     CA_BUNDLE,

@@ -38,7 +38,7 @@ from muster.gateway.names import CLUSTER_PROXY_ANNOTATION, CLUSTER_PROXY_CA, CLU
 from muster.kube.names import dns1123_subdomain
 from muster.operator.hub_addons import with_required
 from muster.operator.names import chosen_image
-from muster.operator.pod_namespaces import place_of
+from muster.operator.pod_namespaces import host_port_of
 from muster.operator.spec import BadSpec, gate_flags, installed_driver
 from muster.operator.spec import invalid_gates as invalid
 from muster.placement.hub.options import DEBUG_SERVER
@@ -192,7 +192,7 @@ class Plan:
     def gateway_address(self) -> tuple[str, int]:
         """Host and port at which a hosted hub reaches the gateway. Raises BadSpec."""
         text = self.manager.metadata.annotations.get(ADDRESS_ANNOTATION, "")
-        host, port = place_of(f"https://{text}") or ("", 0)
+        host, port = host_port_of(f"https://{text}") or ("", 0)
         if dns1123_subdomain(host) or "/" in text:
             where = "the hub must be told where it reaches the gateway, as HOST or HOST:PORT"
             raise BadSpec(_annotation(ADDRESS_ANNOTATION), f"{text!r} is no address: in Hosted mode {where}")
@@ -204,7 +204,7 @@ class Plan:
         text = self.manager.metadata.annotations.get(CLUSTER_PROXY_ANNOTATION, "")
         if not text:
             return None
-        host, port = place_of(text if ":" in text else f"{text}:{CLUSTER_PROXY_PORT}") or ("", 0)
+        host, port = host_port_of(text if ":" in text else f"{text}:{CLUSTER_PROXY_PORT}") or ("", 0)
         if dns1123_subdomain(host) or "/" in text or "@" in text:
             where = "the gateway must be told where it reaches cluster-proxy, as HOST or HOST:PORT"
             raise BadSpec(_annotation(CLUSTER_PROXY_ANNOTATION), f"{text!r} is no address: {where}")

@@ -26,7 +26,7 @@ from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.operator.applying import Place, places, remove
+from muster.operator.applier import ObjectRef, object_refs, remove
 from muster.operator.cluster_manager import exposure, manifests
 from muster.operator.cluster_manager.components import (
     CA_BUNDLE,
@@ -42,8 +42,8 @@ from muster.operator.cluster_manager.components import (
 from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.cluster_manager.plan import Plan
 from muster.operator.deployments import rollout
-from muster.operator.ground import Ground
 from muster.operator.names import CLUSTER_MANAGER_LABEL, PULL_SECRET
+from muster.operator.target_cluster import TargetCluster
 from muster.policy.addons.own_cluster import SELECTOR as RIGHTS
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import OURS
@@ -76,18 +76,18 @@ FINALIZERS: Final = {CLUSTERS: REGISTRATION_CONTROLLER, f"manifestworkreplicaset
 
 @dataclass(frozen=True)
 class Removal:
-    """`hub` is None when there is no way to it any more: then its part is left."""
+    """`hub` is None if it can no longer be reached: then its objects are left."""
 
     plan: Plan
-    here: Ground
-    hub: Ground | None
+    here: TargetCluster
+    hub: TargetCluster | None
     clock: Clock
     patience: timedelta
 
     async def run(self) -> list[str]:
         """What is left; nothing when all is gone. Raises KubeError."""
         if self.hub is not None:
-            if left := await self._remove(self.hub, [Place(API_SERVICES, name) for name in POSSIBLE_API_SERVICES]):
+            if left := await self._remove(self.hub, [ObjectRef(API_SERVICES, name) for name in POSSIBLE_API_SERVICES]):
                 return left
             await self._silent_webhooks(self.hub)
             if left := await self._definitions(self.hub):
@@ -96,8 +96,8 @@ class Removal:
             return left
         if self.hub is not None and (left := await self._permissions(self.hub) or await self._rest(self.hub)):
             return left
-        # Last, for the way to a hub elsewhere is in there.
-        return await self._remove(self.here, [Place(NAMESPACES, self.plan.namespace)])
+        # Last, since it contains the kubeconfig of a hosted hub.
+        return await self._remove(self.here, [ObjectRef(NAMESPACES, self.plan.namespace)])
 
     @property
     def overdue(self) -> bool:
@@ -105,11 +105,11 @@ class Removal:
         since = self.plan.manager.metadata.deletion_timestamp
         return bool(since) and self.clock.now() - parse_time(since) >= self.patience
 
-    async def _silent_webhooks(self, hub: Ground) -> None:
+    async def _silent_webhooks(self, hub: TargetCluster) -> None:
         """Nobody shall be asked who does not answer."""
         for component, webhooks in SERVERS:
             if self.overdue or not await self._answers(component):
-                await self._remove(hub, _places(webhooks.possible))
+                await self._remove(hub, _hook_refs(webhooks.possible))
 
     async def _answers(self, component: Component) -> bool:
         try:
@@ -118,25 +118,25 @@ class Removal:
             return False
         return rollout(found).available > 0
 
-    async def _remove(self, ground: Ground, objects: list[Place]) -> list[str]:
-        return [str(place) for place in await remove(ground.client, objects, keep=self._foreign, clock=self.clock)]
+    async def _remove(self, cluster: TargetCluster, objects: list[ObjectRef]) -> list[str]:
+        return [str(ref) for ref in await remove(cluster.client, objects, keep=self._foreign, clock=self.clock)]
 
     def _foreign(self, obj: Object) -> bool:
         labels = obj["metadata"].get("labels") or {}
         return labels.get(CLUSTER_MANAGER_LABEL) != self.plan.name
 
-    async def _definitions(self, hub: Ground) -> list[str]:
+    async def _definitions(self, hub: TargetCluster) -> list[str]:
         kinds = {kind.name: kind for kind in (*HUB, *ACCOUNTS)}
         for name in manifests.definitions_in_order_of_removal():
-            place = Place(CRDS, name)
-            if not await remove(hub.client, [place], keep=self._foreign, clock=self.clock):
+            ref = ObjectRef(CRDS, name)
+            if not await remove(hub.client, [ref], keep=self._foreign, clock=self.clock):
                 continue
             held = await self._empty(hub, kinds[name])
-            if await remove(hub.client, [place], keep=self._foreign, clock=self.clock):
-                return [f"{place}" + (f", for {held}" if held else "")]
+            if await remove(hub.client, [ref], keep=self._foreign, clock=self.clock):
+                return [f"{ref}" + (f", for {held}" if held else "")]
         return []
 
-    async def _empty(self, hub: Ground, kind: Definition) -> str:
+    async def _empty(self, hub: TargetCluster, kind: Definition) -> str:
         """Let go what nobody will finalize; gives what it still waits for."""
         resource = GVR(
             f"{kind.resource.group}/{kind.stored}", kind.resource.plural, kind.resource.kind, kind.resource.scope == "Namespaced"
@@ -154,7 +154,7 @@ class Removal:
         named = ", ".join(str(ObjectKey(o["metadata"].get("namespace") or "", o["metadata"]["name"])) for o in objects[:NAMED])
         return f"{len(objects)} {resource.kind}: {named}{' …' if len(objects) > NAMED else ''}" if objects else ""
 
-    async def _patience_over(self, hub: Ground, definition: str) -> bool:
+    async def _patience_over(self, hub: TargetCluster, definition: str) -> bool:
         try:
             found = await hub.client.get(CRDS, definition)
         except NotFound:
@@ -165,29 +165,29 @@ class Removal:
     async def _components(self) -> list[str]:
         namespace = self.plan.namespace
         names = [component.deployment(self.plan) for component in COMPONENTS]
-        deployments = [Place(DEPLOYMENTS, name, namespace) for name in names]
+        deployments = [ObjectRef(DEPLOYMENTS, name, namespace) for name in names]
         left = await remove(self.here.client, deployments, keep=self._foreign, propagation="Foreground")
         if left:
-            return [str(place) for place in left]
-        others = [Place(SERVICES, webhooks.service, namespace) for _, webhooks in SERVERS]
+            return [str(ref) for ref in left]
+        others = [ObjectRef(SERVICES, webhooks.service, namespace) for _, webhooks in SERVERS]
         named = (exposure.service_name(self.plan), manifests.debug_service_name(self.plan), GATEWAY_SERVICE)
-        others += [*(Place(SERVICES, name, namespace) for name in named), Place(CONFIG_MAPS, CA_BUNDLE, namespace)]
-        others += [Place(SERVICE_ACCOUNTS, one.account, namespace) for one in COMPONENTS] if self.plan.hosted else []
-        others += [Place(SECRETS, name, namespace) for name in (PULL_SECRET, *HUB_ACCOUNT_SECRETS)]
+        others += [*(ObjectRef(SERVICES, name, namespace) for name in named), ObjectRef(CONFIG_MAPS, CA_BUNDLE, namespace)]
+        others += [ObjectRef(SERVICE_ACCOUNTS, one.account, namespace) for one in COMPONENTS] if self.plan.hosted else []
+        others += [ObjectRef(SECRETS, name, namespace) for name in (PULL_SECRET, *HUB_ACCOUNT_SECRETS)]
         left_over = await self._remove(self.here, others)
         if await self._mine(self.here, namespace):
-            certificates = [Place(SECRETS, name, namespace) for name in (*WEBHOOK_SECRETS, *GRPC_SECRETS, GATEWAY_SECRET)]
+            certificates = [ObjectRef(SECRETS, name, namespace) for name in (*WEBHOOK_SECRETS, *GRPC_SECRETS, GATEWAY_SECRET)]
             left_over += [str(one) for one in await remove(self.here.client, certificates)]
         return left_over
 
-    async def _mine(self, ground: Ground, namespace: str) -> bool:
+    async def _mine(self, cluster: TargetCluster, namespace: str) -> bool:
         try:
-            return not self._foreign(await ground.client.get(NAMESPACES, namespace))
+            return not self._foreign(await cluster.client.get(NAMESPACES, namespace))
         except NotFound:
             return False
 
-    async def _permissions(self, hub: Ground) -> list[str]:
-        left = await self._remove(hub, places(manifests.accounts_and_roles(self.plan)))
+    async def _permissions(self, hub: TargetCluster) -> list[str]:
+        left = await self._remove(hub, object_refs(manifests.accounts_and_roles(self.plan)))
         left += await self._remove(hub, await self._driver_roles(hub))
         try:
             await hub.client.get(CRDS, CLUSTERS)
@@ -195,25 +195,25 @@ class Removal:
             left += await _remains_of_clusters(hub)
         return left
 
-    async def _driver_roles(self, hub: Ground) -> list[Place]:
+    async def _driver_roles(self, hub: TargetCluster) -> list[ObjectRef]:
         """In whichever namespaces: what drivers needed is known to those that were enabled then."""
         ours = f"{CLUSTER_MANAGER_LABEL}={self.plan.name}"
         return [
-            Place(resource, found["metadata"]["name"], found["metadata"]["namespace"])
+            ObjectRef(resource, found["metadata"]["name"], found["metadata"]["namespace"])
             for resource in (ROLE_BINDINGS, ROLES)
             for found in (await hub.client.list(resource, label_selector=ours)).items
         ]
 
-    async def _rest(self, hub: Ground) -> list[str]:
-        namespaces = [Place(NAMESPACES, self.plan.hub_namespace)] if self.plan.hosted else []
-        return await self._remove(hub, namespaces) or await self._remove(hub, _places(POSSIBLE_HOOKS))
+    async def _rest(self, hub: TargetCluster) -> list[str]:
+        namespaces = [ObjectRef(NAMESPACES, self.plan.hub_namespace)] if self.plan.hosted else []
+        return await self._remove(hub, namespaces) or await self._remove(hub, _hook_refs(POSSIBLE_HOOKS))
 
 
-def _places(hooks: Iterable[Hook]) -> list[Place]:
-    return [Place(hook.resource, hook.name) for hook in hooks]
+def _hook_refs(hooks: Iterable[Hook]) -> list[ObjectRef]:
+    return [ObjectRef(hook.resource, hook.name) for hook in hooks]
 
 
-async def _remains_of_clusters(hub: Ground) -> list[str]:
+async def _remains_of_clusters(hub: TargetCluster) -> list[str]:
     """What a controller that is gone did not take away: permissions and leases of clusters. Their namespaces stay: users have
     things there."""
     left = []
@@ -221,14 +221,14 @@ async def _remains_of_clusters(hub: Ground) -> list[str]:
     seen_by_addons = [(resource, RIGHTS) for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)]
     for resource, selector in (*registered, *seen_by_addons):
         for obj in (await hub.client.list(resource, label_selector=selector)).items:
-            place = Place(resource, obj["metadata"]["name"], obj["metadata"].get("namespace") or "")
-            if await remove(hub.client, [place]):
+            ref = ObjectRef(resource, obj["metadata"]["name"], obj["metadata"].get("namespace") or "")
+            if await remove(hub.client, [ref]):
                 await _let_go(hub, resource, obj)
-                left += [str(one) for one in await remove(hub.client, [place])]
+                left += [str(one) for one in await remove(hub.client, [ref])]
     return left
 
 
-async def _let_go(hub: Ground, resource: GVR, obj: Object) -> None:
+async def _let_go(hub: TargetCluster, resource: GVR, obj: Object) -> None:
     metadata = obj["metadata"]
     namespace = metadata.get("namespace") or ""
     try:

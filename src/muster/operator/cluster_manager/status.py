@@ -17,8 +17,8 @@ from muster.operator.cluster_manager.components import (
 )
 from muster.operator.cluster_manager.exposure import PORT, balancers, is_load_balanced, routed, service_name
 from muster.operator.cluster_manager.plan import Plan
+from muster.operator.conditions import APPLIED, condition
 from muster.operator.deployments import Rollout
-from muster.operator.reporting import APPLIED, condition
 
 PROGRESSING: Final = "Progressing"
 

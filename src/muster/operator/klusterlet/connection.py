@@ -20,9 +20,9 @@ from typing import Final
 
 from muster.api import Condition
 from muster.machinery.confinement import temporary_directory
+from muster.operator.conditions import condition
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
 from muster.operator.klusterlet.plan import Plan
-from muster.operator.reporting import condition
 from muster.registration.agent.memory.directory import mirror
 from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubEndpoint

@@ -23,14 +23,14 @@ from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object, ObjectKey
+from muster.operator.conditions import Waiting
 from muster.operator.deployments import rollouts
-from muster.operator.elsewhere import read_way
-from muster.operator.ground import Ground
+from muster.operator.hosted import read_kubeconfig_secret
 from muster.operator.klusterlet import status as said
 from muster.operator.klusterlet.connection import Open, open_secret
 from muster.operator.klusterlet.connections import Connections
+from muster.operator.klusterlet.deletion import KlusterletDeletion
 from muster.operator.klusterlet.installation import KINDS, AgentSite, install, wanted_deployments
-from muster.operator.klusterlet.leaving import Leaving
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of, check, invalid_gates_of, is_hosted
 from muster.operator.klusterlet.status import APPLY_FAILED
@@ -46,8 +46,8 @@ from muster.operator.names import (
 )
 from muster.operator.options import OperatorOptions
 from muster.operator.reconciler import OperatorReconciler, Removing, Subject, seniority
-from muster.operator.reporting import Waiting
 from muster.operator.site import Installed
+from muster.operator.target_cluster import TargetCluster
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.cache import Informers, Snapshot
 from muster.runtime.client import ClientConfig, KubeClient, KubeconfigError
@@ -99,10 +99,10 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
         connections = Connections(self._context.informers, options.open, metrics=self._context.metrics, clock=clock, random=random)
         self.manager.add_controllers({"klusterlet-hub-connection": connections})
 
-    def _ground(self, informers: Informers, secrets: Sequence[str] = (), config_maps: Sequence[str] = ()) -> Ground:
-        ground = super()._ground(informers, secrets, config_maps)
-        ground.follow_namespaces(f"{NAMESPACE_LABEL}=true", lambda: self._wake(SHARED))
-        return ground
+    def _target_cluster(self, informers: Informers, secrets: Sequence[str] = (), config_maps: Sequence[str] = ()) -> TargetCluster:
+        cluster = super()._target_cluster(informers, secrets, config_maps)
+        cluster.follow_namespaces(f"{NAMESPACE_LABEL}=true", lambda: self._wake(SHARED))
+        return cluster
 
     def _wake(self, name: str) -> None:
         for one in [other.metadata.name for other in self._objects.cache] if name == SHARED else [name]:
@@ -134,7 +134,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
         return await install(site)
 
     def _while_waiting(self, plan: Plan) -> float | None:
-        # What happens here is watched; what happens to another one's things elsewhere is not.
+        # This cluster is watched; the target clusters of other Klusterlets are not.
         return WHILE_TAKEN if plan.hosted else None
 
     def _refuse_taken(self, plan: Plan) -> None:
@@ -154,17 +154,17 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
         if not plan.hosted:
             return AgentSite(plan, self._here, self._here, None, self._options.namespace, self._clock)
         try:
-            way, config = await self._way(plan)
-            managed = await self._grounds.at(plan.name, way, self._options.connect)
+            kubeconfig, config = await self._kubeconfig(plan)
+            managed = await self._remote_clusters.at(plan.name, kubeconfig, self._options.connect)
         except KubeconfigError as error:
             ready.append(said.ready_to_apply(str(error)))
             raise Waiting(APPLY_FAILED, str(error)) from error
         ready.append(said.ready_to_apply())
         return AgentSite(plan, self._here, managed, config, self._options.namespace, self._clock)
 
-    async def _way(self, plan: Plan) -> tuple[bytes, ClientConfig]:
-        """Raises KubeconfigError when there is no way to the managed cluster."""
-        found = await read_way(self._client, EXTERNAL_MANAGED_SECRET, plan.agent_namespace)
+    async def _kubeconfig(self, plan: Plan) -> tuple[bytes, ClientConfig]:
+        """Raises KubeconfigError if there is no kubeconfig of the managed cluster."""
+        found = await read_kubeconfig_secret(self._client, EXTERNAL_MANAGED_SECRET, plan.agent_namespace)
         if found is None:
             where = f"Secret {plan.agent_namespace}/{EXTERNAL_MANAGED_SECRET}"
             problem = "missing; it must lead to the managed cluster, with an administrator's rights"
@@ -181,11 +181,11 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
         return said.running(plan, rollouts(wanted_deployments(plan), deployments))
 
     def _removing(self, plan: Plan) -> Removing[Klusterlet]:
-        async def managed() -> Ground:
-            way, _ = await self._way(plan)
-            return await self._grounds.at(plan.name, way, self._options.connect)
+        async def managed() -> TargetCluster:
+            kubeconfig, _ = await self._kubeconfig(plan)
+            return await self._remote_clusters.at(plan.name, kubeconfig, self._options.connect)
 
-        return Leaving(plan, self._here, managed, self._last(plan), self._clock, self._options.patience)
+        return KlusterletDeletion(plan, self._here, managed, self._last(plan), self._clock, self._options.patience)
 
     def _last(self, plan: Plan) -> bool:
         """Whether no other Klusterlet stays on the managed cluster, as far as that can be known here."""

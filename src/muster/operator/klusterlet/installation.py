@@ -1,7 +1,7 @@
 """Makes a cluster a managed one, step by step: what a later step needs, an earlier one has made.
 
 Definitions → namespaces and the pull secret on the managed cluster → accounts and roles there, and what is needed where addons
-are → the agents' namespace and roles where they run → their way to the managed cluster, if that is another one → the agents. At
+are → the agents' namespace and roles where they run → kubeconfigs for a hosted managed cluster → the agents. At
 the end goes what a former spec asked for and this one does not. The first step that fails ends the pass with its reason; the next
 pass begins at the start again and costs nothing where all is well.
 """
@@ -12,17 +12,17 @@ from typing import Final
 
 from muster.machinery.objects import ObjectKey
 from muster.operator.accounts import AccountSecret, ensure_account_secret
-from muster.operator.applying import checked, places
-from muster.operator.elsewhere import copy_secret
-from muster.operator.ground import Ground
-from muster.operator.keeping import prune, step
+from muster.operator.applier import checked, object_refs
+from muster.operator.conditions import Waiting
+from muster.operator.hosted import copy_secret
 from muster.operator.klusterlet import manifests
 from muster.operator.klusterlet.manifests import SHARED, components
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.klusterlet.status import APPLY_FAILED, CRD_FAILED, MANAGED_FAILED, MANAGEMENT_FAILED
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_FIELDS, KLUSTERLET_LABEL, PULL_SECRET
-from muster.operator.reporting import Waiting
+from muster.operator.prune import prune, step
 from muster.operator.site import Installed, Site
+from muster.operator.target_cluster import TargetCluster
 from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import (
     CLUSTER_ROLE_BINDINGS,
@@ -60,7 +60,7 @@ async def install(site: AgentSite) -> Installed:
     with step(MANAGEMENT_FAILED):
         await site.apply_here(made, manifests.management_permissions(plan))
     with step(APPLY_FAILED):
-        await _ways(site, made)
+        await _kubeconfigs(site, made)
         results = await site.apply_here(made, manifests.deployments(plan))
         made.deployments = [(DEPLOYMENTS, obj) for obj in results]
         await _prune(site, made)
@@ -101,17 +101,17 @@ async def _owner(site: AgentSite) -> str:
     return "" if owner == site.plan.name else owner
 
 
-async def _pull_secret(site: AgentSite, target: Ground, namespace: str, owner: str) -> None:
+async def _pull_secret(site: AgentSite, target: TargetCluster, namespace: str, owner: str) -> None:
     """What images are pulled with, if anything, goes where pods will be."""
     if namespace != site.pull_namespace:
         labels, between = {KLUSTERLET_LABEL: owner}, (site.pull_namespace, namespace)
         await copy_secret(site.here.client, target.client, PULL_SECRET, between, labels, KLUSTERLET_FIELDS)
 
 
-async def _ways(site: AgentSite, made: Installed) -> None:
-    """Agents that run elsewhere get a way to the managed cluster, each as its own account."""
+async def _kubeconfigs(site: AgentSite, made: Installed) -> None:
+    """Hosted agents get kubeconfigs for the managed cluster, each with its own service account."""
     plan = site.plan
-    if site.way is None:
+    if site.target_config is None:
         return
     for component in components(plan):
         wanted = AccountSecret(
@@ -122,20 +122,20 @@ async def _ways(site: AgentSite, made: Installed) -> None:
             {KLUSTERLET_LABEL: plan.name},
         )
         clients = site.here.client, site.target.client
-        renewal = await ensure_account_secret(*clients, site.way, wanted, KLUSTERLET_FIELDS, site.clock)
-        made.look_again(renewal)
+        renewal = await ensure_account_secret(*clients, site.target_config, wanted, KLUSTERLET_FIELDS, site.clock)
+        made.requeue_at(renewal)
 
 
 async def _prune(site: AgentSite, made: Installed) -> None:
     """A cluster may be managed by agents that are hosted on itself: then what is wanted on either is wanted there."""
     same = site.here is site.target or await _identity(site.here) == await _identity(site.target)
-    for ground, wanted in ((site.here, made.here), (site.target, made.on_target)):
-        kept = set(made.places if same else places(wanted))
-        await prune(ground, OWNED, KLUSTERLET_LABEL, site.plan.name, kept)
+    for cluster, wanted in ((site.here, made.here), (site.target, made.on_target)):
+        kept = set(made.object_refs if same else object_refs(wanted))
+        await prune(cluster, OWNED, KLUSTERLET_LABEL, site.plan.name, kept)
 
 
-async def _identity(ground: Ground) -> str:
-    return str((await ground.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+async def _identity(cluster: TargetCluster) -> str:
+    return str((await cluster.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
 
 
 def wanted_deployments(plan: Plan) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Final
 from muster.api import Document, condition_of
 from muster.api.crds import SPOKE, definitions
 from muster.machinery.objects import GVR
-from muster.operator.applying import Wanted, labelled
+from muster.operator.applier import Wanted, labelled
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.klusterlet import properties
 from muster.operator.klusterlet.plan import (
@@ -68,7 +68,7 @@ class Component:
     degraded: tuple[str, ...]
     """The conditions that tell of it."""
     managed_secret: str
-    """Where, in the hosted modes, its way to the managed cluster is."""
+    """The Secret with its kubeconfig for the managed cluster, in the hosted modes."""
     executes: bool = False
     """Whether it applies works: then it has the rights that works may need, too."""
     needs_hub: bool = False
@@ -184,7 +184,7 @@ def addon_namespace() -> list[Wanted]:
 
 
 def klusterlet_namespace(plan: Plan) -> list[Wanted]:
-    """On the managed cluster. Agents that are hosted elsewhere have no pods there."""
+    """On the managed cluster. Hosted agents have no pods there."""
     return owned(plan, [_namespace(plan.klusterlet_namespace, pods=not plan.hosted)])
 
 
@@ -296,7 +296,7 @@ def agent_deployment(plan: Plan, component: Component) -> Document:
             ready_path="/healthz",
             secrets=tuple(secrets),
             scratch=_scratch(plan, component),
-            # Whoever goes to the hub proves who it is in the same way.
+            # All agents authenticate to the hub with the same identity.
             tokens=plan.by_driver.tokens,
             environment=plan.by_driver.variables,
             labels={**plan.labels, KLUSTERLET_LABEL: plan.name},

@@ -3,7 +3,7 @@
 Order: agents → the credential and the ways they had → records of applied works are let go (what was applied stays) → accounts,
 roles and namespaces on the managed cluster → what all Klusterlets share, when this is the last one and nothing of anybody's is in
 it → the agents' namespace. Things are found by this Klusterlet's label, so whatever its spec said before is found too, and nothing
-else is touched. A pass takes what steps it can, never waits, and says what is left. The hub is not told.
+else is touched. A reconcile takes the steps that are possible, never waits, and returns what is left. The hub is not notified.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 from muster.api.addons import NAMESPACE_LABEL
 from muster.api.work.v1 import AppliedManifestWork
 from muster.machinery.objects import GVR, Object
-from muster.operator.applying import Place, remove
-from muster.operator.ground import Ground
+from muster.operator.applier import ObjectRef, remove
 from muster.operator.klusterlet.installation import OWNED
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED, served_kinds
 from muster.operator.klusterlet.plan import Plan
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_LABEL, PULL_SECRET
+from muster.operator.target_cluster import TargetCluster
 from muster.registration.names import HUB_SECRET, PENDING_SECRET
 from muster.runtime.client import NotFound, served
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES, SECRETS
@@ -34,28 +34,28 @@ class Removal:
     """`last` says that no other Klusterlet stays here."""
 
     plan: Plan
-    here: Ground
+    here: TargetCluster
     last: bool
 
-    async def agents(self) -> list[Place]:
+    async def agents(self) -> list[ObjectRef]:
         """Take away the agents and what only they used; gives what is left. Raises KubeError."""
         agents = await self._labelled(self.here, DEPLOYMENTS)
         return await remove(self.here.client, agents, propagation="Foreground") or await self._secrets()
 
-    async def rights(self, managed: Ground) -> list[Place]:
+    async def rights(self, managed: TargetCluster) -> list[ObjectRef]:
         """Take away what is on the managed cluster; gives what is left. Raises KubeError."""
-        await self._let_works_go(managed)
+        await self._remove_work_finalizers(managed)
         return await self._own(managed) or await self._shared(managed)
 
-    async def rest(self) -> list[Place]:
+    async def rest(self) -> list[ObjectRef]:
         """Take away what is left here; gives what is left of that. Raises KubeError."""
         return await self._own(self.here)
 
-    async def _labelled(self, ground: Ground, resource: GVR) -> list[Place]:
-        found = await ground.client.list(resource, label_selector=f"{KLUSTERLET_LABEL}={self.plan.name}")
-        return [Place(resource, o["metadata"]["name"], o["metadata"].get("namespace") or "") for o in found.items]
+    async def _labelled(self, cluster: TargetCluster, resource: GVR) -> list[ObjectRef]:
+        found = await cluster.client.list(resource, label_selector=f"{KLUSTERLET_LABEL}={self.plan.name}")
+        return [ObjectRef(resource, o["metadata"]["name"], o["metadata"].get("namespace") or "") for o in found.items]
 
-    async def _secrets(self) -> list[Place]:
+    async def _secrets(self) -> list[ObjectRef]:
         """The agents' credential too, which is not labelled, if the namespace is this Klusterlet's."""
         namespace = self.plan.agent_namespace
         try:
@@ -65,11 +65,11 @@ class Removal:
         if _label(found) != self.plan.name:
             return []
         names = (HUB_SECRET, PENDING_SECRET, PULL_SECRET, *(MANAGED_SECRETS if self.plan.hosted else ()))
-        return await remove(self.here.client, [Place(SECRETS, name, namespace) for name in names])
+        return await remove(self.here.client, [ObjectRef(SECRETS, name, namespace) for name in names])
 
-    async def _let_works_go(self, ground: Ground) -> None:
+    async def _remove_work_finalizers(self, cluster: TargetCluster) -> None:
         try:
-            works = (await ground.client.list(APPLIED_WORKS)).items
+            works = (await cluster.client.list(APPLIED_WORKS)).items
         except NotFound:
             return
         for work in works:
@@ -77,50 +77,50 @@ class Removal:
             patch = removal_patch(work, APPLIED_WORK_FINALIZER) if mine else None
             if patch is not None:
                 try:
-                    await ground.client.patch(APPLIED_WORKS, work["metadata"]["name"], patch)
+                    await cluster.client.patch(APPLIED_WORKS, work["metadata"]["name"], patch)
                 except NotFound:
                     continue
 
-    async def _own(self, ground: Ground) -> list[Place]:
+    async def _own(self, cluster: TargetCluster) -> list[ObjectRef]:
         """In the order of `OWNED`: a kind goes when the one before is gone.
 
-        On a cluster elsewhere the agents' namespace stays: it may be this very cluster, and the way to it is in there.
+        On another cluster the agents' namespace is kept: it may be this very cluster, and it contains the kubeconfig.
         """
         for resource in OWNED:
-            found = await self._labelled(ground, resource)
-            if ground is not self.here:
-                found = [place for place in found if place != Place(NAMESPACES, self.plan.agent_namespace)]
-            if left := await remove(ground.client, found):
+            found = await self._labelled(cluster, resource)
+            if cluster is not self.here:
+                found = [ref for ref in found if ref != ObjectRef(NAMESPACES, self.plan.agent_namespace)]
+            if left := await remove(cluster.client, found):
                 return left
         return []
 
-    async def _shared(self, ground: Ground) -> list[Place]:
-        if not self.last or await self._others(ground):
+    async def _shared(self, cluster: TargetCluster) -> list[ObjectRef]:
+        if not self.last or await self._others(cluster):
             return []
-        copies = [Place(SECRETS, PULL_SECRET, namespace) for namespace in await self._addon_namespaces(ground)]
-        objects = [*copies, Place(NAMESPACES, ADDON_NAMESPACE), *await self._empty_definitions(ground)]
-        return await remove(ground.client, objects, keep=lambda found: _label(found) != SHARED)
+        copies = [ObjectRef(SECRETS, PULL_SECRET, namespace) for namespace in await self._addon_namespaces(cluster)]
+        objects = [*copies, ObjectRef(NAMESPACES, ADDON_NAMESPACE), *await self._empty_definitions(cluster)]
+        return await remove(cluster.client, objects, keep=lambda found: _label(found) != SHARED)
 
-    async def _addon_namespaces(self, ground: Ground) -> list[str]:
+    async def _addon_namespaces(self, cluster: TargetCluster) -> list[str]:
         """Others' namespaces that addons are in."""
-        found = (await ground.client.list(NAMESPACES, label_selector=f"{NAMESPACE_LABEL}=true")).items
+        found = (await cluster.client.list(NAMESPACES, label_selector=f"{NAMESPACE_LABEL}=true")).items
         return [name for one in found if (name := one["metadata"]["name"]) != ADDON_NAMESPACE]
 
-    async def _others(self, ground: Ground) -> bool:
+    async def _others(self, cluster: TargetCluster) -> bool:
         """Whether another Klusterlet, wherever it lives, has a namespace on the managed cluster."""
-        found = (await ground.client.list(NAMESPACES, label_selector=KLUSTERLET_LABEL)).items
+        found = (await cluster.client.list(NAMESPACES, label_selector=KLUSTERLET_LABEL)).items
         return any(_label(one) not in (self.plan.name, SHARED) for one in found)
 
-    async def _empty_definitions(self, ground: Ground) -> list[Place]:
+    async def _empty_definitions(self, cluster: TargetCluster) -> list[ObjectRef]:
         """Whoever has claims, or records of works, keeps them."""
         empty = []
         for name, resource in served_kinds().items():
             try:
-                used = bool((await ground.client.list(resource)).items)
+                used = bool((await cluster.client.list(resource)).items)
             except NotFound:
                 used = False
             if not used:
-                empty.append(Place(CRDS, name))
+                empty.append(ObjectRef(CRDS, name))
         return empty
 
 

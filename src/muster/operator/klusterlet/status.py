@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from muster.api import Condition
+from muster.operator.conditions import APPLIED, condition
 from muster.operator.deployments import Rollout
 from muster.operator.klusterlet.manifests import REGISTRATION_DEGRADED, WORK_DEGRADED, Component, components
 from muster.operator.klusterlet.plan import Plan
-from muster.operator.reporting import APPLIED, condition
 
 READY_TO_APPLY: Final = "ReadyToApply"
 AVAILABLE: Final = "Available"
@@ -29,7 +29,7 @@ def applied() -> Condition:
 
 
 def ready_to_apply(problem: str = "") -> Condition:
-    """Of a hosted Klusterlet: whether there is a way to the managed cluster."""
+    """Of a hosted Klusterlet: whether the managed cluster can be reached."""
     if problem:
         return condition(READY_TO_APPLY, False, PREPARE_FAILED, f"No way to the managed cluster: {problem}")
     return condition(READY_TO_APPLY, True, "KlusterletPrepared", "Klusterlet is ready to apply")

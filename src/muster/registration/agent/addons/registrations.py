@@ -133,7 +133,7 @@ class _Found:
     awaited: list[str] = field(default_factory=list)
 
 
-def place_of(addon: ManagedClusterAddOn) -> Place:
+def host_port_of(addon: ManagedClusterAddOn) -> Place:
     namespace = addon.status.namespace or addon.spec.install_namespace or DEFAULT_NAMESPACE
     return Place(namespace, HOSTING_CLUSTER_ANNOTATION in addon.metadata.annotations)
 
@@ -179,11 +179,11 @@ def _add(found: _Found, addon: ManagedClusterAddOn, registration: RegistrationCo
     if driver == TOKEN:
         account = token_account(name)
         found.wanted.append(
-            WantedCredential(name, secret, place_of(addon), entries, account=account, account_uid=account_uid(addon))
+            WantedCredential(name, secret, host_port_of(addon), entries, account=account, account_uid=account_uid(addon))
         )
     else:
         profile = addon_profile(cluster, name, registration, situation.certificate_seconds)
-        found.wanted.append(WantedCredential(name, secret, place_of(addon), entries, profile))
+        found.wanted.append(WantedCredential(name, secret, host_port_of(addon), entries, profile))
 
 
 def _problem(addon: str, secret: str, situation: Situation, kube_client: bool) -> str:

@@ -1,8 +1,8 @@
-"""A Klusterlet that is being deleted: what is taken away when, and what holds it.
+"""The deletion of a Klusterlet: the order in which its objects are removed, and what blocks it.
 
-Its finalizer stands for what is here, the hosted one for what is on a managed cluster elsewhere; each goes when that is gone. A
-managed cluster that cannot be reached is waited for; since when is written on the Klusterlet, where a restart does not lose it.
-When patience is over its part is left there, and the rest goes.
+Its finalizer covers the objects on this cluster, the hosted finalizer those on another managed cluster; each is removed after them.
+If the managed cluster is unreachable, the removal waits for it. The time since when is an annotation of the Klusterlet, so that it
+survives a restart. After `patience`, the objects on the managed cluster are left there.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from muster.api.resource import ObjectMeta
 from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.logs import get_logger
-from muster.operator.ground import Ground
 from muster.operator.klusterlet.plan import LONGEST_NAME, Plan
 from muster.operator.klusterlet.removal import Removal
 from muster.operator.names import EVICTION_ANNOTATION, KLUSTERLET_HOSTED_FINALIZER
 from muster.operator.reconciler import REMOVAL_INTERVAL
+from muster.operator.target_cluster import TargetCluster
 from muster.runtime.client import Forbidden, KubeconfigError, Unauthorized, Unreachable, patch_object
 from muster.runtime.controller import without_finalizer
 
@@ -33,12 +33,12 @@ WHILE_AWAY: Final = 10.0
 
 
 @dataclass
-class Leaving:
+class KlusterletDeletion:
     """One pass. `managed` gives the managed cluster of a hosted Klusterlet and raises KubeconfigError; `last`: see Removal."""
 
     plan: Plan
-    here: Ground
-    managed: Callable[[], Awaitable[Ground]]
+    here: TargetCluster
+    managed: Callable[[], Awaitable[TargetCluster]]
     last: bool
     clock: Clock
     patience: timedelta
@@ -56,11 +56,11 @@ class Leaving:
             return list(map(str, left)), REMOVAL_INTERVAL
         if not self.plan.hosted:
             left = await self._removal.rights(self.here)
-        elif KLUSTERLET_HOSTED_FINALIZER in self.obj.metadata.finalizers and (held := await self._elsewhere()):
+        elif KLUSTERLET_HOSTED_FINALIZER in self.obj.metadata.finalizers and (held := await self._remove_from_managed()):
             return held
         return list(map(str, left or await self._removal.rest())), REMOVAL_INTERVAL
 
-    async def _elsewhere(self) -> tuple[list[str], float] | None:
+    async def _remove_from_managed(self) -> tuple[list[str], float] | None:
         """What is left on the managed cluster; None when nothing is, or when it has to be left there."""
         try:
             left = await self._removal.rights(await self.managed())

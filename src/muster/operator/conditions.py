@@ -67,12 +67,12 @@ def with_status(
     """The object with what is said about its present generation; what is None stays as it is."""
     status: Any = obj.status  # type: ignore[attr-defined]  # both kinds have one, each of its own type
     generation = obj.metadata.generation
-    said = status.conditions
+    merged = status.conditions
     for one in conditions:
-        said = with_condition(said, msgspec.structs.replace(one, observed_generation=generation), now)
+        merged = with_condition(merged, msgspec.structs.replace(one, observed_generation=generation), now)
     status = msgspec.structs.replace(
         status,
-        conditions=said,
+        conditions=merged,
         observed_generation=generation,
         generations=status.generations if generations is None else generations,
         related_resources=status.related_resources if related is None else related,

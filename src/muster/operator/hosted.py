@@ -1,7 +1,7 @@
-"""What an operator needs for an object whose things are on another cluster: the way there, and copies of Secrets.
+"""Hosted mode, where the target cluster is another one: its kubeconfig, and copies of Secrets.
 
-The way is a Secret with a kubeconfig that an administrator puts where the operator is told to look. It has to bring all it needs:
-a kubeconfig that named files of the operator's pod could have the operator's own token sent anywhere.
+An administrator creates a Secret with the kubeconfig. It must be self-contained: if it referred to files of the operator's pod,
+it could send the operator's own token to any server.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from muster.runtime.client.builtin import SECRETS
 from muster.runtime.install import named
 
 
-async def read_way(client: KubeClient, secret: str, namespace: str) -> tuple[bytes, ClientConfig] | None:
-    """The kubeconfig in a Secret; None when there is none. Raises KubeconfigError for one that cannot be understood."""
+async def read_kubeconfig_secret(client: KubeClient, secret: str, namespace: str) -> tuple[bytes, ClientConfig] | None:
+    """The kubeconfig in a Secret; None if there is none. Raises KubeconfigError for an invalid one."""
     source = f"Secret {namespace}/{secret}"
     try:
         found = await client.get(SECRETS, secret, namespace)
-        way = base64.b64decode((found.get("data") or {})[KUBECONFIG_KEY])
-        config = parse_kubeconfig(way, source=source)
+        kubeconfig = base64.b64decode((found.get("data") or {})[KUBECONFIG_KEY])
+        config = parse_kubeconfig(kubeconfig, source=source)
         refuse_foreign_files(config, source)
-        return way, config
+        return kubeconfig, config
     except (NotFound, KeyError):
         return None
     except ValueError as error:
         raise KubeconfigError(source, "", KUBECONFIG_KEY, str(error)) from error
 
 
-def connect_by_kubeconfig(way: bytes) -> KubeClient:
+def connect_by_kubeconfig(kubeconfig: bytes) -> KubeClient:
     """Raises KubeconfigError."""
-    return HttpClient(parse_kubeconfig(way), agent="muster-operator")
+    return HttpClient(parse_kubeconfig(kubeconfig), agent="muster-operator")
 
 
 def refuse_foreign_files(config: ClientConfig, source: str) -> None:

@@ -6,13 +6,13 @@ import pytest
 
 from muster.api.crds import SPOKE, definitions
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.operator.applying import TOUCHED, Applier, ApplyFailed, Place, checked, labelled, remove, remove_and_wait
+from muster.operator.applier import TOUCHED, Applier, ApplyFailed, ObjectRef, checked, labelled, remove, remove_and_wait
 from muster.operator.deployments import rollout
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES, SERVICE_ACCOUNTS
 from tests.support.fake_clock import FakeClock
 from tests.unit.operator import conftest
 
-Cluster = conftest.Place
+Cluster = conftest.Cluster
 
 
 def config(name: str, value: str = "1", namespace: str = "default") -> tuple[GVR, Object]:
@@ -70,7 +70,7 @@ async def test_removal_in_order_stops_at_what_remains(client: conftest.CountingC
     held = config("held")
     held[1]["metadata"]["finalizers"] = ["example.com/held"]
     checked(await Applier(client, "test").apply([config("first"), held, config("last")]))
-    objects = [Place(CONFIG_MAPS, name, "default") for name in ("missing", "first", "held", "last")]
+    objects = [ObjectRef(CONFIG_MAPS, name, "default") for name in ("missing", "first", "held", "last")]
     assert await remove(client, objects, in_order=True) == [objects[2]]
     assert await client.get(CONFIG_MAPS, "last", "default")
     assert await remove(client, objects) == [objects[2]]
@@ -82,7 +82,7 @@ async def test_waiting_for_removal_ends(client: conftest.CountingClient) -> None
     held = config("held")
     held[1]["metadata"]["finalizers"] = ["example.com/held"]
     checked(await Applier(client, "test").apply([held]))
-    place = Place(CONFIG_MAPS, "held", "default")
+    place = ObjectRef(CONFIG_MAPS, "held", "default")
     assert await remove_and_wait(client, [place], within=0.1) == [place]
 
 
@@ -90,7 +90,7 @@ async def test_a_definition_that_the_server_failed_to_empty_is_touched_once_a_se
     definition = definitions(SPOKE[:1])[0]
     definition["metadata"]["finalizers"] = ["example.com/held"]
     await client.apply(CRDS, definition, manager="test")
-    place, clock = Place(CRDS, definition["metadata"]["name"]), FakeClock()
+    place, clock = ObjectRef(CRDS, definition["metadata"]["name"]), FakeClock()
     assert await remove(client, [place], clock=clock) == [place]
     assert await touched(client, place) == ""
     condition = {"type": "Terminating", "status": "True", "reason": "InstanceDeletionFailed", "message": "m"}
@@ -108,14 +108,14 @@ async def test_a_definition_that_the_server_failed_to_empty_is_touched_once_a_se
     assert await touched(client, place) > first
 
 
-async def touched(client: conftest.CountingClient, place: Place) -> str:
+async def touched(client: conftest.CountingClient, place: ObjectRef) -> str:
     found = await client.get(place.resource, place.name)
     return str((found["metadata"].get("annotations") or {}).get(TOUCHED, ""))
 
 
 async def test_what_is_claimed_is_kept(client: conftest.CountingClient) -> None:
     checked(await Applier(client, "test").apply(labelled([config("one")], {"owner": "other"})))
-    place = Place(CONFIG_MAPS, "one", "default")
+    place = ObjectRef(CONFIG_MAPS, "one", "default")
     assert await remove(client, [place], keep=lambda obj: obj["metadata"]["labels"]["owner"] == "other") == []
     assert await client.get(CONFIG_MAPS, "one", "default")
 
@@ -125,7 +125,7 @@ def test_labels_are_added_beside_others() -> None:
     ((_, made),) = labelled([(SERVICE_ACCOUNTS, document)], {"owner": "x"})
     assert made["metadata"]["labels"] == {"own": "1", "owner": "x"}
     assert document["metadata"]["labels"] == {"own": "1"}
-    assert str(Place(NAMESPACES, "a")) == "Namespace a"
+    assert str(ObjectRef(NAMESPACES, "a")) == "Namespace a"
 
 
 @pytest.mark.parametrize(

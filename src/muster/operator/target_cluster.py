@@ -1,9 +1,9 @@
-"""A cluster on which an operator keeps things: a client, caches of what carries the operator's label, and an `Applier` over them.
+"""A cluster on which an operator manages objects: a client, caches of objects with the operator's label, and an `Applier`.
 
-Everything that an operator makes is labelled with the name of the object it is made for, so one watch per kind shows all of it and
-nothing else, and every change wakes the one object it belongs to. Secrets are watched by name, since an operator may read no
-others, and so are ConfigMaps that users make. `run` follows the cluster until cancelled; until its caches are complete, and where
-the cluster cannot be watched, everything is simply applied again.
+All objects that an operator creates are labelled with the name of their owner, so one watch per kind covers all of them and nothing
+else, and every change requeues exactly that owner. Secrets are watched by name, since an operator may not read others, and so are
+ConfigMaps that users create. `run` watches the cluster until cancelled. Until the caches are synced, or if the cluster cannot be
+watched, all objects are applied again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.operator.applying import Applier
+from muster.operator.applier import Applier
 from muster.runtime.cache import Informer, Informers, Snapshot
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
@@ -20,7 +20,7 @@ from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
 Wake = Callable[[str], None]
 
 
-class Ground:
+class TargetCluster:
     def __init__(
         self,
         informers: Informers,
@@ -33,8 +33,8 @@ class Ground:
         config_maps: Sequence[str] = (),
         owner: Callable[[Snapshot], str] | None = None,
     ) -> None:
-        """`wake` is told the label's value of what changed; whose a Secret or ConfigMap is that is watched by name, `owner` says:
-        an empty name is nobody's."""
+        """`wake` is called with the owner of a changed object, which is its label's value; `owner` returns the owner of a
+        Secret or ConfigMap that is watched by name, or an empty name."""
         self.client = informers.client
         self.informers = informers
         self._kinds = {kind: self.informers.of(kind, label_selector=label) for kind in kinds}
@@ -43,25 +43,25 @@ class Ground:
             for resource, names in ((SECRETS, secrets), (CONFIG_MAPS, config_maps))
         )
         for informer in self._kinds.values():
-            _follow(informer, lambda found: found.labels.get(label, ""), wake)
+            _watch(informer, lambda found: found.labels.get(label, ""), wake)
         for informer in (*self._secrets, *self.config_maps):
-            _follow(informer, owner or (lambda found: found.labels.get(label, "")), wake)
+            _watch(informer, owner or (lambda found: found.labels.get(label, "")), wake)
         self.applier = Applier(self.client, manager, self.find)
         self._chosen: Informer[Snapshot] | None = None
 
     def follow_namespaces(self, label_selector: str, wake: Callable[[], None]) -> None:
-        """Follow namespaces that others have chosen by a label, too."""
+        """Watch the namespaces that have a label, too."""
         self._chosen = self.informers.of(NAMESPACES, label_selector=label_selector)
         self._chosen.on_change(lambda old, new: wake())
 
     @property
     def chosen_namespaces(self) -> list[str]:
-        """Those that stay, by name."""
+        """The names of those that are not being deleted."""
         found = self._chosen.cache if self._chosen is not None else ()
         return sorted(one.name for one in found if not one.data["metadata"].get("deletionTimestamp"))
 
     def find(self, resource: GVR, key: ObjectKey) -> Object | None:
-        """What the caches know of an object of ours."""
+        """The cached object, if it is managed by the operator."""
         informer = self._kinds.get(resource)
         if informer is None or not informer.has_synced:
             return None
@@ -69,11 +69,11 @@ class Ground:
         return None if found is None else found.data
 
     def has_secret(self, name: str, namespace: str) -> bool:
-        """Whether the caches know of a Secret that is watched by its name."""
+        """Whether a Secret that is watched by name exists in the cache."""
         return any(informer.cache.get(ObjectKey(namespace, name)) is not None for informer in self._secrets)
 
     def config_map(self, name: str, namespace: str) -> Object | None:
-        """What the caches know of a ConfigMap that is watched by its name."""
+        """The cached ConfigMap that is watched by name."""
         found = (informer.cache.get(ObjectKey(namespace, name)) for informer in self.config_maps)
         return next((one.data for one in found if one is not None), None)
 
@@ -88,43 +88,43 @@ class Ground:
         await self.informers.run()
 
 
-def _follow(informer: Informer[Snapshot], owner: Callable[[Snapshot], str], wake: Wake) -> None:
-    def told(old: Snapshot | None, new: Snapshot | None) -> None:
+def _watch(informer: Informer[Snapshot], owner: Callable[[Snapshot], str], wake: Wake) -> None:
+    def enqueue_owners(old: Snapshot | None, new: Snapshot | None) -> None:
         for side in (old, new):
             if side is not None and (name := owner(side)):
                 wake(name)
 
-    informer.on_change(told)
+    informer.on_change(enqueue_owners)
 
 
-class Grounds:
-    """Clusters of objects whose things are elsewhere, by the object's name; followed for as long as the way there is the same."""
+class RemoteClusters:
+    """Target clusters of hosted objects, by the object's name; each is watched until its kubeconfig changes."""
 
-    def __init__(self, make: Callable[[str, KubeClient], Ground]) -> None:
+    def __init__(self, make: Callable[[str, KubeClient], TargetCluster]) -> None:
         self._make = make
-        self._open: dict[str, tuple[bytes, Ground, asyncio.Task[None]]] = {}
+        self._open: dict[str, tuple[bytes, TargetCluster, asyncio.Task[None]]] = {}
         self._tasks: asyncio.TaskGroup | None = None
 
-    async def at(self, name: str, way: bytes, connect: Callable[[bytes], KubeClient]) -> Ground:
-        """The ground that `way`, a kubeconfig, leads to. Raises what `connect` raises."""
+    async def at(self, name: str, kubeconfig: bytes, connect: Callable[[bytes], KubeClient]) -> TargetCluster:
+        """The cluster of this kubeconfig. Raises what `connect` raises."""
         known = self._open.get(name)
-        if known is not None and known[0] == way:
+        if known is not None and known[0] == kubeconfig:
             return known[1]
-        client = connect(way)
+        client = connect(kubeconfig)
         await self.leave(name)
-        ground = self._make(name, client)
+        cluster = self._make(name, client)
         assert self._tasks is not None, "running"
-        self._open[name] = (way, ground, self._tasks.create_task(ground.run(), name=f"ground of {name}"))
-        return ground
+        self._open[name] = (kubeconfig, cluster, self._tasks.create_task(cluster.run(), name=f"target cluster of {name}"))
+        return cluster
 
     async def leave(self, name: str) -> None:
         known = self._open.pop(name, None)
         if known is None:
             return
-        _, ground, task = known
+        _, cluster, task = known
         task.cancel()
         await asyncio.wait({task})
-        await ground.client.close()
+        await cluster.client.close()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -4,7 +4,7 @@
 stops nothing. It remembers what it applied and what the server made of it; where a cache shows that both are unchanged, nothing
 is sent. So a reconcile at rest costs no request, and drift of any field (of ours, or one that the server defaulted) is repaired.
 
-`remove` goes the other way and never waits: it asks for what is still there to be deleted and says what remains, and the caller
+`remove` deletes objects and never waits: it deletes what still exists and returns what remains, and the caller
 comes back later. `remove_and_wait` does that for callers who have time.
 
 A real API server sometimes fails to empty a definition that is deleted soon after it was made ("storage is (re)initializing"), and
@@ -38,7 +38,7 @@ _VOLATILE: Final = frozenset(("resourceVersion", "managedFields", "generation"))
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ApplyResult:
     """`result` is the object after it was applied; exactly one of `result` and `error` is there."""
 
     resource: GVR
@@ -53,12 +53,12 @@ class Outcome:
 class ApplyFailed(Exception):
     """Some of it could not be applied; the rest was."""
 
-    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+    def __init__(self, outcomes: Sequence[ApplyResult]) -> None:
         self.failures = tuple(one for one in outcomes if one.error is not None)
         super().__init__("; ".join(map(str, self.failures)))
 
 
-def checked(outcomes: Sequence[Outcome]) -> list[Object]:
+def checked(outcomes: Sequence[ApplyResult]) -> list[Object]:
     """The objects as they are now. Raises ApplyFailed if one could not be applied."""
     if any(one.error is not None for one in outcomes):
         raise ApplyFailed(outcomes)
@@ -73,22 +73,22 @@ class Applier:
         self._settled: dict[tuple[GVR, ObjectKey], tuple[bytes, bytes]] = {}
         """What was wanted, and what it became, by digest."""
 
-    async def apply(self, documents: Iterable[Wanted]) -> list[Outcome]:
+    async def apply(self, documents: Iterable[Wanted]) -> list[ApplyResult]:
         return [await self._apply(resource, document) for resource, document in documents]
 
-    async def _apply(self, resource: GVR, document: Document) -> Outcome:
+    async def _apply(self, resource: GVR, document: Document) -> ApplyResult:
         key = key_of(document)
         current = self._lookup(resource, key) if self._lookup is not None else None
         wanted = _digest(document)
         if current is not None and self._settled.get((resource, key)) == (wanted, _digest(_lasting(current))):
-            return Outcome(resource, key, current)
+            return ApplyResult(resource, key, current)
         try:
             result = await self._client.apply(resource, document, manager=self._manager)
         except KubeError as error:
             self._settled.pop((resource, key), None)
-            return Outcome(resource, key, error=error)
+            return ApplyResult(resource, key, error=error)
         self._settled[resource, key] = (wanted, _digest(_lasting(result)))
-        return Outcome(resource, key, result)
+        return ApplyResult(resource, key, result)
 
     def forget(self) -> None:
         """Send everything again the next time."""
@@ -118,7 +118,7 @@ def _labelled(document: Document, labels: Mapping[str, str]) -> Document:
 
 
 @dataclass(frozen=True)
-class Place:
+class ObjectRef:
     """Which object."""
 
     resource: GVR
@@ -129,43 +129,45 @@ class Place:
         return f"{self.resource.kind} {ObjectKey(self.namespace, self.name)}"
 
 
-def places(documents: Iterable[Wanted]) -> list[Place]:
-    return [Place(resource, key.name, key.namespace) for resource, key in ((r, key_of(d)) for r, d in documents)]
+def object_refs(documents: Iterable[Wanted]) -> list[ObjectRef]:
+    return [ObjectRef(resource, key.name, key.namespace) for resource, key in ((r, key_of(d)) for r, d in documents)]
 
 
 async def remove(
     client: KubeClient,
-    objects: Iterable[Place],
+    objects: Iterable[ObjectRef],
     *,
     in_order: bool = False,
     keep: Callable[[Object], bool] | None = None,
     propagation: str = "",
     clock: Clock = SYSTEM,
-) -> list[Place]:
+) -> list[ObjectRef]:
     """Ask for what is still there to be deleted; gives what remains for now, because it is being finalized.
 
     With `in_order`, nothing after the first that remains is touched. What `keep` claims is left alone and does not remain.
     """
     remaining = []
-    for place in objects:
-        if await _remains(client, place, keep, propagation, clock):
-            remaining.append(place)
+    for ref in objects:
+        if await _remains(client, ref, keep, propagation, clock):
+            remaining.append(ref)
             if in_order:
                 break
     return remaining
 
 
-async def _remains(client: KubeClient, place: Place, keep: Callable[[Object], bool] | None, propagation: str, clock: Clock) -> bool:
+async def _remains(
+    client: KubeClient, ref: ObjectRef, keep: Callable[[Object], bool] | None, propagation: str, clock: Clock
+) -> bool:
     try:
-        found = await client.get(place.resource, place.name, place.namespace)
+        found = await client.get(ref.resource, ref.name, ref.namespace)
         if keep is not None and keep(found):
             return False
         metadata = found["metadata"]
         if metadata.get("deletionTimestamp"):
-            await _touch(client, place, found, clock)
+            await _touch(client, ref, found, clock)
             return True
-        await client.delete(place.resource, place.name, place.namespace, uid=metadata["uid"], propagation=propagation)
-        await client.get(place.resource, place.name, place.namespace)
+        await client.delete(ref.resource, ref.name, ref.namespace, uid=metadata["uid"], propagation=propagation)
+        await client.get(ref.resource, ref.name, ref.namespace)
     except NotFound:
         return False
     except Conflict:
@@ -174,7 +176,7 @@ async def _remains(client: KubeClient, place: Place, keep: Callable[[Object], bo
     return True
 
 
-async def _touch(client: KubeClient, place: Place, found: Object, clock: Clock) -> None:
+async def _touch(client: KubeClient, ref: ObjectRef, found: Object, clock: Clock) -> None:
     """Have the API server try once more to empty a definition, now and then."""
     conditions = (found.get("status") or {}).get("conditions") or ()
     if not any(one["type"] == "Terminating" and one.get("reason") == "InstanceDeletionFailed" for one in conditions):
@@ -182,19 +184,19 @@ async def _touch(client: KubeClient, place: Place, found: Object, clock: Clock) 
     last = (found["metadata"].get("annotations") or {}).get(TOUCHED, "")
     now = format_time(clock.now())
     if last != now:
-        await client.patch(place.resource, place.name, {"metadata": {"annotations": {TOUCHED: now}}}, place.namespace)
+        await client.patch(ref.resource, ref.name, {"metadata": {"annotations": {TOUCHED: now}}}, ref.namespace)
 
 
 async def remove_and_wait(
     client: KubeClient,
-    objects: Sequence[Place],
+    objects: Sequence[ObjectRef],
     *,
     within: float,
     in_order: bool = False,
     keep: Callable[[Object], bool] | None = None,
     propagation: str = "",
     clock: Clock = SYSTEM,
-) -> list[Place]:
+) -> list[ObjectRef]:
     """Until all is gone, or `within` seconds are over; gives what is left then."""
     deadline = clock.monotonic() + within
     while True:
@@ -220,15 +222,15 @@ def generations(objects: Iterable[tuple[GVR, Object]]) -> tuple[GenerationStatus
     )
 
 
-def related(objects: Iterable[Place]) -> tuple[RelatedResource, ...]:
+def related(objects: Iterable[ObjectRef]) -> tuple[RelatedResource, ...]:
     """For a status: what belongs to the deployment."""
     return tuple(
         RelatedResource(
-            group=place.resource.group,
-            version=place.resource.version,
-            resource=place.resource.plural,
-            namespace=place.namespace,
-            name=place.name,
+            group=ref.resource.group,
+            version=ref.resource.version,
+            resource=ref.resource.plural,
+            namespace=ref.namespace,
+            name=ref.name,
         )
-        for place in objects
+        for ref in objects
     )
