@@ -95,6 +95,13 @@ class Selector:
         key, values = self.requirements[0].key, frozenset(self.requirements[0].values)
         return lambda labels: labels.get(key) in values
 
+    def matches_each(self, labels: Iterable[Mapping[str, str]]) -> Iterable[bool]:
+        """`matches` of each of very many."""
+        if self.nothing or len(self.requirements) != 1 or self.requirements[0].operator not in ("=", "==", "in"):
+            return map(self.matches, labels)
+        key, values = self.requirements[0].key, frozenset(self.requirements[0].values)
+        return [one.get(key) in values for one in labels]
+
     @property
     def everything(self) -> bool:
         return not self.nothing and not self.requirements

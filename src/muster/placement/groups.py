@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from muster.api.cluster.v1beta1 import GroupStrategy, PlacementSpec
 from muster.kube.names import label_value
@@ -22,6 +23,7 @@ from muster.placement.selection import Selection
 from muster.placement.world import Candidate
 
 EMPTY = (ChosenGroup("", ()),)
+_BY_NAME: Callable[[Chosen], str] = attrgetter("cluster")
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Grouping:
         return cls(length, tuple(_named(strategy)), spec.sort_by == "Score")
 
     def divide(self, chosen: Sequence[Chosen], candidates: Mapping[str, Candidate]) -> tuple[ChosenGroup, ...]:
-        ordered = sorted(chosen, key=_by_score if self.by_score else _by_name)
+        ordered = sorted(chosen, key=_by_score if self.by_score else _BY_NAME)
         length = self.length(len(ordered))
         groups: list[ChosenGroup] = []
         for name, selects in self.named:
@@ -51,10 +53,6 @@ class Grouping:
                 groups += _pieces(name, members, length)
         groups += _pieces("", ordered, length)
         return tuple(groups) or EMPTY
-
-
-def _by_name(one: Chosen) -> str:
-    return one.cluster
 
 
 def _by_score(one: Chosen) -> tuple[int, str]:

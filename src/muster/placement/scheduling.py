@@ -10,10 +10,13 @@ choosing fail for the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import starmap
+from functools import partial
+from itertools import chain, repeat
+from operator import add, attrgetter, itemgetter, mul
+from typing import Final
 
 from muster.api.cluster.v1beta1 import Placement, PlacementSpec
 from muster.api.meta import Condition
@@ -33,6 +36,11 @@ from muster.placement.scores import ScoreReader
 from muster.placement.spread import HARD, spread
 from muster.placement.stopwatch import UNMEASURED, Stopwatch
 from muster.placement.world import Candidate, World
+
+_NAME: Final[Callable[[Candidate], str]] = attrgetter("name")
+_SECOND: Final = itemgetter(1)
+_CHOSEN: Final[Callable[[tuple[str, int]], Chosen]] = partial(tuple.__new__, Chosen)
+"""Of very many pairs of a cluster and its score, without a call of Python's for each."""
 
 
 def schedule(placement: Placement, world: World, stopwatch: Stopwatch = UNMEASURED) -> Choice:
@@ -57,6 +65,7 @@ def schedule(placement: Placement, world: World, stopwatch: Stopwatch = UNMEASUR
             spreading = spread(left, totals, spec.spread_policy.spread_constraints, weights.spread, wanted)
         prioritized.append(Prioritized(SPREAD, weights.spread, spreading.scores))
         chosen = spreading.chosen
+        totals |= {one.cluster: one.score for one in chosen}
     else:
         chosen = _best(totals, wanted)
     unscheduled = wanted - len(chosen)
@@ -66,7 +75,7 @@ def schedule(placement: Placement, world: World, stopwatch: Stopwatch = UNMEASUR
         misconfigured=conditions.WELL_CONFIGURED,
         filters=tuple(filtered),
         prioritizers=tuple(prioritized),
-        totals={**totals, **{one.cluster: one.score for one in chosen}},
+        totals=totals,
         unscheduled=unscheduled,
         warnings=tuple(warning for addon, _ in addons for warning in addon.warnings()),
         again=_first(scores.again, taints.again),
@@ -96,10 +105,8 @@ class _Available:
     def of(cls, spec: PlacementSpec, world: World) -> _Available:
         bound = [name for name in world.bound if name in world.sets]
         eligible = sorted(set(bound).intersection(spec.cluster_sets) if spec.cluster_sets else bound)
-        names: set[str] = set()
-        for one in eligible:
-            names.update(world.members(one))
-        found = (world.clusters.get(name) for name in sorted(names))
+        names = dict.fromkeys(chain.from_iterable(map(world.members, eligible)))
+        found = map(world.clusters.get, sorted(names))
         return cls(spec.cluster_sets, len(bound), eligible, [one for one in found if one is not None and not one.deleting])
 
     def satisfied(self, chosen: int, unscheduled: int) -> Condition:
@@ -111,7 +118,7 @@ def _filter(candidates: list[Candidate], filters: Sequence[Filter], stopwatch: S
     for one in filters:
         with stopwatch.plugin("filter", one.name):
             left = one.left(candidates)
-        names = tuple(candidate.name for candidate in left)
+        names = tuple(map(_NAME, left))
         results.append(Filtered(one.name, names, _Removed(one, candidates, names)))
         candidates = left
     return candidates, results
@@ -156,11 +163,13 @@ def _prioritized(prioritizer: Prioritizer, weight: int, candidates: Sequence[Can
 
 
 def _totals(candidates: Sequence[Candidate], prioritized: Sequence[Prioritized]) -> dict[str, int]:
-    totals = {one.name: 0 for one in candidates}
+    """In the order of the candidates."""
+    names = tuple(map(_NAME, candidates))
+    totals = [0] * len(names)
     for one in prioritized:
-        for name, score in one.scores.items():
-            totals[name] += score * one.weight
-    return totals
+        scores = map(one.scores.get, names, repeat(0))
+        totals = list(map(add, totals, map(mul, scores, repeat(one.weight))))
+    return dict(zip(names, totals, strict=True))
 
 
 def _must_spread(spec: PlacementSpec, left: int, wanted: int) -> bool:
@@ -170,8 +179,9 @@ def _must_spread(spec: PlacementSpec, left: int, wanted: int) -> bool:
 
 
 def _best(totals: Mapping[str, int], wanted: int) -> tuple[Chosen, ...]:
-    best = sorted(totals.items(), key=lambda pair: (-pair[1], pair[0])) if wanted < len(totals) else sorted(totals.items())
-    return tuple(starmap(Chosen, best[:wanted]))
+    """Candidates come by name, and of equals the first stays the first."""
+    best = sorted(totals.items(), key=_SECOND, reverse=True)[:wanted] if wanted < len(totals) else totals.items()
+    return tuple(map(_CHOSEN, best))
 
 
 def _first(*moments: datetime | None) -> datetime | None:

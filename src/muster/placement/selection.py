@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import compress
+from operator import attrgetter
 
 from muster.api.cluster.v1beta1 import ClaimSelector
 from muster.api.meta import LabelSelector
@@ -16,6 +18,8 @@ from muster.placement.world import Candidate
 
 _NO_LABELS = LabelSelector()
 _NO_CLAIMS = ClaimSelector()
+_LABELS: Callable[[Candidate], Mapping[str, str]] = attrgetter("labels")
+_CLAIMS: Callable[[Candidate], Mapping[str, str]] = attrgetter("claims")
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,15 @@ class Selection:
         if self.labels.everything:
             return lambda one: by_claims(one.claims)
         return lambda one: by_labels(one.labels) and by_claims(one.claims)
+
+    def select(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Those of very many that are selected."""
+        left = candidates
+        if not self.labels.everything:
+            left = list(compress(left, self.labels.matches_each(map(_LABELS, left))))
+        if not self.claims.everything:
+            left = list(compress(left, self.claims.matches_each(map(_CLAIMS, left))))
+        return left
 
     def unmet(self, candidate: Candidate) -> Iterator[str]:
         """The requirements that a cluster does not meet, in words."""

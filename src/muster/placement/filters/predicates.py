@@ -57,7 +57,7 @@ class Predicates:
             with self._stopwatch.expressions():
                 return [one for one in candidates if self._meets_one(one)]
         if len(self._predicates) == 1:
-            return list(filter(self._predicates[0].selects, candidates))
+            return self._predicates[0].selection.select(candidates)
         tests = [predicate.selects for predicate in self._predicates]
         return [one for one in candidates if any(test(one) for test in tests)]
 

@@ -35,7 +35,7 @@ from muster.placement.hub.decision_writer import DecisionWriter, NotWritten, sco
 from muster.placement.hub.inventory import Inventory
 from muster.placement.hub.measurements import Measurements
 from muster.placement.hub.outcome import BY_SCORE, is_unnameable, kept_decisions, status_of, waits_until, wanted_decisions
-from muster.placement.hub.writing import Decision, Write, free_names, is_as_wanted, plan_writes
+from muster.placement.hub.writing import Decision, Write, clusters_of, free_names, is_as_wanted, plan_writes
 from muster.placement.names import DISABLED
 from muster.placement.scheduling import schedule
 from muster.runtime.cache import Informer, MutationCache
@@ -182,7 +182,7 @@ class Placements:
         spare = free_names(placement.metadata.name, lambda name: name in present or name in wanted or is_taken(name))
         writes = plan_writes(present, wanted, spare)
         try:
-            with self.inventory.decisions.expecting(key, frozenset(name for one in wanted.values() for name, _ in one.clusters)):
+            with self.inventory.decisions.expecting(key, clusters_of(wanted.values())):
                 await self._write(placement, writes, choice)
         except NotWritten as error:
             self._left.pop(key, None)

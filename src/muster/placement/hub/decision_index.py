@@ -97,10 +97,8 @@ class DecisionIndex:
 
     def chosen_by_others(self, placement: ObjectKey) -> dict[str, int]:
         """By cluster, how many placements but this one have chosen it."""
-        counts = dict(self._chosen)
-        for cluster in self._expected.get(placement, self._written(placement)):
-            _decrease(counts, cluster)
-        return counts
+        own = self._expected.get(placement, self._written(placement))
+        return {cluster: others for cluster, count in self._chosen.items() if (others := count - (cluster in own))}
 
     @contextmanager
     def expecting(self, placement: ObjectKey, clusters: frozenset[str]) -> Iterator[None]:

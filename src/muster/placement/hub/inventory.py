@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from muster.api.cluster.v1alpha1 import AddOnPlacementScore
 from muster.api.cluster.v1beta1 import Placement
@@ -63,9 +64,8 @@ class Inventory:
 
     def world(self, placement: Placement, now: datetime) -> World:
         metadata = placement.metadata
-        present = {
-            cluster: score for one in self.decisions.owned_by(metadata.uid).values() for cluster, score in one.content.clusters
-        }
+        own = self.decisions.owned_by(metadata.uid).values()
+        present = dict(chain.from_iterable(one.content.clusters for one in own))
         return World(
             clusters=self.clusters,
             sets=self._sets,

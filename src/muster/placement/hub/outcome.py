@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import repeat
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -26,10 +28,11 @@ from muster.kube.names import label_value
 from muster.machinery.golang.durations import parse_duration
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import format_time, parse_time
-from muster.placement.choice import Choice, ChosenGroup
+from muster.placement.choice import Choice, Chosen, ChosenGroup
 from muster.placement.decisions import group_of
 from muster.placement.hub.writing import Decision, free_names, in_batches
 
+_CLUSTER: Final[Callable[[Chosen], str]] = attrgetter("cluster")
 BY_SCORE: Final = "Score"
 SCORE_RATE_LIMIT: Final = timedelta(minutes=1)
 NOBODY: Final = (ChosenGroup("", ()),)
@@ -65,7 +68,11 @@ def _decisions(placement: Placement, groups: Iterable[ChosenGroup], is_taken: Ca
             DECISION_GROUP_NAME_LABEL: group.name,
         }
         for clusters in in_batches(group.clusters) or [()]:
-            content = tuple((one.cluster, one.score if scored else 0) for one in clusters)
+            content = (
+                tuple((one.cluster, one.score) for one in clusters)
+                if scored
+                else tuple(zip(map(_CLUSTER, clusters), repeat(0), strict=False))
+            )
             wanted[next(names)] = Decision(labels, content)
     return wanted
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
+from operator import itemgetter
 from typing import Final, TypeVar
 
 T = TypeVar("T")
+_CLUSTER: Final[Callable[[tuple[str, int]], str]] = itemgetter(0)
 LIMIT: Final = 100
 """Clusters in one decision."""
 
@@ -31,7 +33,11 @@ class Decision:
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(cluster for cluster, _ in self.clusters)
+        return clusters_of((self,))
+
+
+def clusters_of(decisions: Iterable[Decision]) -> frozenset[str]:
+    return frozenset(map(_CLUSTER, chain.from_iterable(one.clusters for one in decisions)))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ class Steady:
     present: Collection[str]
 
     def scores(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
-        return {one.name: 100 if one.name in self.present else 0 for one in candidates}
+        present = self.present
+        return {one.name: 100 if one.name in present else 0 for one in candidates}
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,11 @@ class Balance:
     others: Mapping[str, int]
 
     def scores(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
-        most = max(self.others.values(), default=0)
-        by_count = {0: 100}
-        result = {}
-        for one in candidates:
-            count = self.others.get(one.name, 0)
-            score = by_count.get(count)
-            if score is None:
-                score = by_count[count] = 2 * int(100 * (0.5 - count / most))
-            result[one.name] = score
-        return result
+        others = self.others
+        most = max(others.values(), default=0)
+        by_count = {count: 2 * int(100 * (0.5 - count / most)) for count in set(others.values()) if count}
+        by_count[0] = 100
+        return {one.name: by_count[others.get(one.name, 0)] for one in candidates}
 
 
 @dataclass(frozen=True)
