@@ -27,8 +27,8 @@ from bench.report import Row
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import AwsIrsaHubDriver, HubRegistrationDriver
 from muster.aws.arns import EksCluster
-from muster.aws.naming import Pair
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
+from muster.aws.role_names import RoleNames
 from muster.registration.drivers.awsirsa.claims import marked
 from muster.registration.drivers.awsirsa.driver import DRIVER
 from muster.registration.drivers.seam import Accepting
@@ -142,7 +142,7 @@ class Measuring:
         self._person = Administrator(hub.plane.cluster)
         self._person.servers.append(hub.server)
         names = [f"managed-{number}" for number in range(count)]
-        self._pairs = {name: Pair(hub.arn, EksCluster("aws", REGION, MANAGED_ACCOUNT, name)) for name in names}
+        self._pairs = {name: RoleNames(hub.arn, EksCluster("aws", REGION, MANAGED_ACCOUNT, name)) for name in names}
         for pair in self._pairs.values():
             hub.aws.run(make_managed_role(hub.aws.aws, pair, "https://managed.example", ["system:serviceaccount:a:b"]))
 
@@ -192,7 +192,7 @@ class Measuring:
     async def _prepare(self) -> None:
         """As `clusteradm accept` does before it lets them in."""
         configured = AwsIrsaHubDriver(hub_cluster_arn=str(self._hub.arn), mapping="access-entry", identity="administrator")
-        identity = Surroundings(self._hub.aws.administrator(HUB_ACCOUNT))
+        identity = ProcessEnv(self._hub.aws.administrator(HUB_ACCOUNT))
         client = HttpClient(load_kubeconfig(self._hub.plane.kubeconfig))
         accepting = Accepting(client, HubRegistrationDriver(auth_type="awsirsa", awsirsa=configured), identity, lambda _: None)
         try:

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from muster.aws.arns import eks_cluster
+from muster.aws.arns import parse_cluster_arn
 from muster.aws.interfaces import AwsCredentials, ClusterDescription
-from muster.aws.naming import Pair
 from muster.aws.policies import AUDIENCE
+from muster.aws.role_names import RoleNames
 from muster.aws.tokens import make_token
 from muster.fleet.aws import LocalAws
 from muster.runtime.client import load_kubeconfig
@@ -30,8 +30,9 @@ from tests.support.local_aws import REGION, Botocore, credentials_in, local_aws,
 from tests.support.planes import ControlPlane, EmbeddedPlane, KubeOptions, KubePlane
 
 HUB, MANAGED = "111111111111", "222222222222"
-PAIR = Pair(
-    eks_cluster(f"arn:aws:eks:{REGION}:{HUB}:cluster/hub-0"), eks_cluster(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/managed-0")
+PAIR = RoleNames(
+    parse_cluster_arn(f"arn:aws:eks:{REGION}:{HUB}:cluster/hub-0"),
+    parse_cluster_arn(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/managed-0"),
 )
 AGENT = "system:serviceaccount:default:agent"
 USER = "open-cluster-management:managed-0"

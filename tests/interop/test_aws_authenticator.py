@@ -27,10 +27,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.aws.arns import eks_cluster
+from muster.aws.arns import parse_cluster_arn
 from muster.aws.interfaces import AwsCredentials
-from muster.aws.judging import TokenRefused
-from muster.aws.naming import Pair
+from muster.aws.role_names import RoleNames
+from muster.aws.token_validation import TokenRefused
 from muster.aws.tokens import make_token
 from muster.fleet.aws import FaultKind, StsRefused, Unmapped
 from muster.machinery.authentication import UserInfo
@@ -49,10 +49,11 @@ from tests.support.token_attacks import ATTACKS, OTHER_REGIONS_STS, STRICTER, ST
 pytestmark = pytest.mark.timeout(180)
 
 HUB, MANAGED = "111111111111", "222222222222"
-PAIR = Pair(
-    eks_cluster(f"arn:aws:eks:{REGION}:{HUB}:cluster/hub-0"), eks_cluster(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/managed-0")
+PAIR = RoleNames(
+    parse_cluster_arn(f"arn:aws:eks:{REGION}:{HUB}:cluster/hub-0"),
+    parse_cluster_arn(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/managed-0"),
 )
-JOINING = Pair(PAIR.hub, eks_cluster(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/managed-9"))
+JOINING = RoleNames(PAIR.hub, parse_cluster_arn(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/managed-9"))
 USER, GROUP = "open-cluster-management:managed-0", "system:open-cluster-management:managed-0"
 ENTRY = Mapped(PAIR.hub_role_arn, USER, (GROUP,))
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from muster.aws.arns import eks_cluster
+from muster.aws.arns import parse_cluster_arn
 from muster.aws.interfaces import ClusterDescription
-from muster.aws.naming import Pair
+from muster.aws.role_names import RoleNames
 from muster.fleet.aws import LocalAws
 from muster.kube import yaml
 from muster.machinery.clock import SYSTEM
@@ -28,9 +28,9 @@ from tests.support import peers
 from tests.support.local_aws import local_aws
 from tests.support.registration import MUSTER
 
-PAIR = Pair(
-    eks_cluster("arn:aws:eks:us-west-2:111111111111:cluster/hub-0"),
-    eks_cluster("arn:aws:eks:us-west-2:222222222222:cluster/managed-0"),
+PAIR = RoleNames(
+    parse_cluster_arn("arn:aws:eks:us-west-2:111111111111:cluster/hub-0"),
+    parse_cluster_arn("arn:aws:eks:us-west-2:222222222222:cluster/managed-0"),
 )
 GET_TOKEN = ("eks", "get-token", "--cluster-name", "hub-0", "--output", "json")
 

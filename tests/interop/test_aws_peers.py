@@ -20,7 +20,7 @@ import yaml
 
 from muster.aws import policies
 from muster.aws.arns import EksCluster
-from muster.aws.naming import HUB_ARN_TAG, Pair
+from muster.aws.role_names import HUB_ARN_TAG, RoleNames
 from muster.registration.drivers.awsirsa.claims import marked
 from tests.interop.ocm import AGENT_NAMESPACE, Fleet
 from tests.support import peers
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(180)
 HUB_ACCOUNT, MANAGED_ACCOUNT = "111111111111", "222222222222"
 OUR_HUB, GO_HUB = (EksCluster("aws", REGION, HUB_ACCOUNT, name) for name in ("hub-0", "go-hub"))
 PYTHON, GOPHER = (EksCluster("aws", REGION, MANAGED_ACCOUNT, name) for name in ("python", "gopher"))
-OUR_AGENT, GO_AGENT = Pair(GO_HUB, PYTHON), Pair(OUR_HUB, GOPHER)
+OUR_AGENT, GO_AGENT = RoleNames(GO_HUB, PYTHON), RoleNames(OUR_HUB, GOPHER)
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
@@ -61,7 +61,7 @@ def ground(aws: AwsThread, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     ground.stop(kill=True)
 
 
-def arns(pair: Pair) -> list[str]:
+def arns(pair: RoleNames) -> list[str]:
     return [f"--hub-cluster-arn={pair.hub}", f"--managed-cluster-arn={pair.managed}"]
 
 
@@ -116,7 +116,7 @@ def go_agent(ground: ControlPlane, aws: AwsThread, our_hub: Hub) -> Iterator[tup
     fleet.stop()
 
 
-def on_aws(aws: AwsThread, pair: Pair) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+def on_aws(aws: AwsThread, pair: RoleNames) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
     """The role that the hub made for a cluster, and its access entry."""
 
     async def found() -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
@@ -195,7 +195,7 @@ def test_our_hub_takes_over_from_upstreams(ground: ControlPlane, aws: AwsThread,
         ours.stop()
 
 
-def said_by_entry(aws: AwsThread, pair: Pair) -> str:
+def said_by_entry(aws: AwsThread, pair: RoleNames) -> str:
     """Whom the cluster's role is on the hub."""
     _, entry = on_aws(aws, pair)
     return entry["username"] if entry else ""

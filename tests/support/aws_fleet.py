@@ -6,7 +6,7 @@ from typing import Any
 
 from botocore.session import Session
 
-from muster.aws.naming import Pair
+from muster.aws.role_names import RoleNames
 from muster.fleet.local.cloud import arn_of
 from tests.support.local_fleet import Fleet
 from tests.support.processes import free_ports
@@ -35,5 +35,5 @@ def roles(fleet: Fleet, profile: str) -> set[str]:
     return {role["RoleName"] for role in client(fleet, "iam", profile).list_roles()["Roles"]}
 
 
-def pair(cluster: str) -> Pair:
-    return Pair(arn_of("hub"), arn_of(cluster))
+def pair(cluster: str) -> RoleNames:
+    return RoleNames(arn_of("hub"), arn_of(cluster))

@@ -22,8 +22,8 @@ from muster.apiserver.auth.tokenwebhook import WebhookTarget
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.aws.arns import EksCluster
 from muster.aws.interfaces import AwsCredentials, ClusterDescription
-from muster.aws.naming import Pair
-from muster.aws.surroundings import CA_BUNDLE, ENDPOINT_URL
+from muster.aws.process_env import CA_BUNDLE, ENDPOINT_URL
+from muster.aws.role_names import RoleNames
 from muster.cli.aws_token import credential_programs
 from muster.cli.clusteradm import main
 from muster.cli.programs import programs
@@ -56,8 +56,8 @@ def is_hub(name: str) -> bool:
     return name.startswith("hub-")
 
 
-def pair(name: str, hub: str = HUB) -> Pair:
-    return Pair(arn(hub), arn(name))
+def pair(name: str, hub: str = HUB) -> RoleNames:
+    return RoleNames(arn(hub), arn(name))
 
 
 @dataclass

@@ -22,9 +22,9 @@ from muster.administration.aws.prerequisites import Agents, WantedRole, apply, h
 from muster.aws.arns import EksCluster
 from muster.aws.identity import connect
 from muster.aws.interfaces import ClusterDescription
-from muster.aws.naming import Pair
 from muster.aws.policies import AUDIENCE
-from muster.aws.surroundings import ENDPOINT_URL, ROLE_ARN, TOKEN_FILE, Surroundings
+from muster.aws.process_env import ENDPOINT_URL, ROLE_ARN, TOKEN_FILE, ProcessEnv
+from muster.aws.role_names import RoleNames
 from muster.fleet.aws import CallRecord, LocalAws, LocalAwsConfig
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import load_kubeconfig
@@ -140,7 +140,7 @@ class AwsThread:
         self.run(self._apply(role))
         return self._pod(admin, HUB_NAMESPACE, "registration-controller-sa", role.arn)
 
-    def agent_pod(self, pair: Pair, admin: Client, namespace: str) -> dict[str, str]:
+    def agent_pod(self, pair: RoleNames, admin: Client, namespace: str) -> dict[str, str]:
         """Those of a managed cluster's registration agent."""
         role = managed_role(pair, self._issuers[pair.managed], Agents(namespace=namespace))
         self.run(self._apply(role))
@@ -148,7 +148,7 @@ class AwsThread:
 
     async def _apply(self, role: WantedRole) -> None:
         """As an administrator of the account."""
-        client = connect(Surroundings(self.aws.environ(REGION, await self.aws.administrator(role.account))), REGION)
+        client = connect(ProcessEnv(self.aws.environ(REGION, await self.aws.administrator(role.account))), REGION)
         try:
             await apply(client, role)
         finally:

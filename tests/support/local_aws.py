@@ -21,7 +21,7 @@ from botocore.exceptions import ClientError
 
 from muster.aws import policies
 from muster.aws.interfaces import AwsCredentials
-from muster.aws.naming import Pair
+from muster.aws.role_names import RoleNames
 from muster.fleet.aws import LocalAws, LocalAwsConfig
 from muster.machinery.clock import SYSTEM, Clock, SystemClock
 
@@ -125,7 +125,7 @@ def trusting(principal: Any, action: str = "sts:AssumeRole", **more: Any) -> str
     return policy({"Effect": "Allow", "Principal": principal, "Action": action, **more})
 
 
-async def make_managed_role(aws: LocalAws, pair: Pair, issuer: str, subjects: Sequence[str], **tags: str) -> None:
+async def make_managed_role(aws: LocalAws, pair: RoleNames, issuer: str, subjects: Sequence[str], **tags: str) -> None:
     """What the managed cluster's IAM administrator prepares; `tags` in place of those that the seed wants."""
     admin = Botocore(aws, await aws.administrator(pair.managed.account))
     trust = policies.web_identity_trust(pair.managed, issuer.removeprefix("https://"), subjects)
@@ -135,7 +135,7 @@ async def make_managed_role(aws: LocalAws, pair: Pair, issuer: str, subjects: Se
     await admin.iam("put_role_policy", RoleName=pair.managed_role, PolicyName="access", PolicyDocument=access)
 
 
-async def make_hub_role(aws: LocalAws, pair: Pair) -> None:
+async def make_hub_role(aws: LocalAws, pair: RoleNames) -> None:
     """What the hub makes when it accepts the cluster, but for the mapping."""
     admin = Botocore(aws, await aws.administrator(pair.hub.account))
     trust, access = json.dumps(policies.hub_trust(pair)), json.dumps(policies.hub_access(pair.hub))

@@ -1,8 +1,8 @@
 """Tokens that must let nobody in: what somebody with a session of AWS could make of it, or of a token that is not theirs to change.
 
-One table for every judge of tokens: ours (`muster/aws/judging.py` and the STS behind it) has to refuse each for the reason that is
-said here, AWS' own authenticator has to refuse each. The session is a good one, of a role that is mapped: a token that is signed
-as it should be is taken by both.
+One table for every judge of tokens: ours (`muster/aws/token_validation.py` and the STS behind it) has to refuse each for the reason
+that is said here, AWS' own authenticator has to refuse each. The session is a good one, of a role that is mapped: a token that is
+signed as it should be is taken by both.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
 from muster.aws.interfaces import AwsCredentials
-from muster.aws.judging import Reason
 from muster.aws.sigv4 import TIME_FORMAT, presign
+from muster.aws.token_validation import Reason
 from muster.aws.tokens import CLUSTER_HEADER, PREFIX
 from tests.support.local_aws import REGION
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from muster.api import is_true
 from muster.api.cluster.v1 import AVAILABLE, ManagedCluster
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.machinery.clock import SYSTEM, Clock
 from muster.runtime.client import KubeClient
 
@@ -39,7 +39,7 @@ class Patient:
     cluster: ManagedCluster | None = field(default=None)
     aws: HubOnAws | None = None
     """Where the hub takes clusters that register by AWS."""
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    process_env: ProcessEnv = field(default_factory=ProcessEnv)
     """Of whoever looks."""
 
     @property

@@ -45,7 +45,7 @@ class EksCluster:
 
 
 @dataclass(frozen=True)
-class Role:
+class RoleArn:
     partition: str
     account: str
     path: str
@@ -55,7 +55,7 @@ class Role:
         return f"arn:{self.partition}:iam::{self.account}:role{self.path}{self.name}"
 
 
-def eks_cluster(arn: str) -> EksCluster:
+def parse_cluster_arn(arn: str) -> EksCluster:
     """Raises BadArn."""
     found = _EKS.fullmatch(arn)
     if found is None:
@@ -65,9 +65,9 @@ def eks_cluster(arn: str) -> EksCluster:
     return EksCluster(found["partition"], found["region"], found["account"], found["name"])
 
 
-def role(arn: str) -> Role:
+def parse_role_arn(arn: str) -> RoleArn:
     """Raises BadArn."""
     found = _ROLE.fullmatch(arn)
     if found is None:
         raise BadArn(f"{arn[:200]!r} is not the ARN of a role, arn:aws:iam::ACCOUNT:role/NAME")
-    return Role(found["partition"], found["account"], found["path"], found["name"])
+    return RoleArn(found["partition"], found["account"], found["path"], found["name"])

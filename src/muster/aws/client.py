@@ -30,11 +30,11 @@ from muster.aws.interfaces import (
     PolicyDocument,
     RoleDescription,
 )
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.machinery.clock import SYSTEM, Clock
 
 if TYPE_CHECKING:
-    from muster.aws.transport import Answer, Transport
+    from muster.aws.transport import HttpAnswer, Transport
 
 CALL_SECONDS: Final = 30.0
 THREADS: Final = 8
@@ -83,7 +83,7 @@ class AwsClient:
     def __init__(
         self,
         region: str,
-        surroundings: Surroundings,
+        process_env: ProcessEnv,
         source: CredentialSource | None = None,
         *,
         clock: Clock = SYSTEM,
@@ -92,7 +92,7 @@ class AwsClient:
         owns_threads: bool = False,
     ) -> None:
         self._region = region
-        self._surroundings = surroundings
+        self._surroundings = process_env
         self._source = source
         self._clock = clock
         self._seconds = seconds
@@ -253,10 +253,10 @@ class AwsClient:
                 self._clients[service] = library.service_client(service, self._region, endpoint, send)
             return self._clients[service]
 
-    def _sender(self, service: str, transport: Transport) -> Callable[[str, str, Mapping[str, str], bytes], Answer]:
+    def _sender(self, service: str, transport: Transport) -> Callable[[str, str, Mapping[str, str], bytes], HttpAnswer]:
         region = partitions.of_region(self._region).iam_region if service == "iam" else self._region
 
-        def send(method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        def send(method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
             credentials = _asking.get()
             if credentials is not None:
                 signed = {name: value for name, value in headers.items() if name.lower() not in _UNSIGNED_HEADERS}

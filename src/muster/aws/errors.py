@@ -17,7 +17,7 @@ class AwsError(Exception):
         self.message = message
 
 
-class Refused(AwsError):
+class AccessDenied(AwsError):
     """This identity may not: AccessDenied and the like."""
 
 
@@ -65,11 +65,11 @@ class NoLibrary(AwsError):
     """botocore is not installed: `pip install 'muster[aws]'`."""
 
 
-PASSING = (Throttled, Unavailable)
+RETRYABLE = (Throttled, Unavailable)
 """Nothing is wrong with what was asked: the same again, later."""
 
 _BY_CODE: Final[Mapping[type[AwsError], tuple[str, ...]]] = {
-    Refused: ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "RegionDisabledException"),
+    AccessDenied: ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "RegionDisabledException"),
     NoIdentity: (
         "ExpiredToken",
         "ExpiredTokenException",
@@ -117,7 +117,7 @@ _BY_CODE: Final[Mapping[type[AwsError], tuple[str, ...]]] = {
     ),
 }
 _CODES: Final = {code: kind for kind, codes in _BY_CODE.items() for code in codes}
-_BY_STATUS: Final[Mapping[int, type[AwsError]]] = {401: NoIdentity, 403: Refused, 429: Throttled}
+_BY_STATUS: Final[Mapping[int, type[AwsError]]] = {401: NoIdentity, 403: AccessDenied, 429: Throttled}
 
 
 def of_code(operation: str, code: str, message: str, status: int) -> AwsError:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from muster.aws.client import AwsClient, Threads
 from muster.aws.errors import AwsError, NoIdentity, NoLibrary
 from muster.aws.interfaces import AwsCredentials, CredentialSource, Sts
-from muster.aws.surroundings import ROLE_ARN, SESSION_NAME, TOKEN_FILE, Surroundings
+from muster.aws.process_env import ROLE_ARN, SESSION_NAME, TOKEN_FILE, ProcessEnv
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
@@ -34,9 +34,9 @@ log = get_logger("muster.aws")
 
 ROLE_SECONDS: Final = 3600
 """How long sessions of roles last; a role that is taken on from another's session may have no longer one."""
-AHEAD: Final = 0.2
+RENEW_BEFORE_SHARE: Final = 0.2
 """The share of their life that credentials have left when they are renewed."""
-MOST_AHEAD: Final = timedelta(minutes=5)
+MAX_RENEW_BEFORE: Final = timedelta(minutes=5)
 FRESH_SECONDS: Final = 10.0
 """What AWS refuses though it is younger than this, others would be refused for as well."""
 DEFAULT_SESSION: Final = "muster"
@@ -106,7 +106,7 @@ class RenewedCredentials:
         self._backoff.reset()
         self._held, self._since = fresh, self._clock.monotonic()
         if fresh.expires is not None:
-            self._ahead = min(max(fresh.expires - self._clock.now(), timedelta()) * AHEAD, MOST_AHEAD)
+            self._ahead = min(max(fresh.expires - self._clock.now(), timedelta()) * RENEW_BEFORE_SHARE, MAX_RENEW_BEFORE)
         return fresh
 
     @property
@@ -121,8 +121,8 @@ class RenewedCredentials:
 class ProfileCredentials:
     """What a profile of the machine's user says; botocore keeps it current, be it keys, a role, a program or a login."""
 
-    def __init__(self, surroundings: Surroundings, threads: Threads) -> None:
-        self._surroundings = surroundings
+    def __init__(self, process_env: ProcessEnv, threads: Threads) -> None:
+        self._surroundings = process_env
         self._threads = threads
         self._session: Session | None = None
 
@@ -158,7 +158,7 @@ class NoCredentials:
 
 
 def own_identity(
-    surroundings: Surroundings,
+    process_env: ProcessEnv,
     region: str,
     threads: Threads,
     *,
@@ -167,21 +167,21 @@ def own_identity(
     sts: Sts | None = None,
 ) -> CredentialSource:
     """`sts` is asked for web identities; AWS itself where nobody is given."""
-    environ = surroundings.environ
+    environ = process_env.environ
     key, secret = environ.get("AWS_ACCESS_KEY_ID", ""), environ.get("AWS_SECRET_ACCESS_KEY", "")
     if key and secret:
         return FixedCredentials(AwsCredentials(key, secret, environ.get("AWS_SESSION_TOKEN", "")))
     role, file = environ.get(ROLE_ARN, ""), environ.get(TOKEN_FILE, "")
     if role and file:
-        asked = sts or AwsClient(region, surroundings, clock=clock, threads=threads)
+        asked = sts or AwsClient(region, process_env, clock=clock, threads=threads)
 
         async def fetch() -> AwsCredentials:
-            token = await _token(surroundings, file)
+            token = await _token(process_env, file)
             session = environ.get(SESSION_NAME) or DEFAULT_SESSION
             return await asked.assume_role_with_web_identity(role, session, token, ROLE_SECONDS)
 
         return RenewedCredentials(fetch, clock=clock, random=random)
-    return ProfileCredentials(surroundings, threads) if surroundings.of_machine else NoCredentials()
+    return ProfileCredentials(process_env, threads) if process_env.of_machine else NoCredentials()
 
 
 def assumed_role(
@@ -191,19 +191,19 @@ def assumed_role(
     return RenewedCredentials(lambda: sts.assume_role(role_arn, session, ROLE_SECONDS), clock=clock, random=random)
 
 
-def connect(surroundings: Surroundings, region: str = "", *, clock: Clock = SYSTEM, random: Random = chance.random) -> AwsClient:
+def connect(process_env: ProcessEnv, region: str = "", *, clock: Clock = SYSTEM, random: Random = chance.random) -> AwsClient:
     """AWS as whoever these surroundings say. Close it. Raises NoIdentity where no region is said."""
-    region = region or surroundings.region
+    region = region or process_env.region
     if not region:
         raise NoIdentity(_WHO, "", "AWS_REGION: not set; say in which region AWS is to be asked")
     threads = Threads()
-    source = own_identity(surroundings, region, threads, clock=clock, random=random)
-    return AwsClient(region, surroundings, source, clock=clock, threads=threads, owns_threads=True)
+    source = own_identity(process_env, region, threads, clock=clock, random=random)
+    return AwsClient(region, process_env, source, clock=clock, threads=threads, owns_threads=True)
 
 
-async def _token(surroundings: Surroundings, file: str) -> str:
+async def _token(process_env: ProcessEnv, file: str) -> str:
     try:
-        token = (await asyncio.to_thread(surroundings.read, Path(file))).decode("ascii", errors="replace").strip()
+        token = (await asyncio.to_thread(process_env.read, Path(file))).decode("ascii", errors="replace").strip()
     except OSError as error:
         raise NoIdentity(_WHO, "", f"{TOKEN_FILE}: {file}: {error.strerror or error}") from None
     if len(token) < SHORTEST_TOKEN:

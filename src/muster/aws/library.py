@@ -19,11 +19,11 @@ from botocore.httpsession import get_cert_path
 from botocore.loaders import create_loader
 from botocore.session import Session
 
-from muster.aws.transport import Answer
+from muster.aws.transport import HttpAnswer
 
 __all__ = ["BUNDLE", "BotoCoreError", "ClientError", "Send", "profile_session", "service_client"]
 
-Send = Callable[[str, str, Mapping[str, str], bytes], Answer]
+Send = Callable[[str, str, Mapping[str, str], bytes], HttpAnswer]
 """(method, URL, headers, body). Raises NoAnswer."""
 
 BUNDLE: Final[str] = get_cert_path(True)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from muster.aws.arns import EksCluster
 from muster.aws.interfaces import PolicyDocument
-from muster.aws.naming import HUB_ROLE, Pair
+from muster.aws.role_names import HUB_ROLE, RoleNames
 
 VERSION: Final = "2012-10-17"
 AUDIENCE: Final = "sts.amazonaws.com"
@@ -20,7 +20,7 @@ ACCESS_POLICY: Final = "open-cluster-management"
 """The name of the policies that are inline."""
 
 
-def hub_trust(pair: Pair) -> PolicyDocument:
+def hub_trust(pair: RoleNames) -> PolicyDocument:
     tags = {f"aws:PrincipalTag/{key}": value for key, value in pair.tags.items()}
     return _document(
         {
@@ -36,7 +36,7 @@ def hub_access(hub: EksCluster) -> PolicyDocument:
     return _document({"Effect": "Allow", "Action": ["eks:DescribeCluster", "eks:ListClusters"], "Resource": str(hub)})
 
 
-def managed_access(pair: Pair) -> PolicyDocument:
+def managed_access(pair: RoleNames) -> PolicyDocument:
     return _document({"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": pair.hub_role_arn})
 
 

@@ -20,7 +20,7 @@ from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined
 
 import urllib3
 
-from muster.aws.surroundings import CA_BUNDLE, Surroundings
+from muster.aws.process_env import CA_BUNDLE, ProcessEnv
 from muster.machinery import confinement
 
 CONNECT_SECONDS: Final = 10.0
@@ -34,7 +34,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     status: int
     headers: Mapping[str, str]
     content: bytes = field(repr=False)
@@ -43,20 +43,20 @@ class Answer:
 class Transport:
     """`bundle` is a file with the authorities to trust where the surroundings name none."""
 
-    def __init__(self, surroundings: Surroundings, bundle: str, *, seconds: float, connections: int) -> None:
-        self._surroundings = surroundings
+    def __init__(self, process_env: ProcessEnv, bundle: str, *, seconds: float, connections: int) -> None:
+        self._surroundings = process_env
         self._seconds = seconds
         self._options = {
             "num_pools": POOLS,
             "maxsize": connections,
-            "ssl_context": _trusting(surroundings, bundle),
+            "ssl_context": _trusting(process_env, bundle),
             "retries": False,
             "timeout": urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
         }
         self._direct = urllib3.PoolManager(**self._options)  # type: ignore[arg-type]
         self._proxied: dict[str, urllib3.ProxyManager] = {}
 
-    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
         """Raises NoAnswer."""
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -81,7 +81,7 @@ class Transport:
             response.close()
             raise NoAnswer(f"{host}: the answer is longer than {LONGEST_ANSWER} bytes")
         response.release_conn()
-        return Answer(response.status, dict(response.headers), content)
+        return HttpAnswer(response.status, dict(response.headers), content)
 
     def close(self) -> None:
         for manager in (self._direct, *self._proxied.values()):
@@ -105,15 +105,15 @@ class Transport:
         return self._proxied[place]
 
 
-def _trusting(surroundings: Surroundings, bundle: str) -> ssl.SSLContext:
+def _trusting(process_env: ProcessEnv, bundle: str) -> ssl.SSLContext:
     """Raises NoAnswer."""
     try:
-        authority = surroundings.authority().decode("ascii", errors="replace")
+        authority = process_env.authority().decode("ascii", errors="replace")
         context = ssl.create_default_context(cadata=authority) if authority else ssl.create_default_context(cafile=bundle)
     except (OSError, ValueError) as error:
         # ssl.SSLError is an OSError. Where a pod's files are kept is not said.
         problem = getattr(error, "strerror", "") or str(error)
-        raise NoAnswer(f"{CA_BUNDLE}: {surroundings.environ.get(CA_BUNDLE) or bundle}: {problem}") from error
+        raise NoAnswer(f"{CA_BUNDLE}: {process_env.environ.get(CA_BUNDLE) or bundle}: {problem}") from error
     # Authorities of one's own are often without the key identifiers that strict checking wants.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

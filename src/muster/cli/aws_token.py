@@ -19,8 +19,8 @@ from muster.cli.loop import run_loop
 
 if TYPE_CHECKING:
     from muster.aws.client import Threads
-    from muster.aws.issuing import TokenIssuer, TokenRequest
-    from muster.aws.surroundings import Surroundings
+    from muster.aws.process_env import ProcessEnv
+    from muster.aws.token_issuer import TokenIssuer, TokenRequest
     from muster.machinery.confinement import CredentialProgram
 
 NAME: Final = "aws-token"
@@ -59,34 +59,34 @@ def command(**options: Any) -> None:
 async def _print(options: dict[str, Any]) -> bytes:
     from muster.aws.client import Threads
     from muster.aws.errors import AwsError
-    from muster.aws.issuing import TokenIssuer
-    from muster.aws.surroundings import found
+    from muster.aws.process_env import found
+    from muster.aws.token_issuer import TokenIssuer
 
-    surroundings, threads = found(), Threads(1)
+    process_env, threads = found(), Threads(1)
     try:
-        return await _printed(TokenIssuer(surroundings, threads), surroundings, options)
+        return await _printed(TokenIssuer(process_env, threads), process_env, options)
     except AwsError as error:
         raise click.ClickException(str(error)) from None
     finally:
         threads.close()
 
 
-async def _printed(issuer: TokenIssuer, surroundings: Surroundings, options: dict[str, Any]) -> bytes:
+async def _printed(issuer: TokenIssuer, process_env: ProcessEnv, options: dict[str, Any]) -> bytes:
     from muster.aws.tokens import exec_credential, exec_version
 
-    token = await issuer.issue(_request(options, surroundings))
-    return exec_credential(token, exec_version(surroundings.environ))
+    token = await issuer.issue(_request(options, process_env))
+    return exec_credential(token, exec_version(process_env.environ))
 
 
-def _request(options: dict[str, Any], surroundings: Surroundings) -> TokenRequest:
-    from muster.aws.arns import BadArn, role
-    from muster.aws.issuing import TokenRequest
+def _request(options: dict[str, Any], process_env: ProcessEnv) -> TokenRequest:
+    from muster.aws.arns import BadArn, parse_role_arn
+    from muster.aws.token_issuer import TokenRequest
 
-    region = options["region"] or surroundings.region
+    region = options["region"] or process_env.region
     if not region:
         raise click.UsageError("--region: not given, and AWS_REGION is not set")
     try:
-        role(options["role_arn"]) if options["role_arn"] else None
+        parse_role_arn(options["role_arn"]) if options["role_arn"] else None
     except BadArn as error:
         raise click.UsageError(f"--role-arn: {error}") from None
     return TokenRequest(region, options["cluster"], options["role_arn"])
@@ -124,13 +124,13 @@ class PodTokens:
         from dataclasses import replace
 
         from muster.aws.errors import AwsError
-        from muster.aws.surroundings import found
+        from muster.aws.process_env import found
         from muster.machinery.confinement import ProgramFailed
 
-        surroundings = replace(found(), environ=dict(environ))
+        process_env = replace(found(), environ=dict(environ))
         try:
             options = command.make_context(NAME, list(arguments)).params
-            return await _printed(self._issuer(surroundings), surroundings, options)
+            return await _printed(self._issuer(process_env), process_env, options)
         except click.ClickException as error:
             raise ProgramFailed(error.format_message()) from None
         except click.exceptions.Exit:
@@ -138,23 +138,23 @@ class PodTokens:
         except AwsError as error:
             raise ProgramFailed(str(error)) from error
 
-    def _issuer(self, surroundings: Surroundings) -> TokenIssuer:
+    def _issuer(self, process_env: ProcessEnv) -> TokenIssuer:
         from muster.aws.client import Threads
-        from muster.aws.issuing import TokenIssuer
+        from muster.aws.token_issuer import TokenIssuer
         from muster.machinery.confinement import current
 
         if self._threads is None:
             self._threads = Threads()
         pod = current()
         if pod is None:
-            return TokenIssuer(surroundings, self._threads)
+            return TokenIssuer(process_env, self._threads)
         issuers: dict[tuple[tuple[str, str], ...], TokenIssuer] = pod.held.setdefault(NAME, {})
         # A kubeconfig may say that its program is somebody else, or that AWS is elsewhere.
-        who = tuple(sorted((name, value) for name, value in surroundings.environ.items() if _matters(name)))
+        who = tuple(sorted((name, value) for name, value in process_env.environ.items() if _matters(name)))
         if who not in issuers:
             if len(issuers) >= MOST_ISSUERS:
                 issuers.clear()
-            issuers[who] = TokenIssuer(surroundings, self._threads)
+            issuers[who] = TokenIssuer(process_env, self._threads)
         return issuers[who]
 
 

@@ -141,7 +141,7 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 
 
 def _component(options: HubOptions) -> HubComponent[Webhooks]:
-    from muster.aws.surroundings import found
+    from muster.aws.process_env import found
     from muster.registration import drivers
     from muster.registration.hub.install import install, install_namespaces
     from muster.registration.hub.manager import Hub
@@ -156,7 +156,7 @@ def _component(options: HubOptions) -> HubComponent[Webhooks]:
         "hub",
         "muster-hub",
         HUB_LOCK,
-        manager=lambda client, metrics: Hub(client, options, metrics=metrics, surroundings=found()),
+        manager=lambda client, metrics: Hub(client, options, metrics=metrics, process_env=found()),
         webhooks=lambda client, serving: Webhooks(client, options, serving),
         install_namespaces=lambda client: install_namespaces(client, options.namespace),
         install=install_all,

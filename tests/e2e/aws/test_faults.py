@@ -15,7 +15,7 @@ import pytest_asyncio
 from muster.api.agents import AWS_ROLE_ANNOTATION, EKS_ARN_ANNOTATION
 from muster.api.cluster.v1 import ACCEPTED
 from muster.aws import policies
-from muster.aws.naming import CLUSTER_TAG, HUB_ARN_TAG
+from muster.aws.role_names import CLUSTER_TAG, HUB_ARN_TAG
 from muster.fleet.aws import FaultKind
 from muster.registration.drivers.awsirsa.claims import marked
 from muster.registration.kinds import MANAGED_CLUSTERS

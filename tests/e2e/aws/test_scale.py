@@ -19,7 +19,7 @@ from muster.api.cluster.v1 import ACCEPTED
 from muster.apiserver.server import ApiServer
 from muster.aws import policies
 from muster.aws.interfaces import ClusterDescription
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.aws import FaultKind, LocalAws, Throttle
 from muster.machinery.authentication import UserInfo
@@ -48,7 +48,7 @@ OPTIONS = {"hub-cluster-arn": (str(arn(HUB)),)}
 
 
 class Site:
-    def __init__(self, server: ApiServer, aws: LocalAws, creator: Surroundings) -> None:
+    def __init__(self, server: ApiServer, aws: LocalAws, creator: ProcessEnv) -> None:
         self.server = server
         self.aws = aws
         self._creator = creator
@@ -59,7 +59,7 @@ class Site:
         account = UserInfo(f"system:serviceaccount:{HUB_NAMESPACE}:{ACCOUNT}", groups=("system:authenticated",))
         client = InProcessClient(self.server.client(self.server.clusters["hub"], account), "hub")
         options = HubOptions(drivers=("csr", "awsirsa"), driver_options={"awsirsa": OPTIONS})
-        return Hub(client, options, surroundings=self._creator)
+        return Hub(client, options, process_env=self._creator)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -96,7 +96,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
             trust = trusting({"AWS": MANAGED_ACCOUNT})
             await spokes.iam("create_role", RoleName=pair(name).managed_role, AssumeRolePolicyDocument=trust)
         creator = await aws.create_user(HUB_ACCOUNT, "creator", policies.creator_access(arn(HUB), entries=True))
-        made = Site(server, aws, Surroundings(aws.environ(REGION, creator)))
+        made = Site(server, aws, ProcessEnv(aws.environ(REGION, creator)))
         await install(made.admin)
         await apply_all(made.admin, driver_permissions(HUB_NAMESPACE, [PROFILE.hub_rules(OPTIONS)]), "test")
         metadata = {"name": "aws-auth", "namespace": "kube-system"}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from muster.aws import policies
-from muster.aws.arns import eks_cluster
-from muster.aws.naming import CLUSTER_TAG, HUB_ARN_TAG, Pair
+from muster.aws.arns import parse_cluster_arn
+from muster.aws.role_names import CLUSTER_TAG, HUB_ARN_TAG, RoleNames
 from tests.e2e.clusteradm.claims import shows
 from tests.e2e.clusteradm.conftest import World, open_world
 from tests.support.administrator import MANAGED_CLUSTERS, managed_cluster
@@ -20,7 +20,7 @@ from tests.support.local_aws import REGION, Botocore, local_aws
 
 HUB = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
 MANAGED = "arn:aws:eks:us-west-2:222222222222:cluster/managed-0"
-PAIR = Pair(eks_cluster(HUB), eks_cluster(MANAGED))
+PAIR = RoleNames(parse_cluster_arn(HUB), parse_cluster_arn(MANAGED))
 ISSUER = "oidc.example.com/id/1"
 
 

@@ -16,7 +16,7 @@ from muster.aws import errors, sigv4
 from muster.aws.client import AwsClient, Threads
 from muster.aws.identity import FixedCredentials
 from muster.aws.interfaces import AccessEntry, AwsCredentials
-from muster.aws.surroundings import Surroundings, found
+from muster.aws.process_env import ProcessEnv, found
 from muster.machinery.confinement import Confinement, confined
 from tests.support.fake_clock import FakeClock
 from tests.unit.aws.played import identity, played_aws, refusal, result, session
@@ -32,7 +32,7 @@ ROLE = (
 
 
 def client_of(aws, **options) -> AwsClient:
-    return AwsClient("us-west-2", Surroundings(aws.environ), FixedCredentials(KEYS), clock=FakeClock(), **options)
+    return AwsClient("us-west-2", ProcessEnv(aws.environ), FixedCredentials(KEYS), clock=FakeClock(), **options)
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +170,7 @@ async def test_access_entries_and_clusters_of_eks() -> None:
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
     [
-        (403, "AccessDenied", errors.Refused),
+        (403, "AccessDenied", errors.AccessDenied),
         (403, "ExpiredToken", errors.NoIdentity),
         (403, "SignatureDoesNotMatch", errors.NoIdentity),
         (400, "InvalidIdentityToken", errors.NoIdentity),
@@ -185,7 +185,7 @@ async def test_access_entries_and_clusters_of_eks() -> None:
         (400, "Throttling", errors.Throttled),
         (500, "ServiceFailure", errors.Unavailable),
         (503, "NeverHeardOf", errors.Unavailable),
-        (403, "NeverHeardOf", errors.Refused),
+        (403, "NeverHeardOf", errors.AccessDenied),
         (429, "NeverHeardOf", errors.Throttled),
         (400, "NeverHeardOf", errors.AwsError),
     ],
@@ -268,8 +268,8 @@ async def test_more_calls_than_threads_wait_their_turn() -> None:
 
 
 async def test_nobody_there_is_unavailable_and_says_no_more_than_where() -> None:
-    surroundings = Surroundings({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
-    client = AwsClient("us-west-2", surroundings, FixedCredentials(KEYS))
+    process_env = ProcessEnv({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"})
+    client = AwsClient("us-west-2", process_env, FixedCredentials(KEYS))
     try:
         with pytest.raises(errors.Unavailable) as caught:
             await client.caller_identity()
@@ -281,7 +281,7 @@ async def test_nobody_there_is_unavailable_and_says_no_more_than_where() -> None
 
 async def test_without_credentials_nothing_is_sent() -> None:
     with played_aws(lambda asked: (200, identity())) as aws:
-        client = AwsClient("us-west-2", Surroundings(aws.environ))
+        client = AwsClient("us-west-2", ProcessEnv(aws.environ))
         try:
             with pytest.raises(errors.NoIdentity):
                 await client.caller_identity()
@@ -291,7 +291,7 @@ async def test_without_credentials_nothing_is_sent() -> None:
 
 
 async def test_an_authority_that_is_not_there_is_named() -> None:
-    client = AwsClient("us-west-2", Surroundings({"AWS_CA_BUNDLE": "/nowhere/ca.pem"}), FixedCredentials(KEYS))
+    client = AwsClient("us-west-2", ProcessEnv({"AWS_CA_BUNDLE": "/nowhere/ca.pem"}), FixedCredentials(KEYS))
     try:
         with pytest.raises(errors.Unavailable, match=r"AWS_CA_BUNDLE: /nowhere/ca\.pem"):
             await client.caller_identity()
@@ -304,7 +304,7 @@ async def test_without_the_library_whoever_asks_is_told_how_to_get_it(monkeypatc
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "botocore", None)
     monkeypatch.delattr("muster.aws.library", raising=False)
-    client = AwsClient("us-west-2", Surroundings(), FixedCredentials(KEYS))
+    client = AwsClient("us-west-2", ProcessEnv(), FixedCredentials(KEYS))
     try:
         with pytest.raises(errors.NoLibrary, match=r"pip install 'muster\[aws\]'"):
             await client.caller_identity()
@@ -328,7 +328,7 @@ async def test_a_pod_dials_no_more_by_aws_than_by_anything_else(tmp_path: Path) 
 async def test_a_proxy_is_the_surroundings_too_unless_they_say_not_for_this_host(tmp_path: Path) -> None:
     with played_aws(lambda asked: (200, identity())) as proxy:
         environ = {"AWS_ENDPOINT_URL": "http://sts.example.test", "http_proxy": proxy.url.replace("http://", "http://u:p@")}
-        client = AwsClient("us-west-2", Surroundings(environ), FixedCredentials(KEYS))
+        client = AwsClient("us-west-2", ProcessEnv(environ), FixedCredentials(KEYS))
         try:
             await client.caller_identity()
         finally:
@@ -337,7 +337,7 @@ async def test_a_proxy_is_the_surroundings_too_unless_they_say_not_for_this_host
         assert asked.path == "http://sts.example.test/"
         assert asked.headers["proxy-authorization"].startswith("Basic ")
         own = {"AWS_ENDPOINT_URL": proxy.url, "HTTP_PROXY": "http://127.0.0.1:1", "NO_PROXY": "127.0.0.1"}
-        client = AwsClient("us-west-2", Surroundings(own), FixedCredentials(KEYS))
+        client = AwsClient("us-west-2", ProcessEnv(own), FixedCredentials(KEYS))
         try:
             await client.caller_identity()
         finally:

@@ -5,17 +5,17 @@ import pytest
 from muster.administration.aws.prerequisites import Agents, apply, hub_role, issuer, managed_role
 from muster.administration.errors import AdministrationError
 from muster.aws import policies
-from muster.aws.arns import BadArn, EksCluster, eks_cluster, role
-from muster.aws.naming import Pair
+from muster.aws.arns import BadArn, EksCluster, parse_cluster_arn, parse_role_arn
+from muster.aws.role_names import RoleNames
 from tests.support.fake_aws import FakeAws
 
-HUB = eks_cluster("arn:aws:eks:us-west-2:111111111111:cluster/hub-0")
-PAIR = Pair(HUB, eks_cluster("arn:aws:eks:us-west-2:222222222222:cluster/managed-0"))
+HUB = parse_cluster_arn("arn:aws:eks:us-west-2:111111111111:cluster/hub-0")
+PAIR = RoleNames(HUB, parse_cluster_arn("arn:aws:eks:us-west-2:222222222222:cluster/managed-0"))
 PROVIDER = "oidc.eks.us-west-2.amazonaws.com/id/ABC"
 
 
-def pair(hub_account: str, hub: str, account: str, name: str) -> Pair:
-    return Pair(EksCluster("aws", "us-west-2", hub_account, hub), EksCluster("aws", "us-west-2", account, name))
+def pair(hub_account: str, hub: str, account: str, name: str) -> RoleNames:
+    return RoleNames(EksCluster("aws", "us-west-2", hub_account, hub), EksCluster("aws", "us-west-2", account, name))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_the_suffix(values, suffix):
 @pytest.mark.parametrize("partition", ["aws", "aws-cn", "aws-us-gov", "aws-eusc", "aws-iso", "aws-iso-b", "aws-iso-e", "aws-iso-f"])
 def test_every_partition_is_read(partition):
     arn = f"arn:{partition}:eks:us-gov-west-1:111111111111:cluster/hub_0"
-    assert str(eks_cluster(arn)) == arn
+    assert str(parse_cluster_arn(arn)) == arn
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_every_partition_is_read(partition):
 )
 def test_what_is_no_cluster_is_refused(arn):
     with pytest.raises(BadArn):
-        eks_cluster(arn)
+        parse_cluster_arn(arn)
 
 
 def test_roles_have_paths():
-    found = role("arn:aws:iam::111111111111:role/a/b/name")
+    found = parse_role_arn("arn:aws:iam::111111111111:role/a/b/name")
     assert (found.path, found.name) == ("/a/b/", "name")
 
 

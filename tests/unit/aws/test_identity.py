@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from muster.aws.client import Threads
-from muster.aws.errors import NoIdentity, Refused, Unavailable
+from muster.aws.errors import AccessDenied, NoIdentity, Unavailable
 from muster.aws.identity import RenewedCredentials, assumed_role, connect, own_identity
 from muster.aws.interfaces import AwsCredentials
-from muster.aws.surroundings import Surroundings, found
+from muster.aws.process_env import ProcessEnv, found
 from muster.machinery.confinement import Confinement, Outside, confined
 from tests.support.fake_clock import FakeClock
 
@@ -74,7 +74,7 @@ def role_of(service: Service, clock: FakeClock):
 
 async def test_keys_in_variables_come_first(threads: Threads) -> None:
     environ = {"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "hush", "AWS_SESSION_TOKEN": "t", "AWS_ROLE_ARN": ROLE}
-    source = own_identity(Surroundings(environ), "us-west-2", threads)
+    source = own_identity(ProcessEnv(environ), "us-west-2", threads)
     assert await source.credentials() == AwsCredentials("AKID", "hush", "t")
 
 
@@ -84,7 +84,7 @@ async def test_a_pods_token_is_read_anew_for_each_session(
     file = tmp_path / "token"
     file.write_text("first\n")
     environ = {"AWS_ROLE_ARN": ROLE, "AWS_WEB_IDENTITY_TOKEN_FILE": str(file)}
-    source = own_identity(Surroundings(environ), "us-west-2", threads, clock=clock, sts=service)
+    source = own_identity(ProcessEnv(environ), "us-west-2", threads, clock=clock, sts=service)
     assert (await source.credentials()).access_key_id == "ASIA1"
     file.write_text("second\n")
     await clock.advance(3400)
@@ -100,7 +100,7 @@ async def test_a_token_that_is_not_there_is_named(
     if content is not None:
         file.write_text(content)
     environ = {"AWS_ROLE_ARN": ROLE, "AWS_WEB_IDENTITY_TOKEN_FILE": str(file)}
-    source = own_identity(Surroundings(environ), "us-west-2", threads, clock=clock, sts=service)
+    source = own_identity(ProcessEnv(environ), "us-west-2", threads, clock=clock, sts=service)
     with pytest.raises(NoIdentity, match="AWS_WEB_IDENTITY_TOKEN_FILE"):
         await source.credentials()
     assert not service.tokens
@@ -108,7 +108,7 @@ async def test_a_token_that_is_not_there_is_named(
 
 async def test_who_has_nothing_is_told_what_could_be_there(threads: Threads) -> None:
     with pytest.raises(NoIdentity, match="AWS_ROLE_ARN"):
-        await own_identity(Surroundings(), "us-west-2", threads).credentials()
+        await own_identity(ProcessEnv(), "us-west-2", threads).credentials()
 
 
 async def test_on_a_users_machine_a_profile_counts_and_the_process_own_variables_do_not(
@@ -125,14 +125,14 @@ async def test_on_a_users_machine_a_profile_counts_and_the_process_own_variables
         "AWS_EC2_METADATA_DISABLED": "true",
     }
     for profile, key in (("work", "AKIDWORK"), ("script", "AKIDSCRIPT")):
-        surroundings = Surroundings({**files, "AWS_PROFILE": profile}, of_machine=True)
-        assert (await own_identity(surroundings, "us-west-2", threads).credentials()).access_key_id == key
+        process_env = ProcessEnv({**files, "AWS_PROFILE": profile}, of_machine=True)
+        assert (await own_identity(process_env, "us-west-2", threads).credentials()).access_key_id == key
         with pytest.raises(NoIdentity):
-            await own_identity(Surroundings(surroundings.environ), "us-west-2", threads).credentials()
+            await own_identity(ProcessEnv(process_env.environ), "us-west-2", threads).credentials()
     for profile in ("nobody", "default"):
-        surroundings = Surroundings({**files, "AWS_PROFILE": profile}, of_machine=True)
+        process_env = ProcessEnv({**files, "AWS_PROFILE": profile}, of_machine=True)
         with pytest.raises(NoIdentity):
-            await own_identity(surroundings, "us-west-2", threads).credentials()
+            await own_identity(process_env, "us-west-2", threads).credentials()
 
 
 async def test_a_session_is_used_until_it_is_due_and_then_replaced_once(clock: FakeClock, service: Service) -> None:
@@ -209,10 +209,10 @@ async def test_a_failing_service_is_left_alone_for_a_while_and_the_old_session_s
 
 
 async def test_a_role_that_is_not_there_yet_is_asked_for_with_growing_pauses(clock: FakeClock, service: Service) -> None:
-    service.fault = Refused("assume_role", "AccessDenied", "not yet")
+    service.fault = AccessDenied("assume_role", "AccessDenied", "not yet")
     source = role_of(service, clock)
     for _ in range(300):
-        with pytest.raises(Refused):
+        with pytest.raises(AccessDenied):
             await source.credentials()
         await clock.advance(1)
     assert service.given < 15
@@ -245,7 +245,7 @@ async def test_what_does_not_end_is_kept(clock: FakeClock) -> None:
 
 def test_without_a_region_nothing_can_be_asked() -> None:
     with pytest.raises(NoIdentity, match="AWS_REGION"):
-        connect(Surroundings())
+        connect(ProcessEnv())
 
 
 def test_a_pods_surroundings_stay_the_pods_wherever_they_are_looked_at(tmp_path: Path) -> None:
@@ -257,17 +257,17 @@ def test_a_pods_surroundings_stay_the_pods_wherever_they_are_looked_at(tmp_path:
         pod="ns/pod", ip="127.1.2.3", environ=environ, mounts={"/var/token": tmp_path / "mounted"}, scratch=tmp_path / "scratch"
     )
     with confined(pod):
-        surroundings = found()
-    assert surroundings.read(Path("/var/token/token")) == b"pod's"
+        process_env = found()
+    assert process_env.read(Path("/var/token/token")) == b"pod's"
     with pytest.raises(FileNotFoundError):
-        surroundings.read(tmp_path / "token")
+        process_env.read(tmp_path / "token")
     (tmp_path / "mounted" / "link").symlink_to(tmp_path / "token")
     with pytest.raises(Outside):
-        surroundings.read(Path("/var/token/link"))
-    assert (surroundings.region, surroundings.endpoint("iam"), surroundings.endpoint("sts")) == (
+        process_env.read(Path("/var/token/link"))
+    assert (process_env.region, process_env.endpoint("iam"), process_env.endpoint("sts")) == (
         "eu-west-1",
         "https://a",
         "https://b",
     )
-    assert not surroundings.of_machine
+    assert not process_env.of_machine
     assert found().of_machine

@@ -18,22 +18,22 @@ from urllib.request import Request, urlopen
 import pytest
 
 from muster.aws import errors
-from muster.aws.arns import eks_cluster
+from muster.aws.arns import parse_cluster_arn
 from muster.aws.client import AwsClient, Threads
 from muster.aws.identity import FixedCredentials, connect
 from muster.aws.interfaces import AccessEntry, AwsCredentials, ClusterDescription
-from muster.aws.issuing import TokenIssuer, TokenRequest
-from muster.aws.naming import Pair
 from muster.aws.policies import ACCESS_POLICY, hub_access, hub_trust, managed_access, web_identity_trust
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
+from muster.aws.role_names import RoleNames
+from muster.aws.token_issuer import TokenIssuer, TokenRequest
 from muster.fleet.aws import LocalAws
 from tests.support.https_server import HttpsServer
 from tests.support.local_aws import MovedClock, local_aws
 from tests.unit.fleet.aws.test_web_identity import SUBJECT, Issuer
 
-PAIR = Pair(
-    eks_cluster("arn:aws:eks:us-west-2:111111111111:cluster/hub-0"),
-    eks_cluster("arn:aws:eks:eu-west-1:222222222222:cluster/managed-0"),
+PAIR = RoleNames(
+    parse_cluster_arn("arn:aws:eks:us-west-2:111111111111:cluster/hub-0"),
+    parse_cluster_arn("arn:aws:eks:eu-west-1:222222222222:cluster/managed-0"),
 )
 ENTRY = AccessEntry(PAIR.hub_role_arn, "open-cluster-management:c1", ("open-cluster-management:c1",), {"k": "v"})
 
@@ -50,12 +50,12 @@ class Scene:
         return {"AWS_ENDPOINT_URL": self.aws.url, "AWS_CA_BUNDLE": str(self.aws.ca_file), "AWS_REGION": region}
 
     def client(self, keys: AwsCredentials, region: str) -> AwsClient:
-        return AwsClient(region, Surroundings(self.environ(region)), FixedCredentials(keys), clock=self.clock, threads=self.threads)
+        return AwsClient(region, ProcessEnv(self.environ(region)), FixedCredentials(keys), clock=self.clock, threads=self.threads)
 
     @property
-    def pod(self) -> Surroundings:
+    def pod(self) -> ProcessEnv:
         identity = {"AWS_ROLE_ARN": PAIR.managed_role_arn, "AWS_WEB_IDENTITY_TOKEN_FILE": str(self.token)}
-        return Surroundings({**self.environ("eu-west-1"), **identity})
+        return ProcessEnv({**self.environ("eu-west-1"), **identity})
 
     def issuer_of_tokens(self) -> TokenIssuer:
         return TokenIssuer(self.pod, self.threads, clock=self.clock, random=lambda: 0.0)
@@ -119,7 +119,7 @@ async def test_every_call_of_the_client_is_taken_by_a_server_that_verifies(scene
     with pytest.raises(errors.NotFound):
         await hub.get_role(PAIR.hub_role)
     with pytest.raises(errors.Malformed):
-        await hub.create_role("ocm-hub-x", hub_trust(Pair(PAIR.managed, PAIR.hub)), {})
+        await hub.create_role("ocm-hub-x", hub_trust(RoleNames(PAIR.managed, PAIR.hub)), {})
 
 
 async def test_from_a_pods_token_to_one_that_the_hub_knows_with_sessions_of_seconds(scene: Scene) -> None:
@@ -161,7 +161,7 @@ async def test_a_role_that_the_hub_has_not_made_is_refused_and_found_once_it_has
     _, hub = await prepared(scene)
     tokens, wanted = scene.issuer_of_tokens(), TokenRequest("us-west-2", "hub-0", PAIR.hub_role_arn)
     for _ in range(3):
-        with pytest.raises(errors.Refused):
+        with pytest.raises(errors.AccessDenied):
             await tokens.issue(wanted)
     assert scene.aws.calls.count("sts:AssumeRole") == 1
     await hub.create_role(PAIR.hub_role, hub_trust(PAIR), {})
@@ -184,6 +184,6 @@ async def test_faults_are_what_they_are_and_wrong_keys_are_no_identity(scene: Sc
     wrong = AwsCredentials(keys.access_key_id, keys.secret_access_key + "x")
     with pytest.raises(errors.NoIdentity):
         await scene.client(wrong, "us-west-2").caller_identity()
-    untrusting = Surroundings({"AWS_ENDPOINT_URL": scene.aws.url})
+    untrusting = ProcessEnv({"AWS_ENDPOINT_URL": scene.aws.url})
     with pytest.raises(errors.Unavailable, match=r"127\.0\.0\.1"):
         await AwsClient("us-west-2", untrusting, FixedCredentials(keys), threads=scene.threads).caller_identity()

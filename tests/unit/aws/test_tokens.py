@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.aws.interfaces import AwsCredentials
-from muster.aws.judging import Reason, TokenRefused, judge
 from muster.aws.partitions import is_sts_host
+from muster.aws.token_validation import Reason, TokenRefused, validate_token
 from muster.aws.tokens import PREFIX, exec_credential, exec_version, make_token
 from tests.unit.aws.frozen import botocore_at
 
@@ -99,7 +99,7 @@ def test_the_version_is_that_of_whoever_runs_it(info: str, version: str) -> None
 
 
 def test_a_good_token_leads_to_one_question_with_the_verifiers_own_cluster() -> None:
-    question = judge(token_of(good_url()), "mine", OWN, NOW)
+    question = validate_token(token_of(good_url()), "mine", OWN, NOW)
     assert (question.host, question.url) == ("sts.us-west-2.amazonaws.com", good_url())
     assert f"https://{question.host}{question.target}" == question.url
     assert question.headers == {"x-k8s-aws-id": "mine", "Accept": "application/json"}
@@ -160,21 +160,21 @@ HOST = "sts.us-west-2.amazonaws.com"
 )
 def test_anything_else_is_refused_for_its_own_reason(token: str, reason: Reason) -> None:
     with pytest.raises(TokenRefused) as refusal:
-        judge(token, "hub-0", OWN, NOW)
+        validate_token(token, "hub-0", OWN, NOW)
     assert refusal.value.reason is reason
 
 
 def test_a_token_is_good_for_fifteen_minutes() -> None:
     token = token_of(good_url())
-    judge(token, "hub-0", OWN, NOW + timedelta(minutes=15))
+    validate_token(token, "hub-0", OWN, NOW + timedelta(minutes=15))
     with pytest.raises(TokenRefused) as refusal:
-        judge(token, "hub-0", OWN, NOW + timedelta(minutes=15, seconds=1))
+        validate_token(token, "hub-0", OWN, NOW + timedelta(minutes=15, seconds=1))
     assert refusal.value.reason is Reason.EXPIRED
 
 
 def test_a_verifier_may_have_a_service_of_its_own() -> None:
     token = make_token(KEYS, "us-west-2", "hub-0", NOW, "https://127.0.0.1:8443").text
-    assert judge(token, "hub-0", lambda host: host == "127.0.0.1:8443", NOW).host == "127.0.0.1:8443"
+    assert validate_token(token, "hub-0", lambda host: host == "127.0.0.1:8443", NOW).host == "127.0.0.1:8443"
 
 
 @given(
@@ -182,7 +182,7 @@ def test_a_verifier_may_have_a_service_of_its_own() -> None:
 )
 def test_whatever_comes_it_is_refused_and_nothing_else_happens(token: str) -> None:
     with pytest.raises(TokenRefused):
-        judge(token, "hub-0", OWN, NOW)
+        validate_token(token, "hub-0", OWN, NOW)
 
 
 @pytest.mark.parametrize(

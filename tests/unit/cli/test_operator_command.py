@@ -19,9 +19,9 @@ __all__ = ["here"]
 POD = {"POD_NAME": "operator-1", "POD_NAMESPACE": "open-cluster-management"}
 
 
-def read(*arguments: str, surroundings: ProcessEnv | None = None) -> Any:
+def read(*arguments: str, process_env: ProcessEnv | None = None) -> Any:
     context = command.make_context("operator", list(arguments))
-    return settings(context.params, surroundings or ProcessEnv(environ={"KUBECONFIG": ""}))
+    return settings(context.params, process_env or ProcessEnv(environ={"KUBECONFIG": ""}))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_wrong_value_is_refused(arguments: list[str], problem: str) -> None:
 
 def test_in_a_pod_it_belongs_to_the_pods_namespace() -> None:
     inside = ProcessEnv(environ=POD, ip="127.9.9.9", cluster=FoundCluster(ClientConfig("https://server"), in_pod=True))
-    found = read("klusterlet", surroundings=inside)
+    found = read("klusterlet", process_env=inside)
     assert (found.kind, found.namespace, found.health) == ("klusterlet", "open-cluster-management", ("127.9.9.9", 8081))
     assert found.elect
 
@@ -61,7 +61,7 @@ async def test_it_deploys_the_image_of_its_own_pod_and_ends_when_told(here: Clus
     said: list[str] = []
     direct = FoundCluster(ClientConfig("https://server"), in_pod=True, direct=lambda: client)
     inside = ProcessEnv(environ=POD, say=said.append, ip="127.0.0.1", cluster=direct)
-    task = asyncio.create_task(serve(read("cluster-manager", "--health-port=0", surroundings=inside), inside))
+    task = asyncio.create_task(serve(read("cluster-manager", "--health-port=0", process_env=inside), inside))
     try:
 
         async def begun() -> bool:

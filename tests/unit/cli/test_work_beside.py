@@ -46,7 +46,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
     return seen
 
 
-def surroundings(tmp_path: Path) -> ProcessEnv:
+def process_env(tmp_path: Path) -> ProcessEnv:
     own = tmp_path / "own"
     lead_to(own, "https://here:6443")
     return ProcessEnv(environ={"KUBECONFIG": str(own / "kubeconfig")})
@@ -54,7 +54,7 @@ def surroundings(tmp_path: Path) -> ProcessEnv:
 
 async def test_it_runs_while_there_is_a_hub_and_anew_for_another_one(tmp_path: Path, runs: asyncio.Queue[str]) -> None:
     directory = tmp_path / "hub"
-    running = asyncio.create_task(run_beside(beside(str(directory), KUBECONFIGS, ["--agent-id=a"]), surroundings(tmp_path)))
+    running = asyncio.create_task(run_beside(beside(str(directory), KUBECONFIGS, ["--agent-id=a"]), process_env(tmp_path)))
     try:
         async with asyncio.timeout(10):
             lead_to(directory, "https://first:6443")
@@ -87,7 +87,7 @@ async def test_the_end_of_the_work_agent_is_the_end_of_both(tmp_path: Path, monk
     monkeypatch.setattr(work_agent, "serve", serve)
     lead_to(tmp_path / "hub", "https://first:6443")
     with pytest.raises(click.ClickException, match="no"):
-        await run_beside(beside(str(tmp_path / "hub"), KUBECONFIGS, []), surroundings(tmp_path))
+        await run_beside(beside(str(tmp_path / "hub"), KUBECONFIGS, []), process_env(tmp_path))
 
 
 @pytest.mark.parametrize("broken", [lambda file: file.unlink(), lambda file: file.write_text("a: 1")])

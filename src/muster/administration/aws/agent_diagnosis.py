@@ -20,10 +20,10 @@ from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings,
 from muster.administration.members.klusterlets import account_token, hub_secret
 from muster.api.operator.v1 import Klusterlet
 from muster.aws.errors import AwsError, NoLibrary, Throttled, Unavailable
-from muster.aws.naming import Pair
 from muster.aws.policies import AUDIENCE
-from muster.aws.surroundings import ROLE_ARN as ROLE_VARIABLE
-from muster.aws.surroundings import TOKEN_FILE as TOKEN_VARIABLE
+from muster.aws.process_env import ROLE_ARN as ROLE_VARIABLE
+from muster.aws.process_env import TOKEN_FILE as TOKEN_VARIABLE
+from muster.aws.role_names import RoleNames
 from muster.machinery.objects import Object
 from muster.operator.klusterlet.connection import open_secret
 from muster.operator.klusterlet.manifests import Component, components
@@ -67,7 +67,7 @@ async def agents_identity(patient: Patient, managed: KubeClient, klusterlet: Klu
     yield await _way(patient, managed, klusterlet, pair, stored)
 
 
-async def _wrong_with_pods(managed: KubeClient, plan: Plan, component: Component, pair: Pair) -> list[str]:
+async def _wrong_with_pods(managed: KubeClient, plan: Plan, component: Component, pair: RoleNames) -> list[str]:
     """Of one of the agents: its account, and what its pods find."""
     namespace, wanted = plan.agent_namespace, pair.managed_role_arn
     try:
@@ -99,7 +99,7 @@ def _audiences(pod: Object) -> set[str]:
     return {str((source.get("serviceAccountToken") or {}).get("audience") or "") for source in sources}
 
 
-def _wrong_with_kubeconfig(plan: Plan, stored: Mapping[str, bytes], pair: Pair, patient: Patient) -> Finding | None:
+def _wrong_with_kubeconfig(plan: Plan, stored: Mapping[str, bytes], pair: RoleNames, patient: Patient) -> Finding | None:
     where = f"Secret {plan.agent_namespace}/{HUB_SECRET}"
     kubeconfig = stored.get(plan.endpoints.key)
     if kubeconfig is None:
@@ -111,7 +111,9 @@ def _wrong_with_kubeconfig(plan: Plan, stored: Mapping[str, bytes], pair: Pair, 
     return None
 
 
-async def _way(patient: Patient, managed: KubeClient, klusterlet: Klusterlet, pair: Pair, stored: Mapping[str, bytes]) -> Finding:
+async def _way(
+    patient: Patient, managed: KubeClient, klusterlet: Klusterlet, pair: RoleNames, stored: Mapping[str, bytes]
+) -> Finding:
     """As the agents go it."""
     issuers: list[str] = []
     token = account_token(managed, klusterlet)
@@ -122,7 +124,7 @@ async def _way(patient: Patient, managed: KubeClient, klusterlet: Klusterlet, pa
         return made
 
     try:
-        signed = await agents_token(pair, noted, patient.surroundings)
+        signed = await agents_token(pair, noted, patient.process_env)
     except Forbidden as error:
         return Finding(NOTE, WAY, f"not gone: {error}", "whoever may create serviceaccounts/token there can go it")
     except (Unavailable, Throttled, NoLibrary) as error:
@@ -135,7 +137,7 @@ async def _way(patient: Patient, managed: KubeClient, klusterlet: Klusterlet, pa
     return await _on_the_hub(patient, plan, pair, contents)
 
 
-def _refused(error: AwsError, pair: Pair, patient: Patient, issuer: str) -> Finding:
+def _refused(error: AwsError, pair: RoleNames, patient: Patient, issuer: str) -> Finding:
     apply = (
         f"aws prerequisites managed --hub-cluster-arn {pair.hub} --managed-cluster-arn {pair.managed} "
         f"--oidc-provider {issuer or 'ISSUER'} --apply, with an AWS identity of account {pair.managed.account}"
@@ -148,7 +150,7 @@ def _refused(error: AwsError, pair: Pair, patient: Patient, issuer: str) -> Find
     return Finding(PROBLEM, WAY, text, remedy)
 
 
-async def _on_the_hub(patient: Patient, plan: Plan, pair: Pair, contents: Mapping[str, bytes]) -> Finding:
+async def _on_the_hub(patient: Patient, plan: Plan, pair: RoleNames, contents: Mapping[str, bytes]) -> Finding:
     source = f"Secret {plan.agent_namespace}/{HUB_SECRET}"
     try:
         async with asyncio.timeout(WITHIN), open_secret(plan.endpoints, contents, source, patient.name) as hub:

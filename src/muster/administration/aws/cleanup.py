@@ -18,7 +18,7 @@ from muster.aws.arns import EksCluster
 from muster.aws.errors import InvalidRequest
 from muster.aws.errors import NotFound as NotOnAws
 from muster.aws.interfaces import Aws
-from muster.aws.naming import CLUSTER_TAG, HUB_ARN_TAG, HUB_ROLE
+from muster.aws.role_names import CLUSTER_TAG, HUB_ARN_TAG, HUB_ROLE
 from muster.registration.drivers.awsirsa.access_entries import remove_entry
 from muster.registration.drivers.awsirsa.aws_auth_edit import take_out
 from muster.registration.drivers.awsirsa.records import RECORD_LABEL, Mapping, Phase, Record, document, recorded

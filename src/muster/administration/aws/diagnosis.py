@@ -18,7 +18,7 @@ from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings,
 from muster.aws import policies
 from muster.aws.errors import AwsError, NotFound
 from muster.aws.interfaces import AccessEntry, Aws, RoleDescription
-from muster.aws.naming import CLUSTER_TAG, HUB_ARN_TAG, Pair
+from muster.aws.role_names import CLUSTER_TAG, HUB_ARN_TAG, RoleNames
 from muster.registration.drivers.awsirsa import PROFILE, access_entries
 from muster.registration.drivers.awsirsa.aws_auth_map import mapped
 from muster.registration.drivers.awsirsa.awsauth import NAME, NAMESPACE, Unreadable, mapped_roles, role_of
@@ -71,7 +71,7 @@ async def aws_identity(patient: Patient) -> Findings:
         yield finding
 
 
-def _off_record(view: HubOnAws, patient: Patient, pair: Pair, record: Record | None) -> Finding | None:
+def _off_record(view: HubOnAws, patient: Patient, pair: RoleNames, record: Record | None) -> Finding | None:
     name, account = patient.name, view.side.hub.account
     if record is None:
         text = f"nothing is on record for it: role {pair.hub_role_arn} was not made"
@@ -91,7 +91,7 @@ def _at_once(cluster: str) -> str:
     return f"the hub looks every 12 hours, and sets it right where it may; at once: {deny}, then accept --clusters {cluster}"
 
 
-async def _role(view: HubOnAws, patient: Patient, pair: Pair) -> Findings:
+async def _role(view: HubOnAws, patient: Patient, pair: RoleNames) -> Findings:
     if view.aws is None:
         yield _unseen(view, ROLE, f"role {pair.hub_role_arn}, whom it trusts and what it may")
         return
@@ -108,7 +108,7 @@ async def _role(view: HubOnAws, patient: Patient, pair: Pair) -> Findings:
             yield Finding(OK, ROLE, f"{pair.hub_role_arn} trusts the cluster's role and no other")
 
 
-async def _wrong_with_role(aws: Aws, pair: Pair, cluster: str) -> list[str]:
+async def _wrong_with_role(aws: Aws, pair: RoleNames, cluster: str) -> list[str]:
     """Raises NotFound and AwsError."""
     found = await aws.get_role(pair.hub_role)
     wrong = []
@@ -126,7 +126,7 @@ async def _wrong_with_role(aws: Aws, pair: Pair, cluster: str) -> list[str]:
     return wrong
 
 
-def _wrong_trust(found: RoleDescription, pair: Pair) -> str:
+def _wrong_trust(found: RoleDescription, pair: RoleNames) -> str:
     named = [one.get("Principal") for one in found.trust.get("Statement") or () if isinstance(one, dict)]
     principals = [str(one.get("AWS")) for one in named if isinstance(one, dict)]
     if any(one.startswith("AROA") for one in principals):

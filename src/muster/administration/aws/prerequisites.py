@@ -16,7 +16,7 @@ from muster.api import Document
 from muster.aws import policies
 from muster.aws.arns import EksCluster
 from muster.aws.interfaces import Iam, PolicyDocument
-from muster.aws.naming import LONGEST_ROLE, Pair, identity_creator
+from muster.aws.role_names import LONGEST_ROLE, RoleNames, identity_creator
 from muster.aws.roles import WantedTrust
 from muster.registration.hub.install import ACCOUNT
 from muster.registration.names import AGENT_NAMESPACE, HUB_NAMESPACE
@@ -105,7 +105,7 @@ def hub_role(hub: EksCluster, provider: str, namespace: str = HUB_NAMESPACE, *, 
     )
 
 
-def managed_role(pair: Pair, provider: str, agents: Agents) -> WantedRole:
+def managed_role(pair: RoleNames, provider: str, agents: Agents) -> WantedRole:
     """Raises AdministrationError."""
     return WantedRole(
         pair.managed.account,

@@ -17,7 +17,7 @@ from muster.api.operator.v1 import AwsIrsaHubDriver
 from muster.aws.errors import AwsError, NoIdentity, NoLibrary
 from muster.aws.identity import connect
 from muster.aws.interfaces import Aws, ClusterDescription
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.registration.drivers.awsirsa.awsauth import KEY, NAME, NAMESPACE
 from muster.registration.drivers.awsirsa.options import HubSide, configured_side
 from muster.registration.drivers.awsirsa.records import Record
@@ -25,14 +25,14 @@ from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import CONFIG_MAPS
 
-Connect = Callable[[Surroundings, str], Aws]
+Connect = Callable[[ProcessEnv, str], Aws]
 
 
 @dataclass
 class HubOnAws:
     client: KubeClient
     side: HubSide
-    surroundings: Surroundings
+    process_env: ProcessEnv
     aws: Aws | None = None
     """The caller's; None where `unseen` says why not."""
     caller: str = ""
@@ -69,14 +69,14 @@ class HubOnAws:
 
 @asynccontextmanager
 async def open_view(
-    client: KubeClient, configured: AwsIrsaHubDriver, surroundings: Surroundings, connect: Connect = connect
+    client: KubeClient, configured: AwsIrsaHubDriver, process_env: ProcessEnv, connect: Connect = connect
 ) -> AsyncIterator[HubOnAws]:
     """Of a hub whose ClusterManager says this. Raises AdministrationError where that does not do."""
     with fitting():
-        view = HubOnAws(client, configured_side(configured), surroundings)
+        view = HubOnAws(client, configured_side(configured), process_env)
     aws = None
     try:
-        aws = connect(surroundings, view.side.hub.region)
+        aws = connect(process_env, view.side.hub.region)
         caller = await aws.caller_identity()
         if caller.account == view.side.hub.account:
             view.aws, view.caller = aws, caller.arn

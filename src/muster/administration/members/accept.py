@@ -21,7 +21,7 @@ from muster.api import is_true
 from muster.api.cluster.v1 import ACCEPTED, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager, HubRegistrationDriver
 from muster.api.resource import MalformedObject
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
 from muster.operator.names import CLUSTER_MANAGER
@@ -41,7 +41,7 @@ class AcceptOptions:
     timeout: float = 300.0
     identity: str = ""
     """What the cluster is called where its identity comes from; put on its ManagedCluster where that does not say."""
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    process_env: ProcessEnv = field(default_factory=ProcessEnv)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ async def _prepare(client: KubeClient, cluster: ManagedCluster, options: AcceptO
             for line in owner.acceptance_plan(cluster, configured):
                 progress.say(line)
             return None
-        return await owner.prepare_acceptance(cluster, Accepting(client, configured, options.surroundings, progress.say))
+        return await owner.prepare_acceptance(cluster, Accepting(client, configured, options.process_env, progress.say))
 
 
 async def configured_drivers(client: KubeClient) -> tuple[HubRegistrationDriver, ...]:

@@ -37,7 +37,7 @@ from muster.administration.members.klusterlets import (
 from muster.administration.progress import SILENT, Look, Progress, wait
 from muster.api import condition_of
 from muster.api.operator.v1 import Klusterlet
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
 from muster.operator.applier import ObjectRef, object_refs, remove
@@ -70,7 +70,7 @@ class UnjoinOptions:
     hub: ClientConfig | None = None
     """An administrator's way to the hub."""
     timeout: float = 300.0
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    process_env: ProcessEnv = field(default_factory=ProcessEnv)
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ async def _portable(run: _Leave, klusterlet: Klusterlet) -> Mapping[str, bytes]:
         driver = plan.driver
     except BadSpec:
         return stored
-    return await driver.portable(stored, plan.registration, account_token(run.client, klusterlet), run.options.surroundings)
+    return await driver.portable(stored, plan.registration, account_token(run.client, klusterlet), run.options.process_env)
 
 
 def _endpoints(klusterlet: Klusterlet) -> EndpointFormat:

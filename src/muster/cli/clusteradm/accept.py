@@ -83,7 +83,7 @@ def command(
     """Accept clusters: approve their agents' certificate signing requests, and set hubAcceptsClient."""
     from muster.administration.members.accept import AcceptOptions
     from muster.administration.members.requests import RequestFilter
-    from muster.aws.surroundings import found
+    from muster.aws.process_env import found
 
     names = list(dict.fromkeys(flat(clusters)))
     if not names:
@@ -91,7 +91,7 @@ def command(
     if identity and len(names) > 1:
         raise click.UsageError("--managed-cluster-arn: is one cluster's; name one with --clusters")
     wanted = RequestFilter(flat(requesters), flat(fingerprints), skip_check)
-    options = AcceptOptions(replace(wanted, servers=frozenset(flat(servers))), wait, identity=identity, surroundings=found())
+    options = AcceptOptions(replace(wanted, servers=frozenset(flat(servers))), wait, identity=identity, process_env=found())
     failed = administer(lambda session: _accept(session, names, options))
     if failed:
         raise SystemExit(1)

@@ -112,9 +112,9 @@ def managed_command(
     In hosted mode, give the OIDC provider of the cluster that the agents run on.
     """
     from muster.administration.aws import prerequisites as wanted
-    from muster.aws.naming import Pair
+    from muster.aws.role_names import RoleNames
 
-    pair = Pair(_arn(hub, "--hub-cluster-arn"), _arn(managed, "--managed-cluster-arn"))
+    pair = RoleNames(_arn(hub, "--hub-cluster-arn"), _arn(managed, "--managed-cluster-arn"))
     make = partial(wanted.managed_role, pair, oidc_provider, wanted.Agents(klusterlet, namespace, mode))
     _shown(make, pair.managed.region, apply, output)
 
@@ -193,16 +193,16 @@ async def _same_account(aws: Aws, hub: EksCluster) -> None:
 
 def _connected(region: str) -> Aws:
     from muster.aws.identity import connect
-    from muster.aws.surroundings import found
+    from muster.aws.process_env import found
 
     return connect(found(), region)
 
 
 def _arn(text: str, flag: str) -> EksCluster:
-    from muster.aws.arns import BadArn, eks_cluster
+    from muster.aws.arns import BadArn, parse_cluster_arn
 
     try:
-        return eks_cluster(text)
+        return parse_cluster_arn(text)
     except BadArn as error:
         raise click.BadParameter(str(error), param_hint=flag) from None
 

@@ -67,7 +67,7 @@ async def _examine(session: Session, clusters: tuple[str, ...], kubeconfig: str 
     from muster.administration.findings import Finding, Patient
     from muster.administration.hubs import require_hub
     from muster.administration.members.accept import configured_drivers
-    from muster.aws.surroundings import found as surroundings_here
+    from muster.aws.process_env import found as surroundings_here
     from muster.registration.kinds import MANAGED_CLUSTERS
 
     await require_hub(session.client)
@@ -77,18 +77,18 @@ async def _examine(session: Session, clusters: tuple[str, ...], kubeconfig: str 
             managed = find_cluster(kubeconfig or session.options.kubeconfig, context).connect("clusteradm")
             stack.push_async_callback(managed.close)
         by_aws = aws_driver(await configured_drivers(session.client))
-        surroundings, aws = surroundings_here(), None
+        process_env, aws = surroundings_here(), None
         found: dict[str, list[Finding]] = {}
         try:
             if by_aws is not None:
-                aws = await stack.enter_async_context(open_view(session.client, by_aws, surroundings))
+                aws = await stack.enter_async_context(open_view(session.client, by_aws, process_env))
         except AdministrationError as error:
             found[HUB_ON_AWS] = [Finding("problem", "ClusterManager", error.message, error.remedy)]
         if aws is not None and not clusters:
             found[HUB_ON_AWS] = await diagnose_hub(aws)
         names = clusters or tuple(sorted(one["metadata"]["name"] for one in (await session.client.list(MANAGED_CLUSTERS)).items))
         for name in names:
-            found[name] = await diagnose(Patient(name, session.client, managed, aws=aws, surroundings=surroundings))
+            found[name] = await diagnose(Patient(name, session.client, managed, aws=aws, process_env=process_env))
         return found
 
 

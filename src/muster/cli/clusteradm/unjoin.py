@@ -48,7 +48,7 @@ def command(**given: Any) -> None:
 
 async def _unjoin(session: Session, given: dict[str, Any]) -> Unjoined:
     from muster.administration.members.unjoining import UnjoinOptions, unjoin
-    from muster.aws.surroundings import found
+    from muster.aws.process_env import found
     from muster.cli.process import find_cluster
 
     administrator = given["hub_kubeconfig"] or given["hub_context"]

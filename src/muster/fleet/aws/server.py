@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from muster.aws.arns import EksCluster, eks_cluster
+from muster.aws.arns import EksCluster, parse_cluster_arn
 from muster.aws.interfaces import AwsCredentials, ClusterDescription, PolicyDocument
 from muster.aws.partitions import is_sts_host
 from muster.aws.policies import AUDIENCE
@@ -179,7 +179,7 @@ class LocalAws:
 
     async def register_cluster(self, described: ClusterDescription) -> EksCluster:
         """Make a cluster known, or what is known of it anew; its access entries stay. Raises BadArn and ValueError."""
-        arn = eks_cluster(described.arn)
+        arn = parse_cluster_arn(described.arn)
         if arn.partition != self.config.partition:
             raise ValueError(f"{arn} is not in the partition of this AWS, {self.config.partition}")
         if described.authentication_mode not in MODES:
@@ -249,7 +249,7 @@ class LocalAws:
 
     def webhook_url(self, arn: str) -> str:
         """Where the cluster's API server has tokens reviewed."""
-        cluster = eks_cluster(arn)
+        cluster = parse_cluster_arn(arn)
         return f"{self.url}{TOKENS}{cluster.account}/{cluster.region}/{cluster.name}"
 
     def webhook_kubeconfig(self, arn: str, authority: Path) -> bytes:

@@ -21,8 +21,8 @@ from muster.apiserver.server import ApiServer
 from muster.aws.arns import EksCluster
 from muster.aws.identity import connect
 from muster.aws.interfaces import Aws, ClusterDescription
-from muster.aws.naming import Pair
-from muster.aws.surroundings import CA_BUNDLE, ENDPOINT_URL, Surroundings
+from muster.aws.process_env import CA_BUNDLE, ENDPOINT_URL, ProcessEnv
+from muster.aws.role_names import RoleNames
 from muster.fleet.aws import AwsAuthWatch, LocalAws, LocalAwsConfig, UnreadableState
 from muster.fleet.aws.statefile import AUTHORITY
 from muster.fleet.local.directory import HUB, FleetDirectory, FleetError
@@ -98,9 +98,9 @@ class FleetCloud:
     def watch_aws_auth(self, hub: KubeClient) -> AwsAuthWatch:
         return self.aws.watch_aws_auth(str(arn_of(HUB)), hub)
 
-    async def surroundings(self, account: str) -> Surroundings:
+    async def process_env(self, account: str) -> ProcessEnv:
         """Of an account's administrator."""
-        return Surroundings(self.aws.environ(REGION, await self.aws.administrator(account)))
+        return ProcessEnv(self.aws.environ(REGION, await self.aws.administrator(account)))
 
     async def prepare(self, name: str, client: KubeClient) -> None:
         """What has to be on AWS before the cluster is initialized or joins. Raises AwsError and KubeError."""
@@ -111,7 +111,7 @@ class FleetCloud:
         if name == HUB:
             wanted = prerequisites.hub_role(cluster, issuer, entries="API" in self._mode)
         else:
-            wanted = prerequisites.managed_role(Pair(arn_of(HUB), cluster), issuer, prerequisites.Agents())
+            wanted = prerequisites.managed_role(RoleNames(arn_of(HUB), cluster), issuer, prerequisites.Agents())
         async with self._administrator(cluster.account) as aws:
             if await prerequisites.apply(aws, wanted):
                 log.info("role made", cluster=name, role=wanted.arn)
@@ -120,14 +120,14 @@ class FleetCloud:
         """What `prepare` made for a managed cluster. Raises AwsError."""
         cluster = arn_of(name)
         async with self._administrator(cluster.account) as aws:
-            await remove_role(aws, Pair(arn_of(HUB), cluster).managed_role, _ignore)
+            await remove_role(aws, RoleNames(arn_of(HUB), cluster).managed_role, _ignore)
         await self.aws.distrust_issuer(cluster.account, self._server.cluster_url(name))
         await self.aws.remove_cluster(str(cluster))
         await self._server.set_token_webhook(name, None)
 
     @asynccontextmanager
     async def _administrator(self, account: str) -> AsyncIterator[Aws]:
-        client = connect(await self.surroundings(account), REGION)
+        client = connect(await self.process_env(account), REGION)
         try:
             yield client
         finally:

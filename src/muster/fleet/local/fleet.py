@@ -259,7 +259,7 @@ class LocalFleet:
         from muster.fleet.local.cloud import arn_of
 
         arn = arn_of(cluster)
-        return replace(site, arn=str(arn), aws=await self._cloud.surroundings(arn.account))
+        return replace(site, arn=str(arn), aws=await self._cloud.process_env(arn.account))
 
     async def _initialize(self) -> None:
         fleet, hub, progress = self._directory.existing(), await self._site(HUB), _Steps(self, HUB, "Starting")

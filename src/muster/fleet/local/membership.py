@@ -26,7 +26,7 @@ from muster.administration.waiting import await_hub
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.api.proxy.v1alpha1 import ClusterGateway
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.fleet.local.directory import is_loopback
 from muster.gateway.addon import CLUSTER_GATEWAY
 from muster.gateway.apiservice import LOOPBACK_ANNOTATION
@@ -65,7 +65,7 @@ class Site:
     """Of a hub: whether it has one, by which its clusters are reached."""
     arn: str = ""
     """What it is called on AWS, if it is there."""
-    aws: Surroundings = field(default_factory=Surroundings, repr=False)
+    aws: ProcessEnv = field(default_factory=ProcessEnv, repr=False)
     """Of its administrator."""
 
     @property
@@ -200,7 +200,7 @@ async def _forget_other_addresses(hub: KubeClient, cluster: Site) -> None:
 
 
 async def accept(hub: Site, name: str, progress: Progress) -> None:
-    await accepting.accept(hub.client, name, accepting.AcceptOptions(wait=True, timeout=PATIENCE, surroundings=hub.aws), progress)
+    await accepting.accept(hub.client, name, accepting.AcceptOptions(wait=True, timeout=PATIENCE, process_env=hub.aws), progress)
 
 
 async def has_joined(hub: Site, cluster: Site) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import random as chance
 from pathlib import Path
 
-from muster.aws.surroundings import found
+from muster.aws.process_env import found
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.confinement import temporary_directory
@@ -186,7 +186,7 @@ class Agent:
                 self._metrics,
                 options.driver_options,
                 options.hub_kubeconfig_dir,
-                surroundings=found(),
+                process_env=found(),
             )
         )
         self.state.cluster = identity.cluster

@@ -32,7 +32,7 @@ from typing import Protocol
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import HubRegistrationDriver, SpokeRegistrationConfiguration
 from muster.api.resource import Document
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.machinery.clock import Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR
@@ -96,7 +96,7 @@ class HubContext(ControllerContext):
 
     `reconsider` asks for a new look at a cluster when the driver would vote otherwise, name other agents of it, or has got further
     with what it grants or revokes; `claimed` tells of a cluster whether another driver, enabled or not, has marked it as its own.
-    `namespace` is the hub's own, where a driver may keep what it has to remember; `surroundings` are the process's.
+    `namespace` is the hub's own, where a driver may keep what it has to remember; `process_env` are the process's.
     """
 
     reconsider: Callable[[str], None]
@@ -104,7 +104,7 @@ class HubContext(ControllerContext):
     options: DriverOptions = field(default_factory=dict)
     claimed: Callable[[ManagedCluster], bool] = lambda cluster: False
     namespace: str = HUB_NAMESPACE
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    process_env: ProcessEnv = field(default_factory=ProcessEnv)
 
 
 class HubDriver(Protocol):
@@ -137,7 +137,7 @@ class Accepting:
     """Of the hub, with the administrator's rights."""
     configured: HubRegistrationDriver | None
     """What the ClusterManager says of this driver; None where there is no ClusterManager, or it says nothing."""
-    surroundings: Surroundings
+    process_env: ProcessEnv
     say: Callable[[str], None]
     namespace: str = HUB_NAMESPACE
 
@@ -192,7 +192,7 @@ class SpokeContext:
     options: DriverOptions = field(default_factory=dict)
     directory: Path | None = None
     """Where the credential's entries are files for other processes too; None when they are for this one alone."""
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    process_env: ProcessEnv = field(default_factory=ProcessEnv)
     """What decides who the agent's process is on AWS."""
 
 
@@ -259,7 +259,7 @@ class Driver(Profile, ABC):
         stored: Mapping[str, bytes],
         configured: SpokeRegistrationConfiguration,
         account_token: AccountToken,
-        surroundings: Surroundings,
+        process_env: ProcessEnv,
     ) -> Mapping[str, bytes]:
         """An agent's credential in a form that is of use outside of its pods too, for whoever may have tokens of the account that
         it runs as; as it is, where it is that anyway. Raises Unfit."""

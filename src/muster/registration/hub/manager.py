@@ -10,7 +10,7 @@ import random as chance
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.registration import drivers
@@ -63,10 +63,10 @@ class Hub(Manager):
         clock: Clock = SYSTEM,
         random: Random = chance.random,
         metrics: Metrics | None = None,
-        surroundings: Surroundings | None = None,
+        process_env: ProcessEnv | None = None,
     ) -> None:
         super().__init__()
-        self._surroundings = surroundings or Surroundings()
+        self._surroundings = process_env or ProcessEnv()
         workers = options.workers
         self._context = ControllerContext.of(client, REPORTER, workers=workers, metrics=metrics, clock=clock, random=random)
         made = {name: self._driver(name, options) for name in options.drivers}
@@ -93,7 +93,7 @@ class Hub(Manager):
             options=drivers.options_of(driver, options.driver_options),
             claimed=claimed_by_others(driver.name),
             namespace=options.namespace,
-            surroundings=self._surroundings,
+            process_env=self._surroundings,
         )
         return driver.hub(context)
 

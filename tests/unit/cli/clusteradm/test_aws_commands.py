@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from muster.aws.arns import eks_cluster
-from muster.aws.naming import Pair
+from muster.aws.arns import parse_cluster_arn
+from muster.aws.role_names import RoleNames
 from muster.fleet.aws import LocalAws
 from muster.registration.drivers.awsirsa.aws_auth_edit import put_in
 from muster.registration.drivers.awsirsa.aws_auth_map import mapped
@@ -26,7 +26,7 @@ from tests.unit.cli.clusteradm.conftest import AVAILABLE, FRESH, Fleet, conditio
 from tests.unit.cli.clusteradm.test_basics import PROGRAM
 
 HUB_ARN = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
-PAIR = Pair(eks_cluster(HUB_ARN), eks_cluster("arn:aws:eks:us-west-2:222222222222:cluster/managed-0"))
+PAIR = RoleNames(parse_cluster_arn(HUB_ARN), parse_cluster_arn("arn:aws:eks:us-west-2:222222222222:cluster/managed-0"))
 INIT = ("init", "--registration-drivers=csr,awsirsa", f"--hub-cluster-arn={HUB_ARN}", "--force")
 
 

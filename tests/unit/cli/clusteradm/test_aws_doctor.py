@@ -19,9 +19,9 @@ from muster.api.crds import OPERATOR, definitions
 from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.tokenwebhook import WebhookTarget
 from muster.aws import policies
-from muster.aws.arns import eks_cluster
+from muster.aws.arns import parse_cluster_arn
 from muster.aws.interfaces import ClusterDescription
-from muster.aws.naming import HUB_ARN_TAG, Pair
+from muster.aws.role_names import HUB_ARN_TAG, RoleNames
 from muster.fleet.aws import LocalAws
 from muster.machinery.clock import SYSTEM
 from muster.operator.names import CLUSTER_MANAGERS, KLUSTERLETS
@@ -50,7 +50,7 @@ from tests.unit.cli.clusteradm.conftest import AVAILABLE, HUB, PLAIN, Fleet
 
 NAME = "managed-0"
 HUB_ARN = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
-PAIR = Pair(eks_cluster(HUB_ARN), eks_cluster("arn:aws:eks:us-west-2:222222222222:cluster/managed-0"))
+PAIR = RoleNames(parse_cluster_arn(HUB_ARN), parse_cluster_arn("arn:aws:eks:us-west-2:222222222222:cluster/managed-0"))
 AGENTS = "open-cluster-management-agent"
 INIT = ("init", "--registration-drivers=csr,awsirsa", f"--hub-cluster-arn={HUB_ARN}", "--force")
 ROLE = {"RoleName": PAIR.hub_role}

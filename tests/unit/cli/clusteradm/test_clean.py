@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 
 from muster.administration.hub.clean import Cleaned, CleanOptions, clean
-from muster.aws.arns import eks_cluster
-from muster.aws.naming import Pair
+from muster.aws.arns import parse_cluster_arn
+from muster.aws.role_names import RoleNames
 from muster.operator.cluster_manager.controller import ClusterManagerOperator
 from muster.operator.names import CLUSTER_MANAGERS, OPERATOR_NAMESPACE
 from muster.operator.options import OperatorOptions
@@ -194,7 +194,7 @@ ARN = "arn:aws:eks:us-west-2:111111111111:cluster/hub-0"
 
 
 async def on_record(fleet: Fleet, name: str, phase: Phase) -> Record:
-    pair = Pair(eks_cluster(ARN), eks_cluster(f"arn:aws:eks:us-west-2:222222222222:cluster/{name}"))
+    pair = RoleNames(parse_cluster_arn(ARN), parse_cluster_arn(f"arn:aws:eks:us-west-2:222222222222:cluster/{name}"))
     record = msgspec.structs.replace(beginning(pair, name, "uid", Mapping.AWS_AUTH), phase=phase)
     admin = fleet.admin(FRESH)
     await admin.apply(NAMESPACES, {"metadata": {"name": HUB_NAMESPACE}}, manager="test")

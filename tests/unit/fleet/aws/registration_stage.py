@@ -15,10 +15,10 @@ from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.tokenwebhook import WebhookTarget
 from muster.apiserver.server import ApiServer
 from muster.aws import policies
-from muster.aws.arns import EksCluster, eks_cluster
+from muster.aws.arns import EksCluster, parse_cluster_arn
 from muster.aws.interfaces import AwsCredentials, ClusterDescription
-from muster.aws.judging import Reason, TokenRefused
-from muster.aws.naming import Pair
+from muster.aws.role_names import RoleNames
+from muster.aws.token_validation import Reason, TokenRefused
 from muster.aws.tokens import make_token
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.aws import AwsAuthWatch, LocalAws, StsRefused, Unmapped
@@ -37,14 +37,14 @@ GROUP = "open-cluster-management:managed-0"
 
 
 def arn(account: str, name: str) -> EksCluster:
-    return eks_cluster(f"arn:aws:eks:{REGION}:{account}:cluster/{name}")
+    return parse_cluster_arn(f"arn:aws:eks:{REGION}:{account}:cluster/{name}")
 
 
 @dataclass
 class Stage:
     aws: LocalAws
     server: ApiServer
-    pair: Pair
+    pair: RoleNames
     watch: AwsAuthWatch
     clock: MovedClock
     """The local AWS'."""
@@ -130,7 +130,7 @@ async def open_stage(directory: Path) -> AsyncIterator[Stage]:
         server = await stack.enter_async_context(serving("hub", "managed"))
         clock = MovedClock()
         aws = await stack.enter_async_context(local_aws(directory / "aws", clock=clock))
-        pair = Pair(arn(HUB, "hub-0"), arn(MANAGED, "managed-0"))
+        pair = RoleNames(arn(HUB, "hub-0"), arn(MANAGED, "managed-0"))
         client = InProcessClient(server.client(server.clusters["hub"]), "hub")
         stage = Stage(aws, server, pair, aws.watch_aws_auth(str(pair.hub), client), clock)
         await stack.enter_async_context(running(stage.watch))

@@ -7,18 +7,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from muster.aws import errors, policies
-from muster.aws.arns import eks_cluster
+from muster.aws.arns import parse_cluster_arn
 from muster.aws.client import AwsClient
 from muster.aws.identity import FixedCredentials, connect
 from muster.aws.interfaces import AccessEntry, ClusterDescription
-from muster.aws.naming import Pair
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
+from muster.aws.role_names import RoleNames
 from muster.fleet.aws import FaultKind, LocalAws, Throttle
 from tests.support.local_aws import REGION, Botocore, trusting
 from tests.unit.fleet.aws.conftest import HUB, MANAGED
 
-PAIR = Pair(
-    eks_cluster(f"arn:aws:eks:{REGION}:{HUB}:cluster/hub-0"), eks_cluster(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/managed-0")
+PAIR = RoleNames(
+    parse_cluster_arn(f"arn:aws:eks:{REGION}:{HUB}:cluster/hub-0"),
+    parse_cluster_arn(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/managed-0"),
 )
 ROLE = PAIR.hub_role
 ENTRY = AccessEntry(PAIR.hub_role_arn, "ocm:managed-0", ("ocm:managed-0",), {"a": "b"})
@@ -29,7 +30,7 @@ async def client(aws: LocalAws, other: Botocore) -> AsyncIterator[AwsClient]:
     """The administrator of the hub's account, in whose sight the managed cluster's role is."""
     await aws.register_cluster(ClusterDescription(str(PAIR.hub), "https://127.0.0.1:1", b"PEM", "API", ""))
     await other.iam("create_role", RoleName=PAIR.managed_role, AssumeRolePolicyDocument=trusting({"AWS": MANAGED}))
-    connected = connect(Surroundings(aws.environ(REGION, await aws.administrator(HUB))))
+    connected = connect(ProcessEnv(aws.environ(REGION, await aws.administrator(HUB))))
     yield connected
     await connected.close()
 
@@ -87,11 +88,11 @@ async def test_an_access_entry_through_its_life(client: AwsClient) -> None:
 async def test_who_we_are_and_whom_we_may_become(aws: LocalAws, client: AwsClient) -> None:
     assert (await client.caller_identity()).arn == f"arn:aws:iam::{HUB}:user/administrator"
     await client.create_role(ROLE, policies.hub_trust(PAIR), {})
-    with pytest.raises(errors.Refused):
+    with pytest.raises(errors.AccessDenied):
         await client.assume_role(PAIR.hub_role_arn, "session")
     await client.update_trust(ROLE, {"Statement": [{"Effect": "Allow", "Principal": {"AWS": HUB}, "Action": "sts:AssumeRole"}]})
     credentials = await client.assume_role(PAIR.hub_role_arn, "session", 900)
-    session = AwsClient(REGION, Surroundings(aws.environ(REGION)), FixedCredentials(credentials))
+    session = AwsClient(REGION, ProcessEnv(aws.environ(REGION)), FixedCredentials(credentials))
     try:
         assert (await session.caller_identity()).arn == f"arn:aws:sts::{HUB}:assumed-role/{ROLE}/session"
     finally:
@@ -127,7 +128,7 @@ async def test_what_passes_is_told_from_what_does_not(aws: LocalAws, client: Aws
 
 
 async def test_an_aws_that_hangs_has_a_deadline(aws: LocalAws) -> None:
-    hasty = AwsClient(REGION, Surroundings(aws.environ(REGION)), FixedCredentials(await aws.administrator(HUB)), seconds=0.3)
+    hasty = AwsClient(REGION, ProcessEnv(aws.environ(REGION)), FixedCredentials(await aws.administrator(HUB)), seconds=0.3)
     aws.behaviour.fail("iam:ListRoles", FaultKind.HANG)
     try:
         with pytest.raises(errors.Unavailable):
@@ -137,7 +138,7 @@ async def test_an_aws_that_hangs_has_a_deadline(aws: LocalAws) -> None:
 
 
 async def test_a_trust_in_somebody_who_is_not_there_is_malformed(client: AwsClient) -> None:
-    absent = Pair(PAIR.hub, eks_cluster(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/absent"))
+    absent = RoleNames(PAIR.hub, parse_cluster_arn(f"arn:aws:eks:{REGION}:{MANAGED}:cluster/absent"))
     with pytest.raises(errors.Malformed):
         await client.create_role(absent.hub_role, policies.hub_trust(absent), {})
     with pytest.raises(errors.InvalidParameter):

@@ -13,15 +13,15 @@ from typing import Any
 
 from muster.aws import policies
 from muster.aws.client import Threads
-from muster.aws.issuing import TokenIssuer, TokenRequest
-from muster.aws.naming import Pair
-from muster.aws.surroundings import ROLE_ARN, TOKEN_FILE, Surroundings
+from muster.aws.process_env import ROLE_ARN, TOKEN_FILE, ProcessEnv
+from muster.aws.role_names import RoleNames
+from muster.aws.token_issuer import TokenIssuer, TokenRequest
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 from tests.support.local_aws import REGION, Botocore, credentials_in, make_managed_role
 from tests.unit.fleet.aws.registration_stage import AGENTS, GROUP, HUB, MANAGED, NAMESPACE, Stage, arn, until
 
 
-def mapping(pair: Pair) -> dict[str, Any]:
+def mapping(pair: RoleNames) -> dict[str, Any]:
     text = f"- rolearn: {pair.hub_role_arn}\n  username: {GROUP}\n  groups: [system:{GROUP}]\n"
     return {
         "apiVersion": "v1",
@@ -66,7 +66,7 @@ async def test_our_own_tokens_come_from_a_pods_variables_and_files(stage: Stage,
     file.write_text(await stage.account_token())
     role = {ROLE_ARN: stage.pair.managed_role_arn, TOKEN_FILE: str(file)}
     threads = Threads(2)
-    issuer = TokenIssuer(Surroundings({**stage.aws.environ(REGION), **role}), threads, clock=stage.clock)
+    issuer = TokenIssuer(ProcessEnv({**stage.aws.environ(REGION), **role}), threads, clock=stage.clock)
     request = TokenRequest(REGION, "hub-0", stage.pair.hub_role_arn)
     stage.aws.calls.clear()
     try:
@@ -132,7 +132,7 @@ async def test_the_right_name_in_another_account_is_refused(stage: Stage) -> Non
 
 async def test_another_clusters_role_is_refused(stage: Stage) -> None:
     """managed-1 may not be managed-0, whatever its account gives it."""
-    pair = Pair(stage.pair.hub, arn(MANAGED, "managed-1"))
+    pair = RoleNames(stage.pair.hub, arn(MANAGED, "managed-1"))
     await make_managed_role(stage.aws, pair, stage.server.cluster_url("managed"), AGENTS)
     admin = Botocore(stage.aws, await stage.aws.administrator(MANAGED))
     everything = json.dumps({"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})

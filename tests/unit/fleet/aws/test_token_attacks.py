@@ -8,7 +8,7 @@ import pytest
 
 from muster.aws import policies
 from muster.aws.interfaces import AwsCredentials
-from muster.aws.judging import Reason
+from muster.aws.token_validation import Reason
 from muster.aws.tokens import make_token
 from muster.runtime.client.errors import Unauthorized
 from tests.support.https_server import Answer, HttpsServer

@@ -58,7 +58,7 @@ FORBIDDEN = {
     *("create_subprocess_exec", "create_subprocess_shell", "Popen", "execv", "posix_spawn", "add_signal_handler"),
 }
 KNOWN = {
-    "aws/surroundings.py": {"read_bytes": "of whoever gives no other; a pod's are `found`"},
+    "aws/process_env.py": {"read_bytes": "of whoever gives no other; a pod's are `found`"},
     "aws/transport.py": {
         **dict.fromkeys(("PoolManager", "ProxyManager", "urlopen"), "to an address that was asked about before"),
     },

@@ -15,13 +15,13 @@ import pytest
 
 from muster.apiserver.auth.tokenwebhook import load_webhook_config
 from muster.apiserver.server import ApiServer, ServerConfig
-from muster.aws.arns import eks_cluster
+from muster.aws.arns import parse_cluster_arn
 from muster.aws.client import AwsClient, Threads
 from muster.aws.identity import FixedCredentials
 from muster.aws.interfaces import AccessEntry, ClusterDescription
-from muster.aws.naming import Pair
 from muster.aws.policies import ACCESS_POLICY, hub_trust, managed_access, web_identity_trust
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
+from muster.aws.role_names import RoleNames
 from muster.cli.aws_token import credential_programs
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.aws import LocalAws
@@ -41,9 +41,9 @@ from tests.support.local_aws import MovedClock, local_aws
 from tests.unit.fleet.aws.test_web_identity import SUBJECT, Issuer
 from tests.unit.registration.agent.conftest import GROUP, RULES_REGISTRATION, Hub, rule, until
 
-PAIR = Pair(
-    eks_cluster("arn:aws:eks:us-west-2:111111111111:cluster/hub-0"),
-    eks_cluster("arn:aws:eks:eu-west-1:222222222222:cluster/managed-0"),
+PAIR = RoleNames(
+    parse_cluster_arn("arn:aws:eks:us-west-2:111111111111:cluster/hub-0"),
+    parse_cluster_arn("arn:aws:eks:eu-west-1:222222222222:cluster/managed-0"),
 )
 NAME = "open-cluster-management:c1"
 TOKEN = "/var/run/secrets/eks.amazonaws.com/serviceaccount"
@@ -102,7 +102,7 @@ class Site:
     async def administrator(self, account: str) -> AwsClient:
         environ = {"AWS_ENDPOINT_URL": self.aws.url, "AWS_CA_BUNDLE": str(self.aws.ca_file)}
         keys = FixedCredentials(await self.aws.administrator(account))
-        return AwsClient("us-west-2", Surroundings(environ), keys, threads=self.threads)
+        return AwsClient("us-west-2", ProcessEnv(environ), keys, threads=self.threads)
 
     async def make_managed_role(self) -> None:
         managed = await self.administrator(PAIR.managed.account)

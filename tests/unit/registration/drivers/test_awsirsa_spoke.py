@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.kube import yaml
 from muster.machinery.metrics import Metrics
 from muster.registration.drivers.awsirsa.spoke import AwsIrsaSpoke
@@ -26,7 +26,7 @@ ADDRESS = HubAddress("hub", "https://hub.example", b"ca")
 
 def spoke(**options: Any) -> AwsIrsaSpoke:
     given = {**OPTIONS, **{name.replace("_", "-"): [value] for name, value in options.items()}}
-    context = SpokeContext(AgentIdentity("c1", "a"), FakeClock(), lambda: 0.5, Metrics(), given, surroundings=Surroundings())
+    context = SpokeContext(AgentIdentity("c1", "a"), FakeClock(), lambda: 0.5, Metrics(), given, process_env=ProcessEnv())
     return AwsIrsaSpoke(context)
 
 

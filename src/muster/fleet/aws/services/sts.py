@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.aws.arns import BadArn
-from muster.aws.arns import Role as RoleArn
-from muster.aws.arns import role as role_arn
+from muster.aws.arns import RoleArn as RoleArn
+from muster.aws.arns import parse_role_arn as role_arn
 from muster.aws.interfaces import AwsCredentials
 from muster.fleet.aws.authorization import Wanted
 from muster.fleet.aws.errors import access_denied, invalid

@@ -1,8 +1,8 @@
 """TokenReviews of one cluster: is this token for us, what does our STS say whose it is, and who is that here.
 
-The token's URL is judged before anybody is asked (`aws/judging.py`), and then no network is: the question goes to the STS of this
-very process, with this cluster's name in the header that the token must have signed. A refusal is 403 and says nothing but no;
-the log says why. A throttled STS is 429, so that the API server asks again.
+The token's URL is judged before anybody is asked (`aws/token_validation.py`), and then no network is: the question goes to the STS
+of this very process, with this cluster's name in the header that the token must have signed. A refusal is 403 and says nothing but
+no; the log says why. A throttled STS is 429, so that the API server asks again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 
-from muster.aws.judging import IdentityQuestion, TokenRefused, judge
+from muster.aws.token_validation import IdentityQuestion, TokenRefused, validate_token
 from muster.fleet.aws.behaviour import AnswerLost
 from muster.fleet.aws.callers import SignedRequest
 from muster.fleet.aws.model import Cluster
@@ -64,7 +64,7 @@ class TokenReviews:
 
     async def user_of(self, cluster: Cluster, aws_auth: AwsAuth, token: str) -> UserInfo:
         """Raises TokenRefused, StsRefused and Unmapped."""
-        question = judge(token, cluster.name, self._is_sts, self._world.clock.now())
+        question = validate_token(token, cluster.name, self._is_sts, self._world.clock.now())
         identity = await self._identity(question)
         return _user(identity, mapped(self._world, cluster, aws_auth, identity))
 

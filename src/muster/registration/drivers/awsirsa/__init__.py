@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from muster.api.agents import PINNED_ANNOTATIONS
-from muster.aws.naming import Pair
 from muster.aws.policies import AUDIENCE
-from muster.aws.surroundings import DEFAULT_REGION, REGION
-from muster.aws.surroundings import ROLE_ARN as ROLE_VARIABLE
-from muster.aws.surroundings import TOKEN_FILE as TOKEN_VARIABLE
+from muster.aws.process_env import DEFAULT_REGION, REGION
+from muster.aws.process_env import ROLE_ARN as ROLE_VARIABLE
+from muster.aws.process_env import TOKEN_FILE as TOKEN_VARIABLE
+from muster.aws.role_names import RoleNames
 from muster.registration.drivers.awsirsa.awsauth import NAME, NAMESPACE
 from muster.registration.drivers.awsirsa.claims import marked, says_arn
 from muster.registration.drivers.awsirsa.fields import eks_cluster, identity_creator, is_eks_cluster
@@ -69,7 +69,7 @@ class AwsIrsaProfile(Profile):
         own = configured.awsirsa
         try:
             hub = eks_cluster(own.hub_cluster_arn if own else "", _HUB_FIELD)
-            return marked(Pair(hub, eks_cluster(identity, f"--{MANAGED_ARN}")))
+            return marked(RoleNames(hub, eks_cluster(identity, f"--{MANAGED_ARN}")))
         except BadField as error:
             raise Unfit(str(error)) from None
 
@@ -99,11 +99,11 @@ class AwsIrsaProfile(Profile):
         arguments = (f"--{HUB_ARN}={pair.hub}", f"--{MANAGED_ARN}={pair.managed}", f"--{ROLE_SUFFIX}={pair.suffix}")
         return _in_pods((*arguments, *super().agent_process(configured).arguments), pair.managed_role_arn, pair.managed.region)
 
-    def pair(self, configured: SpokeRegistrationConfiguration) -> Pair:
+    def pair(self, configured: SpokeRegistrationConfiguration) -> RoleNames:
         """Raises BadField."""
         own = _of_spoke(configured)
         hub = eks_cluster(own.hub_cluster_arn, f"{_SPOKE_FIELD}.hubClusterArn")
-        return Pair(hub, eks_cluster(own.managed_cluster_arn, f"{_SPOKE_FIELD}.managedClusterArn"))
+        return RoleNames(hub, eks_cluster(own.managed_cluster_arn, f"{_SPOKE_FIELD}.managedClusterArn"))
 
     def hub_defaults(self, called: str) -> DriverOptions:
         """`aws eks update-kubeconfig` calls clusters by their ARNs."""

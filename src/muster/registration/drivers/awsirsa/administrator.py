@@ -33,7 +33,7 @@ from muster.runtime.client.builtin import CONFIG_MAPS
 if TYPE_CHECKING:
     from muster.api.cluster.v1 import ManagedCluster
     from muster.aws.interfaces import Aws, CallerIdentity
-    from muster.aws.naming import Pair
+    from muster.aws.role_names import RoleNames
     from muster.aws.roles import RoleState
     from muster.registration.drivers.seam import Accepting, Undo
 
@@ -64,7 +64,7 @@ async def prepare(cluster: ManagedCluster, side: HubSide, connect: Connect, acce
         return None
 
 
-def claimed_pair(cluster: ManagedCluster, side: HubSide) -> Pair:
+def claimed_pair(cluster: ManagedCluster, side: HubSide) -> RoleNames:
     """Raises Unfit."""
     try:
         return pair_of(cluster, side.hub)
@@ -122,7 +122,7 @@ async def _caller(aws: Aws, side: HubSide) -> CallerIdentity:
 @dataclass
 class _Making:
     cluster: ManagedCluster
-    pair: Pair
+    pair: RoleNames
     side: HubSide
     accepting: Accepting
     aws: Aws = field(init=False)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from muster.aws.client import Threads
 from muster.aws.errors import AwsError
-from muster.aws.issuing import TokenIssuer, TokenRequest
 from muster.aws.policies import AUDIENCE
-from muster.aws.surroundings import CA_BUNDLE, ENDPOINT_URL, REGION, ROLE_ARN, TOKEN_FILE, Surroundings
+from muster.aws.process_env import CA_BUNDLE, ENDPOINT_URL, REGION, ROLE_ARN, TOKEN_FILE, ProcessEnv
+from muster.aws.token_issuer import TokenIssuer, TokenRequest
 from muster.kube import yaml
 from muster.registration.drivers.errors import Unfit
 
 if TYPE_CHECKING:
-    from muster.aws.naming import Pair
+    from muster.aws.role_names import RoleNames
     from muster.aws.tokens import Token
     from muster.registration.drivers.seam import AccountToken
 
@@ -27,12 +27,12 @@ _TOKEN: Final = Path("/agents-token")
 """No file: what would be there is at hand."""
 
 
-async def agents_token(pair: Pair, account_token: AccountToken, surroundings: Surroundings) -> Token:
+async def agents_token(pair: RoleNames, account_token: AccountToken, process_env: ProcessEnv) -> Token:
     """For the hub, as a cluster's agents would sign it. Raises AwsError, whose operation says at which role it ended; KubeError."""
     token = (await account_token(AUDIENCE)).encode()
-    where = {name: value for name, value in surroundings.environ.items() if name == CA_BUNDLE or name.startswith(ENDPOINT_URL)}
+    where = {name: value for name, value in process_env.environ.items() if name == CA_BUNDLE or name.startswith(ENDPOINT_URL)}
     agents = {ROLE_ARN: pair.managed_role_arn, TOKEN_FILE: str(_TOKEN), REGION: pair.managed.region}
-    as_agent = Surroundings({**where, **agents}, lambda path: token if path == _TOKEN else surroundings.read(path))
+    as_agent = ProcessEnv({**where, **agents}, lambda path: token if path == _TOKEN else process_env.read(path))
     threads = Threads()
     try:
         return await TokenIssuer(as_agent, threads).issue(TokenRequest(pair.hub.region, pair.hub.name, pair.hub_role_arn))
@@ -50,9 +50,9 @@ def with_token(kubeconfig: bytes, token: Token) -> bytes:
     return yaml.dump(document).encode()
 
 
-async def signed_kubeconfig(kubeconfig: bytes, pair: Pair, account_token: AccountToken, surroundings: Surroundings) -> bytes:
+async def signed_kubeconfig(kubeconfig: bytes, pair: RoleNames, account_token: AccountToken, process_env: ProcessEnv) -> bytes:
     """Raises Unfit, and KubeError."""
     try:
-        return with_token(kubeconfig, await agents_token(pair, account_token, surroundings))
+        return with_token(kubeconfig, await agents_token(pair, account_token, process_env))
     except AwsError as error:
         raise Unfit(f"AWS does not let the agents in: {error}") from None

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from muster.api.agents import AWS_ARN_ANNOTATION, AWS_ARN_ANNOTATIONS, AWS_ROLE_ANNOTATION, EKS_ARN_ANNOTATION
-from muster.aws.arns import BadArn, EksCluster, eks_cluster
-from muster.aws.naming import Pair
+from muster.aws.arns import BadArn, EksCluster, parse_cluster_arn
+from muster.aws.role_names import RoleNames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ def says_arn(cluster: ManagedCluster) -> str:
     return next((annotations[name] for name in AWS_ARN_ANNOTATIONS if annotations.get(name)), "")
 
 
-def pair_of(cluster: ManagedCluster, hub: EksCluster) -> Pair:
+def pair_of(cluster: ManagedCluster, hub: EksCluster) -> RoleNames:
     """Raises BadClaim."""
     annotations = cluster.metadata.annotations
     said = {name: annotations[name] for name in AWS_ARN_ANNOTATIONS if name in annotations}
@@ -44,7 +44,7 @@ def pair_of(cluster: ManagedCluster, hub: EksCluster) -> Pair:
         raise BadClaim("annotations contradict each other: " + ", ".join(f"{name}={arn[:SHOWN]!r}" for name, arn in said.items()))
     [(name, arn), *_] = said.items()
     try:
-        pair = Pair(hub, eks_cluster(arn))
+        pair = RoleNames(hub, parse_cluster_arn(arn))
     except BadArn as error:
         raise BadClaim(f"annotation {name}: {error}") from None
     if pair.managed.partition != hub.partition:
@@ -60,7 +60,7 @@ def pair_of(cluster: ManagedCluster, hub: EksCluster) -> Pair:
     return pair
 
 
-def marked(pair: Pair) -> Mapping[str, str]:
+def marked(pair: RoleNames) -> Mapping[str, str]:
     """The annotations of a managed cluster, all three of them."""
     arn = str(pair.managed)
     return {EKS_ARN_ANNOTATION: arn, AWS_ARN_ANNOTATION: arn, AWS_ROLE_ANNOTATION: pair.suffix}

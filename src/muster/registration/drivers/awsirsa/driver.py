@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from muster.api.cluster.v1 import ManagedCluster
     from muster.api.operator.v1 import HubRegistrationDriver, SpokeRegistrationConfiguration
-    from muster.aws.surroundings import Surroundings
+    from muster.aws.process_env import ProcessEnv
     from muster.registration.drivers.seam import Accepting, AccountToken, HubContext, HubDriver, SpokeContext, SpokeDriver, Undo
 
 
@@ -35,7 +35,7 @@ class AwsIrsaDriver(AwsIrsaProfile, KubeconfigDriver):
         stored: Mapping[str, bytes],
         configured: SpokeRegistrationConfiguration,
         account_token: AccountToken,
-        surroundings: Surroundings,
+        process_env: ProcessEnv,
     ) -> Mapping[str, bytes]:
         from muster.registration.drivers.awsirsa.as_agent import signed_kubeconfig
 
@@ -45,7 +45,7 @@ class AwsIrsaDriver(AwsIrsaProfile, KubeconfigDriver):
             pair = self.pair(configured)
         except BadField as error:
             raise Unfit(str(error)) from None
-        return {**stored, KUBECONFIGS.key: await signed_kubeconfig(stored[KUBECONFIGS.key], pair, account_token, surroundings)}
+        return {**stored, KUBECONFIGS.key: await signed_kubeconfig(stored[KUBECONFIGS.key], pair, account_token, process_env)}
 
     async def prepare_acceptance(self, cluster: ManagedCluster, accepting: Accepting) -> Undo | None:
         from muster.aws.identity import connect
@@ -57,7 +57,7 @@ class AwsIrsaDriver(AwsIrsaProfile, KubeconfigDriver):
             accepting.say("AWS is left to the hub: there is no ClusterManager that says which EKS cluster it is")
             return None
         side = configured_side(configured)
-        return await prepare(cluster, side, lambda: connect(accepting.surroundings, side.hub.region), accepting)
+        return await prepare(cluster, side, lambda: connect(accepting.process_env, side.hub.region), accepting)
 
     def acceptance_plan(self, cluster: ManagedCluster, configured: HubRegistrationDriver | None) -> tuple[str, ...]:
         from muster.registration.drivers.awsirsa.administrator import claimed_pair

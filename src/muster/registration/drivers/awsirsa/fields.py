@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from muster.aws.arns import BadArn, EksCluster
-from muster.aws.arns import eks_cluster as read
-from muster.aws.naming import LONGEST_ROLE
-from muster.aws.naming import identity_creator as creator_of
+from muster.aws.arns import parse_cluster_arn as read
+from muster.aws.role_names import LONGEST_ROLE
+from muster.aws.role_names import identity_creator as creator_of
 from muster.registration.drivers.errors import BadField
 
 

@@ -22,7 +22,7 @@ from muster.registration.drivers.seam import NOTHING_TO_DO, HubContext, Outcome,
 
 if TYPE_CHECKING:
     from muster.api.cluster.v1 import ManagedCluster
-    from muster.aws.naming import Pair
+    from muster.aws.role_names import RoleNames
     from muster.registration.drivers.awsirsa.identities import Connect
 
 IDENTITY = "identity"
@@ -83,13 +83,13 @@ class AwsHub:
         finally:
             await self._identities.close()
 
-    def _pair(self, cluster: ManagedCluster) -> Pair:
+    def _pair(self, cluster: ManagedCluster) -> RoleNames:
         """Raises BadClaim."""
         if self._claimed(cluster):
             raise BadClaim("the cluster is marked as another registration driver's too: take one of the marks off")
         return pair_of(cluster, self._side.hub)
 
-    def _check_is_free(self, name: str, uid: str, pair: Pair) -> None:
+    def _check_is_free(self, name: str, uid: str, pair: RoleNames) -> None:
         """Raises BadClaim."""
         arn = str(pair.managed)
         own = self._records.get(pair.hub_role)

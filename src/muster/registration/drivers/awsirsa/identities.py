@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 import msgspec
 
 from muster.api.cluster.v1 import ManagedCluster
-from muster.aws.errors import AwsError, InvalidParameter, Malformed, NoIdentity, NotFound, Refused
-from muster.aws.naming import Pair
-from muster.aws.pacing import paced
+from muster.aws.errors import AccessDenied, AwsError, InvalidParameter, Malformed, NoIdentity, NotFound
+from muster.aws.rate_limit import rate_limited
+from muster.aws.role_names import RoleNames
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.logs import get_logger
 from muster.registration.drivers.awsirsa import access_entries
@@ -43,12 +43,12 @@ from muster.runtime.client import AlreadyExists, KubeError
 if TYPE_CHECKING:
     from muster.aws.arns import EksCluster
     from muster.aws.interfaces import Aws
-    from muster.aws.surroundings import Surroundings
+    from muster.aws.process_env import ProcessEnv
     from muster.runtime.cache import Informer
 
 log = get_logger("muster.registration.drivers.awsirsa")
 
-Connect = Callable[["Surroundings", "EksCluster"], "Aws"]
+Connect = Callable[["ProcessEnv", "EksCluster"], "Aws"]
 T = TypeVar("T")
 
 CALLS_PER_SECOND: Final = 10.0
@@ -68,7 +68,7 @@ class Wish:
     """What a cluster is to have; nothing, where there is no pair."""
 
     uid: str
-    pair: Pair | None
+    pair: RoleNames | None
 
 
 class Unfinished(Exception):
@@ -167,7 +167,7 @@ class Identities:
 
     # Granting
 
-    async def _grant(self, cluster: str, wish: Wish, pair: Pair) -> float | None:
+    async def _grant(self, cluster: str, wish: Wish, pair: RoleNames) -> float | None:
         record = self.records.get(pair.hub_role)
         if record is None:
             record = await self._on_record(cluster, wish, pair)
@@ -185,7 +185,7 @@ class Identities:
         role_id = await (self._make if made_here else self._mend)(cluster, wish, role, record)
         return self._due(await self._noted(cluster, wish, record, phase=Phase.GRANTED, role_id=role_id, verified=self._now()))
 
-    async def _on_record(self, cluster: str, wish: Wish, pair: Pair) -> Record:
+    async def _on_record(self, cluster: str, wish: Wish, pair: RoleNames) -> Record:
         if self._side.identity is IdentityChoice.ADMINISTRATOR:
             raise self._trouble(cluster, wish, ROLE, f"is made by whoever accepts the cluster: {self._command(cluster)}")
         mapping = await self._step(cluster, wish, MAPPING, self._mapping())
@@ -209,7 +209,7 @@ class Identities:
         try:
             role_id = (await role.correct(aws, tell)).role_id
             await role.correct_access(aws, tell)
-        except (NoIdentity, Refused) as error:
+        except (NoIdentity, AccessDenied) as error:
             log.info("what was made on AWS cannot be seen from here", cluster=cluster, error=str(error))
         except NotFound as error:
             raise self._trouble(cluster, wish, ROLE, f"{error}; it is made again by {self._command(cluster)}") from None
@@ -224,7 +224,7 @@ class Identities:
                 await access_entries.correct_entry(aws, self._side.hub.name, entry)
             else:
                 await access_entries.ensure_entry(aws, self._side.hub.name, entry, is_of_this_role=False)
-        except (NoIdentity, Refused) as error:
+        except (NoIdentity, AccessDenied) as error:
             log.info("the access entry cannot be seen from here", cluster=cluster, error=str(error))
             return record.role_id
         except AwsError as error:
@@ -240,7 +240,7 @@ class Identities:
             is_of_this_role = role_id is not None and record.role_id == role_id
             await access_entries.ensure_entry(self._aws(), self._side.hub.name, entry, is_of_this_role=is_of_this_role)
 
-    async def _look_after(self, cluster: str, wish: Wish, pair: Pair, record: Record) -> float:
+    async def _look_after(self, cluster: str, wish: Wish, pair: RoleNames, record: Record) -> float:
         """Every now and then, at what is granted."""
         if self._map is not None:
             self._map.settled(record)
@@ -325,8 +325,8 @@ class Identities:
             if MappingKind.ACCESS_ENTRY in mappings:
                 await self._map_out(record, MappingKind.ACCESS_ENTRY)
             await remove_role(self._aws(), record.role, partial(self._tell, record))
-        except (NoIdentity, Refused) as error:
-            if isinstance(error, Refused) and record.made_by != ADMINISTRATOR:
+        except (NoIdentity, AccessDenied) as error:
+            if isinstance(error, AccessDenied) and record.made_by != ADMINISTRATOR:
                 raise self._trouble(record.cluster, wish, ROLE, _said(error)) from None
             await self._leave(record, wish, f"role {record.role_arn} could not be removed ({_said(error)})")
             return
@@ -387,8 +387,8 @@ class Identities:
     def _aws(self) -> Aws:
         """As the hub itself; made when it is first needed. Raises AwsError."""
         if self._connected is None:
-            made = self._connect(self._context.surroundings, self._side.hub)
-            self._connected = paced(made, CALLS_PER_SECOND, self._context.clock)
+            made = self._connect(self._context.process_env, self._side.hub)
+            self._connected = rate_limited(made, CALLS_PER_SECOND, self._context.clock)
         return self._connected
 
     def _aws_auth(self) -> AwsAuthMap:
@@ -418,7 +418,7 @@ def _gone(record: Record) -> dict[str, object]:
     return {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, "metadata": metadata}
 
 
-def _botocore(surroundings: Surroundings, hub: EksCluster) -> Aws:
+def _botocore(process_env: ProcessEnv, hub: EksCluster) -> Aws:
     from muster.aws.identity import connect
 
-    return connect(surroundings, hub.region)
+    return connect(process_env, hub.region)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from muster.aws.errors import NotFound, Refused
+from muster.aws.errors import AccessDenied, NotFound
 from muster.registration.drivers.awsirsa.options import HubSide, MappingChoice
 from muster.registration.drivers.awsirsa.records import Mapping
 
@@ -18,7 +18,7 @@ async def chosen_mapping(side: HubSide, eks: Eks) -> Mapping:
         return Mapping(side.mapping.value)
     try:
         mode = (await eks.describe_cluster(side.hub.name)).authentication_mode
-    except (NotFound, Refused):
+    except (NotFound, AccessDenied):
         # No EKS, or an identity that could make no access entries either.
         mode = "CONFIG_MAP"
     return Mapping.AWS_AUTH if "CONFIG_MAP" in mode else Mapping.ACCESS_ENTRY

@@ -9,7 +9,7 @@ from typing import Any, Final
 import re2
 
 from muster.api.operator.v1 import AwsIrsaHubDriver
-from muster.aws.arns import BadArn, EksCluster, eks_cluster
+from muster.aws.arns import BadArn, EksCluster, parse_cluster_arn
 from muster.registration.drivers.awsirsa.names import HUB_ARN, IDENTITY, MAPPING, PATTERNS, TAGS
 from muster.registration.drivers.errors import DriverConfigError, Unfit
 from muster.registration.drivers.flags import AWS
@@ -49,7 +49,7 @@ def hub_side(options: DriverOptions) -> HubSide:
     if not arn:
         raise DriverConfigError(AWS, HUB_ARN, "missing: arn:aws:eks:REGION:ACCOUNT:cluster/NAME of this hub")
     try:
-        hub = eks_cluster(arn)
+        hub = parse_cluster_arn(arn)
     except BadArn as error:
         raise DriverConfigError(AWS, HUB_ARN, str(error)) from None
     return HubSide(

@@ -29,7 +29,7 @@ from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import CONFIG_MAPS
 
 if TYPE_CHECKING:
-    from muster.aws.naming import Pair
+    from muster.aws.role_names import RoleNames
     from muster.machinery.objects import Object
     from muster.runtime.cache import Informer
     from muster.runtime.controller import ControllerContext
@@ -77,7 +77,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
     """When the hub last saw that all of it is as it should be."""
 
 
-def beginning(pair: Pair, cluster: str, uid: str, mapping: Mapping, made_by: str = HUB) -> Record:
+def beginning(pair: RoleNames, cluster: str, uid: str, mapping: Mapping, made_by: str = HUB) -> Record:
     """The record of what is about to be made for a cluster."""
     return Record(
         role=pair.hub_role,

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from muster.aws import policies
 from muster.aws.errors import Conflict, NotFound
 from muster.aws.interfaces import Iam, PolicyDocument, RoleDescription
-from muster.aws.naming import CLUSTER_TAG, HUB_ARN_TAG, Pair
+from muster.aws.role_names import CLUSTER_TAG, HUB_ARN_TAG, RoleNames
 from muster.aws.roles import RoleState, WantedTrust
 
 DESCRIPTION: Final = "Lets a managed cluster of Open Cluster Management reach its hub"
@@ -35,7 +35,7 @@ class Tell(Protocol):
 class HubRole:
     """The role of one pair of clusters."""
 
-    pair: Pair
+    pair: RoleNames
     cluster: str
     """What the hub calls the managed cluster."""
     tags: Mapping[str, str] = field(default_factory=dict)

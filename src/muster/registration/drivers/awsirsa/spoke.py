@@ -20,9 +20,9 @@ from muster.api import MalformedObject, is_true
 from muster.api.agents import AWS_ARN_ANNOTATIONS
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.api.resource import Document
-from muster.aws.arns import BadArn, EksCluster, eks_cluster
-from muster.aws.naming import Pair
-from muster.aws.surroundings import ROLE_ARN
+from muster.aws.arns import BadArn, EksCluster, parse_cluster_arn
+from muster.aws.process_env import ROLE_ARN
+from muster.aws.role_names import RoleNames
 from muster.machinery.logs import get_logger
 from muster.registration.drivers.awsirsa.claims import marked
 from muster.registration.drivers.awsirsa.names import HUB_ARN, MANAGED_ARN, ROLE_SUFFIX, TOKEN_COMMAND
@@ -121,15 +121,15 @@ class AwsIrsaSpoke(KubeconfigSpoke):
         if self._looked_around:
             return
         self._looked_around = True
-        role = self._context.surroundings.environ.get(ROLE_ARN, "")
+        role = self._context.process_env.environ.get(ROLE_ARN, "")
         if role != self._pair.managed_role_arn:
             words = "another AWS role is given here than the hub will trust" if role else "no AWS role is given here"
             log.warning(words, variable=ROLE_ARN, role=role, expected=self._pair.managed_role_arn)
 
 
-def pair_of(options: DriverOptions) -> Pair:
+def pair_of(options: DriverOptions) -> RoleNames:
     """Raises DriverConfigError."""
-    pair = Pair(_arn(options, HUB_ARN), _arn(options, MANAGED_ARN))
+    pair = RoleNames(_arn(options, HUB_ARN), _arn(options, MANAGED_ARN))
     suffix = last(options, ROLE_SUFFIX)
     if suffix and suffix != pair.suffix:
         words = f"{suffix!r} does not belong to --{HUB_ARN} {pair.hub} and --{MANAGED_ARN} {pair.managed}: expected {pair.suffix}"
@@ -137,7 +137,7 @@ def pair_of(options: DriverOptions) -> Pair:
     return pair
 
 
-def awaited(annotations: Mapping[str, str], pair: Pair, cluster: str) -> str:
+def awaited(annotations: Mapping[str, str], pair: RoleNames, cluster: str) -> str:
     """What somebody has to do about a ManagedCluster before it can be this agent's; empty when it is."""
     contradiction = _contradiction(annotations, pair)
     if contradiction:
@@ -149,14 +149,14 @@ def awaited(annotations: Mapping[str, str], pair: Pair, cluster: str) -> str:
     return ""
 
 
-def _contradiction(annotations: Mapping[str, str], pair: Pair) -> str:
+def _contradiction(annotations: Mapping[str, str], pair: RoleNames) -> str:
     """Which mark says something else than this pair; empty when none does."""
     marks = marked(pair)
     wrong = [mark for mark, own in marks.items() if annotations.get(mark, own) != own]
     return " and ".join(f"annotation {mark} is {annotations[mark]!r}, expected {marks[mark]!r}" for mark in wrong)
 
 
-def _unmarked(cluster: Document, pair: Pair) -> Report | None:
+def _unmarked(cluster: Document, pair: RoleNames) -> Report | None:
     metadata = cluster.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     text = awaited(annotations, pair, str(metadata.get("name")))
@@ -168,7 +168,7 @@ def _arn(options: DriverOptions, option: str) -> EksCluster:
     if not given:
         raise DriverConfigError(AWS, option, "not given; expected the ARN of an EKS cluster")
     try:
-        return eks_cluster(given)
+        return parse_cluster_arn(given)
     except BadArn as error:
         raise DriverConfigError(AWS, option, str(error)) from None
 

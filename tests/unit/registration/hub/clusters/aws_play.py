@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from muster.aws.arns import eks_cluster
+from muster.aws.arns import parse_cluster_arn
 from muster.aws.interfaces import Aws
-from muster.aws.naming import Pair
+from muster.aws.role_names import RoleNames
 from muster.registration.drivers.awsirsa import PROFILE
 from muster.registration.drivers.awsirsa.awsauth import mapped_roles
 from muster.registration.drivers.awsirsa.claims import marked
@@ -28,13 +28,13 @@ from tests.support.fake_aws import FakeAws
 from tests.unit.registration.hub.conftest import Play
 
 Annotations = Mapping[str, str]
-HUB = eks_cluster("arn:aws:eks:us-west-2:111111111111:cluster/hub-0")
+HUB = parse_cluster_arn("arn:aws:eks:us-west-2:111111111111:cluster/hub-0")
 MANAGED = "arn:aws:eks:us-west-2:222222222222:cluster/managed-"
 NODES = "- rolearn: arn:aws:iam::111111111111:role/nodes # ours\n  username: system:node:{{EC2PrivateDNSName}}\n"
 
 
-def pair(number: int = 0) -> Pair:
-    return Pair(HUB, eks_cluster(f"{MANAGED}{number}"))
+def pair(number: int = 0) -> RoleNames:
+    return RoleNames(HUB, parse_cluster_arn(f"{MANAGED}{number}"))
 
 
 class AwsPlay:
@@ -73,7 +73,7 @@ class AwsPlay:
             options=self.options,
             claimed=claimed_by_others("awsirsa"),
         )
-        driver = AwsHub(context, lambda surroundings, hub: self.connected())
+        driver = AwsHub(context, lambda process_env, hub: self.connected())
         world = HubControllerContext(shared, world.options, {"awsirsa": driver})
         made.append(Acceptance(world))
         if auto:

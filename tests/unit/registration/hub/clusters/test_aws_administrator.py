@@ -9,8 +9,8 @@ import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.aws import errors, policies
-from muster.aws.naming import HUB_ARN_TAG
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
+from muster.aws.role_names import HUB_ARN_TAG
 from muster.registration.drivers.awsirsa.administrator import prepare
 from muster.registration.drivers.awsirsa.options import hub_side
 from muster.registration.drivers.errors import Unfit
@@ -28,7 +28,7 @@ class Site(AwsPlay):
 
     async def prepare_cluster(self, name: str = "c0") -> Undo | None:
         found = ManagedCluster.decode(await self.play.admin.get(MANAGED_CLUSTERS, name))
-        accepting = Accepting(self.play.admin, None, Surroundings(), self.said.append)
+        accepting = Accepting(self.play.admin, None, ProcessEnv(), self.said.append)
         return await prepare(found, hub_side(self.options), lambda: self.aws, accepting)
 
 
@@ -64,7 +64,7 @@ async def test_the_hub_takes_over_what_an_administrator_made(site: Site):
 
 
 def refusing(operation: str) -> Callable[[str], Exception | None]:
-    return lambda asked: errors.Refused(asked, "AccessDenied", "no") if asked == operation else None
+    return lambda asked: errors.AccessDenied(asked, "AccessDenied", "no") if asked == operation else None
 
 
 @pytest.mark.parametrize("operation", ["CreateRole", "PutRolePolicy", "CreateAccessEntry"])
@@ -136,7 +136,7 @@ async def test_whatever_comes_of_it_every_client_is_closed(site: Site):
         return site.aws
 
     found = ManagedCluster.decode(await site.play.admin.get(MANAGED_CLUSTERS, "c0"))
-    accepting = Accepting(site.play.admin, None, Surroundings(), site.said.append)
+    accepting = Accepting(site.play.admin, None, ProcessEnv(), site.said.append)
 
     async def attempt() -> Undo | None:
         return await prepare(found, hub_side(site.options), connect, accepting)

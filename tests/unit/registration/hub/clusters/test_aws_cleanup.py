@@ -4,7 +4,7 @@ import pytest
 
 from muster.administration.aws.cleanup import remove, unclaimed
 from muster.aws import errors, policies
-from muster.aws.naming import CLUSTER_TAG, HUB_ARN_TAG
+from muster.aws.role_names import CLUSTER_TAG, HUB_ARN_TAG
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_NAMESPACE
 from tests.unit.registration.hub.clusters.aws_play import HUB, AwsPlay, open_aws_play, pair

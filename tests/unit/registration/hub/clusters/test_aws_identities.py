@@ -9,8 +9,8 @@ from muster.administration.aws.cleanup import records_of, remove, remove_other, 
 from muster.api.agents import AWS_ARN_ANNOTATION, AWS_ROLE_ANNOTATION, EKS_ARN_ANNOTATION
 from muster.api.cluster.v1 import ManagedCluster
 from muster.aws import errors, policies
-from muster.aws.arns import eks_cluster
-from muster.aws.naming import CLUSTER_TAG, HUB_ARN_TAG, Pair
+from muster.aws.arns import parse_cluster_arn
+from muster.aws.role_names import CLUSTER_TAG, HUB_ARN_TAG, RoleNames
 from muster.registration.drivers.awsirsa.claims import marked
 from muster.registration.drivers.awsirsa.records import ADMINISTRATOR, Phase, Record, document
 from muster.registration.drivers.awsirsa.records import Mapping as MappingKind
@@ -145,7 +145,7 @@ async def test_who_comes_second_is_refused_and_its_deletion_touches_nothing(site
         await site.accepted()
         await site.cluster(0, name="thief")
         await site.problem("thief", str(pair().managed), "cluster c0")
-        elsewhere = marked(Pair(HUB, eks_cluster("arn:aws:eks:eu-central-1:222222222222:cluster/managed-0")))
+        elsewhere = marked(RoleNames(HUB, parse_cluster_arn("arn:aws:eks:eu-central-1:222222222222:cluster/managed-0")))
         await site.cluster(name="region", says=elsewhere)
         await site.problem("region", "whatever their region")
         site.aws.counted()
@@ -265,7 +265,7 @@ async def test_votes(site: AwsPlay):
         await site.accepted("c0")
         bad = {EKS_ARN_ANNOTATION: f"XX{MANAGED}1"}
         await site.cluster(name="prefixed", accepts=False, says=bad)
-        await site.cluster(name="other", accepts=False, says=marked(Pair(HUB, eks_cluster(f"{MANAGED}long"))))
+        await site.cluster(name="other", accepts=False, says=marked(RoleNames(HUB, parse_cluster_arn(f"{MANAGED}long"))))
         await site.play.at_rest()
         for name, vote in (("prefixed", Vote.DENY), ("other", Vote.ABSTAIN)):
             found = await site.play.admin.get(MANAGED_CLUSTERS, name)

@@ -15,7 +15,7 @@ from muster.aws import policies
 from muster.aws.client import AwsClient
 from muster.aws.identity import connect
 from muster.aws.interfaces import ClusterDescription, PolicyDocument
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.fleet.aws import LocalAws
 from muster.registration.kinds import MANAGED_CLUSTERS
 from tests.support.fake_aws import FakeAws
@@ -35,12 +35,12 @@ class LocalPlay(AwsPlay):
         super().__init__(play, FakeAws())
         self.local = local
         self.admin = admin
-        self.surroundings = Surroundings()
+        self.process_env = ProcessEnv()
 
     async def allow(self, access: PolicyDocument) -> None:
         """What the hub may do on AWS."""
         creator = await self.local.create_user(HUB.account, "creator", access)
-        self.surroundings = Surroundings(self.local.environ(HUB.region, creator))
+        self.process_env = ProcessEnv(self.local.environ(HUB.region, creator))
 
     def counted(self) -> list[str]:
         """Operations of the driver since the last time, the one that is asked once apart."""
@@ -75,7 +75,7 @@ async def site(play: Play, tmp_path: Path) -> AsyncIterator[LocalPlay]:
         await found.allow(policies.creator_access(HUB, entries=True))
 
         def connected() -> AwsClient:
-            clients.append(connect(found.surroundings, HUB.region))
+            clients.append(connect(found.process_env, HUB.region))
             return clients[-1]
 
         found.connected = connected

@@ -3,8 +3,8 @@
 A token is a URL that the verifier itself is to ask. One that followed any URL would believe whoever runs a server that answers like
 AWS, and one that took any request would let its own network be searched. So the URL has to lead to the security token service that
 the verifier knows, ask for the caller's identity and nothing else, and say nothing twice; and the name of the cluster, which the
-verifier puts into the header itself, has to be among what was signed. `judge` gives the one question that remains to be asked
-there; everything else is a `TokenRefused`, with a `Reason` for programs and words for people that repeat nothing secret.
+verifier puts into the header itself, has to be among what was signed. `validate_token` gives the one question that remains to be
+asked there; everything else is a `TokenRefused`, with a `Reason` for programs and words for people that repeat nothing secret.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class IdentityQuestion:
     access_key_id: str
 
 
-def judge(token: str, cluster: str, is_sts: Callable[[str], bool], now: datetime) -> IdentityQuestion:
+def validate_token(token: str, cluster: str, is_sts: Callable[[str], bool], now: datetime) -> IdentityQuestion:
     """`cluster` is the verifier's own; `is_sts` says of a host, with its port where one is given, whether it is to be asked.
 
     Raises TokenRefused.

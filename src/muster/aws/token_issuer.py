@@ -18,7 +18,7 @@ from typing import Final
 from muster.aws.client import AwsClient, Threads
 from muster.aws.identity import assumed_role, own_identity
 from muster.aws.interfaces import CredentialSource
-from muster.aws.surroundings import Surroundings
+from muster.aws.process_env import ProcessEnv
 from muster.aws.tokens import SESSION, Token, make_token
 from muster.machinery.clock import SYSTEM, Clock, Random
 
@@ -35,10 +35,8 @@ class TokenRequest:
 
 
 class TokenIssuer:
-    def __init__(
-        self, surroundings: Surroundings, threads: Threads, *, clock: Clock = SYSTEM, random: Random = chance.random
-    ) -> None:
-        self._surroundings = surroundings
+    def __init__(self, process_env: ProcessEnv, threads: Threads, *, clock: Clock = SYSTEM, random: Random = chance.random) -> None:
+        self._surroundings = process_env
         self._threads = threads
         self._clock = clock
         self._random = random

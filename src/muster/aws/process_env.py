@@ -24,7 +24,7 @@ ENDPOINT_URL: Final = "AWS_ENDPOINT_URL"
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ProcessEnv:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     read: Callable[[Path], bytes] = Path.read_bytes
     """Of a file that a variable names. Raises OSError."""
@@ -46,10 +46,10 @@ class Surroundings:
         return self.read(Path(file)) if file else b""
 
 
-def found() -> Surroundings:
+def found() -> ProcessEnv:
     """Those of whoever asks: a pod's, or the process' own."""
     pod = confinement.current()
-    return Surroundings(confinement.environ(), partial(_read, pod), of_machine=pod is None)
+    return ProcessEnv(confinement.environ(), partial(_read, pod), of_machine=pod is None)
 
 
 def _read(pod: confinement.Confinement | None, path: Path) -> bytes:

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from muster.aws.errors import NotFound, Throttled
-from muster.aws.pacing import MOST_TURNS, paced
+from muster.aws.rate_limit import MOST_TURNS, rate_limited
 from tests.support.fake_aws import FakeAws
 from tests.support.fake_clock import FakeClock
 
@@ -37,7 +37,7 @@ def clock() -> FakeClock:
 
 async def asked(clock: FakeClock, aws: FakeAws, workers: int, each: int) -> float:
     """Seconds until all workers have made their calls, one after the other."""
-    front = paced(aws, 10.0, clock)
+    front = rate_limited(aws, 10.0, clock)
 
     async def work() -> None:
         left = each
@@ -72,7 +72,7 @@ async def test_an_aws_that_takes_less_is_asked_for_little_more(clock: FakeClock,
 async def test_the_pace_comes_back(clock: FakeClock):
     aws = ThrottlingAws()
     aws.limit(clock, 1.0)
-    front = paced(aws, 10.0, clock)
+    front = rate_limited(aws, 10.0, clock)
 
     async def calls(count: int) -> float:
         before = clock.monotonic()
@@ -91,7 +91,7 @@ async def test_the_pace_comes_back(clock: FakeClock):
 async def test_one_that_is_throttled_for_ever_is_told_so(clock: FakeClock):
     aws = FakeAws()
     aws.fault = lambda operation: Throttled(operation, "Throttling", "Rate exceeded")
-    asking = asyncio.ensure_future(paced(aws, 10.0, clock).caller_identity())
+    asking = asyncio.ensure_future(rate_limited(aws, 10.0, clock).caller_identity())
     while not asking.done():
         await clock.advance(0.5)
     with pytest.raises(Throttled):
@@ -102,14 +102,14 @@ async def test_one_that_is_throttled_for_ever_is_told_so(clock: FakeClock):
 async def test_other_answers_are_the_callers_business(clock: FakeClock):
     aws = FakeAws()
     with pytest.raises(NotFound):
-        await paced(aws, 10.0, clock).get_role("none")
+        await rate_limited(aws, 10.0, clock).get_role("none")
     assert aws.calls == ["GetRole"]
 
 
 async def test_what_aws_throttles_slows_its_like_down_and_nothing_else(clock: FakeClock):
     aws = FakeAws()
     aws.fault = lambda operation: Throttled(operation, "Throttling", "Rate exceeded") if operation == "ListRoles" else None
-    front = paced(aws, 10.0, clock)
+    front = rate_limited(aws, 10.0, clock)
     throttled = asyncio.gather(*(front.list_roles() for _ in range(4)), return_exceptions=True)
     working = asyncio.gather(*(front.caller_identity() for _ in range(40)))
     while not working.done():

@@ -28,7 +28,7 @@ SPED: Final = 0.1
 """Calls per second that each one that gets through adds."""
 
 
-class Pace:
+class AdaptiveRateLimiter:
     """So many calls in a second on the average, a few at once where there were none for a while."""
 
     def __init__(self, per_second: float, clock: Clock, burst: float = BURST) -> None:
@@ -71,9 +71,9 @@ class Pace:
 class _Paced:
     def __init__(self, aws: Aws, per_second: float, clock: Clock) -> None:
         self._aws = aws
-        self._all = Pace(per_second, clock)
-        self._make_pace = partial(Pace, per_second, clock)
-        self._own: dict[str, Pace] = {}
+        self._all = AdaptiveRateLimiter(per_second, clock)
+        self._make_pace = partial(AdaptiveRateLimiter, per_second, clock)
+        self._own: dict[str, AdaptiveRateLimiter] = {}
         """By operation."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -102,5 +102,5 @@ class _Paced:
         await self._aws.close()
 
 
-def paced(aws: Aws, per_second: float, clock: Clock) -> Aws:
+def rate_limited(aws: Aws, per_second: float, clock: Clock) -> Aws:
     return cast("Aws", _Paced(aws, per_second, clock))

@@ -26,7 +26,7 @@ CLUSTER_TAG: Final = "open-cluster-management.io/cluster-name"
 
 
 @dataclass(frozen=True)
-class Pair:
+class RoleNames:
     """A hub and one of its managed clusters."""
 
     hub: EksCluster
