@@ -22,7 +22,7 @@ from muster.api.work.v1 import ExecutorServiceAccount, ManifestWork
 from muster.apiserver.auth.identity import LOOPBACK
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
-from muster.kube.rbac import API_GROUP, Place
+from muster.kube.rbac import API_GROUP, RbacRef
 from muster.machinery.authentication import UserInfo
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM
@@ -299,7 +299,7 @@ class _Play:
         version = live["metadata"]["resourceVersion"] if live is not None else ""
         async with asyncio.timeout(10):
             while True:
-                known: Mapping[str, Any] = self.gate._rbac.read(Place(resource.kind, namespace, name)) or {}
+                known: Mapping[str, Any] = self.gate._rbac.read(RbacRef(resource.kind, namespace, name)) or {}
                 if known.get("metadata", {}).get("resourceVersion", "") == version:
                     return
                 await asyncio.sleep(0.002)

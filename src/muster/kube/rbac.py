@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from muster.kube.covering import RawRule as RawRule
-from muster.kube.covering import path_matches
-from muster.kube.covering import uncovered as uncovered
+from muster.kube.rule_cover import RawRule as RawRule
+from muster.kube.rule_cover import path_matches
+from muster.kube.rule_cover import uncovered as uncovered
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import NO_OPINION, AccessAttributes, AccessDecision
 from muster.machinery.memo import memoized
@@ -98,7 +98,7 @@ def _compact(rule: RawRule) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-class Place(NamedTuple):
+class RbacRef(NamedTuple):
     """One of the four kinds of objects; `namespace` is empty for those without."""
 
     kind: str
@@ -116,7 +116,7 @@ class Grant:
     problem: str = ""
 
 
-Table = dict[Subject, dict[Place, Grant]]
+Table = dict[Subject, dict[RbacRef, Grant]]
 """Per subject: what each binding gives it."""
 
 
@@ -125,7 +125,7 @@ class _Binding:
 
     __slots__ = ("role", "rules", "subjects")
 
-    def __init__(self, role: Place, rules: tuple[Rule, ...]) -> None:
+    def __init__(self, role: RbacRef, rules: tuple[Rule, ...]) -> None:
         self.role = role
         self.rules = rules
         self.subjects: list[Subject] = []
@@ -134,12 +134,12 @@ class _Binding:
 class Grants:
     """Who holds which rules. `read` gives a role or binding as it is now, or None."""
 
-    def __init__(self, read: Callable[[Place], Mapping[str, Any] | None]) -> None:
+    def __init__(self, read: Callable[[RbacRef], Mapping[str, Any] | None]) -> None:
         self._read = read
         self._cluster_wide: Table = {}
         self._namespaced: dict[str, Table] = {}
-        self._bindings: dict[Place, _Binding] = {}
-        self._bound: dict[Place, set[Place]] = {}
+        self._bindings: dict[RbacRef, _Binding] = {}
+        self._bound: dict[RbacRef, set[RbacRef]] = {}
         """Role → bindings that refer to it, whether it exists or not."""
 
     def decide(self, user: UserInfo, asked: AccessAttributes) -> AccessDecision:
@@ -172,10 +172,10 @@ class Grants:
 
     def role_rules(self, kind: str, namespace: str, name: str) -> list[RawRule] | None:
         """The rules of a (Cluster)Role, or None if there is no such role."""
-        role = self._read(role_place(kind, namespace, name))
+        role = self._read(role_ref(kind, namespace, name))
         return None if role is None else list(role.get("rules") or ())
 
-    def changed(self, place: Place) -> set[Subject]:
+    def changed(self, place: RbacRef) -> set[Subject]:
         """A role or binding came, changed or went. Tells whose rights are others now."""
         if place.kind in ("RoleBinding", "ClusterRoleBinding"):
             return self._renew(place)
@@ -184,7 +184,7 @@ class Grants:
             touched |= self._renew(binding)
         return touched
 
-    def _renew(self, place: Place) -> set[Subject]:
+    def _renew(self, place: RbacRef) -> set[Subject]:
         former = self._take(place)
         now = self._put(place)
         before = set(former.subjects) if former is not None else set()
@@ -192,7 +192,7 @@ class Grants:
         same = former is not None and now is not None and _same(former.rules, now.rules)
         return before ^ after if same else before | after
 
-    def _take(self, place: Place) -> _Binding | None:
+    def _take(self, place: RbacRef) -> _Binding | None:
         known = self._bindings.pop(place, None)
         if known is None:
             return None
@@ -211,7 +211,7 @@ class Grants:
             self._namespaced.pop(place.namespace, None)
         return known
 
-    def _put(self, place: Place) -> _Binding | None:
+    def _put(self, place: RbacRef) -> _Binding | None:
         binding = self._read(place)
         if binding is None:
             return None
@@ -221,7 +221,7 @@ class Grants:
         raw = self.role_rules(kind, namespace, name)
         problem = "" if raw is not None else f'{kind.lower()}.rbac.authorization.k8s.io "{name}" not found'
         rules = _compiled(orjson.dumps(raw or ()))
-        known = self._bindings[place] = _Binding(role_place(kind, namespace, name), rules)
+        known = self._bindings[place] = _Binding(role_ref(kind, namespace, name), rules)
         self._bound.setdefault(known.role, set()).add(place)
         for subject in binding.get("subjects") or ():
             key = subject_key(subject, namespace)
@@ -235,9 +235,9 @@ def _same(one: tuple[Rule, ...], other: tuple[Rule, ...]) -> bool:
     return one is other or [rule.raw for rule in one] == [rule.raw for rule in other]
 
 
-def role_place(kind: str, namespace: str, name: str) -> Place:
+def role_ref(kind: str, namespace: str, name: str) -> RbacRef:
     """What a roleRef in a namespace means."""
-    return Place("ClusterRole", "", name) if kind == "ClusterRole" else Place("Role", namespace, name)
+    return RbacRef("ClusterRole", "", name) if kind == "ClusterRole" else RbacRef("Role", namespace, name)
 
 
 def subjects_of(user: UserInfo) -> list[Subject]:

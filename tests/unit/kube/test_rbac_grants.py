@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from muster.kube.rbac import Grants, Place
+from muster.kube.rbac import Grants, RbacRef
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
 
@@ -13,21 +13,21 @@ GET = AccessAttributes("get", resource="configmaps", namespace="ns", name="a")
 
 class Kept:
     def __init__(self) -> None:
-        self.objects: dict[Place, Mapping[str, Any]] = {}
+        self.objects: dict[RbacRef, Mapping[str, Any]] = {}
         self.grants = Grants(self.objects.get)
         self.put("Role", "reader", rules=[READ])
 
     def put(self, kind: str, name: str, **content: Any) -> set[tuple[str, str]]:
-        self.objects[Place(kind, "ns", name)] = {"metadata": {"name": name, "namespace": "ns"}, **content}
-        return self.grants.changed(Place(kind, "ns", name))
+        self.objects[RbacRef(kind, "ns", name)] = {"metadata": {"name": name, "namespace": "ns"}, **content}
+        return self.grants.changed(RbacRef(kind, "ns", name))
 
     def bind(self, name: str, *users: str, role: str = "reader") -> set[tuple[str, str]]:
         subjects = [{"kind": "User", "name": user} for user in users]
         return self.put("RoleBinding", name, roleRef={"kind": "Role", "name": role}, subjects=subjects)
 
     def drop(self, kind: str, name: str) -> set[tuple[str, str]]:
-        del self.objects[Place(kind, "ns", name)]
-        return self.grants.changed(Place(kind, "ns", name))
+        del self.objects[RbacRef(kind, "ns", name)]
+        return self.grants.changed(RbacRef(kind, "ns", name))
 
     def may(self, user: str) -> bool:
         return self.grants.decide(UserInfo(user), GET).allowed

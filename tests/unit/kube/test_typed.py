@@ -6,7 +6,7 @@ from hypothesis import given
 
 from muster.kube.fieldmanager.atoms import atom_of
 from muster.kube.fieldmanager.fieldset import FieldSet, from_paths, paths
-from muster.kube.fieldmanager.overlay import after_schema_change, merge, remove, with_named_fields
+from muster.kube.fieldmanager.overlay import merge, reconcile_field_set_with_schema, remove, with_named_fields
 from muster.kube.fieldmanager.typed import TypedError, check, compare, fields_of
 from muster.kube.schema_node import Schema
 from tests.unit.kube.strategies import SCHEMA, gadget, gadgets
@@ -217,6 +217,6 @@ def test_removing_takes_items_and_fields_apart() -> None:
 
 def test_a_set_written_before_a_container_became_atomic_owns_the_container_now() -> None:
     stored: FieldSet = {"f:spec": {"f:atomic": {".": {}, "f:a": {}}, "f:whole": {"i:0": {}}, "f:parts": {"f:a": {}}}}
-    assert after_schema_change(ATOM, stored) == {"f:spec": {"f:atomic": {}, "f:whole": {}, "f:parts": {"f:a": {}}}}
+    assert reconcile_field_set_with_schema(ATOM, stored) == {"f:spec": {"f:atomic": {}, "f:whole": {}, "f:parts": {"f:a": {}}}}
     fitting: FieldSet = {"f:spec": {"f:atomic": {}, "f:parts": {"f:a": {}}}}
-    assert after_schema_change(ATOM, fitting) is fitting
+    assert reconcile_field_set_with_schema(ATOM, fitting) is fitting

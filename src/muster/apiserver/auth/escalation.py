@@ -11,8 +11,8 @@ from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.grants import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
-from muster.kube.covering import MOST_MISSING, Coverage, RawRule
 from muster.kube.rbac import Rule, shown
+from muster.kube.rule_cover import MOST_MISSING, Coverage, RawRule
 from muster.machinery.authentication import MASTERS
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object

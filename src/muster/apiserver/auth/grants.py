@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from muster.apiserver.cluster import Cluster
-from muster.kube.rbac import Grants, Place
+from muster.kube.rbac import Grants, RbacRef
 from muster.store.api import Event, Subscription
 
 ROLES = "rbac.authorization.k8s.io/roles"
@@ -33,7 +33,7 @@ class GrantIndex:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._subscriptions: list[Subscription] = []
-        self._changed: set[Place] = set()
+        self._changed: set[RbacRef] = set()
         self._grants = Grants(self._read)
 
     def current(self) -> Grants:
@@ -44,7 +44,7 @@ class GrantIndex:
             self._grants.changed(self._changed.pop())
         return self._grants
 
-    def _read(self, place: Place) -> Mapping[str, Any] | None:
+    def _read(self, place: RbacRef) -> Mapping[str, Any] | None:
         return self._cluster.read(_STORED[place.kind], f"{place.namespace}/{place.name}" if place.namespace else place.name)
 
     def _build(self) -> None:
@@ -67,6 +67,6 @@ class GrantIndex:
         self._subscriptions = []
 
 
-def _place(resource: str, key: str) -> Place:
+def _place(resource: str, key: str) -> RbacRef:
     namespace, _, name = key.rpartition("/")
-    return Place(_KINDS[resource], namespace, name)
+    return RbacRef(_KINDS[resource], namespace, name)

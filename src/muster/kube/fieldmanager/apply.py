@@ -31,19 +31,19 @@ from muster.kube.fieldmanager.fieldset import (
 from muster.kube.fieldmanager.managedfields import (
     APPLY,
     UPDATE,
-    Change,
     Convert,
+    ManagedFieldsEntry,
     ManagedFieldsError,
     Managers,
-    Owner,
+    VersionedComparison,
     decode,
     encode,
-    fitted,
     managed_fields_of,
+    reconcile_with_schema_changes,
     record_update,
-    stripped,
+    strip_meta,
+    update_managers,
     without_managed_fields,
-    yield_fields,
 )
 from muster.kube.fieldmanager.overlay import merge, remove, with_named_fields
 from muster.kube.fieldmanager.typed import TypedError, check, compare, fields_of
@@ -68,7 +68,7 @@ class ApplyFailed(ValueError):
 class ApplyConflict(Exception):
     """Other managers own what would change. `conflicts` are (owner, path) in the order they are shown."""
 
-    def __init__(self, conflicts: list[tuple[Owner, Path]]) -> None:
+    def __init__(self, conflicts: list[tuple[ManagedFieldsEntry, Path]]) -> None:
         self.conflicts = conflicts
         super().__init__(self._message())
 
@@ -82,7 +82,7 @@ class ApplyConflict(Exception):
             owner, path = self.conflicts[0]
             return f"Apply failed with 1 conflict: conflict with {describe(owner)}: {path_text(path)}"
         lines: list[str] = []
-        shown: Owner | None = None
+        shown: ManagedFieldsEntry | None = None
         for owner, path in self.conflicts:
             if owner is not shown:
                 lines.append(f"conflicts with {describe(owner)}:")
@@ -91,7 +91,7 @@ class ApplyConflict(Exception):
         return f"Apply failed with {len(self.conflicts)} conflicts: " + "\n".join(lines)
 
 
-def describe(owner: Owner) -> str:
+def describe(owner: ManagedFieldsEntry) -> str:
     """An owner in a conflict message. Updates name the version they used."""
     text = quote(owner.manager)
     if owner.subresource:
@@ -134,7 +134,7 @@ def apply(
         except ApplyConflict as conflict:
             if manager != _KUBECTL:
                 raise
-            request.pardon(conflict, base)
+            request.drop_allowed_conflicts(conflict, base)
             merged, managers = request.apply(base, applied, managers, True)
     except TypedError as problem:
         raise ApplyFailed(str(problem)) from problem
@@ -186,22 +186,22 @@ class _Request:
             check(self.atom, applied)
         except TypedError as problem:
             raise ApplyFailed(f"failed to create typed patch object ({_name(applied)}): {problem}") from problem
-        managers = fitted(managers, self.atom, self.api_version, self.convert, live)
+        managers = reconcile_with_schema_changes(managers, self.atom, self.api_version, self.convert, live)
         merged = merge(self.atom, live, applied)
         mentioned = fields_of(self.atom, applied)
         if self.reset:
             mentioned = recursive_difference(mentioned, self.reset)
-        mine = Owner(self.manager or "unknown", APPLY, self.api_version, self.subresource, mentioned)
+        mine = ManagedFieldsEntry(self.manager or "unknown", APPLY, self.api_version, self.subresource, mentioned)
         last = managers.get(mine.key)
         managers[mine.key] = mine
         if last is not None and (last.api_version != self.api_version or difference(last.fields, mentioned)):
-            merged = self._without_dropped(merged, last, managers)
-        change = Change(self.atom, live, merged, self.api_version, self.reset, self.convert)
-        left, taken = yield_fields(managers, change, mine.key)
+            merged = self._prune(merged, last, managers)
+        change = VersionedComparison(self.atom, live, merged, self.api_version, self.reset, self.convert)
+        left, taken = update_managers(managers, change, mine.key)
         if taken and not force:
             owners = sorted((managers[key] for key in taken), key=lambda owner: owner.identity)
             raise ApplyConflict([(owner, path) for owner in owners for path in paths(taken[owner.key])])
-        owned = stripped(mentioned)
+        owned = strip_meta(mentioned)
         if owned:
             before = last.time if last is not None else None
             left[mine.key] = replace(mine, fields=owned, time=self.now if merged != live else before)
@@ -215,21 +215,23 @@ class _Request:
         found = self.convert(obj, api_version)
         return None if found is None else (found[0], atom_of(found[1], root=True))
 
-    def _without_dropped(self, merged: dict[str, Any], last: Owner, managers: Managers) -> dict[str, Any]:
+    def _prune(self, merged: dict[str, Any], last: ManagedFieldsEntry, managers: Managers) -> dict[str, Any]:
         """The merged object without what this applier owned before and nobody owns now."""
         view = self._at(merged, last.api_version)
         if view is None:
             return merged
         whole, atom = view
         pruned = remove(atom, whole, with_named_fields(atom, last.fields)) or {}
-        pruned = self._with_owned(whole, pruned, last.api_version, managers)
+        pruned = self._add_back_owned_items(whole, pruned, last.api_version, managers)
         had, has_now = fields_of(atom, whole), fields_of(atom, pruned)
         gone = difference(with_named_fields(atom, had), with_named_fields(atom, has_now))
         result = remove(atom, whole, intersection(gone, with_named_fields(atom, last.fields))) or {}
         back = self._at(result, self.api_version)
         return merged if back is None else back[0]
 
-    def _with_owned(self, whole: dict[str, Any], pruned: dict[str, Any], version: str, managers: Managers) -> dict[str, Any]:
+    def _add_back_owned_items(
+        self, whole: dict[str, Any], pruned: dict[str, Any], version: str, managers: Managers
+    ) -> dict[str, Any]:
         """Puts back what was pruned although some manager (the applier's new configuration included) owns it."""
         owned: dict[str, FieldSet] = {}
         for owner in managers.values():
@@ -247,7 +249,7 @@ class _Request:
         back = self._at(pruned, version)
         return pruned if back is None else back[0]
 
-    def pardon(self, conflict: ApplyConflict, live: dict[str, Any]) -> None:
+    def drop_allowed_conflicts(self, conflict: ApplyConflict, live: dict[str, Any]) -> None:
         """Returns where every conflict is about a field client-side apply set and nobody touched since; else raises the rest."""
         allowed = self._client_side_applied(live)
         if allowed is None:

@@ -1,9 +1,9 @@
 """Who owns which field: the entries of `metadata.managedFields`, and how ordinary writes move ownership.
 
-A `Managers` is the decoded list: one `Owner` per manager, operation, API version (updates only) and subresource. `track` is what a
-create, update or patch does to it: every field that changed goes to the writer and leaves all others, fields that are gone leave
-everybody. Invariants kept: an entry owns something, at most ten entries come from updates (the oldest fold into one), an entry's
-time moves only when its manager changed the object, and entries are ordered as the API lists them.
+A `Managers` is the decoded list: one `ManagedFieldsEntry` per manager, operation, API version (updates only) and subresource.
+`track` is what a create, update or patch does to it: every field that changed goes to the writer and leaves all others, fields that
+are gone leave everybody. Invariants kept: an entry owns something, at most ten entries come from updates (the oldest fold into
+one), an entry's time moves only when its manager changed the object, and entries are ordered as the API lists them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muster.kube.fieldmanager.fieldset import (
     union,
     union_of,
 )
-from muster.kube.fieldmanager.overlay import after_schema_change
+from muster.kube.fieldmanager.overlay import reconcile_field_set_with_schema
 from muster.kube.fieldmanager.typed import Comparison, TypedError, compare
 from muster.kube.schema_node import Schema
 from muster.machinery.golang.json import encode_json
@@ -56,7 +56,7 @@ _NEVER_OWNED: Final[FieldSet] = {
 }
 
 #: Manager, operation, API version (of updates) and subresource of an entry.
-OwnerKey = tuple[str, str, str, str]
+ManagerKey = tuple[str, str, str, str]
 #: An object in another API version, with that version's schema; None where the version is gone.
 Convert = Callable[[dict[str, Any], str], "tuple[dict[str, Any], Schema] | None"]
 
@@ -65,7 +65,7 @@ class ManagedFieldsError(ValueError):
     """Entries that cannot be understood."""
 
 
-class Owner(msgspec.Struct, frozen=True, eq=False):
+class ManagedFieldsEntry(msgspec.Struct, frozen=True, eq=False):
     """One entry: somebody who owns these fields."""
 
     manager: str
@@ -78,7 +78,7 @@ class Owner(msgspec.Struct, frozen=True, eq=False):
     """The entry this was read from, as long as nothing changed."""
 
     @property
-    def key(self) -> OwnerKey:
+    def key(self) -> ManagerKey:
         """What makes an entry its own: appliers keep theirs across versions."""
         return self.manager, self.operation, "" if self.operation == APPLY else self.api_version, self.subresource
 
@@ -93,11 +93,11 @@ class Owner(msgspec.Struct, frozen=True, eq=False):
             parts.append(f'"subresource":{encode_json(self.subresource)}')
         return "{" + ",".join(parts) + "}"
 
-    def owning(self, fields: FieldSet) -> Owner:
+    def owning(self, fields: FieldSet) -> ManagedFieldsEntry:
         """The same owner of other fields."""
         if fields is self.fields:
             return self
-        return Owner(self.manager, self.operation, self.api_version, self.subresource, fields, self.time)
+        return ManagedFieldsEntry(self.manager, self.operation, self.api_version, self.subresource, fields, self.time)
 
     def entry(self) -> dict[str, Any]:
         if self.stored is not None:
@@ -116,7 +116,7 @@ class Owner(msgspec.Struct, frozen=True, eq=False):
         return made
 
 
-Managers = dict[OwnerKey, Owner]
+Managers = dict[ManagerKey, ManagedFieldsEntry]
 
 
 def decode(entries: Any, trusted: bool = False) -> Managers:
@@ -143,7 +143,9 @@ def decode(entries: Any, trusted: bool = False) -> Managers:
             except (FieldSetError, ValueError, TypeError) as problem:
                 raise ManagedFieldsError(f"error decoding set: {problem}") from problem
         stored = entry if trusted else None
-        owner = Owner(entry.get("manager", ""), operation, api_version, entry.get("subresource", ""), fields, time, stored)
+        owner = ManagedFieldsEntry(
+            entry.get("manager", ""), operation, api_version, entry.get("subresource", ""), fields, time, stored
+        )
         managers[owner.key] = owner
     return managers
 
@@ -173,14 +175,14 @@ def without_managed_fields(obj: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-def stripped(fields: FieldSet) -> FieldSet:
+def strip_meta(fields: FieldSet) -> FieldSet:
     """Without what nobody owns: identity and bookkeeping of the object."""
     if "f:metadata" not in fields and "f:apiVersion" not in fields and "f:kind" not in fields:
         return fields
     return difference(fields, _NEVER_OWNED)
 
 
-class Change:
+class VersionedComparison:
     """What a write did to an object, in every API version some owner speaks."""
 
     def __init__(
@@ -205,7 +207,7 @@ class Change:
             found.removed = recursive_difference(found.removed, self._reset)
         return found
 
-    def seen_at(self, api_version: str) -> Comparison | None:
+    def at_version(self, api_version: str) -> Comparison | None:
         """The comparison in that version; None where the version is gone."""
         if self._convert is None:
             return self.own
@@ -217,15 +219,17 @@ class Change:
         return self._by_version[api_version]
 
 
-def yield_fields(managers: Managers, change: Change, writer: OwnerKey | None) -> tuple[Managers, dict[OwnerKey, FieldSet]]:
+def update_managers(
+    managers: Managers, change: VersionedComparison, writer: ManagerKey | None
+) -> tuple[Managers, dict[ManagerKey, FieldSet]]:
     """The owners after a write took its fields from all but `writer`, and what it took from whom (gone fields not counted)."""
     left: Managers = {}
-    taken: dict[OwnerKey, FieldSet] = {}
+    taken: dict[ManagerKey, FieldSet] = {}
     for name, owner in managers.items():
         if name == writer:
             left[name] = owner
             continue
-        seen = change.seen_at(owner.api_version)
+        seen = change.at_version(owner.api_version)
         if seen is None:
             continue
         fields = owner.fields
@@ -239,7 +243,9 @@ def yield_fields(managers: Managers, change: Change, writer: OwnerKey | None) ->
     return left, taken
 
 
-def fitted(managers: Managers, atom: Atom, api_version: str, convert: Convert | None, live: dict[str, Any]) -> Managers:
+def reconcile_with_schema_changes(
+    managers: Managers, atom: Atom, api_version: str, convert: Convert | None, live: dict[str, Any]
+) -> Managers:
     """Owners whose sets fit the schema of today; those of versions that are gone fall out."""
     made: Managers = {}
     for name, owner in managers.items():
@@ -249,7 +255,7 @@ def fitted(managers: Managers, atom: Atom, api_version: str, convert: Convert | 
             if converted is None:
                 continue
             view = atom_of(converted[1], root=True)
-        made[name] = owner.owning(after_schema_change(view, owner.fields))
+        made[name] = owner.owning(reconcile_field_set_with_schema(view, owner.fields))
     return made
 
 
@@ -267,18 +273,18 @@ def record_update(
     convert: Convert | None,
 ) -> Managers:
     """Owners after an update from old to new. Raises TypedError."""
-    managers = fitted(managers, atom, api_version, convert, dict(old))
-    change = Change(atom, old, new, api_version, reset, convert)
-    managers, _ = yield_fields(managers, change, None)
-    gained = stripped(change.own.changed)
+    managers = reconcile_with_schema_changes(managers, atom, api_version, convert, dict(old))
+    change = VersionedComparison(atom, old, new, api_version, reset, convert)
+    managers, _ = update_managers(managers, change, None)
+    gained = strip_meta(change.own.changed)
     if gained:
-        writer = Owner(manager or "unknown", UPDATE, api_version, subresource, gained, now)
+        writer = ManagedFieldsEntry(manager or "unknown", UPDATE, api_version, subresource, gained, now)
         before = managers.get(writer.key)
         managers[writer.key] = writer if before is None else writer.owning(union(gained, before.fields))
-    return _capped(managers)
+    return _cap_managers(managers)
 
 
-def _capped(managers: Managers) -> Managers:
+def _cap_managers(managers: Managers) -> Managers:
     """At most ten updaters: the oldest of a version fold into one entry."""
     updaters = [name for name, owner in managers.items() if owner.operation == UPDATE]
     excess = len(updaters) - MAX_UPDATE_MANAGERS
@@ -286,8 +292,8 @@ def _capped(managers: Managers) -> Managers:
         return managers
     managers = dict(managers)
     updaters.sort(key=lambda name: (managers[name].time or "", managers[name].identity))
-    first: dict[str, OwnerKey] = {}
-    folded: dict[OwnerKey, list[FieldSet]] = {}
+    first: dict[str, ManagerKey] = {}
+    folded: dict[ManagerKey, list[FieldSet]] = {}
     for name in updaters:
         if excess <= 0:
             break

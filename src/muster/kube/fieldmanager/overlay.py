@@ -135,7 +135,7 @@ def with_named_fields(atom: Atom | None, fields: FieldSet) -> FieldSet:
     return made
 
 
-def after_schema_change(atom: Atom, fields: FieldSet) -> FieldSet:
+def reconcile_field_set_with_schema(atom: Atom, fields: FieldSet) -> FieldSet:
     """A stored set fitted to today's schema: what was owned inside a container that is atomic by now becomes the container. Gives
     back the very same set where nothing changed."""
     lost: list[tuple[str, ...]] = []

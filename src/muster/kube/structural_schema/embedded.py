@@ -46,11 +46,11 @@ _PYTHON_TYPE: Final[dict[str, type]] = {
 }
 _GO_TYPE: Final = {str: "string", bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
 
-Place = tuple[dict[str, Any], str]
-Finder = Callable[[Any, str], Iterator[Place]]
+EmbeddedResource = tuple[dict[str, Any], str]
+Finder = Callable[[Any, str], Iterator[EmbeddedResource]]
 
 
-def embedded_resources(obj: dict[str, Any], schema: Schema) -> Iterator[Place]:
+def embedded_resources(obj: dict[str, Any], schema: Schema) -> Iterator[EmbeddedResource]:
     """Every embedded resource in an object together with its path."""
     if "embedded" not in schema.memo:
         schema.memo["embedded"] = _compile(schema, root=True)
@@ -103,7 +103,7 @@ def _compile(schema: Schema, root: bool = False) -> Finder | None:
     if not children and others is None and items is None and not here:
         return None
 
-    def find(value: Any, path: str) -> Iterator[Place]:
+    def find(value: Any, path: str) -> Iterator[EmbeddedResource]:
         if value.__class__ is dict:
             if here:
                 yield value, path

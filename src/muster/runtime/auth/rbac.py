@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.kube.rbac import EVERYTHING, Grants, Place, RawRule, Rule, Subject
+from muster.kube.rbac import EVERYTHING, Grants, RawRule, RbacRef, Rule, Subject
 from muster.machinery.authentication import MASTERS, UserInfo
 from muster.machinery.authorization import ALLOWED, AccessAttributes, AccessDecision
 from muster.machinery.clock import SYSTEM, Clock, Random, within
@@ -117,7 +117,7 @@ class RbacAuthorizer:
         """The rules of a (Cluster)Role, or None if there is no such role."""
         return self._grants.role_rules(kind, namespace, name)
 
-    def read(self, place: Place) -> Mapping[str, Any] | None:
+    def read(self, place: RbacRef) -> Mapping[str, Any] | None:
         """A role or binding as far as it decides anything, or None where there is none."""
         found = self._informers[place.kind].cache.snapshot(ObjectKey(place.namespace, place.name))
         return None if found is None else found.decode()
@@ -134,7 +134,7 @@ class RbacAuthorizer:
     def _changed(self, kind: str, old: Snapshot | None, new: Snapshot | None) -> None:
         either = new or old
         assert either is not None
-        touched = self._grants.changed(Place(kind, either.namespace, either.name))
+        touched = self._grants.changed(RbacRef(kind, either.namespace, either.name))
         if not touched:
             return
         self._changed_at = self._clock.monotonic()

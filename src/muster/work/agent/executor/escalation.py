@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from muster.kube.rbac import API_GROUP, Place, RawRule, role_place, shown, uncovered
+from muster.kube.rbac import API_GROUP, RawRule, RbacRef, role_ref, shown, uncovered
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object, ObjectRef
 from muster.runtime.auth import RbacAuthorizer
@@ -34,7 +34,7 @@ from muster.work.agent.writes import guarded, seen
 READS: Final = 3
 """How often an object is looked at anew because it is not as it was thought to be."""
 _ROLES: Final = frozenset({"roles", "clusterroles"})
-Planned = Mapping[Place, Sequence[RawRule]]
+Planned = Mapping[RbacRef, Sequence[RawRule]]
 
 
 class Undecided(Exception):
@@ -46,13 +46,13 @@ def judged(manifest: Manifest) -> bool:
     return guarded(manifest.ref.resource) and manifest.strategy.type != "ReadOnly"
 
 
-def planned_roles(manifests: Sequence[Manifest]) -> dict[Place, Sequence[RawRule]]:
+def planned_roles(manifests: Sequence[Manifest]) -> dict[RbacRef, Sequence[RawRule]]:
     """The rules of the roles that a work is to write."""
     return {_place(one.ref): granted_by(one.document).rules for one in manifests if judged(one) and _is_role(one.ref)}
 
 
-def _place(ref: ObjectRef) -> Place:
-    return Place(ref.resource.kind, ref.namespace, ref.name)
+def _place(ref: ObjectRef) -> RbacRef:
+    return RbacRef(ref.resource.kind, ref.namespace, ref.name)
 
 
 def _is_role(ref: ObjectRef) -> bool:
@@ -137,7 +137,7 @@ class Escalation:
         role = role_of(after)
         if isinstance(role, str):
             return unreadable(role)
-        future = planned.get(role_place(role.kind, ref.namespace, role.name))
+        future = planned.get(role_ref(role.kind, ref.namespace, role.name))
         present = self._rbac.role_rules(role.kind, ref.namespace, role.name)
         if future is None and present is None:
             return None

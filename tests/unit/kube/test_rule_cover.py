@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.kube.covering import MOST_MISSING, path_matches, uncovered
 from muster.kube.rbac import Rule
+from muster.kube.rule_cover import MOST_MISSING, path_matches, uncovered
 
 VALUES = ["a", "b", "c/d", "e/d", "*", "*/d"]
 RULES = st.one_of(
