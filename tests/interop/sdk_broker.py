@@ -17,7 +17,7 @@ from muster.kube.certificates import CertificateAuthority
 from muster.machinery.objects import Object
 from muster.transport.client.client import TransportClient
 from muster.transport.client.config import TransportConfig
-from muster.transport.client.dialing import open_client
+from muster.transport.client.dialer import open_client
 from muster.transport.contract.rows import Row
 from tests.support.link import Link
 from tests.support.peers import need

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from muster.http.upstream import UpstreamError, UpstreamUntrusted
+from muster.transport.client.certificate_probe import presented_certificates
 from muster.transport.client.config import NO_PROXY, ProxySettings
-from muster.transport.client.probing import presented_certificates
 
 SOON: Final = timedelta(days=7)
 """Operators renew a certificate long before: one that has less left is not being renewed."""

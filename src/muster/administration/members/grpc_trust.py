@@ -20,8 +20,8 @@ from muster.administration.members.hub_trust import Connect, certificates_in, ch
 from muster.http.upstream import UpstreamError
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import AuthInfo, ClientConfig, Forbidden, NotFound
+from muster.transport.client.certificate_probe import presented_certificates
 from muster.transport.client.config import NO_PROXY, ProxySettings, host_and_port
-from muster.transport.client.probing import presented_certificates
 
 CA_FLAG = "--grpc-ca-file"
 HASH_FLAG = "--grpc-ca-hash"

@@ -48,7 +48,7 @@ from muster.transport.client.connection import HubConnection, is_refusal
 from muster.transport.client.mirror import Entry, Mirror
 from muster.transport.client.subscriptions import Subscription
 from muster.transport.client.tokens import request_token
-from muster.transport.client.watching import MirrorWatch, collection_version, selection
+from muster.transport.client.watches import MirrorWatch, collection_version, selection
 from muster.transport.codecs.objects import encode_object
 from muster.transport.contract.rows import CLUSTERS, ROWS, Row, Versioned
 from muster.transport.contract.types import Action, EventType, Subresource

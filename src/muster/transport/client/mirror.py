@@ -44,7 +44,7 @@ MOST_FORGOTTEN: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Arrival:
+class MirrorEvent:
     """An object as an event tells of it."""
 
     uid: str
@@ -189,7 +189,7 @@ class Mirror:
 
     # Events.
 
-    def apply(self, arrival: Arrival) -> None:
+    def apply(self, arrival: MirrorEvent) -> None:
         known = self._meant(arrival)
         uid = arrival.uid if known is None else known.uid
         if self._touched is not None:
@@ -214,14 +214,14 @@ class Mirror:
             self._note_hub_id(uid, arrival.hub_id)
         self._note_status(uid, arrival)
 
-    def _touch(self, touched: set[str], uid: str, arrival: Arrival, known: Entry | None) -> None:
+    def _touch(self, touched: set[str], uid: str, arrival: MirrorEvent, known: Entry | None) -> None:
         touched.add(uid)
         if arrival.gone and known is None and uid in self._by_uid:
             self._misnamed.add(uid)
         else:
             self._misnamed.discard(uid)
 
-    def _is_left_to_us(self, arrival: Arrival, uid: str, known: Entry | None) -> bool:
+    def _is_left_to_us(self, arrival: MirrorEvent, uid: str, known: Entry | None) -> bool:
         """Whether this agent has to see to the end of what is gone. Servers of OCM 1.2 also say so of a work that is only being
         deleted, in answer to a resync; an API server's last word of one that this agent has let go looks the same."""
         if known is None:
@@ -252,7 +252,7 @@ class Mirror:
         self._put(recorded, entry)
         return recorded
 
-    def _meant(self, arrival: Arrival) -> Entry | None:
+    def _meant(self, arrival: MirrorEvent) -> Entry | None:
         """The object that has this uid; where no more is said than what the hub calls it, the one that it calls so."""
         hub_id = arrival.hub_id or arrival.uid
         if arrival.document is not None or hub_id != arrival.uid:
@@ -266,18 +266,18 @@ class Mirror:
         else:
             self._hub_ids.pop(uid, None)
 
-    def _withhold(self, uid: str, arrival: Arrival, known: Entry | None) -> None:
+    def _withhold(self, uid: str, arrival: MirrorEvent, known: Entry | None) -> None:
         """What is known of an object stays: nobody can say more of it."""
         if known is None and arrival.key is not None and not self._is_forgotten(uid) and uid not in self._withheld:
             entry = self._withheld[uid] = Entry(arrival.key, uid, arrival.version, False, b"")
             self._tell(None, entry)
 
-    def _note_status(self, uid: str, arrival: Arrival) -> None:
+    def _note_status(self, uid: str, arrival: MirrorEvent) -> None:
         """Whatever else the event says is old: nobody but this agent changes the status."""
         if arrival.status and uid in self._by_uid:
             self._statuses[uid] = arrival.status
 
-    def _document(self, arrival: Arrival, known: Entry | None) -> Object | None:
+    def _document(self, arrival: MirrorEvent, known: Entry | None) -> Object | None:
         """The object as it is then; None where nothing can be said of it."""
         document = arrival.document
         if document is None:
@@ -291,7 +291,7 @@ class Mirror:
             document = {**document, "metadata": {**document["metadata"], "deletionTimestamp": arrival.deleted}}
         return document
 
-    def _is_news(self, arrival: Arrival, uid: str, known: Entry | None) -> bool:
+    def _is_news(self, arrival: MirrorEvent, uid: str, known: Entry | None) -> bool:
         if not arrival.deleted and self._is_forgotten(uid):
             return False
         if known is None:
@@ -311,7 +311,7 @@ class Mirror:
         self._doubts.setdefault(uid, self._clock.monotonic())
         return False
 
-    def _entry(self, uid: str, arrival: Arrival, document: Object, known: Entry | None) -> Entry:
+    def _entry(self, uid: str, arrival: MirrorEvent, document: Object, known: Entry | None) -> Entry:
         metadata = document["metadata"]
         key = ObjectKey(metadata.get("namespace") or "", metadata["name"]) if arrival.key is None else arrival.key
         version = arrival.version if arrival.version is not None or known is None else known.version

@@ -21,7 +21,7 @@ from muster.machinery.tasks import race
 from muster.runtime.client import Unreachable
 from muster.transport.client.connection import PUBLISH_TIMEOUT, HubConnection
 from muster.transport.client.mirror import Mirror
-from muster.transport.client.reading import arrival_of, resync_event
+from muster.transport.client.mirror_events import mirror_event_of, resync_event
 from muster.transport.codecs.resync import resync_end
 from muster.transport.contract.event import InvalidEvent, new_event_id
 from muster.transport.contract.types import HEARTBEAT, InvalidType
@@ -127,7 +127,7 @@ class EventStream:
             if ended := resync_end(event):
                 self._end(ended)
                 return
-            arrival = arrival_of(self._row, event)
+            arrival = mirror_event_of(self._row, event)
         except (InvalidEvent, InvalidType) as error:
             self._connection.metrics.left_out(self._data_type)
             log.warning("event left out", cluster=self._cluster, data_type=self._data_type, error=str(error))

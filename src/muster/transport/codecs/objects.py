@@ -16,7 +16,7 @@ import orjson
 
 from muster.machinery.golang.timestamps import EPOCH, format_time
 from muster.machinery.objects import Object
-from muster.transport.codecs.reading import Received, parse_moment, part, read_deletion, read_document, read_version
+from muster.transport.codecs.received import Received, parse_moment, part, read_deletion, read_document, read_version
 from muster.transport.contract.event import (
     CLUSTER,
     DELETED,

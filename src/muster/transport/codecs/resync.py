@@ -21,7 +21,7 @@ import orjson
 
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
-from muster.transport.codecs.reading import LARGEST_GENERATION
+from muster.transport.codecs.received import LARGEST_GENERATION
 from muster.transport.contract.event import (
     CLUSTER,
     DELETED,

@@ -23,7 +23,7 @@ from muster.api.work.v1 import ManifestWorkStatus
 from muster.machinery.golang.json import encode_json
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
-from muster.transport.codecs.reading import (
+from muster.transport.codecs.received import (
     LARGEST_GENERATION,
     Received,
     parse_document,

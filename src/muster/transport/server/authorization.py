@@ -107,7 +107,7 @@ class Authorization:
                 return decision
         raise TooManyRequests(429, "TooManyRequests", f"what {who.name} may does not stop changing; try again")
 
-    def is_told_changes_of(self, user: UserInfo) -> bool:
+    def follows_rights_of(self, user: UserInfo) -> bool:
         """Whether `on_change` tells whenever a user's rights change: RBAC is followed, and decides alone."""
         standing = self._standings.get(user)
         return self._rbac.followed and standing is not None and standing.followed and not standing.doubted

@@ -29,7 +29,7 @@ from muster.transport.rpc.interfaces import Call, ServerStream
 from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.authentication import Identity
 from muster.transport.server.subscriber import Make, Subscriber, Visible
-from muster.transport.services.interfaces import Change, Service
+from muster.transport.services.interfaces import ResourceChange, Service
 
 log = get_logger("muster.transport.server")
 
@@ -67,7 +67,7 @@ class Broker:
         self._dirty: list[Subscriber] = []
         self._stopping = False
         for service in self.services.values():
-            service.register_handler(self._told_by(service))
+            service.register_handler(self._publish_changes_of(service))
 
     def __len__(self) -> int:
         return sum(map(len, self._by_connection.values()))
@@ -143,18 +143,18 @@ class Broker:
 
     # What is told
 
-    def _told_by(self, service: Service) -> Callable[[Change], None]:
+    def _publish_changes_of(self, service: Service) -> Callable[[ResourceChange], None]:
         data_type = service.row.data_type
         listeners = self._listeners[data_type]
 
-        def told(change: Change) -> None:
+        def told(change: ResourceChange) -> None:
             listening = listeners.get(change.cluster)
             if listening:
                 self._deliver(change, data_type, listening)
 
         return told
 
-    def _deliver(self, change: Change, data_type: DataType, listening: set[Subscriber]) -> None:
+    def _deliver(self, change: ResourceChange, data_type: DataType, listening: set[Subscriber]) -> None:
         try:
             event = change.event()
         except Exception as error:

@@ -5,7 +5,7 @@ because changes come in groups. What no change tells of is looked at again at in
 RBAC decides. The end of a certificate is known beforehand and has a timer of its own (`service.py`).
 
 A stream is ended when the answer is no. Where the cluster cannot be asked, streams go on, since an outage is no loss of rights; but
-after a change that touches a caller, not for longer than `UNDECIDED_FOR`.
+after a change that touches a caller, not for longer than `UNDECIDED_TIMEOUT`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from muster.transport.server.subscriber import Subscriber
 log = get_logger("muster.transport.server")
 
 COALESCE: Final = 0.2
-UNDECIDED_FOR: Final = 3.0
+UNDECIDED_TIMEOUT: Final = 3.0
 RETRY_INTERVAL: Final = 0.5
 SWEEP_INTERVAL: Final = 30.0
-AT_ONCE: Final = 16
+MAX_CONCURRENT_CHECKS: Final = 16
 
 
 class StreamGuard:
@@ -73,7 +73,7 @@ class StreamGuard:
             undecided = await self._look_at(touched)
             now = self._clock.monotonic()
             for subscriber in undecided:
-                if now - touched[subscriber] < UNDECIDED_FOR:
+                if now - touched[subscriber] < UNDECIDED_TIMEOUT:
                     self._touched.setdefault(subscriber, touched[subscriber])
                 else:
                     _end(subscriber, RpcError(Code.UNAVAILABLE, "the hub cannot find out what the caller may; try again"))
@@ -84,12 +84,12 @@ class StreamGuard:
             await self._look_at([one for one in self._broker if self._is_unwatched(one)])
 
     def _is_unwatched(self, subscriber: Subscriber) -> bool:
-        return subscriber.who.not_after is None or not self._authorization.is_told_changes_of(subscriber.who.user)
+        return subscriber.who.not_after is None or not self._authorization.follows_rights_of(subscriber.who.user)
 
     async def _look_at(self, subscribers: Iterable[Subscriber]) -> list[Subscriber]:
         """End those that may not go on. Gives those of which that cannot be found out."""
         undecided: list[Subscriber] = []
-        gate = asyncio.Semaphore(AT_ONCE)
+        gate = asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 
         async def look(subscriber: Subscriber) -> None:
             async with gate:

@@ -84,7 +84,7 @@ class CloudEventService:
 
     async def publish(self, call: Call, message: bytes) -> bytes:
         """A UnaryMethod."""
-        with self._metrics.call() as measured, _failures_told(call):
+        with self._metrics.call() as measured, _as_rpc_errors(call):
             who: Identity = call.caller
             async with self.turns.turn(who.user.name, len(message)):
                 if call.deadline is not None and call.deadline <= asyncio.get_running_loop().time():
@@ -108,7 +108,7 @@ class CloudEventService:
 
     async def subscribe(self, call: Call, message: bytes, stream: ServerStream) -> None:
         """A StreamMethod."""
-        with self._metrics.call() as measured, _failures_told(call):
+        with self._metrics.call() as measured, _as_rpc_errors(call):
             who: Identity = call.caller
             request = decode_subscription_request(message)
             if request.source:
@@ -185,7 +185,7 @@ class CloudEventService:
 
 
 @contextmanager
-def _failures_told(call: Call) -> Iterator[None]:
+def _as_rpc_errors(call: Call) -> Iterator[None]:
     try:
         yield
     except (RpcError, ConnectionError):

@@ -15,16 +15,18 @@ from typing import Final
 
 from muster.transport.rpc.status import Code, RpcError
 
-IN_ALL: Final = 256
-EACH: Final = 16
-LONGEST_LINE: Final = 256
-LINE_BYTES: Final = 16 * 1024 * 1024
-WAITING_BYTES: Final = 256 * 1024 * 1024
+MAX_CONCURRENT: Final = 256
+MAX_CONCURRENT_PER_CALLER: Final = 16
+MAX_QUEUE_LENGTH: Final = 256
+MAX_QUEUED_BYTES_PER_CALLER: Final = 16 * 1024 * 1024
+MAX_QUEUED_BYTES: Final = 256 * 1024 * 1024
 """Of messages that wait, in all lines together."""
 
 
 class FairTurns:
-    def __init__(self, *, in_all: int = IN_ALL, each: int = EACH, longest_line: int = LONGEST_LINE) -> None:
+    def __init__(
+        self, *, in_all: int = MAX_CONCURRENT, each: int = MAX_CONCURRENT_PER_CALLER, longest_line: int = MAX_QUEUE_LENGTH
+    ) -> None:
         self._in_all = in_all
         self._each = each
         self._longest_line = longest_line
@@ -54,7 +56,9 @@ class FairTurns:
 
     async def _wait(self, caller: Hashable, size: int) -> None:
         line, held = self._lines.setdefault(caller, deque()), self._held.get(caller, 0) + size
-        full = len(line) >= self._longest_line or (line and (held > LINE_BYTES or self._all_held + size > WAITING_BYTES))
+        full = len(line) >= self._longest_line or (
+            line and (held > MAX_QUEUED_BYTES_PER_CALLER or self._all_held + size > MAX_QUEUED_BYTES)
+        )
         if full:
             self.refused += 1
             raise RpcError(Code.RESOURCE_EXHAUSTED, "too many calls of this caller are waiting; try again later")

@@ -108,8 +108,8 @@ class DeliveryConditions:
             return others
         size = self._size(work)
         if size <= self._max_event:
-            said_by_another = there.get("observedGeneration") == generation and work["metadata"]["uid"] not in self._said
-            return conditions if said_by_another else others
+            reported_by_another = there.get("observedGeneration") == generation and work["metadata"]["uid"] not in self._said
+            return conditions if reported_by_another else others
         message = f"The work takes {size} bytes as a message; agents receive at most {self._max_event}: split it into several works"
         condition = {
             "type": DELIVERED,

@@ -4,8 +4,8 @@ A service gives the objects of a cluster as events, tells of changes, and carrie
 clusters, never namespaces. The broker knows nothing of what is behind it: a Kubernetes API with informers, or a store in the same
 process.
 
-A change is told by a `Change`, which becomes an event when somebody wants it: whoever listens is looked up first, and for all who
-do it is encoded once.
+A change is told by a `ResourceChange`, which becomes an event when somebody wants it: whoever listens is looked up first, and for
+all who do it is encoded once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.transport.contract.rows import Row
 from muster.transport.contract.types import Action
 
 
-class Change(Protocol):
+class ResourceChange(Protocol):
     """An object that came, changed or went."""
 
     @property
@@ -35,7 +35,7 @@ class Change(Protocol):
         """Made at each call."""
 
 
-EventHandler = Callable[[Change], None]
+EventHandler = Callable[[ResourceChange], None]
 """Must be quick."""
 
 

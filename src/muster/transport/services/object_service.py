@@ -23,13 +23,13 @@ from muster.transport.codecs.resync import encode_tombstone
 from muster.transport.contract.event import MAX_EVENT, CloudEvent, InvalidEvent
 from muster.transport.contract.rows import Row
 from muster.transport.contract.types import Action
-from muster.transport.services.answers import Answers
 from muster.transport.services.changes import ObjectChange, encode
 from muster.transport.services.delivery import DeliveryConditions
 from muster.transport.services.interfaces import Caller, EventHandler, ObjectVersion
 from muster.transport.services.objects import KeptObject, KeptObjects, ObjectSource, selection_of
 from muster.transport.services.reported import read_statuses
 from muster.transport.services.tombstones import Tombstones
+from muster.transport.services.write_cache import WriteCache
 from muster.transport.services.writes.payload import forbidden
 from muster.transport.services.writes.request import WriteRequest
 from muster.transport.services.writes.table import VERBS
@@ -66,7 +66,7 @@ class ObjectService:
         self._clock = clock
         self._random = random
         self._objects = KeptObjects()
-        self._answers = Answers(clock=clock)
+        self._answers = WriteCache(clock=clock)
         self._tombstones = Tombstones(row, clock=clock) if tombstones is None else tombstones
         self._handlers: list[EventHandler] = []
         self._delivery: DeliveryConditions | None = None

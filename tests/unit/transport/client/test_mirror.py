@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object, ObjectKey
-from muster.transport.client.mirror import CONFIRM_SECONDS, Arrival, Mirror
-from muster.transport.client.reading import arrival_of
+from muster.transport.client.mirror import CONFIRM_SECONDS, Mirror, MirrorEvent
+from muster.transport.client.mirror_events import mirror_event_of
 from muster.transport.codecs.works import encode_spec
 from muster.transport.contract.event import CloudEvent
 from muster.transport.contract.rows import LEASE_ROW, WORKS
@@ -28,13 +28,13 @@ def lease(name: str, uid: str, version: int, value: int = 0) -> Object:
     }
 
 
-def arrival(document: Object, version: int, **options: Any) -> Arrival:
+def arrival(document: Object, version: int, **options: Any) -> MirrorEvent:
     metadata = document["metadata"]
-    return Arrival(metadata["uid"], ObjectKey("c1", metadata["name"]), version, copy.deepcopy(document), **options)
+    return MirrorEvent(metadata["uid"], ObjectKey("c1", metadata["name"]), version, copy.deepcopy(document), **options)
 
 
-def gone(uid: str, **options: Any) -> Arrival:
-    return Arrival(uid, None, None, None, deleted="2026-01-01T00:00:00Z", gone=True, **options)
+def gone(uid: str, **options: Any) -> MirrorEvent:
+    return MirrorEvent(uid, None, None, None, deleted="2026-01-01T00:00:00Z", gone=True, **options)
 
 
 class Clock(FakeClock):
@@ -56,9 +56,9 @@ class FollowedHub(RuleBasedStateMachine):
         self.hub: dict[str, Object] = {}
         self.version = 0
         self.uids = 0
-        self.stream: list[Arrival] | None = None
+        self.stream: list[MirrorEvent] | None = None
         self.by_name = False
-        self.answers: list[Arrival] = []
+        self.answers: list[MirrorEvent] = []
         self.shown: dict[ObjectKey, Object] = {}
         self.mirror.on_change(self._told)
 
@@ -71,7 +71,7 @@ class FollowedHub(RuleBasedStateMachine):
         else:
             self.shown[key] = new.document
 
-    def _tell(self, event: Arrival) -> None:
+    def _tell(self, event: MirrorEvent) -> None:
         if self.stream is not None:
             self.stream.append(event)
 
@@ -210,11 +210,11 @@ def test_a_deletion_keeps_what_was_known_of_the_object() -> None:
 def test_a_deletion_without_a_body_is_noted_on_what_is_known() -> None:
     mirror = Mirror(LEASE_ROW, clock=Clock())
     mirror.apply(arrival(lease("a", "u", 5), 5))
-    mirror.apply(Arrival("u", None, 6, None, deleted="2026-01-01T00:00:00Z"))
+    mirror.apply(MirrorEvent("u", None, 6, None, deleted="2026-01-01T00:00:00Z"))
     entry = mirror.by_uid("u")
     assert entry is not None
     assert entry.document["metadata"]["deletionTimestamp"] == "2026-01-01T00:00:00Z"
-    mirror.apply(Arrival("unknown", None, 6, None, deleted="2026-01-01T00:00:00Z"))
+    mirror.apply(MirrorEvent("unknown", None, 6, None, deleted="2026-01-01T00:00:00Z"))
     assert len(mirror) == 1
 
 
@@ -273,12 +273,12 @@ def test_a_work_that_a_server_of_ocm_1_2_calls_gone_is_taken_over_while_it_is_he
 
     held = deletion("held", ["f"])
     for event in (held, deletion("gone", [])):
-        mirror.apply(arrival_of(WORKS, event))
+        mirror.apply(mirror_event_of(WORKS, event))
     [entry] = mirror
     assert (entry.uid, entry.deleting) == ("held", True)
     # Once this agent has let it go, the same event is the hub's last word.
     mirror.forget("held")
-    mirror.apply(arrival_of(WORKS, held))
+    mirror.apply(mirror_event_of(WORKS, held))
     assert len(mirror) == 0
 
 
@@ -334,7 +334,7 @@ class TestWithheld:
     """Of what is too large to be sent the hub says only that it is there."""
 
     @staticmethod
-    def withheld(name: str, uid: str, version: int) -> Arrival:
+    def withheld(name: str, uid: str, version: int) -> MirrorEvent:
         return arrival(lease(name, uid, version), version, answer=True, withheld=True)
 
     def test_it_is_there_and_nothing_else_is_known_of_it(self) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.transport.client.mirror import Mirror
-from muster.transport.client.reading import arrival_of
+from muster.transport.client.mirror_events import mirror_event_of
 from muster.transport.contract.event import (
     CLUSTER,
     DELETED,
@@ -75,7 +75,7 @@ def _sound(row: Row, events: list[CloudEvent]) -> None:
         elif number % 4 == 3:
             mirror.end_resync()
         try:
-            arrival = arrival_of(row, event)
+            arrival = mirror_event_of(row, event)
         except (InvalidEvent, InvalidType):
             continue
         mirror.apply(arrival)

@@ -25,7 +25,7 @@ from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, 
 from muster.runtime.install import apply_all, await_definitions
 from muster.transport.client.client import TransportClient
 from muster.transport.client.config import TransportConfig
-from muster.transport.client.dialing import open_client
+from muster.transport.client.dialer import open_client
 from muster.transport.server.config import GrpcServerConfig
 from muster.transport.server.server import GrpcServer, GrpcServerOptions
 from muster.work.agent.grpc_source import GrpcWorkSource

@@ -48,7 +48,7 @@ async def test_an_outage_ends_no_stream(hub: TestHub, monkeypatch: pytest.Monkey
 
 
 async def test_a_change_that_cannot_be_judged_ends_streams_after_a_while(hub: TestHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "UNDECIDED_FOR", 0.3)
+    monkeypatch.setattr(guard, "UNDECIDED_TIMEOUT", 0.3)
     await hub.accept("cluster1")
     listener = await hub.subscribe(agent("cluster1"), LEASE_ROW.data_type, "cluster1").started()
     hub.client.failing = Unreachable("hub", "away")

@@ -97,7 +97,7 @@ async def test_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert await code_of(one_more()) == "RESOURCE_EXHAUSTED"
     assert work.turns.refused == 1
-    monkeypatch.setattr(module, "LINE_BYTES", 10)
+    monkeypatch.setattr(module, "MAX_QUEUED_BYTES_PER_CALLER", 10)
     await work.end("a0")
     assert await code_of(one_more(11)) == "RESOURCE_EXHAUSTED"
     for name in ("a1", "a2"):

@@ -28,7 +28,7 @@ from muster.transport.codecs.objects import encode_object
 from muster.transport.contract.event import CLUSTER, MAX_EVENT, CloudEvent
 from muster.transport.contract.rows import CLUSTERS, LEASE_ROW, ROWS, SIGNING_REQUEST_ROW, WORKS, Row
 from muster.transport.contract.types import Action, EventType, Subresource
-from muster.transport.services.interfaces import Change, Service
+from muster.transport.services.interfaces import ResourceChange, Service
 from muster.transport.services.kube import kube_services
 from muster.transport.services.kube.rights import SERVICE_RULES
 
@@ -90,9 +90,9 @@ def newcomer(cluster: str) -> AgentCaller:
 class Told:
     """What a service has told, as (action, cluster, uid), and the changes themselves."""
 
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ResourceChange] = field(default_factory=list)
 
-    def __call__(self, change: Change) -> None:
+    def __call__(self, change: ResourceChange) -> None:
         self.changes.append(change)
 
     @property

@@ -12,10 +12,10 @@ from muster.runtime.cache import Snapshot
 from muster.runtime.cache.store import Cache
 from muster.transport.codecs.sequence import REPORTED
 from muster.transport.contract.rows import CLUSTERS, SIGNING_REQUEST_ROW, WORKS, Row
-from muster.transport.services.answers import KEPT_SECONDS, Answers, is_older
 from muster.transport.services.objects import KeptObject, KeptObjects
 from muster.transport.services.reduction import reduction_of
 from muster.transport.services.tombstones import Tombstones
+from muster.transport.services.write_cache import KEPT_SECONDS, WriteCache, is_older
 from tests.support.fake_clock import FakeClock
 
 
@@ -68,7 +68,7 @@ class TestAnswers:
         return {"metadata": {"name": "w", "uid": uid, "resourceVersion": version, **metadata}, "spec": {"large": "x"}}
 
     async def test_an_answer_counts_until_the_source_has_seen_it(self) -> None:
-        answers = Answers(clock=FakeClock())
+        answers = WriteCache(clock=FakeClock())
         answers.record(self.answer("a", "6", annotations={"large": "x"}), conditions=[])
         head = answers.latest(kept("a", resourceVersion="5"))
         assert head == {"metadata": {"name": "w", "uid": "a", "resourceVersion": "6"}, "status": {"conditions": []}}
@@ -77,7 +77,7 @@ class TestAnswers:
 
     async def test_an_answer_that_the_source_never_tells_of_is_forgotten(self) -> None:
         clock = FakeClock()
-        answers = Answers(most=2, clock=clock)
+        answers = WriteCache(most=2, clock=clock)
         for uid in ("a", "b", "c"):
             answers.record(self.answer(uid, "6"))
         assert len(answers) == 2

@@ -38,7 +38,7 @@ from muster.transport.client.config import (
     dump_config,
     parse_config,
 )
-from muster.transport.client.dialing import open_client
+from muster.transport.client.dialer import open_client
 
 CONFIG: Final = "config.yaml"
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.transport.contract.wire.reading import decode_event, decode_publish_request, decode_subscription_request
-from muster.transport.contract.wire.writing import encode_event, encode_publish_request, encode_subscription_request
+from muster.transport.contract.wire.decoder import decode_event, decode_publish_request, decode_subscription_request
+from muster.transport.contract.wire.encoder import encode_event, encode_publish_request, encode_subscription_request
 
 SERVICE: Final = "io.cloudevents.v1.CloudEventService"
 PUBLISH: Final = f"/{SERVICE}/Publish"

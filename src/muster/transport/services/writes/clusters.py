@@ -22,7 +22,7 @@ from muster.api.cluster.write_rules import is_agents_own, required_rights
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.runtime.client import AlreadyExists, Forbidden, KubeError
-from muster.transport.codecs.reading import part
+from muster.transport.codecs.received import part
 from muster.transport.contract.event import InvalidEvent
 from muster.transport.services.writes.payload import current_version, forbidden, name_of, own_object, without_nulls
 from muster.transport.services.writes.request import WriteRequest

@@ -10,7 +10,7 @@ from typing import Final
 
 from muster.machinery.objects import Object
 from muster.runtime.client import NotFound, StatusError
-from muster.transport.codecs.reading import part
+from muster.transport.codecs.received import part
 from muster.transport.contract.event import InvalidEvent
 from muster.transport.services.writes.payload import name_of, own_object, without_nulls
 from muster.transport.services.writes.request import WriteRequest

@@ -7,7 +7,7 @@ for the version that the agent saw; an agent that renews an older one gets a Con
 from __future__ import annotations
 
 from muster.api.agents import LEASE
-from muster.transport.codecs.reading import part
+from muster.transport.codecs.received import part
 from muster.transport.contract.event import InvalidEvent
 from muster.transport.services.writes.payload import current_version, forbidden, name_of, own_object
 from muster.transport.services.writes.request import WriteRequest

@@ -13,10 +13,10 @@ from muster.api.agents import CLUSTER_LABEL
 from muster.kube.names import path_segment
 from muster.machinery.objects import Object
 from muster.runtime.client import BadRequest, Conflict, Forbidden
-from muster.transport.codecs.reading import part, read_document
+from muster.transport.codecs.received import part, read_document
 from muster.transport.contract.event import RESOURCE_ID, CloudEvent, InvalidEvent
 from muster.transport.contract.rows import Belongs, Row
-from muster.transport.services.answers import is_older
+from muster.transport.services.write_cache import is_older
 from muster.transport.services.writes.request import WriteRequest
 
 _FIELD: Final[Mapping[Belongs, str]] = {

@@ -15,9 +15,9 @@ from muster.runtime.auth import Authorizer
 from muster.runtime.client import KubeClient
 from muster.transport.contract.event import CloudEvent
 from muster.transport.contract.rows import Row
-from muster.transport.services.answers import Answers
 from muster.transport.services.interfaces import Caller
 from muster.transport.services.objects import KeptObjects
+from muster.transport.services.write_cache import WriteCache
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class WriteRequest:
     """Says what the caller may."""
     rules: ClusterWriteRules
     objects: KeptObjects
-    answers: Answers
+    answers: WriteCache
     clock: Clock
     random: Random
 

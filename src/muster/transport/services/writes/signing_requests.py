@@ -15,7 +15,7 @@ from muster.api.addons import ADDON_LABEL, request_prefix
 from muster.api.agents import CLUSTER_LABEL, CSR_USER, GRPC_SIGNER, parse_common_name
 from muster.kube.names import GENERATED_SUFFIX_LENGTH, dns1123_subdomain
 from muster.machinery.objects import Object
-from muster.transport.codecs.reading import part
+from muster.transport.codecs.received import part
 from muster.transport.contract.event import InvalidEvent
 from muster.transport.services.writes.payload import forbidden, name_of, own_object, without_nulls
 from muster.transport.services.writes.request import WriteRequest

@@ -6,7 +6,7 @@ the status alone: whatever else is in the agent's copy stays there.
 
 from __future__ import annotations
 
-from muster.transport.codecs.reading import part
+from muster.transport.codecs.received import part
 from muster.transport.contract.event import InvalidEvent
 from muster.transport.services.writes.payload import identity_of, own_object, without_nulls
 from muster.transport.services.writes.request import WriteRequest

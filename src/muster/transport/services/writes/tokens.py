@@ -9,7 +9,7 @@ from __future__ import annotations
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
 from muster.transport.codecs.objects import encode_object
-from muster.transport.codecs.reading import part
+from muster.transport.codecs.received import part
 from muster.transport.contract.event import HUB_SOURCE, RESOURCE_ID, CloudEvent
 from muster.transport.contract.types import Action, EventType, Subresource
 from muster.transport.services.writes.payload import name_of, own_object, without_nulls

@@ -26,7 +26,7 @@ from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.runtime.client import Conflict, NotFound
 from muster.runtime.controller import removal_patch
-from muster.transport.codecs.reading import parse_document, part
+from muster.transport.codecs.received import parse_document, part
 from muster.transport.codecs.sequence import REPORTED, reason_of, reported_sequence
 from muster.transport.codecs.works import WorkStatus, decode_status
 from muster.transport.contract.event import METADATA

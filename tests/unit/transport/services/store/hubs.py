@@ -35,7 +35,7 @@ from muster.transport.codecs.works import decode_spec, encode_spec, encode_statu
 from muster.transport.contract.event import MAX_EVENT, CloudEvent
 from muster.transport.contract.rows import CLUSTERS, SIGNING_REQUEST_ROW, WORKS, Row
 from muster.transport.contract.types import Action, EventType, Subresource
-from muster.transport.services.interfaces import Change, Service
+from muster.transport.services.interfaces import ResourceChange, Service
 from muster.transport.services.reduction import reduction_of
 from muster.transport.services.store.hub import SqlHub, SqlHubOptions, sql_hub
 
@@ -74,8 +74,8 @@ class RunningHub:
         for service in self.services.values():
             service.register_handler(self._recorder(service.row))
 
-    def _recorder(self, row: Row) -> Callable[[Change], None]:
-        def record(change: Change) -> None:
+    def _recorder(self, row: Row) -> Callable[[ResourceChange], None]:
+        def record(change: ResourceChange) -> None:
             self.changes.append((row, change.action, change.cluster, change.resource_id))
 
         return record

@@ -9,7 +9,7 @@ from muster.kube.certificates import CertificateAuthority, KeyPair
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import KubeError, NoCredential, Unauthorized
 from muster.transport.client.config import NO_PROXY, ProxySettings, TransportConfig
-from muster.transport.client.dialing import open_client
+from muster.transport.client.dialer import open_client
 from muster.transport.client.proxies import find_proxy
 
 NOW = datetime.now(UTC)

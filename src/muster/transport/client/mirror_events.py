@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object, ObjectKey
-from muster.transport.client.mirror import Arrival, Known
+from muster.transport.client.mirror import Known, MirrorEvent
 from muster.transport.codecs.objects import decode_object
-from muster.transport.codecs.reading import Received, part
+from muster.transport.codecs.received import Received, part
 from muster.transport.codecs.resync import KnownObject, encode_resync_request
 from muster.transport.codecs.works import decode_spec
 from muster.transport.contract.event import RESOURCE_ID, STATUS, CloudEvent, InvalidEvent
@@ -22,7 +22,7 @@ from muster.transport.contract.rows import Row, Versioned
 from muster.transport.contract.types import Action, Subresource
 
 
-def arrival_of(row: Row, event: CloudEvent) -> Arrival:
+def mirror_event_of(row: Row, event: CloudEvent) -> MirrorEvent:
     """Raises InvalidEvent and InvalidType for what says nothing to us."""
     works = row.versioned is Versioned.GENERATION
     received = decode_spec(event) if works else decode_object(row, event)
@@ -31,7 +31,7 @@ def arrival_of(row: Row, event: CloudEvent) -> Arrival:
         raise InvalidEvent(f"an event of type {event.type} is none of this stream")
     gone = _is_gone(received, works)
     document = None if gone and not works else received.obj
-    return Arrival(
+    return MirrorEvent(
         uid=received.resource_id,
         key=None if document is None else _key(document),
         version=received.version,

@@ -30,7 +30,7 @@ class _Head(msgspec.Struct):
 _read_head: Final = msgspec.json.Decoder(_Head).decode
 
 
-class Answers:
+class WriteCache:
     def __init__(self, *, most: int = MOST, clock: Clock = SYSTEM) -> None:
         self._most = most
         self._clock = clock
