@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.cel.checking.checker import TYPE_NAMES, check
-from muster.cel.checking.validators import validate_literals
+from muster.cel.checker.checker import TYPE_NAMES, check
+from muster.cel.checker.validators import validate_literals
 from muster.cel.errors import CompileError, CostExceeded, EvaluationError, Issue
+from muster.cel.interpreter.calls import InstantiationFailed
+from muster.cel.interpreter.code import Code
+from muster.cel.interpreter.compiler import Compiler
 from muster.cel.library.registry import Function, Library
-from muster.cel.running.calls import InstantiationFailed
-from muster.cel.running.code import Code
-from muster.cel.running.compiler import Compiler
 from muster.cel.schema_declarations import declaration_of
 from muster.cel.syntax.ast import Node
 from muster.cel.syntax.macros import MacroTable

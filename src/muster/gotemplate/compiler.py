@@ -19,8 +19,8 @@ from typing import Any
 from muster.gotemplate import codegen as gen
 from muster.gotemplate import nodes as nd
 from muster.gotemplate import runtime
+from muster.gotemplate.error_context import Place, PlaceTable
 from muster.gotemplate.expressions import ExpressionCompiler, FunctionState, Value, Variable
-from muster.gotemplate.places import Place, PlaceTable
 from muster.gotemplate.signature import Func
 from muster.gotemplate.values import MISSING
 from muster.machinery.golang.quoting import quote

@@ -18,8 +18,8 @@ from typing import Any
 from muster.gotemplate import codegen as gen
 from muster.gotemplate import nodes as nd
 from muster.gotemplate import runtime
+from muster.gotemplate.error_context import LastVisited, PlaceTable
 from muster.gotemplate.errors import EvalFailure
-from muster.gotemplate.places import Choice, PlaceTable
 from muster.gotemplate.signature import ANY, VALUE, Func
 from muster.gotemplate.values import ANY_MAP, ANY_SLICE, MISSING, go_type
 
@@ -78,7 +78,7 @@ class ExpressionCompiler:
         self.namespace = namespace
         self.field_helper = {"error": "field_or_fail", "zero": "field_or_zero"}.get(missing_key, "field")
         self.assigned = assigned
-        self.at: nd.Node | Choice = nd.Node(0)
+        self.at: nd.Node | LastVisited = nd.Node(0)
         self.function = FunctionState(0)
         self.functions = 0
         self.locals = 0
@@ -94,7 +94,7 @@ class ExpressionCompiler:
         self.locals += 1
         return f"{prefix}{self.locals}"
 
-    def line(self, calling: str = "", node: nd.Node | Choice | None = None) -> int:
+    def line(self, calling: str = "", node: nd.Node | LastVisited | None = None) -> int:
         return self.places.line(self.template, self.template_id, self.at if node is None else node, calling)
 
     def keep(self, value: Any) -> ast.expr:
@@ -376,7 +376,7 @@ class ExpressionCompiler:
 
     def and_or(self, is_or: bool, args: list[nd.Node], final: Value | None) -> Value:
         parts: list[ast.expr] = []
-        visited: list[tuple[str, nd.Node | Choice]] = []
+        visited: list[tuple[str, nd.Node | LastVisited]] = []
         before: ast.expr | None = None
         if final is not None:
             local = self.fresh()
@@ -390,7 +390,7 @@ class ExpressionCompiler:
             parts.append(gen.bind(temp, value.expr))
             visited.append((temp, self.at))
         if len(visited) > 1:
-            self.at = Choice(is_or, tuple(visited[:-1]), visited[-1][1])
+            self.at = LastVisited(is_or, tuple(visited[:-1]), visited[-1][1])
         if final is not None:
             parts.append(final.expr)
         expr = gen.boolean(is_or, parts)

@@ -18,10 +18,10 @@ from typing import Any, Literal
 from muster.gotemplate import nodes as nd
 from muster.gotemplate.builtins import BUILTINS
 from muster.gotemplate.compiler import Program, compile_trees, walk
+from muster.gotemplate.error_context import Place, resolve
 from muster.gotemplate.errors import EvalFailure, ExecError, LimitError, LimitExceeded, ParseError, TemplateError
 from muster.gotemplate.limits import DEFAULT_LIMITS, Limits, current_meter
 from muster.gotemplate.parser import parse_trees
-from muster.gotemplate.places import Place, resolve
 from muster.gotemplate.prefetch import Call, render_async
 from muster.gotemplate.runtime import Execution
 from muster.gotemplate.signature import Func, func

@@ -37,7 +37,7 @@ from muster.cel import (
     list_type,
     map_type,
 )
-from muster.cel.checking.validators import children
+from muster.cel.checker.validators import children
 from muster.cel.errors import EvaluationError
 from muster.cel.library import costs
 from muster.cel.library.registry import method

@@ -9,9 +9,9 @@ from typing import Any
 
 from muster.cel import types
 from muster.cel.errors import MOST_ELEMENTS, EvaluationError, afford
+from muster.cel.interpreter.operators import add
 from muster.cel.library import costs
 from muster.cel.library.registry import Library, Overload, method, overload
-from muster.cel.running.operators import add
 from muster.cel.syntax.ast import Call, Comprehension, Ident, ListExpr, Node, Select
 from muster.cel.syntax.macros import STANDARD_MACROS, MacroError, MacroTable, bind
 from muster.cel.types import BOOL, BYTES, DOUBLE, DURATION, DYN, INT, STRING, TIMESTAMP, UINT, Type, list_type

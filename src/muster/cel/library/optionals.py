@@ -6,8 +6,8 @@ from typing import Any
 
 from muster.cel import types
 from muster.cel.errors import EvaluationError, no_such_overload
+from muster.cel.interpreter.operators import at_index, optional_at_index, optional_select
 from muster.cel.library.registry import Library, method, overload
-from muster.cel.running.operators import at_index, optional_at_index, optional_select
 from muster.cel.syntax.macros import OPTIONAL_MACROS
 from muster.cel.types import BOOL, DYN, INT, STRING, list_type, map_type
 from muster.cel.values import NONE, Optional, elements, is_zero

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from muster.cel import types
-from muster.cel.checking.unify import parameters_of
+from muster.cel.checker.unify import parameters_of
 from muster.cel.syntax.macros import MacroTable
 from muster.cel.types import Type
 from muster.cel.values import Duration, Opaque, Optional, Timestamp, Uint, is_list, is_map

@@ -11,6 +11,7 @@ from typing import Any
 
 from muster.cel import types
 from muster.cel.errors import EvaluationError
+from muster.cel.interpreter import operators as op
 from muster.cel.library import costs
 from muster.cel.library.regex import search
 from muster.cel.library.registry import Cost, Library, Overload, method, overload
@@ -23,7 +24,6 @@ from muster.cel.numbers import (
     string_to_int,
     string_to_uint,
 )
-from muster.cel.running import operators as op
 from muster.cel.syntax.macros import STANDARD_MACROS, TWO_VARIABLE_MACROS
 from muster.cel.times import (
     MAX_SECONDS,

@@ -3,7 +3,7 @@
 Go's executor notes each node it visits and reports the last one noted. The compiler follows the same visits, so for
 every call that can fail it knows that node, and gives the call a line number that stands for it. Only `and` and `or`
 leave a choice to run time: how many arguments were visited depends on their values, which the failed frame still
-holds; `Choice` finds the node from them.
+holds; `LastVisited` finds the node from them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from muster.gotemplate.nodes import Node
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LastVisited:
     """The node visited last by an `and` or `or`: that of the first argument which ended it, else of the last one."""
 
     is_or: bool
-    arms: tuple[tuple[str, Node | Choice], ...]
+    arms: tuple[tuple[str, Node | LastVisited], ...]
     """Per argument but the last: the local that holds its value, and the node visited last in it."""
-    otherwise: Node | Choice
+    otherwise: Node | LastVisited
 
 
-def resolve(node: Node | Choice, frame_locals: Mapping[str, Any]) -> Node:
-    while isinstance(node, Choice):
+def resolve(node: Node | LastVisited, frame_locals: Mapping[str, Any]) -> Node:
+    while isinstance(node, LastVisited):
         choice = node
         node = choice.otherwise
         for local, visited in choice.arms:
@@ -39,7 +39,7 @@ def resolve(node: Node | Choice, frame_locals: Mapping[str, Any]) -> Node:
 @dataclass(frozen=True, slots=True)
 class Place:
     template: str
-    node: Node | Choice
+    node: Node | LastVisited
     calling: str = ""
     """The function that is called here, if any: what it raises is reported as `error calling <name>`."""
 
@@ -51,7 +51,7 @@ class PlaceTable:
         self.places: list[Place | None] = [None, None]
         self._lines: dict[tuple[int, int, str], int] = {}
 
-    def line(self, template: str, template_id: int, node: Node | Choice, calling: str = "") -> int:
+    def line(self, template: str, template_id: int, node: Node | LastVisited, calling: str = "") -> int:
         key = (template_id, id(node), calling)
         line = self._lines.get(key)
         if line is None:

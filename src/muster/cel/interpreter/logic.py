@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.cel.errors import CostExceeded, EvaluationError, no_such_overload
-from muster.cel.running.code import Code, Run
+from muster.cel.interpreter.code import Code, Run
 from muster.cel.syntax.ast import Call, is_chain
 from muster.cel.types import BOOL
 
 if TYPE_CHECKING:
-    from muster.cel.running.compiler import Compiler
+    from muster.cel.interpreter.compiler import Compiler
 
 
 def compile_logical(compiler: Compiler, node: Call) -> Code:

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from muster.cel.errors import CostExceeded, EvaluationError, no_such_overload
+from muster.cel.interpreter.code import Code, Frame, Run, constant
 from muster.cel.library.costs import PAID_AFTERWARDS
 from muster.cel.library.regex import compile_pattern
 from muster.cel.library.registry import Cost, Overload
 from muster.cel.library.standard import CONVERSIONS
 from muster.cel.numbers import checked_int
-from muster.cel.running.code import Code, Frame, Run, constant
 from muster.cel.syntax.ast import Call, Node
 from muster.cel.types import BOOL, DURATION, INT, STRING, TIMESTAMP
 from muster.cel.values import MISSING, Optional, Uint, key_of, type_of
 
 if TYPE_CHECKING:
-    from muster.cel.running.compiler import Compiler
+    from muster.cel.interpreter.compiler import Compiler
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "_<_": operator.lt,

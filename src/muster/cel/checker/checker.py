@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from muster.cel import types
-from muster.cel.checking.unify import Substitution, instantiate, most_general
+from muster.cel.checker.unify import Substitution, instantiate, most_general
 from muster.cel.errors import CompileError, Issue
 from muster.cel.syntax.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr, qualified_name
 from muster.cel.syntax.parser import RESERVED

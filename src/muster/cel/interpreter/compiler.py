@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from muster.cel.errors import CostExceeded, EvaluationError
+from muster.cel.interpreter import operators as op
+from muster.cel.interpreter.calls import compile_call
+from muster.cel.interpreter.code import Code, RawCode, Run, Slot, constant
+from muster.cel.interpreter.folds import compile_comprehension
+from muster.cel.interpreter.logic import compile_conditional, compile_logical
 from muster.cel.library.costs import LIST_CREATE, MAP_CREATE, STRUCT_CREATE
 from muster.cel.numbers import display
-from muster.cel.running import operators as op
-from muster.cel.running.calls import compile_call
-from muster.cel.running.code import Code, RawCode, Run, Slot, constant
-from muster.cel.running.folds import compile_comprehension
-from muster.cel.running.logic import compile_conditional, compile_logical
 from muster.cel.syntax.ast import Call, Comprehension, Ident, ListExpr, Literal, MapExpr, Node, Select, StructExpr, is_chain
 from muster.cel.types import Type, is_optional
 from muster.cel.values import MISSING, NONE, Optional, Uint, key_of

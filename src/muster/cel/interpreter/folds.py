@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from muster.cel.errors import CostExceeded, EvaluationError, no_such_overload
+from muster.cel.interpreter.code import Code, Frame, Run, Slot
 from muster.cel.library.costs import LIST_CREATE
 from muster.cel.library.standard import insert, insert_all
-from muster.cel.running.code import Code, Frame, Run, Slot
 from muster.cel.syntax.ast import Comprehension
 from muster.cel.values import MISSING, elements, is_list, is_map, map_items, map_keys, type_of
 
 if TYPE_CHECKING:
-    from muster.cel.running.compiler import Compiler
+    from muster.cel.interpreter.compiler import Compiler
 
 Pairs = Callable[[Frame], Iterable[Any]]
 _GO_TYPES = {"int": "types.Int", "uint": "types.Uint", "double": "types.Double", "bool": "types.Bool",
