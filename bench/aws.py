@@ -31,7 +31,7 @@ from muster.aws.process_env import ProcessEnv
 from muster.aws.role_names import RoleNames
 from muster.registration.drivers.awsirsa.claims import marked
 from muster.registration.drivers.awsirsa.driver import DRIVER
-from muster.registration.drivers.seam import Accepting
+from muster.registration.drivers.interfaces import AcceptanceContext
 from muster.registration.kinds import MANAGED_CLUSTERS as GVR_CLUSTERS
 from muster.runtime.client import load_kubeconfig
 from muster.runtime.client.http import HttpClient
@@ -194,7 +194,9 @@ class Measuring:
         configured = AwsIrsaHubDriver(hub_cluster_arn=str(self._hub.arn), mapping="access-entry", identity="administrator")
         identity = ProcessEnv(self._hub.aws.administrator(HUB_ACCOUNT))
         client = HttpClient(load_kubeconfig(self._hub.plane.kubeconfig))
-        accepting = Accepting(client, HubRegistrationDriver(auth_type="awsirsa", awsirsa=configured), identity, lambda _: None)
+        accepting = AcceptanceContext(
+            client, HubRegistrationDriver(auth_type="awsirsa", awsirsa=configured), identity, lambda _: None
+        )
         try:
             for name in self._pairs:
                 await DRIVER.prepare_acceptance(ManagedCluster.decode(await client.get(GVR_CLUSTERS, name)), accepting)

@@ -22,7 +22,7 @@ from muster.kube import yaml
 from muster.machinery.clock import SYSTEM
 from muster.machinery.metrics import Metrics
 from muster.registration.drivers.awsirsa.spoke import AwsIrsaSpoke
-from muster.registration.drivers.seam import SpokeContext
+from muster.registration.drivers.interfaces import SpokeContext
 from muster.registration.names import AgentIdentity
 from tests.support import peers
 from tests.support.local_aws import local_aws

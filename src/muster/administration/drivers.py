@@ -10,8 +10,8 @@ from muster.api.operator.v1 import AwsIrsaHubDriver, HubRegistrationDriver
 from muster.registration.drivers import DriverError, find, profile_of
 from muster.registration.drivers.errors import Unfit
 from muster.registration.drivers.flags import Flag
+from muster.registration.drivers.interfaces import Driver
 from muster.registration.drivers.profile import DriverOptions
-from muster.registration.drivers.seam import Driver
 
 
 def installed_driver(name: str, flag: str) -> Driver:

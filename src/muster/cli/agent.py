@@ -37,8 +37,8 @@ from muster.registration.names import ADDON_MANAGEMENT, AGENT_GATES, AGENT_UNSUP
 if TYPE_CHECKING:
     from muster.cli.work_beside import Beside
     from muster.registration.agent.options import AgentOptions
+    from muster.registration.drivers.interfaces import Driver
     from muster.registration.drivers.profile import DriverOptions
-    from muster.registration.drivers.seam import Driver
     from muster.runtime.client import ClientConfig
 
 LEASE = "registration-agent-lock"
@@ -364,7 +364,7 @@ def _try_driver(driver: Driver, options: DriverOptions) -> None:
 
     from muster.machinery.clock import SYSTEM
     from muster.machinery.metrics import Metrics
-    from muster.registration.drivers.seam import SpokeContext
+    from muster.registration.drivers.interfaces import SpokeContext
     from muster.registration.names import AgentIdentity
 
     driver.spoke(SpokeContext(AgentIdentity("cluster", "agent"), SYSTEM, random.random, Metrics(), options))
@@ -406,7 +406,7 @@ def run_agent(settings: Settings) -> None:
 
 
 def _explain(error: Exception) -> click.ClickException | None:
-    from muster.registration.drivers.seam import DriverError
+    from muster.registration.drivers.interfaces import DriverError
     from muster.runtime.install import InstallError
 
     if isinstance(error, DriverError | InstallError):

@@ -124,7 +124,7 @@ def run_hub(settings: Settings) -> None:
 def _explain(error: Exception) -> click.ClickException | None:
     from muster.machinery.tasks import RunnableEnded
     from muster.registration.drivers import BrokenDriver, UnknownDriver
-    from muster.registration.drivers.seam import DriverError
+    from muster.registration.drivers.interfaces import DriverError
     from muster.runtime.install import InstallError
 
     match error:

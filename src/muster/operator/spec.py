@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 from muster.api.operator.v1 import FeatureGate
 from muster.registration.drivers import DriverError, find
-from muster.registration.drivers.seam import Driver
+from muster.registration.drivers.interfaces import Driver
 
 
 class BadSpec(Exception):

@@ -12,18 +12,18 @@ from collections.abc import Mapping
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.resource import Document
-from muster.registration.drivers.kubeconfigs import KubeconfigDriver, KubeconfigSpoke
-from muster.registration.drivers.seam import (
+from muster.registration.drivers.interfaces import (
     NOTHING_TO_DO,
+    CredentialReport,
     DriverConfigError,
+    GrantResult,
+    GrantStep,
     HubContext,
-    Outcome,
-    Progress,
-    Report,
     SpokeContext,
-    Step,
+    StepResult,
     Vote,
 )
+from muster.registration.drivers.kubeconfigs import KubeconfigDriver, KubeconfigSpoke
 from muster.registration.names import AGENT_ANNOTATIONS, DRIVER_ANNOTATION
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS
@@ -58,10 +58,12 @@ class TokenSpoke(KubeconfigSpoke):
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         if not self.problem(stored):
-            return Progress()
-        return Progress(credential={"token": self._token.encode()}, again=0, report=Report(True, "TokenStored", "token stored"))
+            return StepResult()
+        return StepResult(
+            credential={"token": self._token.encode()}, again=0, report=CredentialReport(True, "TokenStored", "token stored")
+        )
 
 
 class TokenHub:
@@ -81,7 +83,7 @@ class TokenHub:
         """Whoever the API server's file puts into the cluster's group."""
         return
 
-    async def grant(self, cluster: ManagedCluster) -> Outcome:
+    async def grant(self, cluster: ManagedCluster) -> GrantResult:
         if not self.owns(cluster):
             return NOTHING_TO_DO
         permit = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": PERMIT, "namespace": cluster.metadata.name}}
@@ -90,10 +92,10 @@ class TokenHub:
         except AlreadyExists:
             pass
         except KubeError as error:
-            return Outcome((Step("permit", str(error)),))
-        return Outcome((Step("permit"),))
+            return GrantResult((GrantStep("permit", str(error)),))
+        return GrantResult((GrantStep("permit"),))
 
-    async def revoke(self, cluster: ManagedCluster) -> Outcome:
+    async def revoke(self, cluster: ManagedCluster) -> GrantResult:
         if not self.owns(cluster):
             return NOTHING_TO_DO
         try:
@@ -101,8 +103,8 @@ class TokenHub:
         except NotFound:
             pass
         except KubeError as error:
-            return Outcome((Step("permit", str(error)),))
-        return Outcome((Step("permit"),))
+            return GrantResult((GrantStep("permit", str(error)),))
+        return GrantResult((GrantStep("permit"),))
 
     async def run(self) -> None:
         await asyncio.Event().wait()

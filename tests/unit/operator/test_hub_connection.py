@@ -135,7 +135,7 @@ async def test_a_new_credential_that_may_do_nothing_yet_is_tried_again_soon(spok
 async def test_the_hub_grants_what_is_asked_for(here: Cluster) -> None:
     for wanted in (*rbac.common_roles({}), rbac.namespace("c1", {}), rbac.own_role("c1", {}, accepted=True)):
         await here.admin.apply(wanted.resource, wanted.body, manager="test")
-    everybody = rbac.Agents(by_group=True)
+    everybody = rbac.AgentSubjects(by_group=True)
     for wanted in (rbac.own_binding("c1", {}, everybody), *rbac.namespace_bindings("c1", {}, everybody)):
         await here.admin.apply(wanted.resource, wanted.body, manager="test")
     agent = here.user("agent", cluster_group("c1"))

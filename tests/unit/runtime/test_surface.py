@@ -35,7 +35,7 @@ SURFACE = {
         remove_finalizer set_condition with_condition with_finalizer without_finalizer write_each
     """,
     "process": """
-        MetricsServer SecureServing serve
+        MetricsServer SecureServing run_session
     """,
     "webhook": """
         AdmissionRequest AdmissionResponse CONFIG_MAP Denied Endpoint Hook ServingCertificate ServingNames

@@ -17,7 +17,7 @@ from muster.api.addons import ADDON_LABEL
 from muster.api.agents import CLUSTER_LABEL
 from muster.api.cluster.v1 import ManagedCluster
 from muster.machinery.objects import Object, ObjectKey
-from muster.registration.drivers.certificates.issuing import RequestAnswers
+from muster.registration.drivers.certificates.request_answers import RequestAnswers
 from muster.runtime.cache import MutationCache, Snapshot, label_index
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 from muster.runtime.controller import Controller, ControllerContext

@@ -28,8 +28,8 @@ from muster.api.addons import dns_name
 from muster.kube.certificates import CLIENT_AUTH, SERVER_AUTH, CertificateAuthority, UnusableAuthority
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
-from muster.registration.drivers.certificates.issuing import validity_for
 from muster.registration.drivers.certificates.profile import CERTIFICATE, KEY
+from muster.registration.drivers.certificates.request_answers import validity_for
 from muster.registration.drivers.certificates.requests import issued_certificate, verdict_of
 from muster.registration.names import GRPC_SIGNER_SECRET
 from muster.runtime.cache import Snapshot

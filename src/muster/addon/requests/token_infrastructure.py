@@ -23,7 +23,7 @@ from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.addons import NAME_LABEL, TOKEN_DRIVER, TOKEN_INFRASTRUCTURE_LABEL
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.registration.hub.clusters.rbac import Wanted, fixed, holds
+from muster.registration.hub.clusters.rbac import DesiredObject, fixed, holds
 from muster.runtime.cache import Informer, MutationCache, Snapshot
 from muster.runtime.client import AlreadyExists, Forbidden, Invalid, NotFound, patch_object
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
@@ -97,7 +97,7 @@ class TokenInfrastructure:
         if await set_condition(self._client, addon, failed(problem), self._context.clock.now()):
             log.warning("no tokens for an addon", cluster=addon.metadata.namespace, addon=addon.metadata.name, problem=problem)
 
-    async def _ensure(self, wanted: Wanted) -> str:
+    async def _ensure(self, wanted: DesiredObject) -> str:
         """Make an object be there; gives its uid. Raises Foreign, KubeError."""
         current = self._latest[wanted.resource].snapshot(wanted.key)
         if current is not None and holds(current.data, wanted.body):
@@ -112,7 +112,7 @@ class TokenInfrastructure:
         self._latest[wanted.resource].record_write(answer)
         return str(answer["metadata"]["uid"])
 
-    async def _adopt(self, wanted: Wanted) -> Object:
+    async def _adopt(self, wanted: DesiredObject) -> Object:
         """Take up an object that has lost its label."""
         found = await self._client.get(wanted.resource, wanted.key.name, wanted.key.namespace)
         if wanted.resource == SERVICE_ACCOUNTS and not _is_ours(found):
@@ -120,7 +120,7 @@ class TokenInfrastructure:
             raise Foreign(f"{wanted} was made by somebody else; {remedy}")
         return await self._put_right(wanted, found)
 
-    async def _put_right(self, wanted: Wanted, found: Object) -> Object:
+    async def _put_right(self, wanted: DesiredObject, found: Object) -> Object:
         if not fixed(found, wanted.body):
             return await self._client.apply(wanted.resource, wanted.body, manager=MANAGER)
         await self._client.delete(wanted.resource, wanted.key.name, wanted.key.namespace, uid=found["metadata"]["uid"])
@@ -162,5 +162,5 @@ def _is_ours(found: Object) -> bool:
     return any(entry.get("manager") == MANAGER for entry in fields)
 
 
-def _whole(wanted: Wanted) -> Object:
+def _whole(wanted: DesiredObject) -> Object:
     return {"apiVersion": wanted.resource.api_version, "kind": wanted.resource.kind, **wanted.body}

@@ -13,7 +13,7 @@ from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.addons import NAME_LABEL, TOKEN_DRIVER, TOKEN_INFRASTRUCTURE_LABEL, drivers_in_use, token_account
 from muster.api.agents import cluster_group, external_group
 from muster.machinery.objects import GVR, Object
-from muster.registration.hub.clusters.rbac import Wanted
+from muster.registration.hub.clusters.rbac import DesiredObject
 from muster.registration.names import CLIENT_SIGNER
 from muster.runtime.client.builtin import ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from muster.runtime.install import RBAC_GROUP, rule
@@ -35,7 +35,7 @@ def token_role(addon: str) -> str:
     return f"{addon}-token-role"
 
 
-def token_objects(cluster: str, addon: str) -> tuple[Wanted, Wanted, Wanted]:
+def token_objects(cluster: str, addon: str) -> tuple[DesiredObject, DesiredObject, DesiredObject]:
     """Account, role and binding."""
 
     def metadata(name: str) -> Object:
@@ -52,9 +52,9 @@ def token_objects(cluster: str, addon: str) -> tuple[Wanted, Wanted, Wanted]:
     ]
     reference = {"apiGroup": RBAC_GROUP, "kind": "Role", "name": role}
     return (
-        Wanted(SERVICE_ACCOUNTS, {"metadata": metadata(token_account(addon))}),
-        Wanted(ROLES, {"metadata": metadata(role), "rules": rules}),
-        Wanted(ROLE_BINDINGS, {"metadata": metadata(role), "roleRef": reference, "subjects": subjects}),
+        DesiredObject(SERVICE_ACCOUNTS, {"metadata": metadata(token_account(addon))}),
+        DesiredObject(ROLES, {"metadata": metadata(role), "rules": rules}),
+        DesiredObject(ROLE_BINDINGS, {"metadata": metadata(role), "roleRef": reference, "subjects": subjects}),
     )
 
 

@@ -39,9 +39,9 @@ from muster.placement.hub.options import GATES as PLACEMENT_GATES
 from muster.placement.hub.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
 from muster.registration.drivers import DEFAULT, find, options_of, profile_of
 from muster.registration.drivers.flags import GRPC, INIT_FLAGS
+from muster.registration.drivers.interfaces import Driver
 from muster.registration.drivers.ownership import owner_of
 from muster.registration.drivers.profile import DriverOptions, HubSetup, Profile
-from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_GATES, HUB_UNSUPPORTED_GATES
 from muster.runtime.client import AlreadyExists, Forbidden, KubeClient, NotFound

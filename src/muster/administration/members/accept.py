@@ -26,8 +26,8 @@ from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
 from muster.operator.names import CLUSTER_MANAGER
 from muster.registration.drivers.certificates.first_requests import approval
+from muster.registration.drivers.interfaces import AcceptanceContext, Driver, Undo
 from muster.registration.drivers.ownership import owner_of
-from muster.registration.drivers.seam import Accepting, Driver, Undo
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL
 from muster.runtime.client import Conflict, Forbidden, KubeClient, NotFound
@@ -154,7 +154,7 @@ async def _prepare(client: KubeClient, cluster: ManagedCluster, options: AcceptO
             for line in owner.acceptance_plan(cluster, configured):
                 progress.say(line)
             return None
-        return await owner.prepare_acceptance(cluster, Accepting(client, configured, options.process_env, progress.say))
+        return await owner.prepare_acceptance(cluster, AcceptanceContext(client, configured, options.process_env, progress.say))
 
 
 async def configured_drivers(client: KubeClient) -> tuple[HubRegistrationDriver, ...]:

@@ -53,8 +53,8 @@ from muster.registration.drivers.certificates.agents import SHORTEST_EXPIRATION
 from muster.registration.drivers.certificates.profile import KEY
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError
 from muster.registration.drivers.flags import JOIN_FLAGS
+from muster.registration.drivers.interfaces import Driver
 from muster.registration.drivers.profile import PROXY_CA, PROXY_URL, DriverOptions, MemberSetup
-from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import (
     AGENT_ANNOTATIONS,

@@ -19,13 +19,13 @@ from muster.operator.klusterlet.plan import Plan, agent_namespace_of
 from muster.operator.klusterlet.status import AVAILABLE
 from muster.operator.names import KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.operator.spec import BadSpec
-from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
-from muster.registration.agent.memory.pending import entries
-from muster.registration.drivers.certificates.machine import PENDING_KEY
+from muster.registration.agent.state.hub_secret import CLUSTER_NAME
+from muster.registration.agent.state.pending_secret import entries
+from muster.registration.drivers.certificates.certificate_manager import PENDING_KEY
 from muster.registration.drivers.certificates.profile import KEY
 from muster.registration.drivers.certificates.requests import key_fingerprint
 from muster.registration.drivers.flags import GRPC
-from muster.registration.drivers.seam import AccountToken
+from muster.registration.drivers.interfaces import AccountToken
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET, PENDING_SECRET
 from muster.runtime.client import Forbidden, KubeClient, NotFound
 from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS

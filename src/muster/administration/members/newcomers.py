@@ -25,7 +25,7 @@ from muster.api.operator.v1 import Klusterlet
 from muster.operator.klusterlet.connection import ForeignCredential, open_secret
 from muster.operator.klusterlet.plan import Plan
 from muster.registration.agent.failover import denied
-from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
+from muster.registration.agent.state.hub_secret import CLUSTER_NAME
 from muster.registration.drivers import DEFAULT, endpoints_of, find
 from muster.registration.drivers.certificates.approval import is_in_use
 from muster.registration.drivers.endpoints import EndpointError

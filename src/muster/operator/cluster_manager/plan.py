@@ -47,8 +47,8 @@ from muster.placement.hub.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPOR
 from muster.policy.addons import CONFIG_POLICY, STANDALONE
 from muster.registration.drivers import DriverError, find
 from muster.registration.drivers.errors import BadField
+from muster.registration.drivers.interfaces import Driver
 from muster.registration.drivers.profile import AccountToken, HubRules, Process
-from muster.registration.drivers.seam import Driver
 from muster.registration.names import HUB_GATES, HUB_NAMESPACE, HUB_UNSUPPORTED_GATES
 from muster.work.hub.options import CLEAN_UP_COMPLETED, MANIFEST_WORK_REPLICA_SET, ExecutorAuthorization, authorization
 from muster.work.hub.options import GATES as WORK_GATES

@@ -23,10 +23,10 @@ from muster.machinery.confinement import temporary_directory
 from muster.operator.conditions import condition
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
 from muster.operator.klusterlet.plan import Plan
-from muster.registration.agent.memory.directory import mirror
-from muster.registration.agent.memory.hub_secret import CLUSTER_NAME
+from muster.registration.agent.state.directory import mirror
+from muster.registration.agent.state.hub_secret import CLUSTER_NAME
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubEndpoint
-from muster.registration.drivers.seam import Driver
+from muster.registration.drivers.interfaces import Driver
 from muster.registration.names import HUB_SECRET
 from muster.runtime.client import KubeClient, KubeError
 

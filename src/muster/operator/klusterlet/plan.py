@@ -28,8 +28,8 @@ from muster.registration.drivers import DEFAULT, endpoints_of
 from muster.registration.drivers.endpoints import EndpointFormat
 from muster.registration.drivers.errors import BadField
 from muster.registration.drivers.flags import ADDON_DRIVERS, TOKEN
+from muster.registration.drivers.interfaces import Driver
 from muster.registration.drivers.profile import Process
-from muster.registration.drivers.seam import Driver
 from muster.registration.names import (
     ADDON_MANAGEMENT,
     AGENT_ANNOTATIONS,

@@ -23,18 +23,18 @@ from muster.machinery.confinement import temporary_directory
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.tasks import race
-from muster.registration.agent.choosing import choose
+from muster.registration.agent.bootstrap_session import register
 from muster.registration.agent.context import AgentContext, AgentState, Connect
 from muster.registration.agent.failover import Failover
-from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
-from muster.registration.agent.memory.hub_secret import HubSecret, names_of
-from muster.registration.agent.memory.identity import settle
-from muster.registration.agent.memory.old_layout import take_over
+from muster.registration.agent.hub_selection import choose
+from muster.registration.agent.hub_session import SessionEnd, run_session
 from muster.registration.agent.options import AgentOptions
-from muster.registration.agent.registering import register
-from muster.registration.agent.serving import Leave, serve
+from muster.registration.agent.state.bootstrap import Bootstraps, Candidate
+from muster.registration.agent.state.hub_secret import HubSecret, names_of
+from muster.registration.agent.state.identity import settle
+from muster.registration.agent.state.old_layout import take_over
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, HubAddress, HubEndpoint
-from muster.registration.drivers.seam import Driver, SpokeContext
+from muster.registration.drivers.interfaces import Driver, SpokeContext
 from muster.runtime.cache import Informer, Informers, Snapshot
 from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import SECRETS
@@ -154,7 +154,7 @@ class Agent:
                 if isinstance(hub, Candidate) and context.credential_problem(address):
                     await register(context, hub, self._failover)
                 else:
-                    await self._after(await serve(context, address), address)
+                    await self._after(await run_session(context, address), address)
             except (OSError, EndpointError) as error:
                 context.state.say("serving", address.server, f"the hub's kubeconfig cannot be used: {error}")
                 for_want_of_better = True
@@ -207,12 +207,12 @@ class Agent:
             state=self.state,
         )
 
-    async def _after(self, leave: Leave, address: HubAddress) -> None:
+    async def _after(self, leave: SessionEnd, address: HubAddress) -> None:
         assert self._context is not None
         log.warning("leaving the hub", cluster=self.state.cluster, hub=address.server, reason=leave.value)
-        if leave is Leave.FAILED:
+        if leave is SessionEnd.FAILED:
             self._failover.failed(address)
-        elif leave in (Leave.REFUSED, Leave.REPLACED):
+        elif leave in (SessionEnd.REFUSED, SessionEnd.REPLACED):
             await self._give_up(self._context, address)
 
     async def _give_up(self, context: AgentContext, address: HubAddress) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.machinery.logs import get_logger
-from muster.registration.agent.memory.bootstrap import Bootstraps, Candidate
-from muster.registration.agent.memory.hub_secret import HubSecret
 from muster.registration.agent.options import AgentOptions
+from muster.registration.agent.state.bootstrap import Bootstraps, Candidate
+from muster.registration.agent.state.hub_secret import HubSecret
 from muster.registration.drivers.endpoints import HubAddress, HubEndpoint
-from muster.registration.drivers.seam import SpokeDriver
+from muster.registration.drivers.interfaces import SpokeDriver
 from muster.registration.names import AgentIdentity
 from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext

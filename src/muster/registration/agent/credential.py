@@ -17,8 +17,8 @@ from muster.api.resource import Document
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import Clock, Random, pause
 from muster.machinery.logs import get_logger
-from muster.registration.agent.memory.kept_secret import Changes, Data
-from muster.registration.drivers.seam import Progress, Report, Watched
+from muster.registration.agent.state.kept_secret import Changes, Data
+from muster.registration.drivers.interfaces import CredentialReport, StepResult, WatchTarget
 from muster.runtime.cache import Informer, Snapshot
 from muster.runtime.client import Conflict, KubeClient, KubeError
 
@@ -34,7 +34,7 @@ Trouble = Callable[[Exception | None], None]
 class CredentialSource(Protocol):
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         """See `SpokeDriver.advance`."""
         ...
 
@@ -74,7 +74,7 @@ class CredentialKeeper:
         clock: Clock,
         random: Random,
         trouble: Trouble,
-        report: Callable[[Report], None] = lambda report: None,
+        report: Callable[[CredentialReport], None] = lambda report: None,
     ) -> None:
         self._hub = hub
         self._source = source
@@ -85,7 +85,7 @@ class CredentialKeeper:
         self._report = report
         self._news = asyncio.Event()
         self._backoff = Backoff(1.0, 60.0, random=random)
-        self._watched: Watched | None = None
+        self._watched: WatchTarget | None = None
         self._watching: asyncio.Task[None] | None = None
         self._seen: Document | None = None
 
@@ -128,7 +128,7 @@ class CredentialKeeper:
             self._report(progress.report)
         return progress.again
 
-    async def _watch(self, wanted: Watched | None) -> None:
+    async def _watch(self, wanted: WatchTarget | None) -> None:
         """Follow the object that the driver waits for, and no other."""
         if wanted == self._watched:
             return

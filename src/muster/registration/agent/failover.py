@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from muster.api import condition_of
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.machinery.clock import Clock
-from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.state.bootstrap import Candidate
 from muster.registration.drivers import find
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.kinds import MANAGED_CLUSTERS

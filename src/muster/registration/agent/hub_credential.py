@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from muster.machinery.logs import get_logger
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.credential import CredentialKeeper, Trouble
-from muster.registration.agent.memory.hub_secret import names_of
-from muster.registration.agent.memory.kept_secret import Changes, Data
+from muster.registration.agent.state.hub_secret import names_of
+from muster.registration.agent.state.kept_secret import Changes, Data
 from muster.registration.drivers.endpoints import HubAddress
-from muster.registration.drivers.seam import DriverError, Report, is_derived
+from muster.registration.drivers.interfaces import CredentialReport, DriverError, is_derived
 from muster.runtime.client import KubeClient, KubeError
 
 log = get_logger("muster.registration.agent")
@@ -34,9 +34,9 @@ def hub_credential_keeper(
     address: HubAddress,
     *,
     trouble: Trouble,
-    report: Callable[[Report], None] = lambda report: None,
+    report: Callable[[CredentialReport], None] = lambda report: None,
 ) -> CredentialKeeper:
-    def told(said: Report) -> None:
+    def told(said: CredentialReport) -> None:
         write = log.info if said.status else log.warning
         reason = said.event or said.reason
         write("credential", cluster=context.cluster, reason=reason, message=said.message)

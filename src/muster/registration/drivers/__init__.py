@@ -1,8 +1,9 @@
 """Ways of proving an agent's identity, found by name: ours, and those that other distributions bring by entry point.
 
 A distribution brings one by an entry point in the group `muster.registration.drivers`: its name is the driver's, and it points to
-an object that is a `seam.Driver`, or to a class that makes one without arguments. Nothing is imported before it is asked for. Our
-own names cannot be taken by others. A plug-in that cannot be loaded is an error for whoever asks for it, and for nobody else.
+an object that is an `interfaces.Driver`, or to a class that makes one without arguments. Nothing is imported before it is asked
+for. Our own names cannot be taken by others. A plug-in that cannot be loaded is an error for whoever asks for it, and for nobody
+else.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
     from muster.registration.drivers.endpoints import EndpointFormat
+    from muster.registration.drivers.interfaces import Driver
     from muster.registration.drivers.profile import DriverOptions, HubRules, Profile
-    from muster.registration.drivers.seam import Driver
 
 log = get_logger("muster.registration.drivers")
 

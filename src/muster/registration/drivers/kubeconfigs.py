@@ -20,7 +20,7 @@ from muster.kube import yaml
 from muster.machinery.confinement import beside as path_beside
 from muster.machinery.confinement import read, shown
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubAddress
-from muster.registration.drivers.seam import Driver
+from muster.registration.drivers.interfaces import Driver
 from muster.runtime.client import ClientConfig, HttpClient, KubeClient, KubeconfigError, load_kubeconfig
 
 CONTEXT: Final = "default-context"

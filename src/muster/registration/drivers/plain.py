@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from muster.registration.drivers.interfaces import Driver, HubContext, HubDriver, SpokeContext, SpokeDriver
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigDriver
-from muster.registration.drivers.seam import Driver, HubContext, HubDriver, SpokeContext, SpokeDriver
 
 
 class BothSides(Protocol):

@@ -41,7 +41,7 @@ class WriteInterrupted(KubeError):
 
 
 @dataclass(frozen=True, eq=False)
-class _Wish:
+class _PendingChange:
     change: Change
     status: bool
     granted: asyncio.Future[bool]
@@ -62,7 +62,7 @@ class ClusterWriter:
         self._client = client
         self._latest = MutationCache(clusters, clock=clock)
         self._always: list[Change] = []
-        self._waiting: dict[str, list[_Wish]] = {}
+        self._waiting: dict[str, list[_PendingChange]] = {}
         """By cluster that is being written to: who comes next."""
 
     def always(self, change: Change) -> None:
@@ -78,7 +78,7 @@ class ClusterWriter:
 
         Raises Conflict when somebody else wrote in between, and what the client raises.
         """
-        wish = _Wish(change, status, asyncio.get_running_loop().create_future())
+        wish = _PendingChange(change, status, asyncio.get_running_loop().create_future())
         waiting = self._waiting.get(name)
         if waiting is not None:
             waiting.append(wish)
@@ -94,7 +94,7 @@ class ClusterWriter:
                 left.refuse(WriteInterrupted(f"managed cluster {name} was not written"))
         return wish.granted.result()
 
-    async def _fulfil(self, name: str, wishes: list[_Wish]) -> None:
+    async def _fulfil(self, name: str, wishes: list[_PendingChange]) -> None:
         try:
             for status in (False, True):
                 if chosen := [wish for wish in wishes if wish.status is status]:
@@ -103,13 +103,13 @@ class ClusterWriter:
             for wish in wishes:
                 wish.refuse(WriteInterrupted(f"managed cluster {name}: the write was interrupted"))
 
-    async def _write(self, name: str, wishes: list[_Wish], status: bool) -> None:
+    async def _write(self, name: str, wishes: list[_PendingChange], status: bool) -> None:
         before = self.get(name)
         if before is None:
             for wish in wishes:
                 wish.grant(False)
             return
-        after, altering = before, set[_Wish]()
+        after, altering = before, set[_PendingChange]()
         for wish in wishes:
             try:
                 changed = wish.change(after)
@@ -148,7 +148,7 @@ class ClusterWriter:
         return cluster
 
 
-def with_cluster_said(condition: Condition, now: datetime) -> Change:
+def with_cluster_condition(condition: Condition, now: datetime) -> Change:
     return lambda cluster: with_condition(cluster, condition, now)
 
 

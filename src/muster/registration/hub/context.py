@@ -8,7 +8,7 @@ from functools import cached_property
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.machinery.objects import GVR
-from muster.registration.drivers.seam import HubDriver
+from muster.registration.drivers.interfaces import HubDriver
 from muster.registration.hub.cluster_writer import ClusterWriter
 from muster.registration.hub.options import HubOptions
 from muster.registration.kinds import MANAGED_CLUSTERS

@@ -14,8 +14,8 @@ from muster.aws.process_env import ProcessEnv
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.metrics import Metrics
 from muster.registration import drivers
+from muster.registration.drivers.interfaces import HubContext, HubDriver
 from muster.registration.drivers.ownership import claimed_by_others
-from muster.registration.drivers.seam import HubContext, HubDriver
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance
 from muster.registration.hub.clusters.collection import Collection

@@ -23,7 +23,7 @@ from tests.support.addon_hub import AddonHub
 from tests.support.addon_requests import ADDON, content, request_of, subject_of
 from tests.support.template_addons import template_of
 from tests.unit.addon.requests.test_approval import SIGNER, may_sign, until_approved
-from tests.unit.registration.drivers.test_grpc_signing import rsa_authority
+from tests.unit.registration.drivers.test_grpc_signer import rsa_authority
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 SUBJECT = subject_of("me", ("g2", "g1"), ("unit",))

@@ -15,7 +15,7 @@ from muster.operator.names import KLUSTERLETS
 from muster.registration.drivers.certificates.agents import agent_profile
 from muster.registration.drivers.certificates.requests import new_key, request_object
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS, hub_kubeconfig
-from muster.registration.hub.clusters.rbac import Agents, own_binding, own_role
+from muster.registration.hub.clusters.rbac import AgentSubjects, own_binding, own_role
 from muster.registration.hub.install import BOOTSTRAP_GROUP
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
 from muster.runtime.client.builtin import SECRETS, SIGNING_REQUESTS
@@ -57,7 +57,7 @@ class Joining:
         """What the agent and the hub's controller would do: there is a ManagedCluster, a credential, and what it may do."""
         fleet, key = self.fleet, new_key()
         await fleet.cluster(name, spec={"hubAcceptsClient": True}, status={"conditions": AVAILABLE})
-        for wanted in (own_role(name, {}, accepted=True), own_binding(name, {}, Agents(by_group=True))):
+        for wanted in (own_role(name, {}, accepted=True), own_binding(name, {}, AgentSubjects(by_group=True))):
             await fleet.admin().apply(wanted.resource, wanted.body, manager="test")
         await fleet.user(NEWCOMER).create(SIGNING_REQUESTS, request_object(name, agent_profile(AgentIdentity(name, "agent1")), key))
         csr = await fleet.admin().get(SIGNING_REQUESTS, name)

@@ -29,8 +29,8 @@ from muster.registration.drivers.awsirsa.claims import marked
 from muster.registration.drivers.awsirsa.records import Mapping, Phase, document, recorded
 from muster.registration.drivers.awsirsa.spoke import AwsIrsaSpoke
 from muster.registration.drivers.endpoints import HubAddress
+from muster.registration.drivers.interfaces import SpokeContext
 from muster.registration.drivers.kubeconfigs import hub_kubeconfig
-from muster.registration.drivers.seam import SpokeContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_NAMESPACE, AgentIdentity
 from muster.runtime.client.builtin import (

@@ -64,7 +64,7 @@ KNOWN = {
     },
     "runtime/client/credentials.py": {"create_subprocess_exec": "after a pod was sent to what its node offers"},
     "runtime/client/kubeconfig.py": {"expanduser": "in a process of its own only"},
-    "registration/agent/memory/directory.py": {
+    "registration/agent/state/directory.py": {
         **dict.fromkeys(("read_bytes", "replace_private"), "in a directory that `mirror` has asked about"),
     },
     "gateway/authorization/impersonation_file.py": {"open": "asks before"},

@@ -7,10 +7,10 @@ from typing import Any
 from muster.api.resource import Document
 from muster.machinery.metrics import Metrics
 from muster.registration.agent.context import AgentContext, AgentState
-from muster.registration.agent.memory.bootstrap import Bootstraps
-from muster.registration.agent.memory.hub_secret import HubSecret
+from muster.registration.agent.state.bootstrap import Bootstraps
+from muster.registration.agent.state.hub_secret import HubSecret
+from muster.registration.drivers.interfaces import StepResult
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigSpoke
-from muster.registration.drivers.seam import Progress
 from muster.registration.names import AGENT_NAMESPACE, AgentIdentity
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.base import KubeClient
@@ -23,7 +23,7 @@ IDENTITY = AgentIdentity("c1", "a")
 class IdleDriver(KubeconfigSpoke):
     """Is content with everything; `steps` are what it says when it is asked, in turn."""
 
-    def __init__(self, *steps: Progress) -> None:
+    def __init__(self, *steps: StepResult) -> None:
         self.steps = list(steps)
         self.stored: list[dict[str, bytes]] = []
         self.pending: list[dict[str, bytes]] = []
@@ -43,11 +43,11 @@ class IdleDriver(KubeconfigSpoke):
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         self.stored.append(dict(stored))
         self.pending.append(dict(pending))
         self.seen.append(seen)
-        return self.steps.pop(0) if self.steps else Progress()
+        return self.steps.pop(0) if self.steps else StepResult()
 
 
 def context_of(fleet: Fleet, driver: IdleDriver | None = None, **options: Any) -> AgentContext:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from muster.registration.agent.memory.bootstrap import Bootstraps
+from muster.registration.agent.state.bootstrap import Bootstraps
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigEndpoint
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.cache.informer import Informer

@@ -8,7 +8,7 @@ from muster.machinery.authentication import UserInfo
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.hub_credential import hub_credential_keeper
 from muster.registration.drivers.endpoints import HubAddress
-from muster.registration.drivers.seam import Progress, Report, Watched
+from muster.registration.drivers.interfaces import CredentialReport, StepResult, WatchTarget
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client.builtin import EVENTS
 from muster.runtime.client.errors import Unreachable
@@ -37,7 +37,7 @@ async def keeping(
 
 
 async def test_what_a_driver_says_is_stored_before_it_is_asked_again(fleet: Fleet) -> None:
-    driver = IdleDriver(Progress({"key": b"p"}, again=0), Progress(credential=CERTIFICATE))
+    driver = IdleDriver(StepResult({"key": b"p"}, again=0), StepResult(credential=CERTIFICATE))
     async with keeping(fleet, driver, until_usable=True) as (_, task):
         await asyncio.wait_for(task, 10)
     assert driver.pending == [{}, {"key": b"p"}]
@@ -49,7 +49,7 @@ async def test_what_a_driver_says_is_stored_before_it_is_asked_again(fleet: Flee
 
 
 async def test_a_credential_appears_whole_in_one_write_and_then_what_was_pending_goes(fleet: Fleet) -> None:
-    driver = IdleDriver(Progress({"key": b"p"}, again=0), Progress(credential=CERTIFICATE))
+    driver = IdleDriver(StepResult({"key": b"p"}, again=0), StepResult(credential=CERTIFICATE))
     async with keeping(fleet, driver, until_usable=True) as (_, task):
         await asyncio.wait_for(task, 10)
     assert set(await fleet.stored()) == {"cluster-name", "agent-name", "kubeconfig", "tls.crt", "tls.key"}
@@ -59,7 +59,7 @@ async def test_a_credential_appears_whole_in_one_write_and_then_what_was_pending
 
 async def test_a_credential_that_its_driver_cannot_use_is_not_stored(fleet: Fleet) -> None:
     driver, troubles = (
-        IdleDriver(Progress(credential={"tls.key": b"k"}), Progress(credential=CERTIFICATE)),
+        IdleDriver(StepResult(credential={"tls.key": b"k"}), StepResult(credential=CERTIFICATE)),
         list[Exception | None](),
     )
     async with keeping(fleet, driver, troubles, until_usable=True) as (_, task):
@@ -71,8 +71,8 @@ async def test_a_credential_that_its_driver_cannot_use_is_not_stored(fleet: Flee
 
 
 async def test_a_credential_is_told_of_though_what_was_pending_cannot_be_forgotten(fleet: Fleet) -> None:
-    done = Report(True, "ClientCertificateUpdated", "rotated", "ClientCertificateCreated")
-    driver = IdleDriver(Progress({"key": b"p"}, again=0), Progress(credential=CERTIFICATE, report=done))
+    done = CredentialReport(True, "ClientCertificateUpdated", "rotated", "ClientCertificateCreated")
+    driver = IdleDriver(StepResult({"key": b"p"}, again=0), StepResult(credential=CERTIFICATE, report=done))
 
     async def no_removal() -> None:
         if fleet.spoke.requests[-1][0] == "DELETE":
@@ -88,7 +88,9 @@ async def test_a_credential_is_told_of_though_what_was_pending_cannot_be_forgott
 
 
 async def test_while_a_renewal_is_pending_the_credential_in_use_is_not_touched(fleet: Fleet) -> None:
-    driver = IdleDriver(Progress(credential=CERTIFICATE, again=0), Progress({"key": b"next"}, again=0), Progress({"key": None}))
+    driver = IdleDriver(
+        StepResult(credential=CERTIFICATE, again=0), StepResult({"key": b"next"}, again=0), StepResult({"key": None})
+    )
     async with keeping(fleet, driver):
         await until(lambda: len(driver.pending) == 3, "three steps")
         assert driver.pending == [{}, {}, {"key": b"next"}]
@@ -98,7 +100,7 @@ async def test_while_a_renewal_is_pending_the_credential_in_use_is_not_touched(f
 
 
 async def test_a_driver_is_woken_when_its_time_has_come_and_not_before(fleet: Fleet) -> None:
-    driver = IdleDriver(Progress(credential=CERTIFICATE, again=100), Progress())
+    driver = IdleDriver(StepResult(credential=CERTIFICATE, again=100), StepResult())
     async with keeping(fleet, driver):
         await until(lambda: 100 in fleet.clock.pending, "a timer")
         await fleet.advance(99)
@@ -110,8 +112,8 @@ async def test_a_driver_is_woken_when_its_time_has_come_and_not_before(fleet: Fl
 async def test_a_change_of_what_it_waits_for_wakes_a_driver_and_is_shown_to_it(fleet: Fleet) -> None:
     kind = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind}
     await fleet.hub.admin.create(MANAGED_CLUSTERS, {**kind, "metadata": {"name": "c1"}})
-    watched = Watched(MANAGED_CLUSTERS, "c1")
-    driver = IdleDriver(*[Progress(watch=watched) for _ in range(5)])
+    watched = WatchTarget(MANAGED_CLUSTERS, "c1")
+    driver = IdleDriver(*[StepResult(watch=watched) for _ in range(5)])
     async with keeping(fleet, driver):
         await until(lambda: driver.seen and driver.seen[-1], "the object being seen")
         await fleet.hub.admin.patch(MANAGED_CLUSTERS, "c1", {"metadata": {"labels": {"a": "b"}}})
@@ -121,7 +123,7 @@ async def test_a_change_of_what_it_waits_for_wakes_a_driver_and_is_shown_to_it(f
 
 async def test_a_step_that_fails_is_tried_again_later_and_later(fleet: Fleet) -> None:
     class Failing(IdleDriver):
-        async def advance(self, *given: object) -> Progress:
+        async def advance(self, *given: object) -> StepResult:
             await super().advance(*given)  # type: ignore[arg-type]
             raise Unreachable("hub", "away")
 
@@ -135,21 +137,21 @@ async def test_a_step_that_fails_is_tried_again_later_and_later(fleet: Fleet) ->
 
 async def test_a_driver_that_breaks_is_tried_again(fleet: Fleet) -> None:
     class Broken(IdleDriver):
-        async def advance(self, *given: object) -> Progress:
+        async def advance(self, *given: object) -> StepResult:
             if not self.stored:
                 self.stored.append({})
                 raise ZeroDivisionError
             return await super().advance(*given)  # type: ignore[arg-type]
 
-    driver = Broken(Progress(credential=CERTIFICATE))
+    driver = Broken(StepResult(credential=CERTIFICATE))
     async with keeping(fleet, driver, until_usable=True) as (_, task):
         await fleet.advance(3)
         await asyncio.wait_for(task, 10)
 
 
 async def test_what_is_reported_becomes_an_event_on_the_agents_own_cluster(fleet: Fleet) -> None:
-    report = Report(False, "ClientCertificateUpdateFailed", "too many requests", "ClientCertificateCreationHalted")
-    async with keeping(fleet, IdleDriver(Progress(report=report))):
+    report = CredentialReport(False, "ClientCertificateUpdateFailed", "too many requests", "ClientCertificateCreationHalted")
+    async with keeping(fleet, IdleDriver(StepResult(report=report))):
         found = await until(lambda: _events(fleet), "an event")
     assert (found[0]["reason"], found[0]["type"]) == ("ClientCertificateCreationHalted", "Warning")
 

@@ -18,8 +18,8 @@ from muster.machinery.authentication import UserInfo
 from muster.registration.agent.agent import Agent
 from muster.registration.drivers.awsirsa.driver import AwsIrsaDriver
 from muster.registration.drivers.endpoints import HubEndpoint
+from muster.registration.drivers.interfaces import HubContext, HubDriver
 from muster.registration.drivers.kubeconfigs import KubeconfigEndpoint
-from muster.registration.drivers.seam import HubContext, HubDriver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.builtin import EVENTS, SECRETS

@@ -8,7 +8,7 @@ import pytest
 from muster.api.cluster.v1 import ManagedCluster
 from muster.machinery.authentication import UserInfo
 from muster.registration.agent.failover import Failover, denied, objection
-from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.state.bootstrap import Candidate
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.kubeconfigs import KubeconfigEndpoint
 from muster.registration.kinds import MANAGED_CLUSTERS

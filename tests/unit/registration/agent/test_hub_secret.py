@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.registration.agent.memory.directory import mirror
-from muster.registration.agent.memory.hub_secret import HubSecret
-from muster.registration.agent.memory.old_layout import take_over
+from muster.registration.agent.state.directory import mirror
+from muster.registration.agent.state.hub_secret import HubSecret
+from muster.registration.agent.state.old_layout import take_over
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS, hub_kubeconfig
 from muster.registration.names import AGENT_NAMESPACE

@@ -7,11 +7,11 @@ from typing import Any, Self
 import pytest
 
 from muster.api.cluster.v1alpha1 import ClusterClaim
-from muster.registration.agent.memory.identity import settle
 from muster.registration.agent.options import AgentOptions
 from muster.registration.agent.reports.claims import exposed, values_of
 from muster.registration.agent.reports.health import HEALTHY, ApiServerHealth
 from muster.registration.agent.reports.resources import Node, decode_node, reduced_node, resources_of
+from muster.registration.agent.state.identity import settle
 from muster.runtime.client.errors import Forbidden, KubeError, NotFound, ServerFailure, Unreachable
 from muster.runtime.client.rest import RestClient
 from tests.support.fake_clock import FakeClock

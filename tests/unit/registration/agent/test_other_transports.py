@@ -13,10 +13,10 @@ from muster.kube import certificates, yaml
 from muster.machinery.authentication import UserInfo
 from muster.registration.agent.agent import Agent
 from muster.registration.drivers.certificates.agents import agent_profile
-from muster.registration.drivers.certificates.machine import CertificateMachine
+from muster.registration.drivers.certificates.certificate_manager import CertificateMachine
 from muster.registration.drivers.certificates.signing_requests import SigningRequests
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubAddress, HubEndpoint
-from muster.registration.drivers.seam import Driver, HubContext, HubDriver, Progress, SpokeContext, SpokeDriver
+from muster.registration.drivers.interfaces import Driver, HubContext, HubDriver, SpokeContext, SpokeDriver, StepResult
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SECRETS
@@ -77,7 +77,7 @@ class WireSpoke:
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         return await self._machine.advance(SigningRequests(hub, self._profile), stored, pending, seen)
 
 

@@ -19,10 +19,10 @@ from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 from muster.registration.agent.agent import Agent
 from muster.registration.drivers.certificates.agents import agent_profile
-from muster.registration.drivers.certificates.machine import CertificateMachine
+from muster.registration.drivers.certificates.certificate_manager import CertificateMachine
 from muster.registration.drivers.certificates.signing_requests import SigningRequests
 from muster.registration.drivers.endpoints import ClientSettings, EndpointFormat, HubAddress, HubEndpoint
-from muster.registration.drivers.seam import Driver, HubContext, HubDriver, Progress, SpokeContext, SpokeDriver
+from muster.registration.drivers.interfaces import Driver, HubContext, HubDriver, SpokeContext, SpokeDriver, StepResult
 from muster.registration.names import AGENT_NAMESPACE, LEASE
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SECRETS
@@ -86,7 +86,7 @@ class GrpcSpoke:
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         return await self._machine.advance(SigningRequests(hub, self._profile), stored, pending, seen)
 
 

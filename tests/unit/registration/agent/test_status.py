@@ -12,8 +12,8 @@ from muster.machinery.authentication import UserInfo
 from muster.registration.agent.reports.health import HEALTHY
 from muster.registration.agent.reports.lease import LeaseKeeper
 from muster.registration.agent.reports.resources import Resources
-from muster.registration.agent.reports.status import Facts, StatusReporter, observed
-from muster.registration.drivers.seam import Report
+from muster.registration.agent.reports.status import ClusterFacts, StatusReporter, observed
+from muster.registration.drivers.interfaces import CredentialReport
 from muster.registration.kinds import CLUSTER_CLAIMS, MANAGED_CLUSTERS
 from muster.runtime.cache.informer import Informer
 from muster.runtime.client.builtin import EVENTS, NAMESPACES
@@ -32,7 +32,7 @@ def cluster(**status: Any) -> ManagedCluster:
 
 
 def test_a_first_report_is_whole_and_one_patch() -> None:
-    facts = Facts(HEALTHY, "v1.35.0", Resources({"cpu": "4"}, {"cpu": "3"}), (), None, None)
+    facts = ClusterFacts(HEALTHY, "v1.35.0", Resources({"cpu": "4"}, {"cpu": "3"}), (), None, None)
     patch = merge_patch(cluster(), observed(cluster(), facts, NOW))["status"]
     assert [condition["type"] for condition in patch["conditions"]][1:] == ["ManagedClusterJoined", AVAILABLE]
     assert patch["version"] == {"kubernetes": "v1.35.0"}
@@ -40,7 +40,7 @@ def test_a_first_report_is_whole_and_one_patch() -> None:
 
 
 def test_what_is_known_already_is_not_said_again() -> None:
-    facts = Facts(HEALTHY, "v1.35.0", Resources({"cpu": "4"}, {"cpu": "3"}), (), None, None)
+    facts = ClusterFacts(HEALTHY, "v1.35.0", Resources({"cpu": "4"}, {"cpu": "3"}), (), None, None)
     told = observed(cluster(), facts, NOW)
     assert merge_patch(told, observed(told, facts, "2026-01-01T00:01:00Z")) == {}
 
@@ -48,26 +48,26 @@ def test_what_is_known_already_is_not_said_again() -> None:
 def test_joining_is_said_once_and_never_taken_back() -> None:
     joined = {"type": "ManagedClusterJoined", "status": "True", "reason": "Other", "message": "m", "lastTransitionTime": NOW}
     before = cluster(conditions=[joined])
-    assert observed(before, Facts(), NOW).status.conditions == before.status.conditions
+    assert observed(before, ClusterFacts(), NOW).status.conditions == before.status.conditions
 
 
 def test_of_an_unavailable_cluster_only_that_is_said() -> None:
     down = Condition(type=AVAILABLE, status="False", reason="ManagedClusterKubeAPIServerUnavailable", message="m")
-    facts = Facts(down, "v2", Resources({"cpu": "0"}, {}), (), None, None)
+    facts = ClusterFacts(down, "v2", Resources({"cpu": "0"}, {}), (), None, None)
     patch = merge_patch(cluster(version={"kubernetes": "v1"}), observed(cluster(version={"kubernetes": "v1"}), facts, NOW))
     assert set(patch["status"]) == {"conditions"}
 
 
 def test_capacities_of_others_stay_and_ours_go_with_the_last_node_that_had_them() -> None:
     before = cluster(capacity={"cpu": "8", "gpu": "1", "socket_worker": "2"}, allocatable={"cpu": "7", "gpu": "1"})
-    after = observed(before, Facts(HEALTHY, "", Resources({"cpu": "4"}, {"cpu": "3"})), NOW)
+    after = observed(before, ClusterFacts(HEALTHY, "", Resources({"cpu": "4"}, {"cpu": "3"})), NOW)
     assert after.status.capacity == {"cpu": "4", "socket_worker": "2"}
     assert after.status.allocatable == {"cpu": "3"}
 
 
 def test_a_clock_that_the_hub_finds_wrong_keeps_nothing_from_being_said() -> None:
     clock = {"type": "ManagedClusterConditionClockSynced", "status": "False", "reason": "x", "lastTransitionTime": NOW}
-    patch = merge_patch(cluster(conditions=[clock]), observed(cluster(conditions=[clock]), Facts(HEALTHY), NOW))
+    patch = merge_patch(cluster(conditions=[clock]), observed(cluster(conditions=[clock]), ClusterFacts(HEALTHY), NOW))
     assert AVAILABLE in [condition["type"] for condition in patch["status"]["conditions"]]
 
 
@@ -191,7 +191,9 @@ async def test_a_denied_cluster_is_neither_looked_at_nor_spoken_of(fleet: Fleet)
 async def test_a_report_about_the_credential_becomes_a_condition(fleet: Fleet) -> None:
     async with reporting(fleet) as reporter:
         await until(fleet.hub.available, "the cluster being available")
-        reporter.report(Report(False, "ClientCertificateUpdateFailed", "too many requests", "ClientCertificateCreationHalted"))
+        reporter.report(
+            CredentialReport(False, "ClientCertificateUpdateFailed", "too many requests", "ClientCertificateCreationHalted")
+        )
         wanted = "False/ClientCertificateUpdateFailed"
         await until(lambda: _condition(fleet, "ClusterCertificateRotated", wanted), "the condition")
 

@@ -17,8 +17,8 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.metrics import Metrics
 from muster.registration.drivers import find
+from muster.registration.drivers.interfaces import HubContext, HubDriver, SpokeContext, SpokeDriver, StepResult
 from muster.registration.drivers.ownership import claimed_by_others
-from muster.registration.drivers.seam import HubContext, HubDriver, Progress, SpokeContext, SpokeDriver
 from muster.registration.names import AgentIdentity
 from muster.runtime.cache.informer import Informers
 from muster.runtime.client.base import KubeClient
@@ -128,12 +128,12 @@ class Agent:
         context = SpokeContext(self.identity, self.clock, random.random, Metrics(), self.options)
         self.driver: SpokeDriver = find(self.name).spoke(context)
 
-    async def step(self, hub: KubeClient) -> Progress:
+    async def step(self, hub: KubeClient) -> StepResult:
         progress = await self.driver.advance(hub, self.stored, self.pending)
         self.store(progress)
         return progress
 
-    def store(self, progress: Progress, *, forget: bool = True) -> None:
+    def store(self, progress: StepResult, *, forget: bool = True) -> None:
         """Without `forget`: somebody dies before what is done is no longer pending."""
         if progress.credential is not None:
             self.stored = dict(progress.credential)
@@ -145,7 +145,7 @@ class Agent:
             else:
                 self.pending[name] = value
 
-    async def settle(self, hub: KubeClient) -> Progress:
+    async def settle(self, hub: KubeClient) -> StepResult:
         """Steps until one says to wait."""
         while True:
             progress = await self.step(hub)

@@ -12,7 +12,7 @@ from muster.machinery.metrics import Metrics
 from muster.registration.drivers.awsirsa.spoke import AwsIrsaSpoke
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.errors import DriverConfigError
-from muster.registration.drivers.seam import SpokeContext, is_derived
+from muster.registration.drivers.interfaces import SpokeContext, is_derived
 from muster.registration.names import DRIVER_ANNOTATION, AgentIdentity
 from tests.support.fake_clock import FakeClock
 

@@ -7,18 +7,18 @@ import pytest
 
 from muster.api.resource import Document
 from muster.kube import certificates
-from muster.registration.drivers.certificates.machine import (
+from muster.registration.drivers.certificates.certificate_manager import (
     REFUSED_PAUSE,
     UNHEARD_PAUSE,
-    Answer,
     Ask,
     CertificateMachine,
     Draw,
+    RequestState,
 )
 from muster.registration.drivers.certificates.profile import CertificateProfile
 from muster.registration.drivers.certificates.requests import is_for, new_key, request_object, signing_request_of
 from muster.registration.drivers.certificates.signing_requests import SigningRequests
-from muster.registration.drivers.seam import Progress, Watched
+from muster.registration.drivers.interfaces import StepResult, WatchTarget
 from tests.support.fake_clock import FakeClock
 from tests.unit.registration.drivers.scripted_hub import ScriptedHub
 
@@ -43,24 +43,24 @@ class Queue:
         self.profile = profile
         self.authority = certificates.CertificateAuthority.create("elsewhere", clock.now())
         self.submitted: dict[str, bytes] = {}
-        self.answers: dict[str, Answer] = {}
+        self.answers: dict[str, RequestState] = {}
         self.asked = 0
 
     async def are_many(self, most: int) -> bool:
         return len(self.submitted) >= most
 
-    async def find(self, name: str, key: bytes) -> Answer | None:
+    async def find(self, name: str, key: bytes) -> RequestState | None:
         self.asked += 1
-        return self.answers.get(name, Answer()) if name in self.submitted else None
+        return self.answers.get(name, RequestState()) if name in self.submitted else None
 
-    async def submit(self, name: str, key: bytes) -> Answer:
+    async def submit(self, name: str, key: bytes) -> RequestState:
         self.submitted[name] = key
-        return Answer()
+        return RequestState()
 
-    def read(self, seen: Document, name: str, key: bytes) -> Answer | None:
+    def read(self, seen: Document, name: str, key: bytes) -> RequestState | None:
         return None
 
-    def watched(self, name: str) -> Watched | None:
+    def watched(self, name: str) -> WatchTarget | None:
         return None
 
     def work(self, life: timedelta = timedelta(days=1)) -> None:
@@ -69,7 +69,7 @@ class Queue:
             request = signing_request_of(request_object(name, self.profile, key)["spec"])
             now = self.clock.now()
             issued = self.authority.sign(request.subject, request.public_key(), now, now + life, (certificates.CLIENT_AUTH,))
-            self.answers.setdefault(name, Answer(certificate=issued))
+            self.answers.setdefault(name, RequestState(certificate=issued))
 
 
 class Holder:
@@ -80,7 +80,7 @@ class Holder:
         self.stored: dict[str, bytes] = {}
         self.pending: dict[str, bytes] = {}
 
-    async def settle(self, channel: Queue | SigningRequests) -> Progress:
+    async def settle(self, channel: Queue | SigningRequests) -> StepResult:
         while True:
             progress = await self.machine.advance(channel, self.stored, self.pending)
             if progress.credential is not None:
@@ -141,7 +141,7 @@ async def test_a_refusal_without_a_record_is_counted_from_when_it_was_seen(clock
     queue, holder = Queue(clock), Holder(clock)
     await holder.settle(queue)
     [refused] = queue.submitted
-    queue.answers[refused] = Answer(refusal="not you")
+    queue.answers[refused] = RequestState(refusal="not you")
     progress = await holder.settle(queue)
     assert progress.report is not None
     assert "not you" in progress.report.message
@@ -163,10 +163,10 @@ async def test_what_to_do_next_follows_from_what_is_stored_and_pending_alone(clo
     queue.work()
     await holder.settle(queue)
     rest = holder.machine.next_step(holder.stored, {})
-    assert isinstance(rest, Progress)
+    assert isinstance(rest, StepResult)
     assert rest.again is not None
     assert rest.again > 0
     done = {"key": holder.stored["client.key"], "name": b"addon-cluster1-metrics-aaaaa"}
     forget = holder.machine.next_step(holder.stored, done)
-    assert isinstance(forget, Progress)
+    assert isinstance(forget, StepResult)
     assert forget.pending == {"key": None, "name": None}

@@ -18,7 +18,7 @@ from muster.machinery.metrics import Metrics
 from muster.registration.drivers.certificates.agents import agent_profile
 from muster.registration.drivers.certificates.approval import Approver
 from muster.registration.drivers.certificates.requests import new_key, request_object
-from muster.registration.drivers.seam import DriverConfigError, HubContext, Vote
+from muster.registration.drivers.interfaces import DriverConfigError, HubContext, Vote
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import ALL_CLUSTERS_GROUP, CLUSTER_LABEL, DRIVER_ANNOTATION, AgentIdentity, cluster_group
 from muster.runtime.cache.informer import Informers

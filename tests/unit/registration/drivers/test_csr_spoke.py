@@ -8,7 +8,7 @@ from muster.kube.certificates import subject
 from muster.machinery.metrics import Metrics
 from muster.registration.drivers import find
 from muster.registration.drivers.certificates.agents import agent_profile
-from muster.registration.drivers.certificates.machine import (
+from muster.registration.drivers.certificates.certificate_manager import (
     HALTED_PAUSE,
     LONGEST_SLEEP,
     MOST_REQUESTS,
@@ -17,8 +17,8 @@ from muster.registration.drivers.certificates.machine import (
 )
 from muster.registration.drivers.certificates.requests import new_key, request_object
 from muster.registration.drivers.endpoints import HubAddress
+from muster.registration.drivers.interfaces import DriverConfigError, SpokeContext
 from muster.registration.drivers.kubeconfigs import hub_kubeconfig
-from muster.registration.drivers.seam import DriverConfigError, SpokeContext
 from muster.registration.names import AgentIdentity
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 from muster.runtime.client.errors import Unreachable

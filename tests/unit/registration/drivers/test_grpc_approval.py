@@ -9,7 +9,7 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.apiserver.server import ApiServer
 from muster.fleet.in_process import InProcessClient
 from muster.registration.drivers.grpc.requests import UNKNOWN, requester_of
-from muster.registration.drivers.seam import DriverConfigError, Vote
+from muster.registration.drivers.interfaces import DriverConfigError, Vote
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, DRIVER_ANNOTATION, AgentIdentity
 from muster.runtime.client.builtin import EVENTS, SIGNING_REQUESTS

@@ -16,7 +16,7 @@ import asyncio, json, random
 from muster.api.cluster.v1 import ManagedCluster
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.registration.drivers import available, find
-from muster.registration.drivers.seam import DriverError, HubContext, SpokeContext
+from muster.registration.drivers.interfaces import DriverError, HubContext, SpokeContext
 from muster.registration.names import AgentIdentity
 from muster.machinery.clock import SYSTEM
 from muster.fleet.in_process import InProcessClient

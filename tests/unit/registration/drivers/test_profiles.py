@@ -14,8 +14,8 @@ from muster.api.agents import AWS_ROLE_ANNOTATION as ROLE_ANNOTATION
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import HubRegistrationDriver, SpokeRegistrationConfiguration, SpokeRegistrationDriver
 from muster.registration.drivers import UnknownDriver, find, options_of, profile_of, profiles
+from muster.registration.drivers.interfaces import Driver
 from muster.registration.drivers.ownership import claimed_by_others, owner_of
-from muster.registration.drivers.seam import Driver
 from muster.registration.names import DRIVER_ANNOTATION
 from tests.unit.registration.drivers.test_discovery import DRIVER, Shelf, shelf
 
@@ -69,7 +69,7 @@ def test_a_cluster_is_whose_mark_it_has_and_without_one_the_defaults() -> None:
 
 def test_installed_drivers_own_what_they_mark_and_one_that_fails_stops_nobody(shelf: Shelf) -> None:
     shelf.add("acme", "acme", DRIVER.format(name="acme"), acme="acme:DRIVER")
-    code = "from muster.registration.drivers.seam import Driver\n" + DRIVER.format(name="bad").replace(
+    code = "from muster.registration.drivers.interfaces import Driver\n" + DRIVER.format(name="bad").replace(
         "class Plug:", "class Plug(Driver):\n    def marks(self, cluster): raise RuntimeError('odd')"
     )
     shelf.add("bad", "bad", code, bad="bad:DRIVER")

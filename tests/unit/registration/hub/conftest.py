@@ -14,7 +14,7 @@ from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR, Object
-from muster.registration.drivers.seam import HubDriver, Outcome, Vote
+from muster.registration.drivers.interfaces import GrantResult, HubDriver, Vote
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.install import ACCOUNT, install
 from muster.registration.hub.manager import CONTROLLERS
@@ -77,7 +77,7 @@ class DeafClient(CountingClient):
 class ScriptedDriver:
     """Owns every cluster; answers what the test put in; notes what it was asked."""
 
-    outcome: Callable[[ManagedCluster], Outcome] = lambda cluster: Outcome()
+    outcome: Callable[[ManagedCluster], GrantResult] = lambda cluster: GrantResult()
     ballot: Callable[[ManagedCluster], Vote] = lambda cluster: Vote.ABSTAIN
     mine: Callable[[ManagedCluster], bool] = lambda cluster: True
     named: Callable[[ManagedCluster], frozenset[str] | None] = lambda cluster: None
@@ -92,11 +92,11 @@ class ScriptedDriver:
     def agents(self, cluster: ManagedCluster) -> frozenset[str] | None:
         return self.named(cluster)
 
-    async def grant(self, cluster: ManagedCluster) -> Outcome:
+    async def grant(self, cluster: ManagedCluster) -> GrantResult:
         self.calls.append(("grant", cluster.metadata.name))
         return self.outcome(cluster)
 
-    async def revoke(self, cluster: ManagedCluster) -> Outcome:
+    async def revoke(self, cluster: ManagedCluster) -> GrantResult:
         self.calls.append(("revoke", cluster.metadata.name))
         return self.outcome(cluster)
 

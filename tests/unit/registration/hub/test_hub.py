@@ -13,7 +13,7 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.tasks import RunnableEnded
 from muster.registration import drivers
 from muster.registration.drivers import UnknownDriver
-from muster.registration.drivers.seam import HubContext
+from muster.registration.drivers.interfaces import HubContext
 from muster.registration.hub import manager
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.install import ACCOUNT, install

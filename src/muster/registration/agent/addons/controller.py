@@ -25,7 +25,7 @@ from muster.registration.agent.addons.credentials import AddonCredentials, Sides
 from muster.registration.agent.addons.leases import AVAILABLE, Health, health_of
 from muster.registration.agent.addons.namespaces import AddonNamespaces, label_hint
 from muster.registration.agent.addons.registrations import NONE, Situation, host_port_of, registrations_of
-from muster.registration.agent.addons.status import Facts, reported
+from muster.registration.agent.addons.status import AddonFacts, reported
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.reports.lease import lease_seconds, missed_at
 from muster.registration.drivers.certificates.options import client_expiration
@@ -137,7 +137,7 @@ class AddonController:
             return None
         health = self._health(addon)
         available = health.available if health is not None and not self._missed else None
-        facts = Facts(self._context.options.addon_driver, self._credentials.conditions(name), available)
+        facts = AddonFacts(self._context.options.addon_driver, self._credentials.conditions(name), available)
         after = reported(addon, facts, format_time(self._context.clock.now()))
         answer = await patch_object(self._hub, addon, after, status=True)
         if answer is not None:

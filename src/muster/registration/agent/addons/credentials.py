@@ -18,12 +18,12 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.registration.agent.addons.kept_credential import KeptCredential, condition, credential_check
 from muster.registration.agent.addons.namespaces import AddonNamespaces, label_hint
-from muster.registration.agent.addons.registrations import Blocked, Place, Registrations, WantedCredential
+from muster.registration.agent.addons.registrations import AgentLocation, Blocked, Registrations, WantedCredential
 from muster.registration.agent.addons.secrets import AGENT_LABEL, PENDING_LABEL, AddonSecret, AddonStore, pending_name
 from muster.registration.agent.context import AgentContext
-from muster.registration.agent.memory.pending import PendingSecret
+from muster.registration.agent.state.pending_secret import PendingSecret
 from muster.registration.drivers.endpoints import HubAddress
-from muster.registration.drivers.seam import Report
+from muster.registration.drivers.interfaces import CredentialReport
 from muster.registration.names import CLUSTER_LABEL
 from muster.runtime.client import KubeClient, NotFound
 from muster.runtime.client.builtin import SECRETS
@@ -54,7 +54,7 @@ class Sides:
         self.managed = managed
         self.hosting = hosting
 
-    def of(self, place: Place) -> AddonNamespaces:
+    def of(self, place: AgentLocation) -> AddonNamespaces:
         return self.hosting if place.hosted else self.managed
 
     @property
@@ -94,7 +94,7 @@ class AddonCredentials:
         """What is to be said of an addon's credentials. Of several by one driver none is said to be there before all are: the hub
         goes by that when it takes rights away from what was there before."""
         known = self._addons.get(addon, _Addon())
-        blocked = [condition(one.driver, Report(False, NOT_POSSIBLE, one.problem)) for one in known.blocked]
+        blocked = [condition(one.driver, CredentialReport(False, NOT_POSSIBLE, one.problem)) for one in known.blocked]
         kept = [(one.wanted.driver, one.condition) for one in known.kept.values()]
         open_ones = {CREDENTIAL_CONDITIONS[driver] for driver in (*known.awaited, *(by for by, said in kept if said is None))}
         said = [one for _, one in kept if one is not None and not (one.status == "True" and one.type in open_ones)]

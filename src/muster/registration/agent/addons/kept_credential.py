@@ -23,13 +23,13 @@ from muster.registration.agent.addons.tokens import FAILED as TOKEN_FAILED
 from muster.registration.agent.addons.tokens import TokenSource, refreshed, token_problem
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.credential import CredentialKeeper, CredentialSource
-from muster.registration.agent.memory.kept_secret import Data
-from muster.registration.drivers.certificates.machine import FAILED as CERTIFICATE_FAILED
-from muster.registration.drivers.certificates.machine import CertificateMachine, rotated
+from muster.registration.agent.state.kept_secret import Data
+from muster.registration.drivers.certificates.certificate_manager import FAILED as CERTIFICATE_FAILED
+from muster.registration.drivers.certificates.certificate_manager import CertificateMachine, rotated
 from muster.registration.drivers.certificates.profile import CertificateProfile
 from muster.registration.drivers.certificates.signing_requests import SigningRequests
 from muster.registration.drivers.flags import CSR, TOKEN
-from muster.registration.drivers.seam import Progress, Report
+from muster.registration.drivers.interfaces import CredentialReport, StepResult
 from muster.runtime.cache import Snapshot
 from muster.runtime.client import KubeClient, KubeError, Unreachable
 
@@ -41,7 +41,7 @@ _FAILURES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def condition(driver: str, report: Report) -> Condition:
+def condition(driver: str, report: CredentialReport) -> Condition:
     status = "True" if report.status else "False"
     return Condition(type=CREDENTIAL_CONDITIONS[driver], status=status, reason=report.reason, message=report.message)
 
@@ -55,7 +55,7 @@ class CertificateSource:
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         return await self._machine.advance(SigningRequests(hub, self._profile), stored, pending, seen)
 
 
@@ -152,14 +152,14 @@ class KeptCredential:
             # Nobody could be told either.
             return
         reason, words = _FAILURES[self.wanted.driver]
-        failure = None if error is None else condition(self.wanted.driver, Report(False, reason, f"{words}: {error}"))
+        failure = None if error is None else condition(self.wanted.driver, CredentialReport(False, reason, f"{words}: {error}"))
         if failure != self._failure:
             self._failure = failure
             if failure is not None:
                 log.warning("cannot get a credential of an addon", addon=self.wanted.addon, error=failure.message)
             self._news()
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: CredentialReport) -> None:
         write = log.info if report.status else log.warning
         write("credential of an addon", addon=self.wanted.addon, secret=self.wanted.secret, message=report.message)
         self._refusal = None if report.status else condition(self.wanted.driver, report)

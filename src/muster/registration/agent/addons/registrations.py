@@ -65,7 +65,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Place:
+class AgentLocation:
     namespace: str
     hosted: bool
     """Whether it is on the cluster that the agent runs on, if that is another than the managed one."""
@@ -75,7 +75,7 @@ class Place:
 class WantedCredential:
     addon: str
     secret: str
-    place: Place
+    place: AgentLocation
     entries: Mapping[str, bytes]
     """What stands in the Secret beside certificate or token."""
     profile: CertificateProfile | None = None
@@ -133,9 +133,9 @@ class _Found:
     awaited: list[str] = field(default_factory=list)
 
 
-def host_port_of(addon: ManagedClusterAddOn) -> Place:
+def host_port_of(addon: ManagedClusterAddOn) -> RbacRef:
     namespace = addon.status.namespace or addon.spec.install_namespace or DEFAULT_NAMESPACE
-    return Place(namespace, HOSTING_CLUSTER_ANNOTATION in addon.metadata.annotations)
+    return AgentLocation(namespace, HOSTING_CLUSTER_ANNOTATION in addon.metadata.annotations)
 
 
 def has_kube_client(addon: ManagedClusterAddOn) -> bool:

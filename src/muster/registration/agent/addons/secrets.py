@@ -15,8 +15,8 @@ from muster.api.addon.v1alpha1 import GROUP
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
 from muster.registration.agent.addons.registrations import WantedCredential
-from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecret
-from muster.registration.agent.memory.pending import PendingSecret
+from muster.registration.agent.state.kept_secret import Changes, Data, KeptSecret
+from muster.registration.agent.state.pending_secret import PendingSecret
 from muster.registration.drivers.endpoints import HubAddress
 from muster.runtime.client import KubeError
 

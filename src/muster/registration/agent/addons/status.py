@@ -25,7 +25,7 @@ from muster.registration.names import CLIENT_SIGNER
 
 
 @dataclass(frozen=True)
-class Facts:
+class AddonFacts:
     driver: str
     credentials: tuple[Condition, ...] = ()
     """Of each credential of which something is known."""
@@ -33,7 +33,7 @@ class Facts:
     """None where that is not for this agent to say."""
 
 
-def reported(addon: ManagedClusterAddOn, facts: Facts, now: str) -> ManagedClusterAddOn:
+def reported(addon: ManagedClusterAddOn, facts: AddonFacts, now: str) -> ManagedClusterAddOn:
     status = addon.status
     conditions = status.conditions
     speaks = has_kube_client(addon)
@@ -52,7 +52,7 @@ def reported(addon: ManagedClusterAddOn, facts: Facts, now: str) -> ManagedClust
     return msgspec.structs.replace(addon, status=status)
 
 
-def _settled(conditions: tuple[Condition, ...], facts: Facts) -> tuple[Condition, ...]:
+def _settled(conditions: tuple[Condition, ...], facts: AddonFacts) -> tuple[Condition, ...]:
     """Without what another driver said, once the credential of this one is there; certificates of custom signers have their say."""
     others = set(CREDENTIAL_CONDITIONS.values()) - {CREDENTIAL_CONDITIONS[facts.driver], *(one.type for one in facts.credentials)}
     if not any(one.type == CREDENTIAL_CONDITIONS[facts.driver] and one.status == "True" for one in conditions):

@@ -15,8 +15,8 @@ from muster.kube.token_claims import read_claims
 from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import format_time
 from muster.registration.agent.addons.registrations import TOKEN_ENTRY
-from muster.registration.drivers.certificates.machine import LONGEST_SLEEP
-from muster.registration.drivers.seam import Progress, Report
+from muster.registration.drivers.certificates.certificate_manager import LONGEST_SLEEP
+from muster.registration.drivers.interfaces import CredentialReport, StepResult
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
 
@@ -38,12 +38,12 @@ def token_problem(token: bytes, now: datetime) -> str:
     return "" if now < claims.expires else f"the token expired at {format_time(claims.expires)}"
 
 
-def refreshed(token: bytes) -> Report | None:
+def refreshed(token: bytes) -> CredentialReport | None:
     """What is told of a token that is in use."""
     claims = read_claims(token)
     if claims is None:
         return None
-    return Report(True, REFRESHED, f"Addon token refreshed, expires at {format_time(claims.expires)}")
+    return CredentialReport(True, REFRESHED, f"Addon token refreshed, expires at {format_time(claims.expires)}")
 
 
 class TokenSource:
@@ -58,12 +58,12 @@ class TokenSource:
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         if not self._account_uid:
-            return Progress()
+            return StepResult()
         rest = self._until_renewal(stored.get(TOKEN_ENTRY, b""))
         if rest > 0:
-            return Progress(again=min(rest, LONGEST_SLEEP))
+            return StepResult(again=min(rest, LONGEST_SLEEP))
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -74,7 +74,7 @@ class TokenSource:
         if read_claims(token) is None:
             raise OSError("the hub has answered with something that is no token")
         rest = max(self._until_renewal(token), SHORTEST_PAUSE)
-        return Progress(credential={TOKEN_ENTRY: token}, again=min(rest, LONGEST_SLEEP), report=refreshed(token))
+        return StepResult(credential={TOKEN_ENTRY: token}, again=min(rest, LONGEST_SLEEP), report=refreshed(token))
 
     def _until_renewal(self, token: bytes) -> float:
         claims = read_claims(token)

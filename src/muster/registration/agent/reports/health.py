@@ -14,7 +14,7 @@ from muster.api.cluster.v1 import AVAILABLE
 from muster.machinery.clock import Clock
 from muster.runtime.client import KubeClient, KubeError, StatusError, Unreachable
 
-PATIENCE = 20.0
+UNHEALTHY_AFTER = 20.0
 """So long must an API server be failing before the cluster is called unavailable."""
 FAILING_SECONDS = 5.0
 REQUEST_SECONDS = 15.0
@@ -52,7 +52,7 @@ class ApiServerHealth:
             return
         if self._failing_since is None:
             self._failing_since = now
-        if now - self._failing_since >= PATIENCE:
+        if now - self._failing_since >= UNHEALTHY_AFTER:
             reason = "ManagedClusterKubeAPIServerUnavailable"
             self.condition = Condition(type=AVAILABLE, status="False", reason=reason, message=problem)
             self._next = now + self._period

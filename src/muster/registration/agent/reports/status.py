@@ -22,13 +22,13 @@ from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
 from muster.registration.agent.context import AgentContext
-from muster.registration.agent.joining import kept_right
+from muster.registration.agent.introduction import kept_right
 from muster.registration.agent.reports.claims import PROPERTIES, TRUNCATED, exposed, values_of
 from muster.registration.agent.reports.health import ApiServerHealth
 from muster.registration.agent.reports.lease import LeaseKeeper, lease_seconds
 from muster.registration.agent.reports.managed_namespaces import Entries, ManagedNamespaces
 from muster.registration.agent.reports.resources import Node, Resources, decode_node, merged_capacity, reduced_node, resources_of
-from muster.registration.drivers.seam import Report
+from muster.registration.drivers.interfaces import CredentialReport
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.cache import Informer, Snapshot
 from muster.runtime.client import Conflict, KubeClient, KubeError, StatusError
@@ -44,7 +44,7 @@ JOINED_CONDITION = Condition(type=JOINED, status="True", reason="ManagedClusterJ
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClusterFacts:
     """What is known of the managed cluster; None is unknown."""
 
     available: Condition | None = None
@@ -55,7 +55,7 @@ class Facts:
     certificate: Condition | None = None
 
 
-def observed(cluster: ManagedCluster, facts: Facts, now: str) -> ManagedCluster:
+def observed(cluster: ManagedCluster, facts: ClusterFacts, now: str) -> ManagedCluster:
     """The ManagedCluster with what we know in its status."""
     status = cluster.status
     conditions = status.conditions
@@ -122,7 +122,7 @@ class StatusReporter:
     def wake(self) -> None:
         self._news.set()
 
-    def report(self, report: Report) -> None:
+    def report(self, report: CredentialReport) -> None:
         """How it went with the credential."""
         self._certificate = Condition(
             type=CERTIFICATE_ROTATED, status="True" if report.status else "False", reason=report.reason, message=report.message
@@ -184,9 +184,9 @@ class StatusReporter:
             self._tell(cluster, after)
         return self._health.rest
 
-    def _facts(self, cluster: ManagedCluster, now: str) -> Facts:
+    def _facts(self, cluster: ManagedCluster, now: str) -> ClusterFacts:
         available = self._health.condition if self._lease.vouched(cluster) else None
-        return Facts(
+        return ClusterFacts(
             available,
             self._health.version,
             resources_of(self._nodes.cache) if self._nodes.has_synced else None,

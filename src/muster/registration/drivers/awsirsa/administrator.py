@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Final
 from muster.aws import errors as aws_errors
 from muster.aws.errors import AwsError, NoIdentity, NoLibrary, Unavailable
 from muster.registration.drivers.awsirsa import access_entries
+from muster.registration.drivers.awsirsa.authentication_mode import chosen_mapping
 from muster.registration.drivers.awsirsa.aws_auth_edit import put_in, take_out
 from muster.registration.drivers.awsirsa.aws_auth_map import mapped
 from muster.registration.drivers.awsirsa.awsauth import NAME, NAMESPACE, Unreadable
 from muster.registration.drivers.awsirsa.claims import BadClaim, pair_of
-from muster.registration.drivers.awsirsa.mapping import chosen_mapping
 from muster.registration.drivers.awsirsa.options import HubSide, IdentityChoice
 from muster.registration.drivers.awsirsa.records import ADMINISTRATOR, Mapping, Phase, Record, beginning, document, recorded
 from muster.registration.drivers.awsirsa.roles import AnothersRole, HubRole, remove_role
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from muster.aws.interfaces import Aws, CallerIdentity
     from muster.aws.role_names import RoleNames
     from muster.aws.roles import RoleState
-    from muster.registration.drivers.seam import Accepting, Undo
+    from muster.registration.drivers.interfaces import AcceptanceContext, Undo
 
 Connect = Callable[[], "Aws"]
 Step = Callable[[], Awaitable[None]]
@@ -47,7 +47,7 @@ class LeftToTheHub(Exception):
     """Why the caller's identity is not used."""
 
 
-async def prepare(cluster: ManagedCluster, side: HubSide, connect: Connect, accepting: Accepting) -> Undo | None:
+async def prepare(cluster: ManagedCluster, side: HubSide, connect: Connect, accepting: AcceptanceContext) -> Undo | None:
     """What takes it back; None where nothing was done. Raises Unfit and KubeError."""
     pair = claimed_pair(cluster, side)
     if side.identity is IdentityChoice.HUB:
@@ -124,7 +124,7 @@ class _Making:
     cluster: ManagedCluster
     pair: RoleNames
     side: HubSide
-    accepting: Accepting
+    accepting: AcceptanceContext
     aws: Aws = field(init=False)
     """Of whoever accepts, as long as something is being done."""
     _undo: list[Step] = field(default_factory=list)

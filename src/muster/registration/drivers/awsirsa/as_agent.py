@@ -21,7 +21,7 @@ from muster.registration.drivers.errors import Unfit
 if TYPE_CHECKING:
     from muster.aws.role_names import RoleNames
     from muster.aws.tokens import Token
-    from muster.registration.drivers.seam import AccountToken
+    from muster.registration.drivers.interfaces import AccountToken
 
 _TOKEN: Final = Path("/agents-token")
 """No file: what would be there is at hand."""

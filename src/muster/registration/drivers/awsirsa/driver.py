@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from muster.api.cluster.v1 import ManagedCluster
     from muster.api.operator.v1 import HubRegistrationDriver, SpokeRegistrationConfiguration
     from muster.aws.process_env import ProcessEnv
-    from muster.registration.drivers.seam import Accepting, AccountToken, HubContext, HubDriver, SpokeContext, SpokeDriver, Undo
+    from muster.registration.drivers.interfaces import (
+        AcceptanceContext,
+        AccountToken,
+        HubContext,
+        HubDriver,
+        SpokeContext,
+        SpokeDriver,
+        Undo,
+    )
 
 
 class AwsIrsaDriver(AwsIrsaProfile, KubeconfigDriver):
@@ -47,7 +55,7 @@ class AwsIrsaDriver(AwsIrsaProfile, KubeconfigDriver):
             raise Unfit(str(error)) from None
         return {**stored, KUBECONFIGS.key: await signed_kubeconfig(stored[KUBECONFIGS.key], pair, account_token, process_env)}
 
-    async def prepare_acceptance(self, cluster: ManagedCluster, accepting: Accepting) -> Undo | None:
+    async def prepare_acceptance(self, cluster: ManagedCluster, accepting: AcceptanceContext) -> Undo | None:
         from muster.aws.identity import connect
         from muster.registration.drivers.awsirsa.administrator import prepare
         from muster.registration.drivers.awsirsa.options import configured_side

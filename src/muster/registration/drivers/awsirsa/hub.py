@@ -15,10 +15,10 @@ from muster.machinery.tasks import run_all
 from muster.registration.drivers.awsirsa import PROFILE
 from muster.registration.drivers.awsirsa.aws_auth_map import user_of
 from muster.registration.drivers.awsirsa.claims import BadClaim, pair_of, says_arn
-from muster.registration.drivers.awsirsa.identities import Identities, Wish
+from muster.registration.drivers.awsirsa.identities import DesiredIdentity, Identities
 from muster.registration.drivers.awsirsa.options import hub_side
 from muster.registration.drivers.awsirsa.records import Phase, Record
-from muster.registration.drivers.seam import NOTHING_TO_DO, HubContext, Outcome, Step, Vote
+from muster.registration.drivers.interfaces import NOTHING_TO_DO, GrantResult, GrantStep, HubContext, Vote
 
 if TYPE_CHECKING:
     from muster.api.cluster.v1 import ManagedCluster
@@ -56,26 +56,26 @@ class AwsHub:
     def agents(self, cluster: ManagedCluster) -> frozenset[str]:
         return frozenset((user_of(cluster.metadata.name),))
 
-    async def grant(self, cluster: ManagedCluster) -> Outcome:
+    async def grant(self, cluster: ManagedCluster) -> GrantResult:
         name, uid = cluster.metadata.name, cluster.metadata.uid
         try:
             pair = self._pair(cluster)
             self._check_is_free(name, uid, pair)
         except BadClaim as error:
-            return Outcome((Step(IDENTITY, str(error)),))
+            return GrantResult((GrantStep(IDENTITY, str(error)),))
         record = self._records.get(pair.hub_role)
-        wish = Wish(uid, pair)
+        wish = DesiredIdentity(uid, pair)
         if record is not None and record.uid == uid and record.phase is Phase.GRANTED:
             self._identities.keep(name, wish, record)
             return NOTHING_TO_DO
-        return Outcome((self._identities.want(name, wish),))
+        return GrantResult((self._identities.want(name, wish),))
 
-    async def revoke(self, cluster: ManagedCluster) -> Outcome:
+    async def revoke(self, cluster: ManagedCluster) -> GrantResult:
         name = cluster.metadata.name
         if all(record.phase is Phase.LEFT for record in self._records.of(name)):
             self._identities.forget(name)
             return NOTHING_TO_DO
-        return Outcome((self._identities.want(name, Wish(cluster.metadata.uid, None)),))
+        return GrantResult((self._identities.want(name, DesiredIdentity(cluster.metadata.uid, None)),))
 
     async def run(self) -> None:
         try:

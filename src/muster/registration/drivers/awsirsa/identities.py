@@ -29,14 +29,14 @@ from muster.aws.role_names import RoleNames
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.logs import get_logger
 from muster.registration.drivers.awsirsa import access_entries
+from muster.registration.drivers.awsirsa.authentication_mode import chosen_mapping
 from muster.registration.drivers.awsirsa.aws_auth_map import AwsAuthMap, MapProblem
 from muster.registration.drivers.awsirsa.awsauth import NAME, NAMESPACE
-from muster.registration.drivers.awsirsa.mapping import chosen_mapping
 from muster.registration.drivers.awsirsa.options import HubSide, IdentityChoice, MappingChoice
 from muster.registration.drivers.awsirsa.records import ADMINISTRATOR, Phase, Record, Records, beginning, mappings_of
 from muster.registration.drivers.awsirsa.records import Mapping as MappingKind
 from muster.registration.drivers.awsirsa.roles import AnothersRole, HubRole, remove_role
-from muster.registration.drivers.seam import HubContext, Step
+from muster.registration.drivers.interfaces import GrantStep, HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import AlreadyExists, KubeError
 
@@ -64,7 +64,7 @@ _CLEANUP: Final = "clusteradm aws cleanup"
 
 
 @dataclass(frozen=True)
-class Wish:
+class DesiredIdentity:
     """What a cluster is to have; nothing, where there is no pair."""
 
     uid: str
@@ -86,8 +86,8 @@ class Identities:
         self.records = Records(context, context.namespace)
         self._map = None if side.mapping is MappingChoice.ACCESS_ENTRY else AwsAuthMap(context, self.records)
         self._clusters: Informer[ManagedCluster] = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
-        self._wishes: dict[str, Wish] = {}
-        self._troubles: dict[str, tuple[Wish, Step]] = {}
+        self._wishes: dict[str, DesiredIdentity] = {}
+        self._troubles: dict[str, tuple[DesiredIdentity, GrantStep]] = {}
         self._controller = context.controller(
             "aws-identities", self._reconcile, workers=WORKERS, timeout=STEP_SECONDS, max_delay=MAX_DELAY
         )
@@ -98,7 +98,7 @@ class Identities:
 
     # Asked by the driver
 
-    def want(self, cluster: str, wish: Wish) -> Step:
+    def want(self, cluster: str, wish: DesiredIdentity) -> GrantStep:
         """How it stands with what is wished, which is worked on from now on."""
         if self._wishes.get(cluster) != wish:
             self._wishes[cluster] = wish
@@ -107,9 +107,9 @@ class Identities:
         troubled = self._troubles.get(cluster)
         if troubled is not None and troubled[0] == wish:
             return troubled[1]
-        return Step(ROLE, waiting="being made" if wish.pair else "being removed")
+        return GrantStep(ROLE, waiting="being made" if wish.pair else "being removed")
 
-    def keep(self, cluster: str, wish: Wish, record: Record) -> None:
+    def keep(self, cluster: str, wish: DesiredIdentity, record: Record) -> None:
         """It is as wished, and is to be looked at when its time has come."""
         self._wishes[cluster] = wish
         self._controller.queue.add_after(cluster, self._due(record))
@@ -145,7 +145,7 @@ class Identities:
                 self.forget(cluster)
         return again
 
-    async def _fulfil(self, cluster: str, wish: Wish | None) -> float | None:
+    async def _fulfil(self, cluster: str, wish: DesiredIdentity | None) -> float | None:
         before = self.records.of(cluster)
         for record in before:
             if self._is_unwanted(record, wish):
@@ -157,7 +157,7 @@ class Identities:
             self._context.reconsider(cluster)
         return again
 
-    def _is_unwanted(self, record: Record, wish: Wish | None) -> bool:
+    def _is_unwanted(self, record: Record, wish: DesiredIdentity | None) -> bool:
         if record.phase is Phase.LEFT:
             return False
         if wish is not None:
@@ -167,7 +167,7 @@ class Identities:
 
     # Granting
 
-    async def _grant(self, cluster: str, wish: Wish, pair: RoleNames) -> float | None:
+    async def _grant(self, cluster: str, wish: DesiredIdentity, pair: RoleNames) -> float | None:
         record = self.records.get(pair.hub_role)
         if record is None:
             record = await self._on_record(cluster, wish, pair)
@@ -185,7 +185,7 @@ class Identities:
         role_id = await (self._make if made_here else self._mend)(cluster, wish, role, record)
         return self._due(await self._noted(cluster, wish, record, phase=Phase.GRANTED, role_id=role_id, verified=self._now()))
 
-    async def _on_record(self, cluster: str, wish: Wish, pair: RoleNames) -> Record:
+    async def _on_record(self, cluster: str, wish: DesiredIdentity, pair: RoleNames) -> Record:
         if self._side.identity is IdentityChoice.ADMINISTRATOR:
             raise self._trouble(cluster, wish, ROLE, f"is made by whoever accepts the cluster: {self._command(cluster)}")
         mapping = await self._step(cluster, wish, MAPPING, self._mapping())
@@ -193,7 +193,7 @@ class Identities:
         await self._step(cluster, wish, RECORD, self.records.create(record))
         return record
 
-    async def _make(self, cluster: str, wish: Wish, role: HubRole, record: Record) -> str:
+    async def _make(self, cluster: str, wish: DesiredIdentity, role: HubRole, record: Record) -> str:
         """The role's id."""
         aws, tell = self._aws(), partial(self._tell, record)
         found = await self._step(cluster, wish, ROLE, role.ensure(aws, tell))
@@ -201,7 +201,7 @@ class Identities:
         await self._step(cluster, wish, MAPPING, self._map_in(record, role, found.role_id))
         return found.role_id
 
-    async def _look(self, cluster: str, wish: Wish, role: HubRole, record: Record) -> str:
+    async def _look(self, cluster: str, wish: DesiredIdentity, role: HubRole, record: Record) -> str:
         """At what is there, or at what an administrator has made, as far as the hub can see it; aws-auth it keeps itself. The
         role's id, as far as it is known."""
         aws, tell = self._aws(), partial(self._tell, record)
@@ -240,7 +240,7 @@ class Identities:
             is_of_this_role = role_id is not None and record.role_id == role_id
             await access_entries.ensure_entry(self._aws(), self._side.hub.name, entry, is_of_this_role=is_of_this_role)
 
-    async def _look_after(self, cluster: str, wish: Wish, pair: RoleNames, record: Record) -> float:
+    async def _look_after(self, cluster: str, wish: DesiredIdentity, pair: RoleNames, record: Record) -> float:
         """Every now and then, at what is granted."""
         if self._map is not None:
             self._map.settled(record)
@@ -253,7 +253,7 @@ class Identities:
         role_id = await self._mend(cluster, wish, role, record)
         return self._due(await self._noted(cluster, wish, record, role_id=role_id, verified=self._now()))
 
-    async def _mend(self, cluster: str, wish: Wish, role: HubRole, record: Record) -> str:
+    async def _mend(self, cluster: str, wish: DesiredIdentity, role: HubRole, record: Record) -> str:
         """The role's id."""
         try:
             return await self._look(cluster, wish, role, record)
@@ -281,7 +281,7 @@ class Identities:
         """Whether this hub may."""
         return mapping is MappingKind.ACCESS_ENTRY or self._map is not None
 
-    async def _move(self, cluster: str, wish: Wish, role: HubRole, record: Record) -> Record:
+    async def _move(self, cluster: str, wish: DesiredIdentity, role: HubRole, record: Record) -> Record:
         told, before = self._told_mapping(record), record.mapping
         if told is not before:
             record = await self._noted(cluster, wish, record, other=told)
@@ -314,8 +314,8 @@ class Identities:
 
     # Revoking
 
-    async def _revoke(self, record: Record, wish: Wish | None) -> None:
-        wish = wish or Wish(record.uid, None)
+    async def _revoke(self, record: Record, wish: DesiredIdentity | None) -> None:
+        wish = wish or DesiredIdentity(record.uid, None)
         if record.phase is not Phase.REVOKING:
             record = await self._noted(record.cluster, wish, record, phase=Phase.REVOKING)
         mappings = mappings_of(record)
@@ -340,14 +340,14 @@ class Identities:
         await self._step(record.cluster, wish, RECORD, self.records.delete(record))
         log.info("AWS identity removed", cluster=record.cluster, role=record.role)
 
-    async def _leave(self, record: Record, wish: Wish, why: str) -> None:
+    async def _leave(self, record: Record, wish: DesiredIdentity, why: str) -> None:
         await self._noted(record.cluster, wish, record, phase=Phase.LEFT)
         log.warning("AWS identity left", cluster=record.cluster, role=record.role, why=why)
         self._tell(record, "AwsIdentityLeft", f"{why}: {_CLEANUP}, with an AWS identity that may", kind="Warning")
 
     # Steps
 
-    async def _step(self, cluster: str, wish: Wish, name: str, work: Awaitable[T]) -> T:
+    async def _step(self, cluster: str, wish: DesiredIdentity, name: str, work: Awaitable[T]) -> T:
         """Raises Unfinished."""
         try:
             return await work
@@ -356,11 +356,11 @@ class Identities:
         except (AwsError, AnothersRole, MapProblem, KubeError) as error:
             raise self._trouble(cluster, wish, name, _said(error)) from error
 
-    def _trouble(self, cluster: str, wish: Wish, step: str, problem: str) -> Unfinished:
-        self._troubles[cluster] = (wish, Step(step, problem))
+    def _trouble(self, cluster: str, wish: DesiredIdentity, step: str, problem: str) -> Unfinished:
+        self._troubles[cluster] = (wish, GrantStep(step, problem))
         return Unfinished(f"{step}: {problem}")
 
-    async def _noted(self, cluster: str, wish: Wish, record: Record, **changes: object) -> Record:
+    async def _noted(self, cluster: str, wish: DesiredIdentity, record: Record, **changes: object) -> Record:
         changed = msgspec.structs.replace(record, **changes)
         await self._step(cluster, wish, RECORD, self.records.update(changed))
         return changed

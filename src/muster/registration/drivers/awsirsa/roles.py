@@ -27,7 +27,7 @@ class AnothersRole(Exception):
     """A role of this name is there and not ours to touch."""
 
 
-class Tell(Protocol):
+class StepReport(Protocol):
     def __call__(self, reason: str, note: str) -> None: ...
 
 
@@ -45,11 +45,11 @@ class HubRole:
     def all_tags(self) -> Mapping[str, str]:
         return {**self.tags, HUB_ARN_TAG: str(self.pair.hub), CLUSTER_TAG: self.cluster}
 
-    async def ensure(self, iam: Iam, tell: Tell) -> RoleState:
+    async def ensure(self, iam: Iam, tell: StepReport) -> RoleState:
         """The role with its trust and its tags. Raises AnothersRole and AwsError."""
         return self._told(await self._wanted.ensure(iam, self.check), tell)
 
-    async def correct(self, iam: Iam, tell: Tell) -> RoleState:
+    async def correct(self, iam: Iam, tell: StepReport) -> RoleState:
         """Raises NotFound, AnothersRole and AwsError."""
         return self._told(await self._wanted.correct(iam, self.check), tell)
 
@@ -57,7 +57,7 @@ class HubRole:
     def _wanted(self) -> WantedTrust:
         return WantedTrust(self.pair.hub_role, policies.hub_trust(self.pair), self.all_tags, DESCRIPTION)
 
-    def _told(self, state: RoleState, tell: Tell) -> RoleState:
+    def _told(self, state: RoleState, tell: StepReport) -> RoleState:
         if state.had_other_trust:
             arn = self.pair.hub_role_arn
             tell("AwsRoleCorrected", f"role {arn} trusted somebody else than this cluster's role, and was set right")
@@ -67,7 +67,7 @@ class HubRole:
         """Raises AwsError."""
         await iam.put_role_policy(self.pair.hub_role, policies.ACCESS_POLICY, policies.hub_access(self.pair.hub))
 
-    async def correct_access(self, iam: Iam, tell: Tell) -> None:
+    async def correct_access(self, iam: Iam, tell: StepReport) -> None:
         """Raises AwsError."""
         wanted = policies.hub_access(self.pair.hub)
         found: PolicyDocument | None = None
@@ -88,7 +88,7 @@ class HubRole:
             raise AnothersRole(f"role {found.arn} belongs to this hub's cluster {cluster}; if that is gone: clusteradm aws cleanup")
 
 
-async def remove_role(iam: Iam, name: str, tell: Tell) -> None:
+async def remove_role(iam: Iam, name: str, tell: StepReport) -> None:
     """Gone is success. Raises AwsError."""
     await _unless_gone(iam.delete_role_policy(name, policies.ACCESS_POLICY))
     try:
@@ -98,7 +98,7 @@ async def remove_role(iam: Iam, name: str, tell: Tell) -> None:
         await _unless_gone(iam.delete_role(name))
 
 
-async def _strip(iam: Iam, name: str, tell: Tell) -> None:
+async def _strip(iam: Iam, name: str, tell: StepReport) -> None:
     """Of what others have put on it."""
     foreign = []
     with suppress(NotFound):

@@ -27,9 +27,9 @@ from muster.machinery.logs import get_logger
 from muster.registration.drivers.awsirsa.claims import marked
 from muster.registration.drivers.awsirsa.names import HUB_ARN, MANAGED_ARN, ROLE_SUFFIX, TOKEN_COMMAND
 from muster.registration.drivers.flags import AWS
+from muster.registration.drivers.interfaces import CredentialReport, DriverConfigError, SpokeContext, StepResult, WatchTarget
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigSpoke, program_of
 from muster.registration.drivers.profile import DriverOptions, last
-from muster.registration.drivers.seam import DriverConfigError, Progress, Report, SpokeContext, Watched
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import DRIVER_ANNOTATION
 from muster.runtime.client import KubeClient
@@ -89,19 +89,19 @@ class AwsIrsaSpoke(KubeconfigSpoke):
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         if stored and not self.problem(stored):
-            return Progress()
+            return StepResult()
         self._look_around()
         name = self._context.identity.cluster
-        watch = Watched(MANAGED_CLUSTERS, name)
+        watch = WatchTarget(MANAGED_CLUSTERS, name)
         if seen is None or not self._is_ready(seen):
             seen = await hub.get(MANAGED_CLUSTERS, name)
         if self._is_ready(seen):
             text = f"the hub has accepted {self._pair.managed}; its agent goes there as {self._pair.hub_role_arn}"
-            return Progress(credential={}, report=self._told(Report(True, "ClusterAccepted", text, APPROVED)))
+            return StepResult(credential={}, report=self._told(CredentialReport(True, "ClusterAccepted", text, APPROVED)))
         again = LOOK_SECONDS * (1 + self._context.random() / 4)
-        return Progress(again=again, watch=watch, report=self._told(_unmarked(seen, self._pair)))
+        return StepResult(again=again, watch=watch, report=self._told(_unmarked(seen, self._pair)))
 
     def _is_ready(self, cluster: Document) -> bool:
         try:
@@ -111,7 +111,7 @@ class AwsIrsaSpoke(KubeconfigSpoke):
         is_ours = not awaited(found.metadata.annotations, self._pair, found.metadata.name)
         return is_ours and is_true(found.status.conditions, ACCEPTED) and not found.metadata.deletion_timestamp
 
-    def _told(self, report: Report | None) -> Report | None:
+    def _told(self, report: CredentialReport | None) -> CredentialReport | None:
         """Each once: a step may be taken many times before anything changes."""
         said = "" if report is None else report.message
         news, self._reported = said != self._reported, said
@@ -156,11 +156,11 @@ def _contradiction(annotations: Mapping[str, str], pair: RoleNames) -> str:
     return " and ".join(f"annotation {mark} is {annotations[mark]!r}, expected {marks[mark]!r}" for mark in wrong)
 
 
-def _unmarked(cluster: Document, pair: RoleNames) -> Report | None:
+def _unmarked(cluster: Document, pair: RoleNames) -> CredentialReport | None:
     metadata = cluster.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     text = awaited(annotations, pair, str(metadata.get("name")))
-    return Report(False, OTHERS if _contradiction(annotations, pair) else UNMARKED, text) if text else None
+    return CredentialReport(False, OTHERS if _contradiction(annotations, pair) else UNMARKED, text) if text else None
 
 
 def _arn(options: DriverOptions, option: str) -> EksCluster:

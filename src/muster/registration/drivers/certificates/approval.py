@@ -26,9 +26,9 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.registration.drivers.certificates.agents import AgentRequest, NotAnAgentsRequest, read_any_request, read_request
 from muster.registration.drivers.certificates.first_requests import approval, has_rival, is_approved_for, is_contender, is_settled
-from muster.registration.drivers.certificates.issuing import RequestAnswers
+from muster.registration.drivers.certificates.request_answers import RequestAnswers
 from muster.registration.drivers.certificates.requests import verdict_of
-from muster.registration.drivers.seam import HubContext
+from muster.registration.drivers.interfaces import HubContext
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import CLUSTER_LABEL, OURS, REGISTER_GROUP
 from muster.runtime.auth import AccessReviewer

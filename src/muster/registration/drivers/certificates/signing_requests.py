@@ -8,10 +8,10 @@ from typing import Any
 
 from muster.api.resource import Document
 from muster.machinery.golang.timestamps import parse_time
-from muster.registration.drivers.certificates.machine import Answer
+from muster.registration.drivers.certificates.certificate_manager import RequestState
 from muster.registration.drivers.certificates.profile import CertificateProfile
 from muster.registration.drivers.certificates.requests import is_for, issued_certificate, request_object, verdict_of
-from muster.registration.drivers.seam import Watched
+from muster.registration.drivers.interfaces import WatchTarget
 from muster.runtime.client import AlreadyExists, KubeClient, NotFound
 from muster.runtime.client.builtin import SIGNING_REQUESTS
 
@@ -26,34 +26,34 @@ class SigningRequests:
             return len(page.items) >= most
         return False
 
-    async def find(self, name: str, key: bytes) -> Answer | None:
+    async def find(self, name: str, key: bytes) -> RequestState | None:
         try:
             return self._answer(await self._hub.get(SIGNING_REQUESTS, name), key)
         except NotFound:
             return None
 
-    async def submit(self, name: str, key: bytes) -> Answer:
+    async def submit(self, name: str, key: bytes) -> RequestState:
         try:
             csr = await self._hub.create(SIGNING_REQUESTS, request_object(name, self._profile, key))
         except AlreadyExists:
             csr = await self._hub.get(SIGNING_REQUESTS, name)
         return self._answer(csr, key)
 
-    def read(self, seen: Document, name: str, key: bytes) -> Answer | None:
+    def read(self, seen: Document, name: str, key: bytes) -> RequestState | None:
         return self._answer(seen, key) if seen["metadata"]["name"] == name else None
 
-    def watched(self, name: str) -> Watched:
-        return Watched(SIGNING_REQUESTS, name)
+    def watched(self, name: str) -> WatchTarget:
+        return WatchTarget(SIGNING_REQUESTS, name)
 
-    def _answer(self, csr: Document, key: bytes) -> Answer:
+    def _answer(self, csr: Document, key: bytes) -> RequestState:
         if not is_for(csr, self._profile, key):
-            return Answer(is_ours=False)
+            return RequestState(is_ours=False)
         refusal = verdict_of(csr, "Denied", "Failed")
         decided = _moment(refusal or verdict_of(csr, "Approved") or {}, csr)
         if refusal is not None:
             words = ": ".join(str(refusal[part]) for part in ("type", "reason", "message") if refusal.get(part))
-            return Answer(refusal=words, decided=decided)
-        return Answer(certificate=issued_certificate(csr), decided=decided)
+            return RequestState(refusal=words, decided=decided)
+        return RequestState(certificate=issued_certificate(csr), decided=decided)
 
 
 def _moment(verdict: Mapping[str, Any], csr: Document) -> datetime | None:

@@ -20,8 +20,8 @@ from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 if TYPE_CHECKING:
     from muster.api.operator.v1 import HubRegistrationDriver, SpokeRegistrationConfiguration
+    from muster.registration.drivers.interfaces import HubContext, HubDriver, SpokeContext, SpokeDriver
     from muster.registration.drivers.profile import DriverOptions
-    from muster.registration.drivers.seam import HubContext, HubDriver, SpokeContext, SpokeDriver
 
 
 class CsrDriver(KubeconfigDriver):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from muster.api.cluster.v1 import ManagedCluster
 from muster.registration.drivers.certificates.approval import Approver
 from muster.registration.drivers.csr.options import NAME, approved_users
-from muster.registration.drivers.seam import NOTHING_TO_DO, HubContext, Outcome, Vote
+from muster.registration.drivers.interfaces import NOTHING_TO_DO, GrantResult, HubContext, Vote
 from muster.registration.names import DRIVER_ANNOTATION
 
 
@@ -30,10 +30,10 @@ class CsrHub:
     def agents(self, cluster: ManagedCluster) -> frozenset[str]:
         return self._approver.agents(cluster)
 
-    async def grant(self, cluster: ManagedCluster) -> Outcome:
+    async def grant(self, cluster: ManagedCluster) -> GrantResult:
         return NOTHING_TO_DO
 
-    async def revoke(self, cluster: ManagedCluster) -> Outcome:
+    async def revoke(self, cluster: ManagedCluster) -> GrantResult:
         return NOTHING_TO_DO
 
     async def run(self) -> None:

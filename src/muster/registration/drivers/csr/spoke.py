@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 from muster.api.resource import Document
 from muster.registration.drivers.certificates.agents import agent_profile
-from muster.registration.drivers.certificates.machine import CertificateMachine
+from muster.registration.drivers.certificates.certificate_manager import CertificateMachine
 from muster.registration.drivers.certificates.signing_requests import SigningRequests
 from muster.registration.drivers.csr.options import NAME, client_expiration
+from muster.registration.drivers.interfaces import SpokeContext, StepResult
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS, KubeconfigSpoke, program_of
-from muster.registration.drivers.seam import Progress, SpokeContext
 from muster.registration.names import DRIVER_ANNOTATION
 from muster.runtime.client import KubeClient
 
@@ -40,7 +40,7 @@ class CsrSpoke(KubeconfigSpoke):
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         return await self._machine.advance(SigningRequests(hub, self._profile), _own(stored), pending, seen)
 
 

@@ -20,8 +20,8 @@ from muster.registration.drivers.certificates.options import expiration_argument
 from muster.registration.drivers.errors import Unfit
 from muster.registration.drivers.flags import GRPC
 from muster.registration.drivers.grpc.options import APPROVED_USERS, CA_FILE, HUB_CONFIG, KEY_FILE, bootstrap_configs, hub_config
+from muster.registration.drivers.interfaces import Driver
 from muster.registration.drivers.profile import PROXY_CA, PROXY_URL, AgentFiles, HubSetup, MemberSetup, Process, carrying, last
-from muster.registration.drivers.seam import Driver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import GRPC_SIGNER_SECRET, REGISTER_GROUP
 from muster.runtime.auth import rights
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from muster.api.operator.v1 import ClusterManagerSpec, HubRegistrationDriver, SpokeRegistrationConfiguration
     from muster.api.resource import Document
     from muster.registration.drivers.endpoints import EndpointFormat
+    from muster.registration.drivers.interfaces import HubContext, HubDriver, SpokeContext, SpokeDriver
     from muster.registration.drivers.profile import DriverOptions
-    from muster.registration.drivers.seam import HubContext, HubDriver, SpokeContext, SpokeDriver
     from muster.runtime.client import KubeClient
 
 CONFIG: Final = "config.yaml"

@@ -17,8 +17,8 @@ from muster.registration.drivers.flags import GRPC
 from muster.registration.drivers.grpc.authority import SigningAuthority
 from muster.registration.drivers.grpc.options import hub_side
 from muster.registration.drivers.grpc.requests import read_grpc_request
-from muster.registration.drivers.grpc.signing import Signer
-from muster.registration.drivers.seam import NOTHING_TO_DO, HubContext, Outcome, Vote
+from muster.registration.drivers.grpc.signer import Signer
+from muster.registration.drivers.interfaces import NOTHING_TO_DO, GrantResult, HubContext, Vote
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import DRIVER_ANNOTATION
 from muster.runtime.client import NotFound
@@ -57,10 +57,10 @@ class GrpcHub:
     def agents(self, cluster: ManagedCluster) -> frozenset[str]:
         return self._approver.agents(cluster)
 
-    async def grant(self, cluster: ManagedCluster) -> Outcome:
+    async def grant(self, cluster: ManagedCluster) -> GrantResult:
         return NOTHING_TO_DO
 
-    async def revoke(self, cluster: ManagedCluster) -> Outcome:
+    async def revoke(self, cluster: ManagedCluster) -> GrantResult:
         return NOTHING_TO_DO
 
     async def run(self) -> None:

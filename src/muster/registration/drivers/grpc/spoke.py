@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from muster.api.agents import GRPC_SIGNER
 from muster.api.resource import Document
 from muster.registration.drivers.certificates.agents import agent_profile
-from muster.registration.drivers.certificates.machine import CertificateMachine
+from muster.registration.drivers.certificates.certificate_manager import CertificateMachine
 from muster.registration.drivers.certificates.signing_requests import SigningRequests
 from muster.registration.drivers.endpoints import HubAddress
 from muster.registration.drivers.flags import GRPC
 from muster.registration.drivers.grpc.endpoints import CONFIGS, hub_config
 from muster.registration.drivers.grpc.options import client_expiration
-from muster.registration.drivers.seam import Progress, SpokeContext
+from muster.registration.drivers.interfaces import SpokeContext, StepResult
 from muster.registration.names import DRIVER_ANNOTATION
 from muster.runtime.client import KubeClient
 
@@ -44,5 +44,5 @@ class GrpcSpoke:
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         return await self._machine.advance(SigningRequests(hub, self._profile), stored, pending, seen)

@@ -32,13 +32,13 @@ from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.registration import names
+from muster.registration.drivers.interfaces import GrantResult, GrantStep, HubDriver
 from muster.registration.drivers.ownership import owner_of
-from muster.registration.drivers.seam import HubDriver, Outcome, Step
 from muster.registration.hub.cluster_writer import Change, redated, with_finalizers
 from muster.registration.hub.clusters import rbac
 from muster.registration.hub.clusters.agents import ClusterAgents
 from muster.registration.hub.clusters.permissions import Permissions
-from muster.registration.hub.clusters.rbac import Wanted
+from muster.registration.hub.clusters.rbac import DesiredObject
 from muster.registration.hub.clusters.remains import Remains
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.kinds import MANIFEST_WORKS
@@ -52,7 +52,7 @@ COMMON: Final = ""
 DENIED: Final = "HubClusterAdminDenied"
 PENDING: Final = "Pending"
 """Ours: nothing has failed, and not everything is there yet."""
-PASSING: Final = (Conflict, Unreachable, TooManyRequests)
+TRANSIENT: Final = (Conflict, Unreachable, TooManyRequests)
 """A lost race, a server that is away or busy: nothing to tell about a cluster, only to try again."""
 LISTED: Final = 5
 """So many problems are written out in a condition; the others are counted."""
@@ -68,17 +68,17 @@ class Incomplete(Exception):
 
 
 @dataclass(frozen=True)
-class Standing:
+class AcceptanceState:
     """What is missing of a cluster's permissions: what has failed, and what is being worked on."""
 
     problems: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
 
-    def __add__(self, problems: tuple[str, ...]) -> Standing:
-        return Standing(self.problems + problems, self.pending)
+    def __add__(self, problems: tuple[str, ...]) -> AcceptanceState:
+        return AcceptanceState(self.problems + problems, self.pending)
 
-    def __or__(self, other: Standing) -> Standing:
-        return Standing(self.problems + other.problems, self.pending + other.pending)
+    def __or__(self, other: AcceptanceState) -> AcceptanceState:
+        return AcceptanceState(self.problems + other.problems, self.pending + other.pending)
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -166,9 +166,9 @@ class Acceptance:
         agents = self._agents.of(cluster)
         problems += await self._ensure(rbac.own_binding(name, labels, agents), *rbac.namespace_bindings(name, labels, agents))
         standing = await self._drive(cluster, granted=True) + problems
-        if await self._say(cluster, accepted_condition(standing)) and not standing.missing:
+        if await self._set_condition(cluster, accepted_condition(standing)) and not standing.missing:
             log.info("cluster accepted", cluster=name)
-            self._tell(cluster, "ManagedClusterAccepted", f"managed cluster {name} is accepted by hub cluster admin")
+            self._record_event(cluster, "ManagedClusterAccepted", f"managed cluster {name} is accepted by hub cluster admin")
         if self._permissions.namespace_terminating(name):
             # The agent is needed until its works are gone, and the namespace until then waits for its binding.
             await self._release(name)
@@ -212,14 +212,14 @@ class Acceptance:
                 self._remains.forget(name)
         except KubeError as error:
             standing += (f"ManifestWorks in namespace {name}: {error}",)
-        if await self._say(cluster, denied_condition(name, works, standing.missing)) and not denied:
+        if await self._set_condition(cluster, denied_condition(name, works, standing.missing)) and not denied:
             log.info("cluster denied", cluster=name, works=len(works))
-            self._tell(cluster, "ManagedClusterDenied", f"managed cluster {name} is denied by hub cluster admin")
+            self._record_event(cluster, "ManagedClusterDenied", f"managed cluster {name} is denied by hub cluster admin")
         standing.check(name)
         if not works:
             await self._permissions.release(name)
 
-    async def _shut_out(self, cluster: ManagedCluster, *, unseen: bool) -> Standing:
+    async def _shut_out(self, cluster: ManagedCluster, *, unseen: bool) -> AcceptanceState:
         """Take away everything but reading the own ManagedCluster, and what the work agent needs to clean up."""
         name, labels = cluster.metadata.name, self._labels
         (registration, work, *_) = rbac.own_keys(name)
@@ -245,7 +245,7 @@ class Acceptance:
         standing = await self._drive(cluster, granted=False)
         standing += await self._remove_all(name, self._permissions.release, unseen=True)
         if standing.missing:
-            await self._say(cluster, accepted_condition(standing))
+            await self._set_condition(cluster, accepted_condition(standing))
             standing.check(name)
             return
         await self._clusters.change(name, unless_changed(cluster, remove_finalizer))
@@ -259,7 +259,7 @@ class Acceptance:
             name, self._hub.options.namespace, is_new=False
         ):
             return
-        standing = Standing()
+        standing = AcceptanceState()
         if (last := self._departed.get(name)) is not None:
             standing |= await self._drive(last, granted=False)
         if self._permissions.of(name):
@@ -287,7 +287,9 @@ class Acceptance:
         """Nothing is made for a name that must not be accepted, so there is nothing to undo."""
         if cluster.metadata.deletion_timestamp:
             await self._clusters.change(cluster.metadata.name, unless_changed(cluster, remove_finalizer))
-        elif cluster.spec.hub_accepts_client and await self._say(cluster, accepted_condition(Standing((problem,)))):
+        elif cluster.spec.hub_accepts_client and await self._set_condition(
+            cluster, accepted_condition(AcceptanceState((problem,)))
+        ):
             log.warning("cluster cannot be accepted", cluster=cluster.metadata.name, problem=problem)
 
     async def _share_roles(self) -> None:
@@ -300,7 +302,7 @@ class Acceptance:
                 else:
                     await self._permissions.remove(CLUSTER_ROLES, wanted.key, COMMON)
 
-    async def _ensure(self, *wanted: Wanted) -> tuple[str, ...]:
+    async def _ensure(self, *wanted: DesiredObject) -> tuple[str, ...]:
         return await _problems((str(one), self._permissions.ensure(one)) for one in wanted)
 
     async def _works(self, name: str) -> list[Object]:
@@ -310,31 +312,31 @@ class Acceptance:
         if not await self._works(name):
             await self._permissions.release(name)
 
-    async def _drive(self, cluster: ManagedCluster, *, granted: bool) -> Standing:
+    async def _drive(self, cluster: ManagedCluster, *, granted: bool) -> AcceptanceState:
         """Have the drivers that own the cluster grant or revoke, unless they did so for the same state already."""
         name, wanted = cluster.metadata.name, _Driven(granted, _state(cluster))
         if self._driven.get(name) == wanted:
-            return Standing()
+            return AcceptanceState()
         # Until it has gone well, something may have been granted.
         self._driven[name] = _Driven(True, 0)
-        standing = Standing()
+        standing = AcceptanceState()
         owners = {name: driver for name, driver in self._hub.drivers.items() if _owns(name, driver, cluster)}
         for driver_name, driver in owners.items():
             outcome = await _drive_one(driver, cluster, granted)
-            standing |= Standing(_by(driver_name, outcome.problems), _by(driver_name, outcome.pending))
+            standing |= AcceptanceState(_by(driver_name, outcome.problems), _by(driver_name, outcome.pending))
         if granted and not owners:
             standing += (_disabled(cluster, self._hub.options.drivers),)
         if not standing.missing:
             self._driven[name] = wanted
         return standing
 
-    async def _say(self, cluster: ManagedCluster, condition: Condition) -> bool:
+    async def _set_condition(self, cluster: ManagedCluster, condition: Condition) -> bool:
         """Whether that was news."""
         now = self._context.clock.now()
         change = unless_changed(cluster, lambda newest: redated(newest, condition, now))
         return await self._clusters.change(cluster.metadata.name, change, status=True)
 
-    def _tell(self, cluster: ManagedCluster, reason: str, note: str) -> None:
+    def _record_event(self, cluster: ManagedCluster, reason: str, note: str) -> None:
         self._context.events.event(cluster.document(), "Normal", reason, note)
 
 
@@ -390,14 +392,14 @@ def _disabled(cluster: ManagedCluster, enabled: tuple[str, ...]) -> str:
     )
 
 
-async def _drive_one(driver: HubDriver, cluster: ManagedCluster, granted: bool) -> Outcome:
+async def _drive_one(driver: HubDriver, cluster: ManagedCluster, granted: bool) -> GrantResult:
     try:
         return await (driver.grant(cluster) if granted else driver.revoke(cluster))
-    except PASSING:
+    except TRANSIENT:
         raise
     except Exception as error:
         # Drivers come from elsewhere too: what one fails on is its cluster's problem, and the condition and the log say so.
-        return Outcome((Step("grant" if granted else "revoke", f"{type(error).__name__}: {error}"),))
+        return GrantResult((GrantStep("grant" if granted else "revoke", f"{type(error).__name__}: {error}"),))
 
 
 async def _problems(steps: Iterable[tuple[str, Awaitable[None]]]) -> tuple[str, ...]:
@@ -406,14 +408,14 @@ async def _problems(steps: Iterable[tuple[str, Awaitable[None]]]) -> tuple[str, 
     results = await asyncio.gather(*(step for _, step in named), return_exceptions=True)
     problems: tuple[str, ...] = ()
     for (name, _), result in zip(named, results, strict=True):
-        if isinstance(result, KubeError) and not isinstance(result, PASSING):
+        if isinstance(result, KubeError) and not isinstance(result, TRANSIENT):
             problems += (f"{name}: {result}",)
         elif isinstance(result, BaseException):
             raise result
     return problems
 
 
-def accepted_condition(standing: Standing) -> Condition:
+def accepted_condition(standing: AcceptanceState) -> Condition:
     if standing.missing:
         reason = "Error" if standing.problems else PENDING
         return Condition(type=ACCEPTED, status="False", reason=reason, message=_listed(standing.missing))

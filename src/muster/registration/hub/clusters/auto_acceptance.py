@@ -22,7 +22,7 @@ from muster.api import condition_of
 from muster.api.cluster.v1 import ACCEPTED, ManagedCluster
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
-from muster.registration.drivers.seam import Vote
+from muster.registration.drivers.interfaces import Vote
 from muster.registration.hub.clusters.namespaces import foreign_namespace_problem, namespace_named
 from muster.registration.hub.clusters.rbac import name_problem
 from muster.registration.hub.context import HubControllerContext

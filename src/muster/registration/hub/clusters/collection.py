@@ -21,7 +21,7 @@ from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import ManagedCluster
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
-from muster.registration.hub.cluster_writer import with_cluster_said, with_finalizers
+from muster.registration.hub.cluster_writer import with_cluster_condition, with_finalizers
 from muster.registration.hub.clusters.remains import Remains
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.names import CLEANUP_PRIORITY, COLLECTION_CLEANUP
@@ -30,11 +30,11 @@ from muster.runtime.client import Conflict, KubeError, NotFound, TooManyRequests
 log = get_logger("muster.registration.collection")
 
 DELETING: Final = "Deleting"
-TOLD_EVERY: Final = 5.0
+STATUS_INTERVAL: Final = 5.0
 """Seconds between two words about the same kind of object."""
-AGAIN_AFTER: Final = 10.0
+RETRY_INTERVAL: Final = 10.0
 """Seconds after which a cluster that is collected but still there is looked at again: somebody may have made a new work."""
-AT_ONCE: Final = 8
+MAX_CONCURRENT_DELETES: Final = 8
 """Deletions under way side by side for one cluster."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 
@@ -81,7 +81,7 @@ class Collection:
             await self._let_go(cluster)
             return None
         uid, since = self._done.get(name, ("", 0.0))
-        left = since + AGAIN_AFTER - self._context.clock.monotonic()
+        left = since + RETRY_INTERVAL - self._context.clock.monotonic()
         return left if uid == cluster.metadata.uid and left > 0 else await self._collect(name, cluster)
 
     def _held(self, cluster: ManagedCluster) -> ManagedCluster:
@@ -110,34 +110,41 @@ class Collection:
         ours = COLLECTION_CLEANUP in cluster.metadata.finalizers
         if ours or condition_of(cluster.status.conditions, DELETING):
             done = Condition(type=DELETING, status="True", reason="NoResource", message="No cleaned resource in cluster ns.")
-            await self._say(cluster, done)
+            await self._set_condition(cluster, done)
         if ours:
             await self._let_go(cluster)
             log.info("addons and works collected", cluster=name)
         self._done[name] = (cluster.metadata.uid, self._context.clock.monotonic())
-        return AGAIN_AFTER
+        return RETRY_INTERVAL
 
     async def _shrink(self, name: str, cluster: ManagedCluster | None, resource: GVR, found: list[Object]) -> float | None:
         problems = await self._delete(resource, name, next_to_go(found))
         if problems:
             if cluster is not None:
                 message = f"failed to clean up {resource.plural}: {'; '.join(problems)}"
-                await self._say(cluster, Condition(type=DELETING, status="False", reason="DeletingError", message=message))
+                await self._set_condition(
+                    cluster, Condition(type=DELETING, status="False", reason="DeletingError", message=message)
+                )
             raise NotCollected(f"{resource} in namespace {name}: {'; '.join(problems)}")
         if cluster is None:
             return None
         kind, since = self._told.get(name, ("", 0.0))
         now = self._context.clock.monotonic()
         condition = condition_of(cluster.status.conditions, DELETING)
-        if kind == resource.plural and now - since < TOLD_EVERY and condition is not None and condition.reason != "DeletingError":
-            return TOLD_EVERY - (now - since)
+        if (
+            kind == resource.plural
+            and now - since < STATUS_INTERVAL
+            and condition is not None
+            and condition.reason != "DeletingError"
+        ):
+            return STATUS_INTERVAL - (now - since)
         self._told[name] = (resource.plural, now)
-        await self._say(cluster, remaining_condition(resource, found))
+        await self._set_condition(cluster, remaining_condition(resource, found))
         return None
 
     async def _delete(self, resource: GVR, namespace: str, going: Sequence[Object]) -> list[str]:
         """Gives what went wrong, object by object."""
-        slots = asyncio.Semaphore(AT_ONCE)
+        slots = asyncio.Semaphore(MAX_CONCURRENT_DELETES)
 
         async def one(obj: Object) -> str:
             metadata = obj["metadata"]
@@ -159,8 +166,10 @@ class Collection:
                 raise result
         return [str(result) for result in results if result]
 
-    async def _say(self, cluster: ManagedCluster, condition: Condition) -> None:
-        await self._clusters.change(cluster.metadata.name, with_cluster_said(condition, self._context.clock.now()), status=True)
+    async def _set_condition(self, cluster: ManagedCluster, condition: Condition) -> None:
+        await self._clusters.change(
+            cluster.metadata.name, with_cluster_condition(condition, self._context.clock.now()), status=True
+        )
 
 
 def parse_resource(text: str) -> GVR:

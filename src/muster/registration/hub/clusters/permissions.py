@@ -18,7 +18,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.registration import names
 from muster.registration.hub.clusters import rbac
-from muster.registration.hub.clusters.rbac import Wanted
+from muster.registration.hub.clusters.rbac import DesiredObject
 from muster.registration.hub.context import HubControllerContext
 from muster.runtime.cache import Informer, MutationCache, Snapshot
 from muster.runtime.client import AlreadyExists, Forbidden, Invalid, KubeError, NotFound
@@ -35,7 +35,7 @@ KINDS: Final = (NAMESPACES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS)
 class BeingDeleted(KubeError):
     """An object must go before it can be made again, and something still holds it."""
 
-    def __init__(self, wanted: Wanted, finalizers: list[str]) -> None:
+    def __init__(self, wanted: DesiredObject, finalizers: list[str]) -> None:
         held = f", held by {', '.join(finalizers)}" if finalizers else ""
         super().__init__(f"{wanted} is being deleted{held}; it is made again when it is gone")
         self.wanted = wanted
@@ -62,7 +62,7 @@ class Permissions:
         found = self.get(NAMESPACES, ObjectKey("", cluster))
         return found is not None and _terminating(found)
 
-    async def ensure(self, wanted: Wanted) -> None:
+    async def ensure(self, wanted: DesiredObject) -> None:
         """Raises BeingDeleted when the object cannot be had now, else what the server answers."""
         current = self.get(wanted.resource, wanted.key)
         if current is not None and _terminating(current):
@@ -102,7 +102,7 @@ class Permissions:
         if current is not None and _terminating(current):
             await self._without_finalizer(current)
 
-    async def _let_go(self, wanted: Wanted, current: Snapshot) -> None:
+    async def _let_go(self, wanted: DesiredObject, current: Snapshot) -> None:
         """A marked object of ours goes now, so that it can be made again at once; in a namespace that goes too, nothing can."""
         if wanted.resource is NAMESPACES:
             raise BeingDeleted(wanted, list((current.data.get("spec") or {}).get("finalizers") or ()))
@@ -126,7 +126,7 @@ class Permissions:
         self._latest[current.resource].record_write(answer)
         return left
 
-    async def _put_right(self, wanted: Wanted) -> Object:
+    async def _put_right(self, wanted: DesiredObject) -> Object:
         key = wanted.key
         try:
             answer = await self._client.apply(wanted.resource, wanted.body, manager=MANAGER)
@@ -138,7 +138,7 @@ class Permissions:
             return await self._anew(wanted, found)
         return answer if rbac.holds(answer, wanted.body) else await self._anew(wanted, answer)
 
-    async def _anew(self, wanted: Wanted, found: Object) -> Object:
+    async def _anew(self, wanted: DesiredObject, found: Object) -> Object:
         key = wanted.key
         await self._client.delete(wanted.resource, key.name, key.namespace, uid=found["metadata"]["uid"])
         return await self._client.create(wanted.resource, _whole(wanted), manager=MANAGER)
@@ -157,5 +157,5 @@ def _work_binding(cluster: str) -> ObjectKey:
     return ObjectKey(cluster, names.work_binding(cluster))
 
 
-def _whole(wanted: Wanted) -> Object:
+def _whole(wanted: DesiredObject) -> Object:
     return {"apiVersion": wanted.resource.api_version, "kind": wanted.resource.kind, **wanted.body}

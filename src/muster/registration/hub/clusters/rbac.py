@@ -1,10 +1,10 @@
 """What an accepted cluster is permitted on the hub, as objects: pure descriptions, nothing here talks to a server.
 
 A cluster has a namespace of its name, a ClusterRole with its binding, and two RoleBindings in its namespace to roles that all
-clusters share. Every binding names the cluster's agents (`Agents`): each user that was given a certificate, or where a driver does
-not tell its agents apart the group of all, and the group of agents whose identity comes from a provider which forbids groups
-beginning with `system:`. A cluster that was accepted and is no longer keeps a ClusterRole that
-lets it read its own ManagedCluster, so that the agent learns why it is out, and nothing else.
+clusters share. Every binding names the cluster's agents (`AgentSubjects`): each user that was given a certificate, or where a
+driver does not tell its agents apart the group of all, and the group of agents whose identity comes from a provider which forbids
+groups beginning with `system:`. A cluster that was accepted and is no longer keeps a ClusterRole that lets it read its own
+ManagedCluster, so that the agent learns why it is out, and nothing else.
 
 Invariant: no cluster's objects can ever be another's, or those of the hub itself. The names leave three gaps, which
 `name_problem` closes: clusters called `registration` or `work` would share the name of a common role, and one called
@@ -46,7 +46,7 @@ Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Agents:
+class AgentSubjects:
     """Who acts for a cluster."""
 
     uid: str = ""
@@ -55,12 +55,12 @@ class Agents:
     by_group: bool = False
     """Whether everybody is meant whose credential names the cluster's group."""
 
-    def __or__(self, other: Agents) -> Agents:
-        return Agents(self.uid, self.users | other.users, self.by_group or other.by_group)
+    def __or__(self, other: AgentSubjects) -> AgentSubjects:
+        return AgentSubjects(self.uid, self.users | other.users, self.by_group or other.by_group)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredObject:
     """An object that must be there."""
 
     resource: GVR
@@ -84,7 +84,7 @@ def rule(group: str | list[str], resources: str, *verbs: str, names: tuple[str, 
     }
 
 
-def common_roles(labels: Labels) -> tuple[Wanted, Wanted]:
+def common_roles(labels: Labels) -> tuple[DesiredObject, DesiredObject]:
     """What agents may do in their own namespaces, said once for all clusters."""
     registration = [
         rule("coordination.k8s.io", "leases", "get", "list", "watch", "update"),
@@ -100,11 +100,11 @@ def common_roles(labels: Labels) -> tuple[Wanted, Wanted]:
     return (_role(REGISTRATION_ROLE, "", registration, labels), _role(WORK_ROLE, "", work, labels))
 
 
-def namespace(cluster: str, labels: Labels) -> Wanted:
-    return Wanted(NAMESPACES, {"metadata": {"name": cluster, "labels": _labels(cluster, labels)}})
+def namespace(cluster: str, labels: Labels) -> DesiredObject:
+    return DesiredObject(NAMESPACES, {"metadata": {"name": cluster, "labels": _labels(cluster, labels)}})
 
 
-def own_role(cluster: str, labels: Labels, *, accepted: bool) -> Wanted:
+def own_role(cluster: str, labels: Labels, *, accepted: bool) -> DesiredObject:
     """What a cluster may do outside its namespace; once denied, only look at itself."""
     names = (cluster,)
     if not accepted:
@@ -119,20 +119,20 @@ def own_role(cluster: str, labels: Labels, *, accepted: bool) -> Wanted:
     return _role(cluster_role(cluster), cluster, rules, labels)
 
 
-def own_binding(cluster: str, labels: Labels, agents: Agents) -> Wanted:
+def own_binding(cluster: str, labels: Labels, agents: AgentSubjects) -> DesiredObject:
     """It is also the record of who the agents are, see `agents.py`."""
     name = cluster_role(cluster)
     metadata = {"name": name, "labels": _labels(cluster, labels), "annotations": {CLUSTER_UID: agents.uid}}
-    return Wanted(CLUSTER_ROLE_BINDINGS, {"metadata": metadata, **_binds(cluster, name, agents)})
+    return DesiredObject(CLUSTER_ROLE_BINDINGS, {"metadata": metadata, **_binds(cluster, name, agents)})
 
 
-def namespace_bindings(cluster: str, labels: Labels, agents: Agents) -> tuple[Wanted, Wanted]:
+def namespace_bindings(cluster: str, labels: Labels, agents: AgentSubjects) -> tuple[DesiredObject, DesiredObject]:
     """For the registration agent and for the work agent; a finalizer holds the latter for as long as works are left."""
     registration = {"name": registration_binding(cluster), "namespace": cluster, "labels": _labels(cluster, labels)}
     work = {**registration, "name": work_binding(cluster), "finalizers": [WORK_CLEANUP]}
     return (
-        Wanted(ROLE_BINDINGS, {"metadata": registration, **_binds(cluster, REGISTRATION_ROLE, agents)}),
-        Wanted(ROLE_BINDINGS, {"metadata": work, **_binds(cluster, WORK_ROLE, agents)}),
+        DesiredObject(ROLE_BINDINGS, {"metadata": registration, **_binds(cluster, REGISTRATION_ROLE, agents)}),
+        DesiredObject(ROLE_BINDINGS, {"metadata": work, **_binds(cluster, WORK_ROLE, agents)}),
     )
 
 
@@ -178,15 +178,15 @@ def fixed(current: Object, wanted: Object) -> bool:
     return current.get("roleRef") != wanted.get("roleRef") or "aggregationRule" in current
 
 
-def _role(name: str, cluster: str, rules: list[Object], labels: Labels) -> Wanted:
-    return Wanted(CLUSTER_ROLES, {"metadata": {"name": name, "labels": _labels(cluster, labels)}, "rules": rules})
+def _role(name: str, cluster: str, rules: list[Object], labels: Labels) -> DesiredObject:
+    return DesiredObject(CLUSTER_ROLES, {"metadata": {"name": name, "labels": _labels(cluster, labels)}, "rules": rules})
 
 
 def _labels(cluster: str, labels: Labels) -> dict[str, str]:
     return {**labels, CLUSTER_LABEL: cluster}
 
 
-def _binds(cluster: str, role: str, agents: Agents) -> Object:
+def _binds(cluster: str, role: str, agents: AgentSubjects) -> Object:
     named = [("Group", cluster_group(cluster))] if agents.by_group else []
     named += [("Group", external_group(cluster)), *(("User", user) for user in sorted(agents.users))]
     return {

@@ -50,9 +50,9 @@ class AddonHealth:
         if unknown is None:
             return
         for snapshot in self._addons.cache.in_namespace(name):
-            await self._say(snapshot, unknown)
+            await self._set_condition(snapshot, unknown)
 
-    async def _say(self, snapshot: Snapshot, unknown: Condition) -> None:
+    async def _set_condition(self, snapshot: Snapshot, unknown: Condition) -> None:
         addon = ManagedClusterAddOn.decode(snapshot.raw)
         if await set_condition(self._context.client, addon, unknown, self._context.clock.now()):
             log.info("addon is out of sight with its cluster", cluster=snapshot.namespace, addon=snapshot.name)

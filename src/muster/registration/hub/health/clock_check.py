@@ -13,7 +13,7 @@ from typing import Final
 from muster.api import Condition, condition_of
 from muster.api.cluster.v1 import CLOCK_SYNCED, ManagedCluster
 from muster.machinery.logs import get_logger
-from muster.registration.hub.cluster_writer import with_cluster_said
+from muster.registration.hub.cluster_writer import with_cluster_condition
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.hub.health.leases import grace, is_cluster_lease, renewal
 from muster.registration.names import SKIP_CLOCK_CHECK
@@ -87,7 +87,7 @@ class ClockCheck:
         found = verdict(cluster, apart)
         said = condition_of(cluster.status.conditions, CLOCK_SYNCED)
         news = said is None or said.reason != found.reason
-        if news and await self._hub.writer.change(name, with_cluster_said(found, self._context.clock.now()), status=True):
+        if news and await self._hub.writer.change(name, with_cluster_condition(found, self._context.clock.now()), status=True):
             # That a new cluster's clock is right is nothing to talk about.
             write = log.debug if said is None and found is IN_STEP else log.info
             write("clock compared", cluster=name, in_step=found is IN_STEP, seconds_apart=round(apart.total_seconds(), 3))

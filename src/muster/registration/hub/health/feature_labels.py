@@ -56,7 +56,7 @@ class FeatureLabels:
         self._events = hub.context.events
         self._clusters = hub.clusters
         self._addons = hub.context.informers.of(ADDONS)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         """The uids of addons that cannot have a label."""
         self._controller = hub.context.controller("feature-labels", self.reconcile)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
@@ -83,12 +83,12 @@ class FeatureLabels:
             except MalformedObject as error:
                 log.warning("cannot read addon", cluster=cluster, addon=snapshot.name, error=str(error))
             if len(snapshot.name) > LONGEST_NAME:
-                self._say(snapshot)
+                self._report_unlabelled(snapshot)
         return found
 
-    def _say(self, addon: Snapshot) -> None:
-        if addon.uid not in self._told:
-            self._told.add(addon.uid)
+    def _report_unlabelled(self, addon: Snapshot) -> None:
+        if addon.uid not in self._reported:
+            self._reported.add(addon.uid)
             text = f"addon {addon.name} has no label on ManagedCluster {addon.namespace}: its name is longer than {LONGEST_NAME}"
             log.warning("addon cannot have a label", cluster=addon.namespace, addon=addon.name)
             self._events.event(addon.data, "Warning", TOO_LONG, text)

@@ -24,7 +24,7 @@ from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, ManagedCluster
 from muster.machinery.golang.timestamps import format_micro_time, parse_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object
-from muster.registration.hub.cluster_writer import with_cluster_said
+from muster.registration.hub.cluster_writer import with_cluster_condition
 from muster.registration.hub.context import HubControllerContext
 from muster.registration.names import CLUSTER_LABEL, DEFAULT_LEASE_SECONDS, LEASE, LEASE_PERIODS
 from muster.runtime.cache import Snapshot
@@ -149,7 +149,7 @@ class Leases:
         if not is_unknown(cluster) and await self._is_behind(lease):
             return CATCHING_UP
         self._lapsed.add(name)
-        await self._say_unknown(cluster)
+        await self._set_unknown(cluster)
         return None
 
     async def _is_behind(self, lease: Snapshot) -> bool:
@@ -162,7 +162,7 @@ class Leases:
 
     async def _without_lease(self, cluster: ManagedCluster) -> None:
         if cluster.metadata.deletion_timestamp or not is_true(cluster.status.conditions, ACCEPTED):
-            await self._say_unknown(cluster)
+            await self._set_unknown(cluster)
             return
         try:
             await self._context.client.create(LEASES, self._fresh(cluster.metadata.name))
@@ -178,11 +178,11 @@ class Leases:
             "spec": {"holderIdentity": LEASE, "renewTime": format_micro_time(self._context.clock.now())},
         }
 
-    async def _say_unknown(self, cluster: ManagedCluster) -> None:
+    async def _set_unknown(self, cluster: ManagedCluster) -> None:
         if is_unknown(cluster):
             return
         name = cluster.metadata.name
-        if not await self._hub.writer.change(name, with_cluster_said(UNKNOWN, self._context.clock.now()), status=True):
+        if not await self._hub.writer.change(name, with_cluster_condition(UNKNOWN, self._context.clock.now()), status=True):
             return
         log.info("cluster is unreachable: its lease was not renewed", cluster=name)
         # Told in the cluster's own namespace, where those who may see the cluster look.

@@ -15,8 +15,8 @@ from muster.registration.drivers.awsirsa.awsauth import mapped_roles
 from muster.registration.drivers.awsirsa.claims import marked
 from muster.registration.drivers.awsirsa.hub import AwsHub
 from muster.registration.drivers.awsirsa.records import RECORD_LABEL
+from muster.registration.drivers.interfaces import HubContext
 from muster.registration.drivers.ownership import claimed_by_others
-from muster.registration.drivers.seam import HubContext
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance
 from muster.registration.hub.context import HubControllerContext

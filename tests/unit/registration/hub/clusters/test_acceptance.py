@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 
 import pytest
 
-from muster.registration.drivers.seam import Outcome, Step
+from muster.registration.drivers.interfaces import GrantResult, GrantStep
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import CLUSTER_LABEL, REGISTRATION_ROLE, RESOURCE_CLEANUP, WORK_ROLE
@@ -187,13 +187,13 @@ async def test_a_label_taken_off_comes_back(play: Play) -> None:
 
 
 async def test_a_drivers_problem_is_named_in_the_condition_and_heals_by_itself(play: Play) -> None:
-    play.driver.outcome = lambda cluster: Outcome((Step("role", "throttled"), Step("mapping")))
+    play.driver.outcome = lambda cluster: GrantResult((GrantStep("role", "throttled"), GrantStep("mapping")))
     async with play.running(Acceptance):
         await play.create_cluster("c1", accepts=True)
         condition = await play.until_condition("c1", "False", "Error")
         assert condition["message"] == "scripted: role: throttled"
         assert await play.get(ROLE_BINDINGS, f"{ROLE}:registration", "c1")
-        play.driver.outcome = lambda cluster: Outcome()
+        play.driver.outcome = lambda cluster: GrantResult()
         await play.until_condition("c1", "True", "HubClusterAdminAccepted")
 
 
@@ -221,9 +221,9 @@ async def test_a_busy_server_is_no_news_about_a_cluster(play: Play) -> None:
 
 
 async def test_a_driver_that_breaks_on_a_malformed_annotation_harms_that_cluster_alone(play: Play) -> None:
-    def parse(cluster: object) -> Outcome:
+    def parse(cluster: object) -> GrantResult:
         annotations = cluster.metadata.annotations  # type: ignore[attr-defined]
-        return Outcome((Step(annotations["arn"].split(":")[5]),)) if annotations else Outcome()
+        return GrantResult((GrantStep(annotations["arn"].split(":")[5]),)) if annotations else GrantResult()
 
     play.driver.outcome = parse
     async with play.running(Acceptance):

@@ -6,7 +6,7 @@ import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.machinery.golang.timestamps import format_time
-from muster.registration.drivers.seam import Vote
+from muster.registration.drivers.interfaces import Vote
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance, elected
 from muster.registration.hub.context import HubControllerContext

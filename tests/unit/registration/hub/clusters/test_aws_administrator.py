@@ -14,7 +14,7 @@ from muster.aws.role_names import HUB_ARN_TAG
 from muster.registration.drivers.awsirsa.administrator import prepare
 from muster.registration.drivers.awsirsa.options import hub_side
 from muster.registration.drivers.errors import Unfit
-from muster.registration.drivers.seam import Accepting, Undo
+from muster.registration.drivers.interfaces import AcceptanceContext, Undo
 from muster.registration.kinds import MANAGED_CLUSTERS
 from tests.support.fake_aws import FakeAws, NoAnswer
 from tests.unit.registration.hub.clusters.aws_play import HUB, AwsPlay, pair
@@ -28,7 +28,7 @@ class Site(AwsPlay):
 
     async def prepare_cluster(self, name: str = "c0") -> Undo | None:
         found = ManagedCluster.decode(await self.play.admin.get(MANAGED_CLUSTERS, name))
-        accepting = Accepting(self.play.admin, None, ProcessEnv(), self.said.append)
+        accepting = AcceptanceContext(self.play.admin, None, ProcessEnv(), self.said.append)
         return await prepare(found, hub_side(self.options), lambda: self.aws, accepting)
 
 
@@ -136,7 +136,7 @@ async def test_whatever_comes_of_it_every_client_is_closed(site: Site):
         return site.aws
 
     found = ManagedCluster.decode(await site.play.admin.get(MANAGED_CLUSTERS, "c0"))
-    accepting = Accepting(site.play.admin, None, ProcessEnv(), site.said.append)
+    accepting = AcceptanceContext(site.play.admin, None, ProcessEnv(), site.said.append)
 
     async def attempt() -> Undo | None:
         return await prepare(found, hub_side(site.options), connect, accepting)

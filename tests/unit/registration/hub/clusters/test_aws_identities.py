@@ -14,7 +14,7 @@ from muster.aws.role_names import CLUSTER_TAG, HUB_ARN_TAG, RoleNames
 from muster.registration.drivers.awsirsa.claims import marked
 from muster.registration.drivers.awsirsa.records import ADMINISTRATOR, Phase, Record, document
 from muster.registration.drivers.awsirsa.records import Mapping as MappingKind
-from muster.registration.drivers.seam import Vote
+from muster.registration.drivers.interfaces import Vote
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CONFIG_MAPS, EVENTS

@@ -6,7 +6,7 @@ import pytest
 
 from muster.api.cluster.v1 import ManagedCluster
 from muster.machinery.objects import ObjectKey
-from muster.registration.drivers.seam import Outcome, Step
+from muster.registration.drivers.interfaces import GrantResult, GrantStep
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.collection import Collection
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
@@ -86,11 +86,11 @@ async def test_a_cluster_denied_and_deleted_while_no_hub_ran_is_revoked_before_i
 async def test_what_cannot_be_revoked_keeps_the_cluster_and_says_why(play: Play) -> None:
     async with play.running(Acceptance):
         await accepted(play)
-        play.driver.outcome = lambda cluster: Outcome((Step("delete role", "policy p is attached"),))
+        play.driver.outcome = lambda cluster: GrantResult((GrantStep("delete role", "policy p is attached"),))
         await play.admin.delete(MANAGED_CLUSTERS, "c1")
         condition = await play.until_condition("c1", "False", "Error")
         assert "policy p is attached" in condition["message"]
-        play.driver.outcome = lambda cluster: Outcome()
+        play.driver.outcome = lambda cluster: GrantResult()
         await play.until_gone(MANAGED_CLUSTERS, "c1")
 
 

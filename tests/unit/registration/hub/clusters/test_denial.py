@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from muster.registration.drivers.seam import Outcome, Step
+from muster.registration.drivers.interfaces import GrantResult, GrantStep
 from muster.registration.hub.clusters.acceptance import Acceptance, denied_condition
 from muster.registration.kinds import MANAGED_CLUSTERS, MANIFEST_WORKS
 from muster.registration.names import RESOURCE_CLEANUP
@@ -71,11 +71,11 @@ async def test_denial_revokes_at_once_though_works_are_left(play: Play) -> None:
 
 
 async def test_a_cluster_denied_while_its_acceptance_failed_leaves_nothing_behind(play: Play) -> None:
-    play.driver.outcome = lambda cluster: Outcome((Step("role", "quota exceeded"),))
+    play.driver.outcome = lambda cluster: GrantResult((GrantStep("role", "quota exceeded"),))
     async with play.running(Acceptance):
         await play.create_cluster("c1", accepts=True)
         await play.until_condition("c1", "False", "Error")
-        play.driver.outcome = lambda cluster: Outcome()
+        play.driver.outcome = lambda cluster: GrantResult()
         await denied(play)
         assert ("revoke", "c1") in play.driver.calls
         await play.until_gone(ROLE_BINDINGS, f"{ROLE}:registration", "c1")
@@ -84,7 +84,7 @@ async def test_a_cluster_denied_while_its_acceptance_failed_leaves_nothing_behin
 
 
 async def test_the_condition_tells_the_time_of_denial_even_when_it_was_false_before(play: Play) -> None:
-    play.driver.outcome = lambda cluster: Outcome((Step("role", "quota exceeded"),))
+    play.driver.outcome = lambda cluster: GrantResult((GrantStep("role", "quota exceeded"),))
     async with play.running(Acceptance):
         await play.create_cluster("c1", accepts=True)
         before = await play.until_condition("c1", "False", "Error")
@@ -133,10 +133,10 @@ async def test_a_held_binding_whose_label_was_taken_off_is_not_lost_sight_of(pla
 async def test_a_failed_revocation_is_named_and_tried_again(play: Play) -> None:
     async with play.running(Acceptance):
         await accepted(play)
-        play.driver.outcome = lambda cluster: Outcome((Step("delete role", "in use"),))
+        play.driver.outcome = lambda cluster: GrantResult((GrantStep("delete role", "in use"),))
         await denied(play)
         assert "not yet revoked:\nscripted: delete role: in use" in (await play.condition("c1"))["message"]
-        play.driver.outcome = lambda cluster: Outcome()
+        play.driver.outcome = lambda cluster: GrantResult()
 
         async def healed() -> bool:
             return bool((await play.condition("c1"))["message"] == "Denied by hub cluster admin")

@@ -46,11 +46,11 @@ def test_a_clusters_own_role_names_itself_alone() -> None:
     assert rules(denied) == [("cluster.open-cluster-management.io", "managedclusters", "get list watch", "c1")]
 
 
-ALL = rbac.Agents("uid", by_group=True)
+ALL = rbac.AgentSubjects("uid", by_group=True)
 """Agents that are told apart by nothing."""
 
 
-def subjects(agents: rbac.Agents) -> list[list[tuple[str, str]]]:
+def subjects(agents: rbac.AgentSubjects) -> list[list[tuple[str, str]]]:
     bindings = (rbac.own_binding("c1", {}, agents), *rbac.namespace_bindings("c1", {}, agents))
     return [[(one["kind"], one["name"]) for one in binding.body["subjects"]] for binding in bindings]
 
@@ -63,7 +63,7 @@ def test_where_agents_are_not_told_apart_every_binding_names_both_groups_of_the_
 def test_where_they_are_every_binding_names_them_and_not_their_group() -> None:
     users = ["system:open-cluster-management:c1:one", "system:open-cluster-management:c1:two"]
     named = [("Group", "open-cluster-management:c1"), *(("User", user) for user in users)]
-    assert subjects(rbac.Agents("uid", frozenset(users))) == [named] * 3
+    assert subjects(rbac.AgentSubjects("uid", frozenset(users))) == [named] * 3
 
 
 def test_a_binding_says_for_which_managed_cluster_it_is() -> None:

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Mapping
 
 from muster.machinery.clock import Random
-from muster.registration.agent.memory.hub_secret import AGENT_NAME, CLUSTER_NAME
 from muster.registration.agent.options import AgentOptions
+from muster.registration.agent.state.hub_secret import AGENT_NAME, CLUSTER_NAME
 from muster.registration.names import AgentIdentity, is_cluster_name
 
 SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"

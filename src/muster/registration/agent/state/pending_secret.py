@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecret
+from muster.registration.agent.state.kept_secret import Changes, Data, KeptSecret
 from muster.registration.drivers.endpoints import HubAddress
 
 

@@ -17,7 +17,7 @@ from muster.machinery.clock import sleep
 from muster.machinery.confinement import temporary_directory
 from muster.machinery.logs import get_logger
 from muster.registration.agent.context import AgentContext
-from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.state.bootstrap import Candidate
 from muster.registration.drivers.endpoints import EndpointError
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.client import Conflict, Forbidden, KubeClient, KubeError, NotFound, Unauthorized, Unreachable

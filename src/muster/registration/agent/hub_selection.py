@@ -14,7 +14,7 @@ from muster.machinery.clock import pause
 from muster.machinery.logs import get_logger
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.failover import Failover, objection
-from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.state.bootstrap import Candidate
 from muster.registration.drivers.endpoints import EndpointError, HubAddress
 
 log = get_logger("muster.registration.agent")

@@ -22,7 +22,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.tasks import race
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.options import AgentOptions
-from muster.registration.drivers.seam import SpokeDriver
+from muster.registration.drivers.interfaces import SpokeDriver
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_ANNOTATIONS, reserved_name_problem
 from muster.runtime.cache import Informer

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from muster.machinery.authentication import UserInfo
-from muster.registration.agent.joining import ReservedName, introduce, kept_right, new_cluster
+from muster.registration.agent.introduction import ReservedName, introduce, kept_right, new_cluster
 from muster.registration.agent.options import AgentOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AgentIdentity

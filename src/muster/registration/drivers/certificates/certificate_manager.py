@@ -28,7 +28,7 @@ from muster.machinery.clock import Clock, Random
 from muster.machinery.logs import get_logger
 from muster.registration.drivers.certificates.profile import CertificateProfile
 from muster.registration.drivers.certificates.requests import certificate_problem, is_key, key_fingerprint, new_key, validity_of
-from muster.registration.drivers.seam import Progress, Report, Watched
+from muster.registration.drivers.interfaces import CredentialReport, StepResult, WatchTarget
 
 log = get_logger("muster.registration.drivers")
 
@@ -52,7 +52,7 @@ HALTED: Final = "ClientCertificateCreationHalted"
 
 
 @dataclass(frozen=True)
-class Answer:
+class RequestState:
     """What a signer has said to a request so far; one that says nothing of this is pending."""
 
     is_ours: bool = True
@@ -71,28 +71,28 @@ class RequestChannel(Protocol):
         """Whether so many requests of ours are with the signer already."""
         ...
 
-    async def find(self, name: str, key: bytes) -> Answer | None:
+    async def find(self, name: str, key: bytes) -> RequestState | None:
         """None when there is no request of this name (yet, or any more)."""
         ...
 
-    async def submit(self, name: str, key: bytes) -> Answer:
+    async def submit(self, name: str, key: bytes) -> RequestState:
         """Make the request. One of this name that is there already is as good: what is submitted again is the same request."""
         ...
 
-    def read(self, seen: Document, name: str, key: bytes) -> Answer | None:
+    def read(self, seen: Document, name: str, key: bytes) -> RequestState | None:
         """What a watched object says of the request; None when it is another."""
         ...
 
-    def watched(self, name: str) -> Watched | None:
+    def watched(self, name: str) -> WatchTarget | None:
         """What changes when there is an answer; None when only asking tells."""
         ...
 
 
-def rotated(certificate: bytes) -> Report:
+def rotated(certificate: bytes) -> CredentialReport:
     """What is told of a certificate that is in use."""
     validity = validity_of(certificate)
     text = f"client certificate rotated starting from {validity.since:{_GO_TIME}} to {validity.until:{_GO_TIME}}"
-    return Report(True, ROTATED, text, "ClientCertificateCreated")
+    return CredentialReport(True, ROTATED, text, "ClientCertificateCreated")
 
 
 @dataclass(frozen=True)
@@ -129,57 +129,57 @@ class CertificateMachine:
 
     async def advance(
         self, channel: RequestChannel, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
-    ) -> Progress:
+    ) -> StepResult:
         step = self.next_step(stored, pending)
-        if isinstance(step, Progress):
+        if isinstance(step, StepResult):
             return step
         if isinstance(step, Draw):
             return await self._draw(channel)
         answer = await self._answer(channel, step, seen)
         return self.follow(step, answer, channel.watched(step.name))
 
-    def next_step(self, stored: Mapping[str, bytes], pending: Mapping[str, bytes]) -> Ask | Draw | Progress:
+    def next_step(self, stored: Mapping[str, bytes], pending: Mapping[str, bytes]) -> Ask | Draw | StepResult:
         """What is to be done with what is stored and pending."""
         name, key = pending.get(PENDING_NAME, b"").decode(errors="replace"), pending.get(PENDING_KEY, b"")
         if key and key == stored.get(self._profile.key_entry):
             # Its certificate came, and the agent died before it had forgotten what was pending.
-            return Progress(_NOTHING_PENDING, again=0)
+            return StepResult(_NOTHING_PENDING, again=0)
         if name.startswith(self._profile.prefix) and is_key(key):
             return Ask(name, key)
         if not self.problem(stored):
             rest = self._until_renewal(stored[self._profile.certificate_entry])
             if rest > 0:
-                return Progress(again=rest)
+                return StepResult(again=rest)
         return Draw()
 
-    def follow(self, asked: Ask, answer: Answer, watched: Watched | None) -> Progress:
+    def follow(self, asked: Ask, answer: RequestState, watched: WatchTarget | None) -> StepResult:
         """What the signer's answer so far means."""
         if not answer.is_ours:
             # Somebody else's request has that name, or the agent had another name when it asked: begin anew.
-            return Progress(_NOTHING_PENDING, again=0)
+            return StepResult(_NOTHING_PENDING, again=0)
         if answer.refusal:
             return self._refused(asked, answer, f": {answer.refusal}", watched)
         if not answer.certificate:
             self._log_waiting(asked)
-            return Progress(again=UNHEARD_PAUSE, watch=watched)
+            return StepResult(again=UNHEARD_PAUSE, watch=watched)
         problem = certificate_problem(answer.certificate, asked.key, self._profile.common_name, self._clock.now())
         if problem:
             return self._refused(asked, answer, f" was answered, but {problem}", watched)
-        return Progress(
+        return StepResult(
             credential={self._profile.certificate_entry: answer.certificate, self._profile.key_entry: asked.key},
             again=max(self._until_renewal(answer.certificate), 0.0),
             report=rotated(answer.certificate),
         )
 
-    async def _draw(self, channel: RequestChannel) -> Progress:
+    async def _draw(self, channel: RequestChannel) -> StepResult:
         """A new key and a name for its request, to be stored before anything is asked."""
         if await channel.are_many(MOST_REQUESTS):
             text = f"{MOST_REQUESTS} requests of this cluster are on the hub already; no other is made until some are gone"
-            return Progress(again=self._later(HALTED_PAUSE), report=Report(False, FAILED, text, HALTED))
+            return StepResult(again=self._later(HALTED_PAUSE), report=CredentialReport(False, FAILED, text, HALTED))
         self._drawn = generate_name(self._profile.prefix, lambda alphabet: alphabet[int(self._random() * len(alphabet))])
-        return Progress({PENDING_KEY: new_key(), PENDING_NAME: self._drawn.encode()}, again=0)
+        return StepResult({PENDING_KEY: new_key(), PENDING_NAME: self._drawn.encode()}, again=0)
 
-    async def _answer(self, channel: RequestChannel, asked: Ask, seen: Document | None) -> Answer:
+    async def _answer(self, channel: RequestChannel, asked: Ask, seen: Document | None) -> RequestState:
         """What is said of the pending request; it is made, if it is not there (yet, or any more)."""
         new, self._drawn = self._drawn == asked.name, ""
         known = None if seen is None else channel.read(seen, asked.name, asked.key)
@@ -194,17 +194,17 @@ class CertificateMachine:
             subject, key = self._profile.common_name, key_fingerprint(asked.key)
             log.info("waiting for approval", subject=subject, request=asked.name, key=key)
 
-    def _refused(self, asked: Ask, answer: Answer, why: str, watched: Watched | None) -> Progress:
+    def _refused(self, asked: Ask, answer: RequestState, why: str, watched: WatchTarget | None) -> StepResult:
         """Begin anew some time after the refusal; earlier if somebody removes the refused request from the hub."""
         if self._refusal is None or self._refusal[0] != asked.name:
             self._refusal = (asked.name, self._clock.now())
         since = answer.decided or self._refusal[1]
         rest = REFUSED_PAUSE - (self._clock.now() - since).total_seconds()
         if rest <= 0:
-            return Progress(_NOTHING_PENDING, again=0)
-        return Progress(
+            return StepResult(_NOTHING_PENDING, again=0)
+        return StepResult(
             again=self._later(min(rest, REFUSED_PAUSE)),
-            report=Report(False, FAILED, f"Failed to rotate client certificate: request {asked.name}{why}"),
+            report=CredentialReport(False, FAILED, f"Failed to rotate client certificate: request {asked.name}{why}"),
             watch=watched,
         )
 

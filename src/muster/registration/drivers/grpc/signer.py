@@ -21,10 +21,10 @@ from muster.kube.certificates import CLIENT_AUTH, CertificateAuthority
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
 from muster.registration.drivers.certificates.agents import NotAnAgentsRequest, read_request
-from muster.registration.drivers.certificates.issuing import RequestAnswers, validity_for
+from muster.registration.drivers.certificates.request_answers import RequestAnswers, validity_for
 from muster.registration.drivers.certificates.requests import issued_certificate, signing_request_of, verdict_of
 from muster.registration.drivers.grpc.authority import NoAuthority, SigningAuthority
-from muster.registration.drivers.seam import HubContext
+from muster.registration.drivers.interfaces import HubContext
 from muster.registration.names import CLUSTER_LABEL, OURS
 from muster.runtime.cache import MutationCache, Snapshot
 from muster.runtime.client.builtin import SIGNING_REQUESTS

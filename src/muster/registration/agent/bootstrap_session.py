@@ -19,12 +19,12 @@ from muster.registration.agent.context import AgentContext
 from muster.registration.agent.credential import Trouble
 from muster.registration.agent.failover import Failover
 from muster.registration.agent.hub_credential import hub_credential_keeper, store_derived
-from muster.registration.agent.joining import introduce
-from muster.registration.agent.memory.bootstrap import Candidate
-from muster.registration.agent.memory.hub_secret import names_of
-from muster.registration.agent.moving import knows_us, moved
+from muster.registration.agent.hub_move import knows_us, moved
+from muster.registration.agent.introduction import introduce
+from muster.registration.agent.state.bootstrap import Candidate
+from muster.registration.agent.state.hub_secret import names_of
 from muster.registration.drivers.endpoints import EndpointError
-from muster.registration.drivers.seam import is_derived
+from muster.registration.drivers.interfaces import is_derived
 from muster.runtime.client import Conflict, Forbidden, KubeClient, KubeError, Unauthorized
 
 log = get_logger("muster.registration.agent")

@@ -18,7 +18,7 @@ from pathlib import Path
 from muster.machinery.clock import Clock, pause
 from muster.machinery.confinement import read, shown
 from muster.machinery.logs import get_logger
-from muster.registration.agent.memory.directory import mirror
+from muster.registration.agent.state.directory import mirror
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 from muster.runtime.cache import Informer, Snapshot

@@ -22,7 +22,7 @@ from muster.machinery.clock import SYSTEM
 from muster.registration.drivers.certificates.agents import NotAnAgentsRequest
 from muster.registration.drivers.certificates.requests import new_key, validity_of
 from muster.registration.drivers.grpc.authority import NoAuthority, SigningAuthority
-from muster.registration.drivers.grpc.signing import certificate_for
+from muster.registration.drivers.grpc.signer import certificate_for
 from muster.registration.hub.install import ACCOUNT, permissions
 from muster.registration.names import HUB_NAMESPACE, AgentIdentity
 from muster.runtime.client.builtin import NAMESPACES, SIGNING_REQUESTS

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from muster.machinery.logs import get_logger
-from muster.registration.agent.memory.directory import mirror
-from muster.registration.agent.memory.kept_secret import Changes, Data, KeptSecret
-from muster.registration.agent.memory.pending import PendingSecret
+from muster.registration.agent.state.directory import mirror
+from muster.registration.agent.state.kept_secret import Changes, Data, KeptSecret
+from muster.registration.agent.state.pending_secret import PendingSecret
 from muster.registration.drivers.endpoints import EndpointError, EndpointFormat, HubAddress, HubEndpoint
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 from muster.registration.names import PENDING_SUFFIX, AgentIdentity
@@ -55,7 +55,7 @@ class HubSecret(KeptSecret):
         return self._format.key == KUBECONFIGS.key
 
     @property
-    def has_way(self) -> bool:
+    def has_endpoint(self) -> bool:
         """Whether there is a way to some hub in it, of use or not."""
         return self._format.key in self.data
 

@@ -24,12 +24,12 @@ from muster.registration.agent.addons.controller import AddonController
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.failover import CHECK_SECONDS, denied
 from muster.registration.agent.hub_credential import hub_credential_keeper, store_derived
-from muster.registration.agent.joining import accepted, own_cluster
-from muster.registration.agent.memory.bootstrap import Candidate
+from muster.registration.agent.introduction import accepted, own_cluster
 from muster.registration.agent.reports.lease import LeaseKeeper
 from muster.registration.agent.reports.status import StatusReporter
+from muster.registration.agent.state.bootstrap import Candidate
 from muster.registration.drivers.endpoints import EndpointError, HubAddress
-from muster.registration.drivers.seam import is_derived
+from muster.registration.drivers.interfaces import is_derived
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.runtime.cache import Informer
 from muster.runtime.client import Forbidden, KubeClient, KubeError
@@ -49,7 +49,7 @@ REFUSED_SECONDS = 120.0
 """So long must a hub say that it does not know us before a credential that looks good is given up."""
 
 
-class Leave(Enum):
+class SessionEnd(Enum):
     """Why serving ended."""
 
     EXPIRED = "the credential can no longer be used"
@@ -59,18 +59,18 @@ class Leave(Enum):
     FAILED = "the hub failed us"
 
 
-async def serve(context: AgentContext, address: HubAddress) -> Leave:
+async def run_session(context: AgentContext, address: HubAddress) -> SessionEnd:
     """Raises OSError when the way to the hub cannot be put where it belongs, EndpointError when it cannot be used."""
     await context.secret.mirrored()
     if is_derived(context.driver):
         await _rewritten(context, address)
     if context.secret.endpoint is None:
-        return Leave.EXPIRED
+        return SessionEnd.EXPIRED
     hub = context.connect(context.secret.endpoint)
     try:
         context.state.registered = True
         context.state.say("serving", address.server)
-        return await Service(context, hub, address).run()
+        return await HubSession(context, hub, address).run()
     finally:
         await hub.close()
 
@@ -83,7 +83,7 @@ async def _rewritten(context: AgentContext, address: HubAddress) -> None:
         log.warning("cannot write the way to the hub anew; going on with what is stored", error=str(error))
 
 
-class Service:
+class HubSession:
     def __init__(self, context: AgentContext, hub: KubeClient, address: HubAddress) -> None:
         self._context = context
         self._hub = hub
@@ -100,14 +100,14 @@ class Service:
         addons = context.options.addons
         self._addons = [AddonController(context, hub, address, self._clusters, self._events)] if addons else []
 
-    async def run(self) -> Leave:
+    async def run(self) -> SessionEnd:
         endless: list[Any] = [self._clusters, self._keeper, self._lease, self._status, self._events, *self._addons]
         parts: list[Any] = [part.run() for part in endless]
-        leave: Leave = await race(*parts, self._until_over(), self._until_replaced(), self._through_the_door())
+        leave: SessionEnd = await race(*parts, self._until_over(), self._until_replaced(), self._until_accepted())
         return leave
 
-    async def _through_the_door(self) -> Leave:
-        """If the hub does not let us see our cluster yet, the bootstrap identity waits for the moment when it does."""
+    async def _until_accepted(self) -> SessionEnd:
+        """While the hub forbids reading our ManagedCluster, wait for its acceptance with the bootstrap identity."""
         context = self._context
         await sleep(context.clock, ACCEPTED_SECONDS)
         candidate = context.candidate(self._address)
@@ -132,7 +132,7 @@ class Service:
             self._clusters.hurry()
             await sleep(self._context.clock, HURRY_SECONDS)
 
-    async def _until_over(self) -> Leave:
+    async def _until_over(self) -> SessionEnd:
         context, news = self._context, asyncio.Event()
         self._clusters.on_change(lambda old, new: news.set())
         ignore = [context.secret.on_change(news.set), context.bootstraps.on_change(news.set)]
@@ -147,13 +147,13 @@ class Service:
             for end in ignore:
                 end()
 
-    async def _until_replaced(self) -> Leave:
+    async def _until_replaced(self) -> SessionEnd:
         """Until the hub has accepted a cluster of our name and shut us out of it."""
         found = 0
         while found < 2:
             await sleep(self._context.clock, SHUT_OUT_SECONDS)
             found = found + 1 if await self._is_shut_out() else 0
-        return Leave.REPLACED
+        return SessionEnd.REPLACED
 
     async def _is_shut_out(self) -> bool:
         """Whether our own ManagedCluster is accepted, as the bootstrap identity sees it, and we may not even look at it."""
@@ -192,22 +192,22 @@ class Service:
             await bootstrap.close()
         return is_true(found.status.conditions, ACCEPTED) and not found.metadata.deletion_timestamp
 
-    def _reason_to_leave(self) -> Leave | None:
+    def _reason_to_leave(self) -> SessionEnd | None:
         context, lease = self._context, self._lease
         now = context.clock.monotonic()
         candidates = context.bootstraps.candidates
         if candidates and context.candidate(self._address) is None:
-            return Leave.MOVED
+            return SessionEnd.MOVED
         if context.credential_problem():
-            return Leave.EXPIRED
+            return SessionEnd.EXPIRED
         if len(candidates) > 1:
             cluster = self._clusters.cache.named(context.cluster)
             if cluster is not None and denied(cluster):
-                return Leave.FAILED
+                return SessionEnd.FAILED
             if now - lease.heard >= context.options.hub_connection_timeout:
-                return Leave.FAILED
+                return SessionEnd.FAILED
         is_refused = lease.refused_since is not None and now - lease.refused_since >= REFUSED_SECONDS
-        return Leave.REFUSED if candidates and is_refused and not self._is_derived else None
+        return SessionEnd.REFUSED if candidates and is_refused and not self._is_derived else None
 
 
 def _quiet(error: Exception | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.registration.agent.memory.hub_secret import AGENT_NAME, CLUSTER_NAME, HubSecret
+from muster.registration.agent.state.hub_secret import AGENT_NAME, CLUSTER_NAME, HubSecret
 
 _PENDING: Final = "pending."
 _NEXT: Final = "next."
@@ -24,7 +24,7 @@ async def take_over(secret: HubSecret) -> None:
     names = {key: secret.data[key] for key in (CLUSTER_NAME, AGENT_NAME) if key in secret.data}
     begun = {**_begun(secret, _PENDING, in_use), **_begun(secret, _NEXT + _PENDING, "")}
     await secret.pending.store({**names, **begun, **secret.pending.data})
-    if secret.has_way:
+    if secret.has_endpoint:
         await secret.store(dict.fromkeys(old))
     else:
         await secret.remove()
