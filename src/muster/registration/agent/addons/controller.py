@@ -24,7 +24,7 @@ from muster.machinery.tasks import race
 from muster.registration.agent.addons.credentials import AddonCredentials, Sides
 from muster.registration.agent.addons.leases import AVAILABLE, Health, health_of
 from muster.registration.agent.addons.namespaces import AddonNamespaces, label_hint
-from muster.registration.agent.addons.registrations import NONE, Situation, host_port_of, registrations_of
+from muster.registration.agent.addons.registrations import NONE, Situation, location_of, registrations_of
 from muster.registration.agent.addons.status import AddonFacts, reported
 from muster.registration.agent.context import AgentContext
 from muster.registration.agent.reports.lease import lease_seconds, missed_at
@@ -153,7 +153,7 @@ class AddonController:
         """None where its lease is not what an addon is judged by, or is not known yet."""
         if addon.status.health_check.mode not in LEASE_MODES:
             return None
-        name, place = addon.metadata.name, host_port_of(addon)
+        name, place = addon.metadata.name, location_of(addon)
         namespace = self._sides.of(place).find(place.namespace)
         now = self._context.clock.now()
         if namespace is None:

@@ -133,7 +133,7 @@ class _Found:
     awaited: list[str] = field(default_factory=list)
 
 
-def host_port_of(addon: ManagedClusterAddOn) -> RbacRef:
+def location_of(addon: ManagedClusterAddOn) -> AgentLocation:
     namespace = addon.status.namespace or addon.spec.install_namespace or DEFAULT_NAMESPACE
     return AgentLocation(namespace, HOSTING_CLUSTER_ANNOTATION in addon.metadata.annotations)
 
@@ -179,11 +179,11 @@ def _add(found: _Found, addon: ManagedClusterAddOn, registration: RegistrationCo
     if driver == TOKEN:
         account = token_account(name)
         found.wanted.append(
-            WantedCredential(name, secret, host_port_of(addon), entries, account=account, account_uid=account_uid(addon))
+            WantedCredential(name, secret, location_of(addon), entries, account=account, account_uid=account_uid(addon))
         )
     else:
         profile = addon_profile(cluster, name, registration, situation.certificate_seconds)
-        found.wanted.append(WantedCredential(name, secret, host_port_of(addon), entries, profile))
+        found.wanted.append(WantedCredential(name, secret, location_of(addon), entries, profile))
 
 
 def _problem(addon: str, secret: str, situation: Situation, kube_client: bool) -> str:
