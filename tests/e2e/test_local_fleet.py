@@ -242,6 +242,27 @@ def test_a_fleet_moves_to_another_address_and_everybody_follows(fleet: Fleet) ->
     fleet.kubectl("delete", "manifestwork", "hello", "-n", "cluster1", "--timeout=30s")
 
 
+def test_a_running_fleet_is_backed_up_and_restored_beside_itself(fleet: Fleet, tmp_path: Path) -> None:
+    fleet.kubectl("create", "configmap", "kept", context="cluster1")
+    file = tmp_path / "fleet.backup"
+    fleet("backup", str(file))
+    fleet.kubectl("create", "configmap", "later", context="cluster1")
+    other = Fleet(tmp_path / "restored")
+    (port,) = free_ports(1)
+    other("restore", str(file), "--port", str(port))
+    try:
+        other("up", "-d")
+        assert all(one["available"] for one in other.status()["clusters"])
+        assert other.kubectl("get", "configmap", "kept", "-o", "name", context="cluster1") == "configmap/kept"
+        assert other.kubectl("get", "configmap", "later", "--ignore-not-found", context="cluster1") == ""
+        other.work("cluster1")
+        assert fleet.kubectl("get", "configmap", "hello", "--ignore-not-found", context="cluster1") == "", "they are two fleets"
+        assert all(one["available"] for one in fleet.status()["clusters"])
+    finally:
+        other("down", "--purge")
+    fleet.kubectl("delete", "configmap", "kept", "later", context="cluster1")
+
+
 def test_after_a_kill_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
     fleet.kubectl("create", "configmap", "survivor", context="hub")
     fleet.kill()

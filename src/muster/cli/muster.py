@@ -47,6 +47,8 @@ FLEET = {
 
 ENTRIES = {name: Entry(f"muster.cli.{name.replace('-', '_')}", text) for name, text in PARTS.items()}
 ENTRIES |= {
+    "backup": Entry("muster.cli.fleet.backup", "Back up the local fleet to a file.", "backup"),
+    "restore": Entry("muster.cli.fleet.backup", "Restore a local fleet from a backup.", "restore"),
     "completion": Entry("muster.cli.fleet.version", "Print a shell completion script.", "completion"),
     "version": Entry("muster.cli.fleet.version", "Show the versions of this program and of the local fleet.", "show"),
 }

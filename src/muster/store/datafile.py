@@ -150,6 +150,24 @@ class DataFile:
             "SELECT rev, cluster, resource, key, op, previous_rev, previous_value, value FROM log ORDER BY rev DESC"
         )
 
+    def backup(self, path: Path) -> None:
+        """All of it in a new file, which is the owner's alone."""
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        copy = sqlite3.connect(path, isolation_level=None)
+        try:
+            self.open().backup(copy)
+        finally:
+            copy.close()
+
+    def check(self) -> None:
+        """Raises StoreError where pages or indexes are damaged."""
+        try:
+            (verdict,) = self.open().execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: {error}") from None
+        if verdict != "ok":
+            raise StoreError(f"{self.path} is damaged: {verdict}")
+
     # Writing
 
     def write(self, changes: Sequence[LoggedChange]) -> None:

@@ -67,11 +67,19 @@ class _Compaction:
         self.done = done
 
 
+class _Backup:
+    __slots__ = ("done", "path")
+
+    def __init__(self, path: Path, done: asyncio.Future[None]) -> None:
+        self.path = path
+        self.done = done
+
+
 class _End:
     """The last item the thread is given."""
 
 
-_Item = _Piece | _Compaction | _End
+_Item = _Piece | _Compaction | _Backup | _End
 
 
 class SQLiteStore(ResidentStore):
@@ -217,6 +225,21 @@ class SQLiteStore(ResidentStore):
             if not write.done.done():
                 write.done.set_exception(Unavailable(self._file.path, error))
 
+    async def backup(self, path: Path) -> None:
+        """Copy all that is durable into a new file, between two commits; writers wait meanwhile. Raises StoreError."""
+        self._require_open()
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._inbox.put(_Backup(path, done))
+        await done
+
+    def _backed_up(self, request: _Backup, error: Exception | None) -> None:
+        if request.done.done():
+            return
+        if error is None:
+            request.done.set_result(None)
+        else:
+            request.done.set_exception(error if isinstance(error, StoreError) else Unavailable(request.path, error))
+
     # Compaction
 
     async def compact(self, keep_after: int) -> None:
@@ -283,6 +306,10 @@ class SQLiteStore(ResidentStore):
                 self._compact_now(item)
                 item = None
                 continue
+            if isinstance(item, _Backup):
+                self._back_up_now(item)
+                item = None
+                continue
             writes, following = self._join(item)
             if item.epoch > failed_epoch:
                 try:
@@ -294,8 +321,11 @@ class SQLiteStore(ResidentStore):
                     self._report(self._committed, writes)
             item = following
         while not self._inbox.empty():
-            if isinstance(left := self._inbox.get(), _Compaction):
+            left = self._inbox.get()
+            if isinstance(left, _Compaction):
                 self._report(self._compacted, left, StoreError("the store was closed"))
+            elif isinstance(left, _Backup):
+                self._report(self._backed_up, left, StoreError("the store was closed"))
 
     def _join(self, piece: _Piece) -> tuple[Sequence[_Write], _Item | None]:
         """What can share a transaction with `piece`, and the next item, if one was met that cannot."""
@@ -319,6 +349,14 @@ class SQLiteStore(ResidentStore):
             self._report(self._compacted, request, None)
         else:
             self._inbox.put(request)
+
+    def _back_up_now(self, request: _Backup) -> None:
+        try:
+            self._file.backup(request.path)
+        except Exception as error:
+            self._report(self._backed_up, request, error)
+        else:
+            self._report(self._backed_up, request, None)
 
     def _report(self, callback: Callable[..., Any], *arguments: Any) -> None:
         try:

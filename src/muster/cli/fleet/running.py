@@ -114,6 +114,11 @@ class Wish:
             )
         return directory.edit(lambda fleet: self.grown(self._switched(fleet.moved(*place))))
 
+    def moved(self, known: Fleet, path: Path) -> Fleet:
+        """A fleet that does not run, where it is to be. Raises FleetError."""
+        self._agree(path, known)
+        return known.moved(*self._place(known))
+
     def _place(self, known: Fleet) -> tuple[int, str, str]:
         """Port, address to listen on and address to tell of: where the fleet is to be from now on."""
         host = known.host if self.host is None else self.host

@@ -112,6 +112,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     gateway: bool = False
     """Whether the hub has a gateway, and every cluster lets it in; fleets of before there was one have none."""
     ephemeral: bool = False
+    restored: bool = False
+    """Has not run yet since it was restored: the fleet it is a copy of may run on this machine, with its pods' addresses."""
     simulate_images: bool = False
     """Whether pods of images that are not Muster's count as running."""
     installed: str = ""
@@ -333,6 +335,12 @@ class FleetDirectory:
 
     def _write(self, fleet: Fleet) -> None:
         replace_private(self.record, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n", durable=True)
+
+    def clear(self) -> None:
+        """Take a directory away that no fleet was made in yet. Raises ForeignDirectory where there are other things in it."""
+        with self.claimed():
+            self._require_unused()
+            shutil.rmtree(self.path.resolve())
 
     def remove(self) -> None:
         """Take the directory away with everything in it. Raises NoFleet, and AlreadyRunning."""

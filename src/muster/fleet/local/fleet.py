@@ -33,6 +33,7 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.aws.errors import AwsError
 from muster.embedded.in_process import InProcessClient
 from muster.fleet.local import membership
+from muster.fleet.local.backup import fulfil_requests
 from muster.fleet.local.directory import HUB, FleetDirectory, FleetError
 from muster.fleet.local.ingress import ingress, ready_servers
 from muster.fleet.local.membership import Membership, Site
@@ -111,6 +112,7 @@ class LocalFleet:
             plugins=plugins,
             settings=self._cloud.settings if self._cloud is not None else NO_SETTINGS,
             simulate=fleet.simulate_images,
+            keep_addresses=not fleet.restored,
             grace=GRACE,
             clock=clock,
             random=random,
@@ -155,6 +157,7 @@ class LocalFleet:
                     self._changed.clear()
                     try:
                         await self._assign(tasks)
+                        await fulfil_requests(self._directory, self._server.store)
                     except FleetError as error:
                         log.error("the fleet's record is of no use; it stays as it was", error=str(error))
                     await self._changed.wait()
@@ -274,6 +277,8 @@ class LocalFleet:
             self._directory.edit(lambda fleet: msgspec.structs.replace(fleet, installed=self._version))
         else:
             await self._steps.await_initialized(hub, self._since, progress)
+        if self._directory.existing().restored:
+            self._directory.edit(lambda fleet: msgspec.structs.replace(fleet, restored=False))
         self.note(HUB, "Available")
 
     async def _take_in(self, name: str) -> None:

@@ -18,7 +18,9 @@ _RANGE = ipaddress.IPv4Network("127.64.0.0/10")
 
 
 class LoopbackAddresses:
-    def __init__(self, random: Random = chance.random) -> None:
+    def __init__(self, random: Random = chance.random, *, keep: bool = True) -> None:
+        """`keep`: whether pods get what they had before."""
+        self._keep = keep
         self._used: set[str] = set()
         self._next = int(random() * _RANGE.num_addresses)
         self._own = _can_bind(str(_RANGE[1]))
@@ -27,7 +29,7 @@ class LoopbackAddresses:
         """`wanted` (what the pod had before) if nobody else has it, else a free one."""
         if not self._own:
             return NODE_IP
-        if wanted and wanted not in self._used and _is_in_range(wanted):
+        if self._keep and wanted and wanted not in self._used and _is_in_range(wanted):
             self._used.add(wanted)
             return wanted
         while True:

@@ -51,6 +51,7 @@ class NodeRuntime:
         plugins: Mapping[str, CredentialProgram] = NO_PLUGINS,
         settings: NodeSettings = NO_SETTINGS,
         simulate: bool = False,
+        keep_addresses: bool = True,
         grace: float = GRACE,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
@@ -62,7 +63,7 @@ class NodeRuntime:
         self._grace = grace
         self._clock = clock
         self._random = random
-        self._addresses = LoopbackAddresses(random)
+        self._addresses = LoopbackAddresses(random, keep=keep_addresses)
         self._places = Places()
         self._plugins = dict(plugins)
         self._settings = settings

@@ -1,0 +1,213 @@
+"""Backups of a local fleet: one private archive with its record, the database of its clusters and, if it simulates AWS, that.
+
+While the fleet runs, nobody but its process can read the database, which it holds alone. So whoever wants a backup makes a
+directory `backup-…` in the fleet's and signals the process, which copies the database into it at one moment between two commits and
+writes `done.json`. Of a stopped fleet the same is done under the fleet's lock.
+
+A backup holds keys and tokens of every cluster: archives are their owner's alone. A restored archive is taken apart beside the
+directory it is for, checked, and renamed into place, so there is never half a fleet. Only what backups consist of is taken out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from muster.fleet.local.directory import FORMAT as FLEET_FORMAT
+from muster.fleet.local.directory import Fleet, FleetDirectory, FleetError
+from muster.machinery.privatefiles import make_private_directory, replace_private
+from muster.store import Store, StoreError
+from muster.store.datafile import DataFile
+from muster.store.sqlite import SQLiteStore
+from muster.transport.persistence import SQL
+
+FORMAT: Final = 1
+PREFIX: Final = "backup-"
+DATABASE: Final = "muster.db"
+_ABOUT: Final = "muster-backup.json"
+_RECORD: Final = "fleet.json"
+_DONE: Final = "done.json"
+_AWS: Final = ("aws/aws.json", "aws/ca.crt", "aws/config")
+_MEMBERS: Final = frozenset((_ABOUT, _RECORD, DATABASE, *_AWS))
+_LARGEST: Final = 16 << 30
+"""Bytes of one file: what claims to be larger is no backup."""
+
+
+class BackupError(FleetError):
+    """The message names the file and what to do."""
+
+
+class About(msgspec.Struct, frozen=True):
+    """What a backup says of itself."""
+
+    format: int
+    muster: str
+    created: str
+    clusters: tuple[str, ...] = ()
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    error: str = ""
+
+
+def check_can_be_backed_up(directory: FleetDirectory) -> Fleet:
+    fleet = directory.existing()
+    if fleet.ephemeral:
+        raise BackupError(f"the fleet in {directory.path} is ephemeral: there is nothing on disk to back up")
+    if fleet.persistence == SQL:
+        raise BackupError(
+            f"the hub of the fleet in {directory.path} is a database: stop the fleet with muster down, then back up the database "
+            f"by its own means, and the directory beside it"
+        )
+    return fleet
+
+
+async def fulfil_requests(directory: FleetDirectory, store: Store) -> None:
+    """In the fleet's process: make what is asked for."""
+    for request in sorted(directory.path.glob(f"{PREFIX}*/")):
+        if (request / _DONE).exists():
+            continue
+        try:
+            if not isinstance(store, SQLiteStore):
+                raise StoreError("the fleet's state is not in a file")
+            await store.backup(request / DATABASE)
+            await asyncio.to_thread(_copy_files, directory, request)
+            outcome = _Outcome()
+        except (StoreError, OSError) as error:
+            outcome = _Outcome(str(error))
+        replace_private(request / _DONE, msgspec.json.encode(outcome))
+
+
+@contextmanager
+def request(directory: FleetDirectory) -> Iterator[Path]:
+    """Where the copies land; gone with all it has at the end, and so is what earlier requests left."""
+    for left in directory.path.glob(f"{PREFIX}*/"):
+        shutil.rmtree(left, ignore_errors=True)
+    place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory.path))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def outcome(place: Path) -> str | None:
+    """None until the fleet's process has done what was asked for; then why it could not, or nothing."""
+    try:
+        return msgspec.json.decode((place / _DONE).read_bytes(), type=_Outcome).error
+    except FileNotFoundError:
+        return None
+
+
+def copy_stopped(directory: FleetDirectory, place: Path) -> None:
+    """Of a fleet whose lock we hold. Raises StoreError."""
+    source = DataFile(directory.path / DATABASE, "FULL")
+    try:
+        source.backup(place / DATABASE)
+    finally:
+        source.close()
+    _copy_files(directory, place)
+
+
+def _copy_files(directory: FleetDirectory, place: Path) -> None:
+    for name in (_RECORD, *_AWS):
+        source = directory.path / name
+        if source.exists():
+            make_private_directory((place / name).parent)
+            replace_private(place / name, source.read_bytes())
+
+
+def pack(place: Path, file: Path, about: About) -> None:
+    """Into an archive that is there as a whole or not at all."""
+    replace_private(place / _ABOUT, msgspec.json.encode(about))
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as raw:
+            with (
+                gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=3) as packed,
+                tarfile.open(fileobj=packed, mode="w") as tar,
+            ):
+                for name in sorted(_MEMBERS):
+                    if (place / name).exists():
+                        tar.add(place / name, name, filter=_anonymous)
+            raw.flush()
+            os.fsync(raw.fileno())
+        os.replace(temporary, file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mode = 0o600
+    return member
+
+
+@contextmanager
+def unpacked(file: Path, directory: FleetDirectory) -> Iterator[tuple[Path, About, Fleet]]:
+    """A checked fleet in a directory beside the one it is for, to be renamed into its place. Raises BackupError."""
+    directory.path.absolute().parent.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(prefix=f".{directory.path.name}.restore-", dir=directory.path.absolute().parent))
+    try:
+        _extract(file, place)
+        yield place, *_checked(file, place)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _extract(file: Path, place: Path) -> None:
+    try:
+        with tarfile.open(file, mode="r:gz") as archive:
+            for member in archive:
+                if member.name not in _MEMBERS or not member.isreg() or not 0 <= member.size <= _LARGEST:
+                    raise BackupError(f"{file}: {member.name!r} is in no backup of a fleet: choose another file")
+                content = archive.extractfile(member)
+                assert content is not None, "it is a regular file"
+                _write(content, place / member.name)
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
+        raise BackupError(f"{file}: not a whole backup of a fleet ({error}): choose another file") from None
+
+
+def _write(content: IO[bytes], path: Path) -> None:
+    make_private_directory(path.parent)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        shutil.copyfileobj(content, file, 1 << 20)
+
+
+def _checked(file: Path, place: Path) -> tuple[About, Fleet]:
+    if missing := [name for name in (_ABOUT, _RECORD, DATABASE) if not (place / name).is_file()]:
+        raise BackupError(f"{file}: not a whole backup of a fleet ({missing[0]} is missing): choose another file")
+    try:
+        about = msgspec.json.decode((place / _ABOUT).read_bytes(), type=About)
+        fleet = msgspec.json.decode((place / _RECORD).read_bytes(), type=Fleet)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise BackupError(f"{file}: damaged ({error}): choose another file") from None
+    if about.format != FORMAT or fleet.version != FLEET_FORMAT:
+        raise BackupError(f"{file}: written by muster {about.muster} in another format: restore it with that version")
+    (place / _ABOUT).unlink()
+    database = DataFile(place / DATABASE, "FULL")
+    try:
+        database.check()
+    except StoreError as error:
+        raise BackupError(f"{file}: {error}: choose another file") from None
+    finally:
+        database.close()
+    return about, fleet
+
+
+def put_in_place(place: Path, directory: FleetDirectory, fleet: Fleet) -> None:
+    """What the directory had is gone by now."""
+    replace_private(place / _RECORD, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n", durable=True)
+    os.replace(place, directory.path.absolute())
