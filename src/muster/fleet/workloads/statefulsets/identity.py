@@ -33,7 +33,6 @@ def ordinals(found: Object) -> range:
 def new_pod(found: Object, template: Object, ordinal: int, revision: str) -> Object:
     pod = pod_from_template(found, STATEFUL_SETS, template)
     metadata, name = pod["metadata"], f"{found['metadata']['name']}-{ordinal}"
-    del metadata["generateName"]
     metadata["name"] = name
     metadata["labels"] = {**metadata.get("labels", {}), **identity_labels(name, ordinal), HASH_LABEL: revision}
     claims = {each["metadata"]["name"]: {"claimName": claim_name(found, each, ordinal)} for each in claim_templates(found)}
