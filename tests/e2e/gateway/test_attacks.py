@@ -21,6 +21,7 @@ from tests.support.administrator import wait_for
 from tests.support.pki import Authority, Pair
 from tests.support.planes import USERS, KubePlane
 from tests.support.recording_cluster import RecordingCluster, Talk, agree, answer
+from tests.support.sites import beside_kube
 
 TOKEN = "the-gateways-own-token-of-the-trap"
 ADMIN = f"Authorization: Bearer {USERS['admin'].token}"
@@ -386,6 +387,40 @@ def test_those_who_never_finish_a_sentence_hold_up_nobody(trap: Trap) -> None:
             for connection in slow:
                 connection.sendall(b"y")
         assert time.monotonic() - began < 5
+
+
+@beside_kube
+@pytest.mark.timeout(180)
+def test_a_thousand_that_never_finish_are_cut_at_the_deadline(trap: Trap) -> None:
+    """D9."""
+    with ExitStack() as stack:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        slow = []
+        for _ in range(1000):
+            opened = socket.create_connection(("127.0.0.1", trap.site.gateway.port), timeout=20)
+            connection = stack.enter_context(context.wrap_socket(opened))
+            connection.sendall(b"GET / HTTP/1.1\r\nX")
+            connection.setblocking(False)
+            slow.append(connection)
+        left = set(slow)
+
+        def all_cut() -> bool:
+            assert trap.ask("/api", ADMIN, direct=True).status == 200
+            for connection in tuple(left):
+                try:
+                    connection.send(b"y")
+                    ended = connection.recv(65536) == b""
+                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                    continue
+                except OSError:
+                    ended = True
+                if ended:
+                    left.discard(connection)
+            time.sleep(1)  # they trickle: it is the deadline that is to cut them, not silence
+            return not left
+
+        wait_for(all_cut, "the end of all that trickle", timeout=120)
 
 
 # Clusters that mean no good (D13, D15, upgrades)
