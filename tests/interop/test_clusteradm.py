@@ -23,6 +23,7 @@ from muster.operator.cluster_manager import manifests as hub_manifests
 from muster.operator.cluster_manager import plan as hub_plan
 from muster.operator.klusterlet import manifests as agent_manifests
 from muster.operator.klusterlet import plan as agent_plan
+from muster.operator.spec import GateReview
 from tests.interop.ocm import COLLECTIONS, Fleet, create
 from tests.support import peers
 from tests.support.administrator import (
@@ -249,7 +250,7 @@ def test_our_operator_knows_what_upstreams_sample_of_a_hub_asks_for(
     manager = ClusterManager.decode(stored)
     plan = hub_plan.Plan(manager, IMAGE)
 
-    assert hub_plan.invalid_gates(manager) == {}
+    assert hub_plan.gate_review(manager) == GateReview()
     plan.check_mode()
     assert hub_plan.account_annotations(plan) == {}
     assert hub_plan.registration_arguments(plan) == (["--feature-gates=DefaultClusterSet=true"] if sample == HUB else [])
@@ -271,7 +272,7 @@ def test_our_operator_knows_what_upstreams_sample_of_an_agent_asks_for(operators
     klusterlet = Klusterlet.decode(stored)
     plan = agent_plan.Plan(klusterlet, IMAGE)
 
-    assert agent_plan.invalid_gates_of(klusterlet) == {}
+    assert agent_plan.gate_review(klusterlet) == GateReview()
     agent_plan.check(plan)
     told = agent_plan.agent_arguments(plan)
     assert {"--cluster-name=cluster1", "--spoke-external-server-urls=https://localhost"} <= set(told)

@@ -24,7 +24,7 @@ from muster.operator import charts
 from muster.operator.applier import Wanted
 from muster.operator.cluster_manager.components import hub_addon_roles
 from muster.operator.deployments import Workload, deployment
-from muster.operator.launch import CONTAINER
+from muster.operator.launch import CONTAINERS
 from muster.operator.names import (
     CLUSTER_MANAGER,
     CLUSTER_MANAGERS,
@@ -103,7 +103,7 @@ def operator_deployment(operator: Operator, options: BundleOptions) -> Document:
             operator.name,
             options.image,
             ("operator", operator.name, *options.args),
-            container=CONTAINER,
+            container=CONTAINERS[operator.name],
             replicas=options.replicas,
             resources=options.resources,
             labels=options.labels,

@@ -12,6 +12,7 @@ import msgspec
 
 from muster.api import Condition, TypedObject, with_condition
 from muster.api.operator.v1 import GenerationStatus, RelatedResource
+from muster.operator.spec import GateReview
 
 APPLIED: Final = "Applied"
 VALID_GATES: Final = "ValidFeatureGates"
@@ -44,12 +45,16 @@ def not_applied(failure: StepFailed) -> Condition:
     return condition(APPLIED, False, failure.reason, failure.message)
 
 
-def gates(invalid: Mapping[str, Sequence[str]]) -> Condition:
-    """Of the gates that are switched but not known, or on but not supported, by component."""
-    if not invalid:
-        return condition(VALID_GATES, True, "FeatureGatesAllValid", "Feature gates are all valid")
-    listed = ", ".join(f"{component}: [{' '.join(names)}]" for component, names in invalid.items())
-    return condition(VALID_GATES, False, "InvalidFeatureGatesExisting", f"There are some invalid feature gates of {listed}")
+def gates(review: GateReview) -> Condition:
+    unheeded = f"; without effect here: {_listed(review.without_effect)}" if review.without_effect else ""
+    if not review.invalid:
+        return condition(VALID_GATES, True, "FeatureGatesAllValid", f"Feature gates are all valid{unheeded}")
+    problem = f"There are some invalid feature gates of {_listed(review.invalid)}{unheeded}"
+    return condition(VALID_GATES, False, "InvalidFeatureGatesExisting", problem)
+
+
+def _listed(gates: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"{component}: [{' '.join(names)}]" for component, names in gates.items())
 
 
 def deleting(remaining: Sequence[str]) -> Condition:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from muster.operator.names import image
+from muster.operator.names import CLUSTER_MANAGER, KLUSTERLET, image
 from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import PODS
 
-CONTAINER: Final = "registration-operator"
+CONTAINERS: Final = {CLUSTER_MANAGER: "registration-operator", KLUSTERLET: "klusterlet"}
+"""By operator, as upstream calls them: where one manifest is applied over the other, one container is left."""
 
 
 async def own_image(client: KubeClient, environ: Mapping[str, str]) -> str:
@@ -22,4 +23,4 @@ async def own_image(client: KubeClient, environ: Mapping[str, str]) -> str:
     except KubeError:
         return image()
     containers = pod["spec"]["containers"]
-    return str(next((one["image"] for one in containers if one["name"] == CONTAINER), containers[0]["image"]))
+    return str(next((one["image"] for one in containers if one["name"] in CONTAINERS.values()), containers[0]["image"]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 import random as chance
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
@@ -27,7 +27,7 @@ from muster.operator.conditions import StepFailed, Waiting, deleting, gates, not
 from muster.operator.deployments import CONTROL_PLANE_LABEL, replicas_for
 from muster.operator.options import OperatorOptions
 from muster.operator.site import Installed
-from muster.operator.spec import BadSpec
+from muster.operator.spec import BadSpec, GateReview
 from muster.operator.target_cluster import RemoteClusters, TargetCluster
 from muster.runtime.cache import Informers, Snapshot
 from muster.runtime.client import KubeClient, KubeError, patch_object
@@ -180,7 +180,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
         await self._set_conditions(obj, [*ready, not_applied(failure), *self._running(plan, self._deployments(plan))])
 
     def _running(self, plan: P, deployments: Sequence[Object]) -> list[Condition]:
-        return [gates(self._invalid_gates(plan)), *self._rollout_conditions(plan, deployments)]
+        return [gates(self._gate_review(plan)), *self._rollout_conditions(plan, deployments)]
 
     async def _set_conditions(self, obj: R, conditions: Sequence[Condition], made: Installed | None = None) -> None:
         """And what was made, where that is known."""
@@ -237,7 +237,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
         """Those of the object that are there."""
 
     @abc.abstractmethod
-    def _invalid_gates(self, plan: P) -> Mapping[str, Sequence[str]]:
+    def _gate_review(self, plan: P) -> GateReview:
         """By component."""
 
     @abc.abstractmethod

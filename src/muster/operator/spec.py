@@ -6,11 +6,16 @@ made of `BadSpec` is raised, so that one bad object gets a condition and nobody 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from muster.api.operator.v1 import FeatureGate
 from muster.registration.drivers import DriverError, find
 from muster.registration.drivers.interfaces import Driver
+
+OPERATOR_GATES: Final = ("NetworkPolicies",)
+"""Gates of upstream's operators, which may be listed for any component."""
 
 
 class BadSpec(Exception):
@@ -35,10 +40,21 @@ def gate_flags(gates: Iterable[FeatureGate], known: Collection[str]) -> list[str
     return [f"--feature-gates={','.join(switched)}"] if switched else []
 
 
-def invalid_gates(gates: Iterable[FeatureGate], known: Collection[str], unsupported: Collection[str] = ()) -> list[str]:
-    """What is switched but not known, or on but not supported."""
-    return [gate.feature for gate in gates if not _valid(gate, known, unsupported)]
+@dataclass(frozen=True)
+class GateReview:
+    """What is to be said of the gates of a spec, by component."""
+
+    invalid: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Those that neither we nor upstream know."""
+    without_effect: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Upstream's, which are on, and which nothing here looks at."""
 
 
-def _valid(gate: FeatureGate, known: Collection[str], unsupported: Collection[str]) -> bool:
-    return gate.feature in known or (gate.feature in unsupported and gate.mode != "Enable")
+def review_gates(switched: Mapping[str, tuple[Iterable[FeatureGate], Collection[str], Collection[str]]]) -> GateReview:
+    """By component: its gates, those that are known, and those that are upstream's alone."""
+    invalid, without_effect = {}, {}
+    for component, (gates, known, unsupported) in switched.items():
+        unheeded = {*unsupported, *OPERATOR_GATES}
+        invalid[component] = [gate.feature for gate in gates if gate.feature not in known and gate.feature not in unheeded]
+        without_effect[component] = [gate.feature for gate in gates if gate.feature in unheeded and gate.mode == "Enable"]
+    return GateReview(*({component: names for component, names in found.items() if names} for found in (invalid, without_effect)))

@@ -101,6 +101,13 @@ async def test_works_have_gates_and_an_image_of_their_own(hub: Hub) -> None:
     assert "NilExecutorValidating" not in invalid["message"]
 
 
+async def test_gates_of_upstream_alone_are_valid_and_said_to_be_without_effect(hub: Hub) -> None:
+    gates = [{"feature": gate, "mode": "Enable"} for gate in ("ClusterImporter", "NetworkPolicies", "DefaultClusterSet")]
+    await hub.create(registrationConfiguration={"featureGates": [*gates, {"feature": "ClusterProfile", "mode": "Disable"}]})
+    valid = await hub.says("ValidFeatureGates", "True", "FeatureGatesAllValid")
+    assert valid["message"] == "Feature gates are all valid; without effect here: registration: [ClusterImporter NetworkPolicies]"
+
+
 async def test_the_placement_controller_has_gates_an_image_and_a_condition_of_its_own(hub: Hub) -> None:
     gates = [{"feature": gate, "mode": "Enable"} for gate in ("PlacementDebugServer", "SIGPlacementDecision")]
     await hub.create(placementImagePullSpec="example.com/mirror/muster:placement", placementConfiguration={"featureGates": gates})
@@ -108,7 +115,7 @@ async def test_the_placement_controller_has_gates_an_image_and_a_condition_of_it
     container = await hub.container(PLACEMENT)
     assert container["image"] == "example.com/mirror/muster:placement"
     assert {"--no-install", "--feature-gates=PlacementDebugServer=true"} <= set(container["args"])
-    assert "SIGPlacementDecision" in (await hub.says("ValidFeatureGates", "False"))["message"]
+    assert "SIGPlacementDecision" in (await hub.says("ValidFeatureGates", "True"))["message"]
     role = await hub.place.until_found(CLUSTER_ROLES, f"open-cluster-management:{CM}-placement:controller")
     assert {"placementdecisions", "addonplacementscores"} <= {name for rule in role["rules"] for name in rule["resources"]}
     await hub.available()

@@ -300,6 +300,12 @@ async def test_unknown_feature_gates_are_named_and_passed_over(spoke: Spoke) -> 
     assert "--feature-gates=ClusterClaim=true" in await spoke.arguments()
 
 
+async def test_gates_of_upstream_alone_are_valid(spoke: Spoke) -> None:
+    await spoke.up(registrationConfiguration={"featureGates": [{"feature": "NetworkPolicies", "mode": "Enable"}]})
+    valid = await spoke.says("ValidFeatureGates", "True", "FeatureGatesAllValid")
+    assert valid["message"] == "Feature gates are all valid; without effect here: Registration: [NetworkPolicies]"
+
+
 async def test_a_new_image_and_a_pull_spec_of_ones_own_are_rolled_out(spoke: Spoke) -> None:
     await spoke.up(registrationImagePullSpec="quay.io/open-cluster-management/registration:v1")
     assert (await spoke.deployment())["spec"]["template"]["spec"]["containers"][0]["image"] == IMAGE

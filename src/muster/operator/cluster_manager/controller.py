@@ -8,7 +8,7 @@ ClusterManager: of several that are not hosted, the oldest has it and the others
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,7 +24,7 @@ from muster.operator.cluster_manager.gateway import HubSite, wanted_deployments
 from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.cluster_manager.grpc_config import config_problem
 from muster.operator.cluster_manager.installation import KINDS, install, settle
-from muster.operator.cluster_manager.plan import Plan, invalid_gates, is_hosted
+from muster.operator.cluster_manager.plan import Plan, gate_review, is_hosted
 from muster.operator.cluster_manager.removal import Removal
 from muster.operator.cluster_manager.status import HUB_FAILED
 from muster.operator.conditions import StepFailed, Waiting
@@ -42,6 +42,7 @@ from muster.operator.names import (
 from muster.operator.options import OperatorOptions
 from muster.operator.reconciler import REMOVAL_INTERVAL, OperatorReconciler, Removing, Subject, seniority
 from muster.operator.site import Installed
+from muster.operator.spec import GateReview
 from muster.operator.target_cluster import TargetCluster
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.cache import Snapshot
@@ -133,8 +134,8 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
     def _deployments(self, plan: Plan) -> list[Object]:
         return [one.data for one in self._here.all(DEPLOYMENTS) if one.namespace == plan.namespace]
 
-    def _invalid_gates(self, plan: Plan) -> Mapping[str, Sequence[str]]:
-        return invalid_gates(plan.manager)
+    def _gate_review(self, plan: Plan) -> GateReview:
+        return gate_review(plan.manager)
 
     def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
         service = self._here.find(SERVICES, ObjectKey(plan.namespace, service_name(plan)))

@@ -1,6 +1,6 @@
 """What a ClusterManager asks for, read once: where things run, as which image, with which features and drivers.
 
-Nothing here is wrong beyond repair: what the spec says that we do not know is left out and named in `invalid_gates` or raised as
+Nothing here is wrong beyond repair: what the spec says that we do not know is left out and named in `gate_review` or raised as
 `BadSpec`, so that one bad ClusterManager gets a condition and nobody else notices.
 """
 
@@ -39,8 +39,7 @@ from muster.kube.names import dns1123_subdomain
 from muster.operator.hub_addons import with_required
 from muster.operator.names import chosen_image
 from muster.operator.pod_namespaces import host_port_of
-from muster.operator.spec import BadSpec, gate_flags, installed_driver
-from muster.operator.spec import invalid_gates as invalid
+from muster.operator.spec import BadSpec, GateReview, gate_flags, installed_driver, review_gates
 from muster.placement.hub.options import DEBUG_SERVER
 from muster.placement.hub.options import GATES as PLACEMENT_GATES
 from muster.placement.hub.options import UNSUPPORTED_GATES as PLACEMENT_UNSUPPORTED_GATES
@@ -379,8 +378,7 @@ def _driver(entry: HubRegistrationDriver) -> tuple[Driver, Process]:
         raise BadSpec(f"{where}[authType={driver.name}].{error.field}", error.problem) from None
 
 
-def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
-    """What is switched but not known, or on but not supported, by component."""
+def gate_review(manager: ClusterManager) -> GateReview:
     spec = manager.spec
     listed: dict[str, tuple[tuple[FeatureGate, ...], tuple[str, ...], tuple[str, ...]]] = {}
     if spec.registration_configuration:
@@ -392,5 +390,4 @@ def invalid_gates(manager: ClusterManager) -> dict[str, list[str]]:
         listed["placement"] = (spec.placement_configuration.feature_gates, PLACEMENT_GATES, PLACEMENT_UNSUPPORTED_GATES)
     if spec.server_configuration:
         listed["server"] = (spec.server_configuration.feature_gates, SERVER_GATES, ())
-    found = {component: invalid(*gates) for component, gates in listed.items()}
-    return {component: names for component, names in found.items() if names}
+    return review_gates(listed)

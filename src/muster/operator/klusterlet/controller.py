@@ -12,7 +12,7 @@ nobody.
 from __future__ import annotations
 
 import random as chance
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +32,7 @@ from muster.operator.klusterlet.connections import Connections
 from muster.operator.klusterlet.deletion import KlusterletDeletion
 from muster.operator.klusterlet.installation import KINDS, AgentSite, install, wanted_deployments
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED
-from muster.operator.klusterlet.plan import Plan, agent_namespace_of, check, invalid_gates_of, is_hosted
+from muster.operator.klusterlet.plan import Plan, agent_namespace_of, check, gate_review, is_hosted
 from muster.operator.klusterlet.status import APPLY_FAILED
 from muster.operator.names import (
     EXTERNAL_MANAGED_SECRET,
@@ -47,6 +47,7 @@ from muster.operator.names import (
 from muster.operator.options import OperatorOptions
 from muster.operator.reconciler import OperatorReconciler, Removing, Subject, seniority
 from muster.operator.site import Installed
+from muster.operator.spec import GateReview
 from muster.operator.target_cluster import TargetCluster
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
 from muster.runtime.cache import Informers, Snapshot
@@ -174,8 +175,8 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
     def _deployments(self, plan: Plan) -> list[Object]:
         return [one.data for one in self._here.all(DEPLOYMENTS) if one.labels.get(KLUSTERLET_LABEL) == plan.name]
 
-    def _invalid_gates(self, plan: Plan) -> Mapping[str, Sequence[str]]:
-        return invalid_gates_of(plan.klusterlet)
+    def _gate_review(self, plan: Plan) -> GateReview:
+        return gate_review(plan.klusterlet)
 
     def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
         return said.running(plan, rollouts(wanted_deployments(plan), deployments))

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from muster.api.operator.v1 import (
     AddOnRegistrationDriver,
+    FeatureGate,
     Klusterlet,
     LocalSecretsConfig,
     SpokeRegistrationConfiguration,
@@ -23,7 +24,7 @@ from muster.api.operator.v1 import (
 )
 from muster.kube.names import dns1123_label
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_HOSTED_FINALIZER, OPERATOR_NAMESPACE, chosen_image
-from muster.operator.spec import BadSpec, gate_flags, installed_driver, invalid_gates
+from muster.operator.spec import BadSpec, GateReview, gate_flags, installed_driver, review_gates
 from muster.registration.drivers import DEFAULT, endpoints_of
 from muster.registration.drivers.endpoints import EndpointFormat
 from muster.registration.drivers.errors import BadField
@@ -266,13 +267,12 @@ def _driver_arguments(plan: Plan) -> list[str]:
     return [*chosen, *plan.by_driver.arguments]
 
 
-def invalid_gates_of(klusterlet: Klusterlet) -> dict[str, list[str]]:
-    """What is switched but not known, or on but not supported, by component."""
+def gate_review(klusterlet: Klusterlet) -> GateReview:
     spec = klusterlet.spec
     registration = spec.registration_configuration.feature_gates if spec.registration_configuration else ()
     work = spec.work_configuration.feature_gates if spec.work_configuration else ()
-    found = {
-        "Registration": invalid_gates(registration, AGENT_GATES, AGENT_UNSUPPORTED_GATES),
-        "Work": invalid_gates(work, WORK_GATES),
+    listed: dict[str, tuple[tuple[FeatureGate, ...], tuple[str, ...], tuple[str, ...]]] = {
+        "Registration": (registration, AGENT_GATES, AGENT_UNSUPPORTED_GATES),
+        "Work": (work, WORK_GATES, ()),
     }
-    return {component: names for component, names in found.items() if names}
+    return review_gates(listed)
