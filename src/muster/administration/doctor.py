@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from muster.administration.addon_diagnosis import addons
+from muster.administration.agent_warnings import last_warning
 from muster.administration.aws.agent_diagnosis import agents_identity
 from muster.administration.aws.diagnosis import aws_identity
 from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
@@ -21,10 +22,10 @@ from muster.administration.members.klusterlets import find_klusterlets, list_klu
 from muster.administration.members.requests import RequestFilter, judge, request_servers
 from muster.administration.policy_diagnosis import policies
 from muster.administration.waiting import deployment_problem, hub_problem
+from muster.administration.work_diagnosis import works
 from muster.api import MalformedObject, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager, Klusterlet
-from muster.api.work.v1 import ManifestWork
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
 from muster.operator.klusterlet.plan import Plan, agent_namespace_of
@@ -56,10 +57,8 @@ from muster.runtime.client.builtin import (
 from muster.runtime.webhook import Hook
 from muster.work.hub import install as work
 from muster.work.kinds import MANIFEST_WORKS
-from muster.work.names import APPLIED
 
-UNATTENDED_SECONDS: Final = 60.0
-FEW: Final = 5
+DELETION_SECONDS: Final = 60.0
 
 Step = Callable[[Patient], Findings]
 Probe = Callable[[Patient], Awaitable[None]]
@@ -124,6 +123,10 @@ async def _judges(patient: Patient, subject: str, hooks: Iterable[Hook], without
     try:
         await probe(patient)
     except NotFound:
+        # Of the namespace, which the hub makes when it accepts the cluster.
+        yield Finding(
+            NOTE, subject, f"not tried: the hub has no namespace {patient.name}", "it makes it when the cluster is accepted"
+        )
         return
     except KubeError as error:
         if not (isinstance(error, StatusError) and error.by_webhook):
@@ -136,7 +139,24 @@ async def _judges(patient: Patient, subject: str, hooks: Iterable[Hook], without
 
 
 async def _touch(patient: Patient) -> None:
-    await patient.hub.patch(MANAGED_CLUSTERS, patient.name, {"metadata": {}}, dry_run=True)
+    """Change the cluster, or make it as its agent would: webhooks are asked only about what can be done."""
+    try:
+        await patient.hub.patch(MANAGED_CLUSTERS, patient.name, {"metadata": {}}, dry_run=True)
+    except NotFound:
+        await _introduce(patient)
+
+
+async def _introduce(patient: Patient) -> None:
+    await patient.hub.create(
+        MANAGED_CLUSTERS,
+        {
+            "apiVersion": MANAGED_CLUSTERS.api_version,
+            "kind": MANAGED_CLUSTERS.kind,
+            "metadata": {"name": patient.name},
+            "spec": {"hubAcceptsClient": False},
+        },
+        dry_run=True,
+    )
 
 
 async def _try_work(patient: Patient) -> None:
@@ -158,17 +178,47 @@ async def _existence(patient: Patient) -> Findings:
     try:
         patient.cluster = await patient.hub.get(ManagedCluster, patient.name)
     except NotFound:
-        yield Finding(
-            PROBLEM,
-            subject,
-            "there is none of this name: the agent has not introduced the cluster",
-            "run join on the cluster; if that was done, look there with --managed-cluster-kubeconfig: its token may have expired",
-        )
+        yield await _unknown(patient, subject)
         return
     if patient.cluster.metadata.deletion_timestamp:
-        told = condition_of(patient.cluster.status.conditions, "Deleting")
-        why = f": {told.message}" if told else ""
-        yield Finding(PROBLEM, subject, f"it is being deleted{why}", "let it go, then join again")
+        yield _deletion(patient, patient.cluster)
+
+
+async def _unknown(patient: Patient, subject: str) -> Finding:
+    """A cluster that the hub does not know; whether its agent could introduce it is tried, without doing so."""
+    text = "there is none of this name"
+    try:
+        await _introduce(patient)
+    except Forbidden as error:
+        if error.by_webhook:
+            return Finding(PROBLEM, subject, f"{text}, and the hub refuses to have one: {error}", _WEBHOOK_REMEDY)
+    except KubeError as error:
+        return Finding(PROBLEM, subject, f"{text}, and none can be made: {error}", _WEBHOOK_REMEDY)
+    return Finding(
+        PROBLEM,
+        subject,
+        f"{text}: the agent has not introduced the cluster",
+        "run join on the cluster; if that was done, look there with --managed-cluster-kubeconfig: its token may have expired",
+    )
+
+
+_WEBHOOK_REMEDY: Final = (
+    "the agent cannot introduce the cluster until this is mended: see the webhook that is named (kubectl get "
+    "validatingwebhookconfigurations,mutatingwebhookconfigurations) and get hub-info"
+)
+
+
+def _deletion(patient: Patient, cluster: ManagedCluster) -> Finding:
+    told = condition_of(cluster.status.conditions, "Deleting")
+    held = ", ".join(cluster.metadata.finalizers)
+    text = f"it is being deleted{f', held by {held}' if held else ''}{f': {told.message}' if told else ''}"
+    since = (patient.clock.now() - parse_time(cluster.metadata.deletion_timestamp or "")).total_seconds()
+    if since <= DELETION_SECONDS:
+        return Finding(PROBLEM, "ManagedCluster", text, "let it go, then join again")
+    remedy = "what is left in its namespace has to go first: works (delete work --force) and addons (addon disable)"
+    return Finding(
+        PROBLEM, "ManagedCluster", f"{text}; for {human_duration(since)} now", f"{remedy}; does the hub's controller run?"
+    )
 
 
 async def _acceptance(patient: Patient) -> Findings:
@@ -326,6 +376,14 @@ async def _klusterlet(patient: Patient, managed: KubeClient, klusterlet: Kluster
         yield Finding(PROBLEM, subject, "its operator has not acted on it", f"does {OPERATOR_NAMESPACE}/klusterlet run?")
     elif not bad:
         yield Finding(OK, subject, "its operator finds nothing wrong")
+    if klusterlet.metadata.deletion_timestamp:
+        held = ", ".join(klusterlet.metadata.finalizers) or "nobody"
+        remedy = (
+            f"does its operator run? see kubectl -n {OPERATOR_NAMESPACE} get deployment klusterlet; or run unjoin --force there"
+        )
+        yield Finding(PROBLEM, subject, f"it is being deleted, and held by {held}", remedy)
+    if not patient.available and (warning := await last_warning(managed, agent_namespace_of(klusterlet))):
+        yield Finding(NOTE, "agent's last warning", warning)
     plan = Plan(klusterlet, "")
     if plan.registration.registration_driver.auth_type in (AWS, AWS_ALIAS):
         async for finding in agents_identity(patient, managed, klusterlet):
@@ -378,44 +436,6 @@ async def _credential(patient: Patient, managed: KubeClient, namespace: str) -> 
     return Finding(OK, subject, f"its certificate is good until {until:%Y-%m-%dT%H:%M:%SZ}")
 
 
-async def _works(patient: Patient) -> Findings:
-    """Those that the agent has not taken up, and those that it cannot apply."""
-    subject = "works"
-    try:
-        documents = (await patient.hub.list(MANIFEST_WORKS, patient.name)).items
-    except NotFound:
-        return
-    unattended, failed = [], []
-    for document in documents:
-        name = document["metadata"]["name"]
-        try:
-            one = ManifestWork.decode(document)
-        except MalformedObject as error:
-            failed.append(f"{name} (cannot be read: {error})")
-            continue
-        applied = condition_of(one.status.conditions, APPLIED)
-        if applied is None or applied.observed_generation != one.metadata.generation:
-            age = patient.clock.now() - parse_time(one.metadata.creation_timestamp)
-            if age.total_seconds() > UNATTENDED_SECONDS:
-                unattended.append(name)
-        elif applied.status != "True":
-            failed.append(name)
-    if unattended:
-        text = f"{len(unattended)} of {len(documents)} not taken up by the work agent: {_few(unattended)}"
-        yield Finding(PROBLEM, subject, text, "does it run there? Its log tells")
-    if failed:
-        text = f"{len(failed)} of {len(documents)} cannot be applied: {_few(failed)}"
-        yield Finding(NOTE, subject, text, f"see get works --clusters {patient.name} -o wide")
-    if documents and not unattended and not failed:
-        yield Finding(OK, subject, f"{len(documents)} applied")
-
-
-def _few(names: list[str]) -> str:
-    """So many that a line holds them."""
-    shown = ", ".join(sorted(names)[:FEW])
-    return f"{shown} and {len(names) - FEW} more" if len(names) > FEW else shown
-
-
 STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("hub", _controllers),
     ("ManagedCluster", _existence),
@@ -429,7 +449,7 @@ STEPS: Final[tuple[tuple[str, Step], ...]] = (
     ("availability", _availability),
     ("gRPC server", grpc_server),
     ("gateway", gateway),
-    ("works", _works),
+    ("works", works),
     ("addons", addons),
     ("policies", policies),
     ("agent", _agent),

@@ -179,7 +179,7 @@ async def test_works_that_nobody_takes_up_and_works_that_fail(fleet: Fleet, monk
             },
         )
     assert "works" not in await findings(fleet)
-    monkeypatch.setattr("muster.administration.doctor.UNATTENDED_SECONDS", -1.0)
+    monkeypatch.setattr("muster.administration.work_diagnosis.UNATTENDED_SECONDS", -1.0)
     assert (await findings(fleet))["works"][0] == "3 of 3 not taken up by the work agent: a, b, c"
     for name, status in (("a", "True"), ("b", "False"), ("c", "True")):
         said = {**condition("Applied", status, "Because"), "observedGeneration": 1}

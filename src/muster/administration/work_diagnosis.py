@@ -1,0 +1,174 @@
+"""What `doctor` says of a cluster's works: those that nobody takes up, that fail, that hang in deletion, and that run no pods.
+
+A work is available when its objects are there, whether or not a Deployment among them has a pod that is ready. So where there is a
+way to the managed cluster its workloads are looked at; without one, what the agent fed back of them has to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.administration.content.faring import one_line
+from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
+from muster.administration.waiting import deployment_problem
+from muster.api import MalformedObject, condition_of
+from muster.api.work.v1 import ManifestCondition, ManifestWork
+from muster.machinery.golang.durations import human_duration
+from muster.machinery.golang.timestamps import parse_time
+from muster.machinery.objects import Object
+from muster.runtime.client import Forbidden, KubeClient, NotFound
+from muster.runtime.client.builtin import DEPLOYMENTS, PODS
+from muster.work.kinds import MANIFEST_WORKS
+from muster.work.names import APPLIED, DELETING
+
+UNATTENDED_SECONDS: Final = 60.0
+HANGING_SECONDS: Final = 60.0
+FEW: Final = 5
+_SUBJECT: Final = "works"
+_WAITS: Final = frozenset(("ContainerCreating", "PodInitializing"))
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """Names of works, and why."""
+
+    unattended: list[str]
+    failed: list[str]
+    hanging: list[ManifestWork]
+    whole: list[ManifestWork]
+
+
+async def works(patient: Patient) -> Findings:
+    try:
+        documents = (await patient.hub.list(MANIFEST_WORKS, patient.name)).items
+    except NotFound:
+        return
+    found = _sort(patient, documents)
+    for work in found.hanging:
+        yield _hanging(patient, work)
+    if found.unattended:
+        text = f"{len(found.unattended)} of {len(documents)} not taken up by the work agent: {_few(found.unattended)}"
+        yield Finding(PROBLEM, _SUBJECT, text, "does it run there? Its log tells")
+    if found.failed:
+        text = f"{len(found.failed)} of {len(documents)} cannot be applied: {_few(found.failed)}"
+        yield Finding(NOTE, _SUBJECT, text, f"see get works --clusters {patient.name} -o wide")
+    idle = [finding async for finding in _without_pods(patient, found.whole)]
+    for finding in idle:
+        yield finding
+    if documents and not found.unattended and not found.failed and not found.hanging and not idle:
+        yield Finding(OK, _SUBJECT, f"{len(documents)} applied")
+
+
+def _sort(patient: Patient, documents: list[Object]) -> _Sorted:
+    found = _Sorted([], [], [], [])
+    for document in documents:
+        name = document["metadata"]["name"]
+        try:
+            one = ManifestWork.decode(document)
+        except MalformedObject as error:
+            found.failed.append(f"{name} (cannot be read: {error})")
+            continue
+        deleted = one.metadata.deletion_timestamp
+        applied = condition_of(one.status.conditions, APPLIED)
+        if deleted:
+            if _age(patient, deleted) > HANGING_SECONDS:
+                found.hanging.append(one)
+        elif applied is None or applied.observed_generation != one.metadata.generation:
+            if _age(patient, one.metadata.creation_timestamp) > UNATTENDED_SECONDS:
+                found.unattended.append(name)
+        elif applied.status != "True":
+            found.failed.append(name)
+        else:
+            found.whole.append(one)
+    return found
+
+
+def _age(patient: Patient, since: str) -> float:
+    return (patient.clock.now() - parse_time(since)).total_seconds()
+
+
+def _hanging(patient: Patient, work: ManifestWork) -> Finding:
+    name = work.metadata.name
+    since = human_duration(max(_age(patient, work.metadata.deletion_timestamp or ""), 0))
+    told = condition_of(work.status.conditions, DELETING)
+    leave = f"delete work {name} --clusters {patient.name} --force leaves what was applied where it is"
+    held = ", ".join(work.metadata.finalizers) or "nothing that is seen here"
+    text = f"it has been in deletion for {since}, held by {held}"
+    if told is not None and told.message:
+        text += f": {one_line(told.message)}"
+        return Finding(PROBLEM, f"work {name}", text, f"let go what holds the object there (its finalizers); {leave}")
+    if not patient.available:
+        return Finding(PROBLEM, f"work {name}", text, f"the agent removes it when the cluster is available again; {leave}")
+    return Finding(PROBLEM, f"work {name}", text, f"does the work agent run there? Its log tells; {leave}")
+
+
+async def _without_pods(patient: Patient, found: list[ManifestWork]) -> AsyncIterator[Finding]:
+    for work in found:
+        for manifest in work.status.resource_status.manifests:
+            meta = manifest.resource_meta
+            if (meta.group, meta.resource) != (DEPLOYMENTS.group, DEPLOYMENTS.plural):
+                continue
+            problem, remedy = await _deployment(patient, manifest)
+            if problem:
+                yield Finding(PROBLEM, f"work {work.metadata.name}", problem, remedy)
+
+
+async def _deployment(patient: Patient, manifest: ManifestCondition) -> tuple[str, str]:
+    meta = manifest.resource_meta
+    where = f"Deployment {meta.namespace}/{meta.name}"
+    look = f"on the cluster: kubectl -n {meta.namespace} describe deployment {meta.name}"
+    if patient.managed is None:
+        values = {one.name: one.field_value.integer for one in manifest.status_feedback.values}
+        ready, wanted = values.get("ReadyReplicas"), values.get("Replicas")
+        if wanted and not ready:
+            return f"{where} has no ready pod of {wanted}, as the agent reports", f"{look}; or give --managed-cluster-kubeconfig"
+        return "", ""
+    try:
+        deployment = await patient.managed.get(DEPLOYMENTS, meta.name, meta.namespace)
+    except NotFound:
+        return f"{where} is not there", "the work agent makes it: its log tells"
+    except Forbidden:
+        return "", ""
+    problem = deployment_problem(deployment)
+    if not problem:
+        return "", ""
+    why = await _pod_problem(patient.managed, deployment)
+    return f"{problem}{f': {why}' if why else ''}", look
+
+
+async def _pod_problem(managed: KubeClient, deployment: Object) -> str:
+    """What the first of its pods waits for or failed with."""
+    labels = ((deployment["spec"].get("selector") or {}).get("matchLabels")) or {}
+    selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    if not selector:
+        return ""
+    try:
+        pods = (await managed.list(PODS, deployment["metadata"]["namespace"], label_selector=selector)).items
+    except Forbidden:
+        return ""
+    return next((problem for pod in pods for problem in pod_problems(pod)), "")
+
+
+def pod_problems(pod: Object) -> Iterator[str]:
+    """In words: what it waits for, how it ended, and why nobody runs it."""
+    name, status = pod["metadata"]["name"], pod.get("status") or {}
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        state: dict[str, Any] = one.get("state") or {}
+        waiting = state.get("waiting") or {}
+        ended = state.get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
+        if waiting.get("reason") and waiting["reason"] not in _WAITS:
+            why = one_line(str(waiting.get("message") or ended.get("message") or ""))
+            yield f"pod {name}: {waiting['reason']}{f': {why}' if why else ''}"
+        elif ended.get("exitCode"):
+            yield f"pod {name}: container {one['name']} ended with {ended['exitCode']}"
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            yield f"pod {name}: not scheduled: {one_line(str(condition.get('message') or condition.get('reason') or ''))}"
+
+
+def _few(names: list[str]) -> str:
+    """So many that a line holds them."""
+    shown = ", ".join(sorted(names)[:FEW])
+    return f"{shown} and {len(names) - FEW} more" if len(names) > FEW else shown
