@@ -83,6 +83,10 @@ class Context:
     def read(self, resource: str, key: str) -> Object | None:
         return self.cluster.read(resource, key)
 
+    def scan(self, resource: str, namespace: str) -> list[Object]:
+        """The objects of a namespace; callers must not change them."""
+        return list(self.cluster.scan(resource, namespace))
+
     def warn(self, text: str) -> None:
         if self._warned is None:
             self._warned = set()

@@ -61,7 +61,7 @@ class LimitRanger:
 
 
 def _limit_ranges(ctx: Context) -> list[Object]:
-    return list(ctx.cluster.scan(_LIMIT_RANGES, ctx.namespace))
+    return ctx.scan(_LIMIT_RANGES, ctx.namespace)
 
 
 def _all_problems(limit_range: Object, obj: Object) -> list[str]:
