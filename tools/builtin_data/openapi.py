@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from .enums import add_enums
 from .served import GROUP_VERSIONS, document
 
 _EXTENSIONS = frozenset({"x-kubernetes-unions"})
@@ -48,4 +49,5 @@ def collect(kubernetes: Path) -> dict[str, Any]:
                 merged = held[kinds] + [kind for kind in fresh.get(kinds, []) if kind not in held[kinds]]
                 fresh[kinds] = sorted(merged, key=lambda kind: (kind["group"], kind["version"], kind["kind"]))
             schemas[name] = fresh
+    add_enums(schemas, kubernetes)
     return dict(sorted(schemas.items()))

@@ -1,8 +1,9 @@
 """kubectl commands: what a person sees must not tell which server answered."""
 
 import json
+import re
 
-from tests.differential.dsl import Kubectl, case, configmap, crd, deployment, get, kubectl, merge, post, setup
+from tests.differential.dsl import Kubectl, case, configmap, crd, deployment, established, get, kubectl, merge, post, setup
 
 MAP = setup(post("configmaps", configmap("a", {"k": "v"}, labels={"x": "y"})))
 WEB = setup(post("apps/v1:deployments", deployment("web", 2)))
@@ -22,6 +23,54 @@ def changes(lines: list[str]) -> list[str]:
     """What `kubectl diff` shows without its temporary file names."""
     return [line for line in lines if line[:1] in "+-" and line[:3] not in ("+++", "---")]
 
+
+def fields_and_values(lines: list[str]) -> list[str]:
+    """What `kubectl explain` shows of a type's fields and enumerations; built-in kinds are described in words of their own."""
+    kept: list[str] = []
+    in_values = False
+    for line in lines:
+        in_values = line == "ENUM:" or (in_values and bool(line))
+        if in_values or re.match(r"\s*[\w$-]+\s<|\s*enum: |KIND|VERSION|GROUP|FIELD", line):
+            kept.append(line)
+    return kept
+
+
+def explain(*arguments: str) -> Kubectl:
+    return kubectl("explain", *arguments, pick=fields_and_values)
+
+
+BRUSH_SPEC = {
+    "type": "object",
+    "description": "What a brush should be.",
+    "required": ["colour"],
+    "properties": {
+        "colour": {"type": "string", "description": "Its colour.", "enum": ["red", "green"], "default": "red"},
+        "size": {"type": "integer", "format": "int32", "minimum": 1, "description": "Its size."},
+        "hairs": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"length": {"type": "number"}}, "required": ["length"]},
+        },
+        "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        "port": {"x-kubernetes-int-or-string": True},
+        "anything": {"x-kubernetes-preserve-unknown-fields": True},
+        "template": {
+            "type": "object",
+            "description": "An object of any kind.",
+            "x-kubernetes-embedded-resource": True,
+            "x-kubernetes-preserve-unknown-fields": True,
+        },
+        "templates": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["spec"],
+                "properties": {"spec": {"type": "string"}},
+                "x-kubernetes-embedded-resource": True,
+            },
+        },
+    },
+}
+BRUSHES = crd("brushes", "Brush", {"spec": BRUSH_SPEC})
 
 GADGETS = crd("gadgets", "Gadget", {"spec": {"type": "object", "properties": {"size": {"type": "integer", "minimum": 1}}}})
 GADGET = {"apiVersion": "${slug}.io/v1", "kind": "Gadget", "metadata": {"name": "g"}, "spec": {"size": 3}}
@@ -265,6 +314,31 @@ CASES = [
         kubectl("explain", "deployment.spec.replicas", pick=lines_with("GROUP", "KIND", "VERSION", "FIELD")),
         kubectl("explain", "deployment.spec.nope"),
         kubectl("explain", "nothings"),
+    ),
+    case(
+        "kubectl explain shows fields and their values",
+        explain("pods"),
+        explain("pods.spec.containers", "--recursive"),
+        explain("pods.spec.containers.imagePullPolicy"),
+        explain("deployments", "--recursive"),
+        explain("services.spec", "--recursive"),
+        explain("networkpolicies", "--recursive"),
+        explain("events", "--api-version=events.k8s.io/v1"),
+        explain("customresourcedefinitions.spec", "--recursive"),
+        explain("horizontalpodautoscalers.spec.metrics", "--recursive"),
+        explain("secrets.data"),
+    ),
+    case(
+        "kubectl explain of a custom resource",
+        setup(post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", BRUSHES)),
+        established("brushes.${slug}.io"),
+        get("/openapi/v3/apis/${slug}.io/v1", until=("openapi", "3.0.0"), keep=False),
+        explain("brushes.${slug}.io", "--recursive"),
+        kubectl("explain", "brushes.${slug}.io.spec"),
+        kubectl("explain", "brushes.${slug}.io.spec.colour"),
+        explain("brushes.${slug}.io.spec.template"),
+        explain("brushes.${slug}.io.spec.templates"),
+        cleanup=["/apis/apiextensions.k8s.io/v1/customresourcedefinitions/brushes.${slug}.io"],
     ),
     case(
         "kubectl api-resources",

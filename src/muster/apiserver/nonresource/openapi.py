@@ -18,6 +18,7 @@ from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.aggregation.openapi import merge_swagger
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
+from muster.apiserver.nonresource.descriptions import LIST_FIELDS, OBJECT_FIELDS, described, with_texts
 from muster.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA, encode_document
 from muster.apiserver.presentation.negotiation import JSON
 from muster.apiserver.registry.builtin_types import definitions
@@ -290,7 +291,7 @@ def _components(resources: Iterable[ServedResource]) -> Document:
         name = pending.pop()
         if name in found or name not in raw:
             continue
-        found[name] = raw[name]
+        found[name] = described(name, raw[name])
         pending.extend(_references(raw[name]))
     found.setdefault(_PATCH, {"type": "object"})
     return dict(sorted(found.items()))
@@ -314,7 +315,7 @@ def _group_version_kind(resource: ServedResource, kind: str) -> list[Document]:
 
 def _list_component(resource: ServedResource, name: str) -> Document:
     text = {"type": "string"}
-    return {
+    raw = {
         "type": "object",
         "required": ["items"],
         "properties": {
@@ -325,21 +326,39 @@ def _list_component(resource: ServedResource, name: str) -> Document:
         },
         "x-kubernetes-group-version-kind": _group_version_kind(resource, resource.list_kind),
     }
+    return with_texts(raw, {"": f"A list of {resource.kind} objects.", **LIST_FIELDS})
 
 
 def custom_component(resource: ServedResource) -> Document:
-    """A custom resource's schema with the fields every object has."""
-    raw = dict(resource.schema.raw)
-    properties = dict(raw.get("properties", {}))
-    properties["apiVersion"] = {"type": "string"}
-    properties["kind"] = {"type": "string"}
-    properties["metadata"] = {"allOf": [{"$ref": _REF + _OBJECT_META}]}
+    """A custom resource's schema with the fields every object has, also where another object is embedded."""
+    raw = _with_embedded(resource.schema.raw)
+    properties = {**raw.get("properties", {}), **_type_and_metadata()}
     raw |= {
         "type": "object",
         "properties": properties,
         "x-kubernetes-group-version-kind": _group_version_kind(resource, resource.kind),
     }
     return raw
+
+
+def _type_and_metadata() -> Document:
+    text = {"type": "string"}
+    fields: dict[str, Document] = {"apiVersion": text, "kind": text, "metadata": {"allOf": [{"$ref": _REF + _OBJECT_META}]}}
+    return {field: {**node, "description": OBJECT_FIELDS[field]} for field, node in fields.items()}
+
+
+def _with_embedded(node: Mapping[str, Any]) -> Document:
+    """A structural schema in which objects that are embedded have type and metadata."""
+    found = dict(node)
+    if "properties" in node:
+        found["properties"] = {name: _with_embedded(child) for name, child in node["properties"].items()}
+    for inside in ("items", "additionalProperties"):
+        if isinstance(node.get(inside), Mapping):
+            found[inside] = _with_embedded(node[inside])
+    if node.get("x-kubernetes-embedded-resource"):
+        found["properties"] = {**found.get("properties", {}), **_type_and_metadata()}
+        found["required"] = list(dict.fromkeys((*node.get("required", ()), "kind", "apiVersion")))
+    return found
 
 
 def swagger(resources: list[ServedResource]) -> Document:

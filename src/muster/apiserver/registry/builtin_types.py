@@ -1,7 +1,7 @@
 """The generated data files, each read once on first use: schemas, discovery rows, Go struct layouts, Table columns.
 
 They come from `python -m tools.builtin_data`; `manifest.json` beside them says from which Kubernetes version. The whole set costs
-a few milliseconds and megabytes. Descriptions are left out: they are upstream's prose, and no client needs them.
+a few milliseconds and megabytes. Descriptions are left out: they are upstream's prose (`nonresource.descriptions` has ours).
 """
 
 from __future__ import annotations
