@@ -26,6 +26,7 @@ SECONDS: Mapping[str, int] = {
     "e2e/policy/test_rights.py": 12,
     "e2e/policy/test_secure_metrics.py": 11,
     "e2e/policy_addon/test_hub_templating.py": 20,
+    "e2e/policy_addon/test_hosted.py": 15,
     "e2e/addon/test_credentials.py": 30,
     "e2e/addon/test_template_addons.py": 30,
     "e2e/addon/test_over_grpc.py": 25,

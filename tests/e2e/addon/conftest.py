@@ -196,29 +196,29 @@ class Site:
 
     # What a kubelet does for an addon's agent: there is none
 
-    def mount(self, secret: str, directory: Path) -> Path:
+    def mount(self, secret: str, directory: Path, namespace: str = INSTALL_NAMESPACE) -> Path:
         """The Secret as files; done again, they are as it is now."""
         directory.mkdir(parents=True, exist_ok=True)
-        for name, content in self.wait_secret(secret).items():
+        for name, content in self.wait_secret(secret, namespace).items():
             beside = directory / f".{name}"
             beside.touch(mode=0o600)
             beside.write_bytes(content)
             beside.replace(directory / name)
         return directory
 
-    def account_kubeconfig(self, account: str, directory: Path) -> Path:
+    def account_kubeconfig(self, account: str, directory: Path, namespace: str = INSTALL_NAMESPACE) -> Path:
         """Of a service account of the addons' namespace, on the managed cluster."""
-        token = service_account_token(self.spoke.admin, INSTALL_NAMESPACE, account)
+        token = service_account_token(self.spoke.admin, namespace, account)
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "spoke.kubeconfig"
         write_kubeconfig(path, self.spoke.cluster.url, self.spoke.cluster.ca, {"token": token})
         return path
 
-    def let_agent_in(self, namespace: str) -> None:
-        """As the Klusterlet operator does in every namespace with the label for addons."""
+    def let_agent_in(self, namespace: str, agent: Agent | None = None) -> None:
+        """As the Klusterlet operator does in every namespace with the label for addons; `agent` is another one on this cluster."""
         found = self.wait_on_cluster(f"/api/v1/namespaces/{namespace}")
         assert found["metadata"]["labels"]["addon.open-cluster-management.io/namespace"] == "true"
-        account = {"kind": "ServiceAccount", "name": "klusterlet-registration-sa", "namespace": self.agent.namespace}
+        account = {"kind": "ServiceAccount", "name": "klusterlet-registration-sa", "namespace": (agent or self.agent).namespace}
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ADDON_ROLE}
         body = {"metadata": {"name": "addon-management"}, "roleRef": role, "subjects": [account]}
         self.spoke.admin.post(f"{RBAC}/namespaces/{namespace}/rolebindings", body).expect(201)
@@ -298,6 +298,23 @@ def open_site(ground: ControlPlane, grpc_signer: Authority) -> Iterator[Site]:
     assert addons.process is not None
     # Of what cannot be read, one is told.
     assert [one for one in complaints(addons.process.log) if "MalformedObject" not in one] == []
+
+
+@contextmanager
+def hosted_agent(site: Site) -> Iterator[Agent]:
+    """Of a cluster whose agents run on the managed cluster of the site. The hub is that cluster: it is one more that is there."""
+    name = site.name("hosted")
+    managed = Spoke(site.hub.cluster, site.hub.kubeconfig.parent / name)
+    flags = (f"--spoke-kubeconfig={managed.prepare(f'agent-{name}')}",)
+    agent = Agent(site.spoke, site.hub, name, site.hub.trusted_kubeconfig(), flags).start()
+    site.hub.wait_condition(agent.name, AVAILABLE)
+    works = work_agent(agent, site.hub.cluster)
+    site.hub.servers.append(works)
+    works.start()
+    yield agent
+    works.stop(timeout=10)
+    site.hub.servers.remove(works)
+    agent.stop()
 
 
 @contextmanager

@@ -12,15 +12,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.e2e.addon.conftest import ADDON_GROUP, ADDONS, INSTALL_NAMESPACE, Site, work_agent
+from tests.e2e.addon.conftest import ADDON_GROUP, ADDONS, INSTALL_NAMESPACE, Site, hosted_agent
 from tests.e2e.addon.hosted_manager import LOCATIONS
 from tests.e2e.addon.test_credentials import LEASES
 from tests.e2e.addon.test_template_addons import allow
 from tests.e2e.addon.test_tokens import READS
-from tests.support.administrator import AVAILABLE, Document, read_secret
+from tests.support.administrator import Document, read_secret
 from tests.support.peers import ROOT
 from tests.support.processes import Server, complaints, python_path
-from tests.support.registration import Agent, Spoke
 
 HOSTING = "addon.open-cluster-management.io/hosting-cluster-name"
 
@@ -69,26 +68,19 @@ class Hosted:
 
 @pytest.fixture(scope="module")
 def hosted(site: Site) -> Iterator[Hosted]:
-    name, addon = site.name("hosted"), site.name()
-    managed = Spoke(site.hub.cluster, site.hub.kubeconfig.parent / name)
-    flags = (f"--spoke-kubeconfig={managed.prepare(f'agent-{name}')}",)
-    agent = Agent(site.spoke, site.hub, name, site.hub.trusted_kubeconfig(), flags).start()
-    site.hub.wait_condition(agent.name, AVAILABLE)
+    addon = site.name()
     allow(site, addon, READS)
-    command = [sys.executable, "-m", "tests.e2e.addon.hosted_manager", addon, str(site.addons.kubeconfig)]
-    manager = Server(f"manager of {addon}", command, managed.directory / "manager.log", python_path(ROOT))
-    processes = [work_agent(agent, site.hub.cluster), manager]
-    for process in processes:
-        site.hub.servers.append(process)
-        process.start()
     kind = {"apiVersion": f"{ADDON_GROUP}/v1alpha1", "kind": "ClusterManagementAddOn"}
     site.admin.post(f"{ADDONS}/clustermanagementaddons", {**kind, "metadata": {"name": addon}, "spec": {}}).expect(201)
-    yield Hosted(site, name, addon)
-    for process in processes:
-        process.stop(timeout=10)
-        site.hub.servers.remove(process)
-    agent.stop()
-    assert complaints(manager.log) == []
+    with hosted_agent(site) as agent:
+        command = [sys.executable, "-m", "tests.e2e.addon.hosted_manager", addon, str(site.addons.kubeconfig)]
+        manager = Server(f"manager of {addon}", command, agent.files.parent / "manager.log", python_path(ROOT))
+        site.hub.servers.append(manager)
+        manager.start()
+        yield Hosted(site, agent.name, addon)
+        manager.stop(timeout=10)
+        site.hub.servers.remove(manager)
+        assert complaints(manager.log) == []
 
 
 def test_each_cluster_gets_its_part_and_the_agent_has_its_credential_where_it_runs(site: Site, hosted: Hosted) -> None:
