@@ -6,8 +6,8 @@ Time wakes it when a toleration or a score ends, and when scores may be written 
 
 A pass is: choose → what decisions should be there → write them, in an order in which no cluster that stays chosen is ever missing
 → say so in the status, in one patch. Where other placements wait for their decisions, these come first and the status is a pass of
-its own. A write that fails ends the pass; the status then tells of what is written, and the pass is repeated. A misconfigured
-placement keeps the decisions it has.
+its own, which chooses anew only if the placement was woken in between. A write that fails ends the pass; the status then tells of
+what is written, and the pass is repeated. A misconfigured placement keeps the decisions it has.
 """
 
 from __future__ import annotations
@@ -62,11 +62,26 @@ class _Left:
     """Decisions that were labelled with its name and not its own."""
 
 
+@dataclass(frozen=True)
+class _Unsaid:
+    """What there is to say of decisions that are written; they are as chosen for as long as nothing wakes their placement."""
+
+    conditions: tuple[Condition, Condition]
+    decisions: frozenset[str]
+    """Their names."""
+    again: datetime | None
+    """When time alone may change the choice."""
+
+    def holds(self, present: Mapping[str, Decision], now: datetime) -> bool:
+        return present.keys() == self.decisions and (self.again is None or now < self.again)
+
+
 class Placements:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.inventory = Inventory(context.clock)
         self._left: dict[ObjectKey, _Left] = {}
+        self._unsaid: dict[ObjectKey, _Unsaid] = {}
         self._running: set[ObjectKey] = set()
         self._controller = context.controller(NAME, self.reconcile)
         self._writer = DecisionWriter(context.client, context.events, self.inventory.decisions)
@@ -98,7 +113,7 @@ class Placements:
                 assert old is not None, "something changed"
                 concerned = drop(_key(old))
             for key in concerned:
-                self._controller.enqueue(key)
+                self._wake(key)
 
         informer: Informer[R] = self._context.informers.of(kind)
         self._controller.depend(informer)
@@ -116,13 +131,13 @@ class Placements:
         if new is None:
             assert old is not None, "something changed"
             self.inventory.drop_placement(_key(old))
-            self._left.pop(_key(old), None)
+            self._forget(_key(old))
             return
         key = _key(new)
         if old is None or old.spec != new.spec:
             self.inventory.put_placement(new)
         if old is None or _asked(old) != _asked(new):
-            self._controller.enqueue(key)
+            self._wake(key)
         else:
             self._wake_unless_left_so(key)
 
@@ -140,11 +155,22 @@ class Placements:
                 for key in _placements_of(side):
                     self._wake_unless_left_so(key)
 
+    def _wake(self, key: ObjectKey) -> None:
+        self._unsaid.pop(key, None)
+        self._controller.enqueue(key)
+
     def _wake_unless_left_so(self, key: ObjectKey) -> None:
         """A pass that is under way looks for itself when it ends."""
         placement = self._latest.get(key)
-        if placement is not None and key not in self._running and not self._is_left_so(key, placement):
-            self._controller.enqueue(key)
+        if placement is not None and not self._is_left_so(key, placement):
+            if key in self._running:
+                self._unsaid.pop(key, None)
+            else:
+                self._wake(key)
+
+    def _forget(self, key: ObjectKey) -> None:
+        self._left.pop(key, None)
+        self._unsaid.pop(key, None)
 
     def _is_left_so(self, key: ObjectKey, placement: Placement) -> bool:
         """Whether status and decisions are as the last pass left them."""
@@ -166,7 +192,7 @@ class Placements:
         await asyncio.sleep(0)
         placement = self._latest.get(key)
         if placement is None or placement.metadata.deletion_timestamp or placement.metadata.annotations.get(DISABLED) == "true":
-            self._left.pop(key, None)
+            self._forget(key)
             return None
         self._running.add(key)
         try:
@@ -176,16 +202,21 @@ class Placements:
 
     async def _place(self, key: ObjectKey, placement: Placement) -> float | None:
         now = self._context.clock.now()
-        choice = self._choose(placement, now)
-        present, is_taken = self._present(placement), partial(self._is_taken, key, placement)
+        unsaid, present = self._unsaid.pop(key, None), self._present(placement)
+        if unsaid is not None and unsaid.holds(present, now):
+            return await self._finish(key, placement, present, unsaid, now)
+        choice, is_taken = self._choose(placement, now), partial(self._is_taken, key, placement)
         wanted, until = self._wanted(placement, choice, present, is_taken, now)
         spare = free_names(placement.metadata.name, lambda name: name in present or name in wanted or is_taken(name))
         writes = plan_writes(present, wanted, spare)
+        unsaid = self._unsaid[key] = _Unsaid(
+            (choice.satisfied, choice.misconfigured), frozenset(wanted), _first(choice.again, until)
+        )
         try:
             with self.inventory.decisions.expecting(key, clusters_of(wanted.values())):
                 await self._write(placement, writes, choice)
         except NotWritten as error:
-            self._left.pop(key, None)
+            self._forget(key)
             await self._report_failure(placement, choice, error)
             raise error.failure from error
         scored = bool(writes) and placement.spec.sort_by == BY_SCORE
@@ -193,14 +224,29 @@ class Placements:
             self._left.pop(key, None)
             self._controller.enqueue_when_idle(key, STATUS_WITHIN)
             return None
-        status = status_of(placement, wanted, (choice.satisfied, choice.misconfigured), now, scored=scored)
-        self._left[key] = _Left(wanted, status, self._name_foreign(key, placement))
+        self._unsaid.pop(key, None)
+        return await self._finish(key, placement, wanted, unsaid, now, scored=scored)
+
+    async def _finish(
+        self,
+        key: ObjectKey,
+        placement: Placement,
+        decisions: Mapping[str, Decision],
+        unsaid: _Unsaid,
+        now: datetime,
+        *,
+        scored: bool = False,
+    ) -> float | None:
+        """Say in the status what is decided; gives in how many seconds to choose anew."""
+        status = status_of(placement, decisions, unsaid.conditions, now, scored=scored)
+        self._left[key] = _Left(decisions, status, self._name_foreign(key, placement))
         await self._report(placement, status)
         if (newest := self._latest.get(key)) is not None and not self._is_left_so(key, newest):
             # Somebody wrote in between.
-            self._controller.enqueue(key)
-        times = [time for time in (choice.again, until) if time is not None]
-        return max(0.0, (min(times) - self._context.clock.now()).total_seconds()) + JUST_AFTER if times else None
+            self._wake(key)
+        if unsaid.again is None:
+            return None
+        return max(0.0, (unsaid.again - self._context.clock.now()).total_seconds()) + JUST_AFTER
 
     def _choose(self, placement: Placement, now: datetime) -> Choice:
         with self.measurements.choice():
@@ -266,6 +312,10 @@ class Placements:
         answer = await patch_object(self._context.client, placement, msgspec.structs.replace(placement, status=status), status=True)
         if answer is not None:
             self._latest.record_write(answer)
+
+
+def _first(*moments: datetime | None) -> datetime | None:
+    return min(filter(None, moments), default=None)
 
 
 def _key(obj: TypedObject) -> ObjectKey:

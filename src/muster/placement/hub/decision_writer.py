@@ -137,8 +137,7 @@ _DONE: Final[Mapping[type[Write], str]] = {Create: "Created", Change: "Updated",
 
 def scores_note(totals: Mapping[str, int]) -> str:
     # As many as can be told of: no pair is shorter than four characters with the blank after it.
-    told = sorted(totals.items())[: NOTE_LENGTH // 4 + 1]
-    text = " ".join(f"{cluster}:{score}" for cluster, score in told)
+    text = " ".join(f"{cluster}:{totals[cluster]}" for cluster in sorted(totals)[: NOTE_LENGTH // 4 + 1])
     return text if len(text) <= NOTE_LENGTH else f"{text[:NOTE_LENGTH]}......"
 
 

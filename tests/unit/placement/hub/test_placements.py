@@ -173,6 +173,25 @@ async def test_a_toleration_that_ends_removes_the_cluster_at_that_moment(site: S
     assert await site.chosen("p") == ["c2"]
 
 
+async def test_a_cluster_that_joins_makes_each_of_many_placements_choose_once_and_write_twice(site: Site) -> None:
+    """Decisions first, and what is said of them later needs no second choice."""
+    names = [f"p{number}" for number in range(60)]
+    await site.cluster("a")
+    for name in names:
+        await site.place(name)
+    for name in names:
+        await site.until_chosen(name, "a")
+    await site.settled()
+    passes = site.passes
+    site.life.asked.clear()
+    await site.cluster("b")
+    for name in names:
+        await site.until_chosen(name, "a", "b")
+    await site.settled()
+    assert site.passes - passes == len(names)
+    assert len(site.life.writes) == 2 * len(names)
+
+
 async def test_defects_5_and_6_the_end_of_a_score_is_a_moment_to_choose_anew(site: Site) -> None:
     """Upstream's defect 6: validUntil is no wake-up."""
     for name in ("c1", "c2"):
