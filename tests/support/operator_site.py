@@ -6,18 +6,14 @@ Time stands still but where a test moves it. The controller may die at any of it
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
 from typing import Any
 
-from muster.api.crds import POLICY, definitions
+from muster.api.crds import POLICY
 from muster.api.policy.v1beta1 import OperatorPolicy
 from muster.apiserver.server import ApiServer
-from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
-from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import GVR, Object
 from muster.policy.metrics import PolicyMetrics
 from muster.policy.names import CONTROLLER, MANAGED_DELIMITERS
@@ -27,20 +23,18 @@ from muster.policy.resolver import Resolver
 from muster.policy.standalone import HubTemplates
 from muster.runtime.cache import DynamicRESTMapper, FollowedSelections
 from muster.runtime.client import Conflict, KubeClient, NotFound, served
-from muster.runtime.client.builtin import CORE_EVENTS, CRDS, NAMESPACES
+from muster.runtime.client.builtin import CORE_EVENTS
 from muster.runtime.client.gate import Gate
 from muster.runtime.controller import ControllerContext, Manager, Runnable
-from muster.runtime.install import apply_all, await_definitions
-from tests.support.fake_clock import FakeClock
 from tests.support.in_process import serving
 from tests.support.mortal_hub import Life, Mortal
+from tests.support.mortal_site import ADMINISTRATOR, CLUSTER, MortalSite
 from tests.support.scripted_olm import CATALOG, CATALOG_NAMESPACE, Package, ScriptedOLM, install_kinds
 
-CLUSTER, OPERATORS = "cluster1", "quay"
+OPERATORS = "quay"
 POLICIES = served(OperatorPolicy)
 KINDS = tuple(kind for kind in POLICY if kind.name == str(POLICIES))
 QUAY = Package("quay-operator", {"stable-3.10": ["quay-operator.v3.10.0", "quay-operator.v3.10.1"]})
-ADMINISTRATOR = UserInfo("admin", groups=("system:masters", "system:authenticated"))
 
 
 def subscription(**fields: Any) -> Object:
@@ -84,21 +78,14 @@ class DistantHub(Mortal):
         await self.server_version()
 
 
-class OperatorSite:
+class OperatorSite(MortalSite):
+    step = 0.05
+
     def __init__(self, server: ApiServer) -> None:
-        self.server = server
-        self.clock = FakeClock(datetime.now(UTC))
-        for cluster in server.clusters.values():
-            cluster.clock = self.clock.now
-        self.hub, self.spoke = self.client("hub"), self.client(CLUSTER)
+        super().__init__(server)
         self.olm = ScriptedOLM(self.spoke)
         self.olm_acts = True
         """Whether OLM goes on while tests wait."""
-
-    def client(self, cluster: str, life: Life | None = None, user: UserInfo = ADMINISTRATOR) -> InProcessClient:
-        client = Mortal(self.server.client(self.server.clusters[cluster], user))
-        client.life = life or Life()
-        return client
 
     def distant_hub(self, life: Life) -> KubeClient:
         client = DistantHub(self.server.client(self.server.clusters["hub"], ADMINISTRATOR))
@@ -107,8 +94,7 @@ class OperatorSite:
         return client
 
     async def prepare(self) -> None:
-        await apply_all(self.spoke, [(CRDS, document) for document in definitions(KINDS)], "test")
-        await await_definitions(self.spoke, [kind.name for kind in KINDS], SYSTEM)
+        await self.define(self.spoke, KINDS)
         for namespace in (CLUSTER, OPERATORS):
             await self.create_namespace(namespace)
 
@@ -147,18 +133,10 @@ class OperatorSite:
             "operatorpolicies": controller,
         }
         manager.add_controllers(runnables)
-        task = asyncio.create_task(manager.run())
-        try:
+        async with self.living(manager.run, living):
             yield living
-            assert living.over.is_set() or not task.done(), task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     # What people do.
-
-    async def create_namespace(self, name: str) -> None:
-        await self.spoke.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
     async def create(self, document: Object) -> Object:
         return await self.spoke.create(POLICIES, document, document["metadata"]["namespace"])
@@ -178,9 +156,7 @@ class OperatorSite:
         return [one for one in (await self.status(name)).get("relatedObjects", ()) if one["object"]["kind"] == kind]
 
     async def object(self, resource: GVR, name: str, namespace: str = OPERATORS) -> Object | None:
-        with suppress(NotFound):
-            return await self.spoke.get(resource, name, namespace)
-        return None
+        return await self.find(self.spoke, resource, name, namespace)
 
     async def subscription(self, name: str = QUAY.name) -> Object | None:
         return await self.object(SUBSCRIPTIONS, name)
@@ -195,20 +171,10 @@ class OperatorSite:
 
     # Waiting.
 
-    async def until(self, probe: Callable[[], Awaitable[Any]], what: str, seconds: float = 20.0, moving: float = 0.05) -> Any:
-        found: Any = None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    if self.olm_acts:
-                        with suppress(Conflict, NotFound):
-                            await self.olm.step()
-                    await self.clock.advance(moving)
-                    if found := await probe():
-                        return found
-                    await asyncio.sleep(0.001)
-        except TimeoutError:
-            raise AssertionError(f"waited for {what}; last seen: {found!r}") from None
+    async def others_act(self) -> None:
+        if self.olm_acts:
+            with suppress(Conflict, NotFound):
+                await self.olm.step()
 
     async def reported(self, name: str, compliant: str, words: str = "", moving: float = 0.05) -> Object:
         """The status of a policy, once it says so."""
@@ -225,16 +191,6 @@ class OperatorSite:
         except AssertionError as error:
             raise AssertionError(f"{error}; it says {seen}") from None
         return found
-
-    async def at_rest(self, life: Life, seconds: float = 30.0) -> None:
-        """Until the controller has had nothing to do for so long."""
-        for _ in range(50):
-            before = len(life.asked)
-            for _ in range(int(seconds * 2)):
-                await self.clock.advance(0.5)
-            if len(life.asked) == before:
-                return
-        raise AssertionError(f"the controller does not come to rest: {life.asked[-10:]}")
 
 
 @asynccontextmanager

@@ -6,33 +6,26 @@ on record there.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-from muster.api.crds import POLICY, definitions
+from muster.api.crds import POLICY
 from muster.api.policy.v1 import ConfigurationPolicy
-from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet.in_process import InProcessClient
-from muster.machinery.authentication import UserInfo
-from muster.machinery.clock import SYSTEM
+from muster.apiserver.server import ApiServer
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.policy.configuration.controller import ConfigurationPolicyOptions
 from muster.policy.process import PolicyManager, PolicyOptions
-from muster.runtime.client import KubeClient, NotFound, served
-from muster.runtime.client.builtin import CONFIG_MAPS, CORE_EVENTS, CRDS, NAMESPACES
-from muster.runtime.install import apply_all, await_definitions
-from tests.support.fake_clock import FakeClock
-from tests.support.mortal_hub import Life, Mortal
+from muster.runtime.client import KubeClient, served
+from muster.runtime.client.builtin import CONFIG_MAPS, CORE_EVENTS
+from tests.support.in_process import serving
+from tests.support.mortal_hub import Life
+from tests.support.mortal_site import CLUSTER, MortalSite
 
-CLUSTER = "cluster1"
 POLICIES = served(ConfigurationPolicy)
 KINDS = tuple(kind for kind in POLICY if not kind.name.startswith("policies."))
-ADMINISTRATOR = UserInfo("admin", groups=("system:masters", "system:authenticated"))
 
 
 def config_map(name: str, namespace: str = "app", /, **data: str) -> Object:
@@ -52,25 +45,15 @@ def policy(name: str, *templates: Object, action: str = "enforce", namespace: st
     }
 
 
-class PolicySite:
+class PolicySite(MortalSite):
     def __init__(self, server: ApiServer) -> None:
-        self.server = server
-        self.clock = FakeClock(datetime.now(UTC))
-        for cluster in server.clusters.values():
-            cluster.clock = self.clock.now
-        self.hub, self.spoke = self.client("hub"), self.client(CLUSTER)
+        super().__init__(server)
         self.options = PolicyOptions(CLUSTER, ConfigurationPolicyOptions((CLUSTER, "open-cluster-management-policies")))
         self.manager: PolicyManager | None = None
         self.metrics = Metrics()
 
-    def client(self, cluster: str, life: Life | None = None) -> InProcessClient:
-        client = Mortal(self.server.client(self.server.clusters[cluster], ADMINISTRATOR))
-        client.life = life or Life()
-        return client
-
     async def prepare(self) -> None:
-        await apply_all(self.spoke, [(CRDS, document) for document in definitions(KINDS)], "test")
-        await await_definitions(self.spoke, [kind.name for kind in KINDS], SYSTEM)
+        await self.define(self.spoke, KINDS)
         for namespace in (CLUSTER, "app"):
             await self.create_namespace(namespace)
 
@@ -89,19 +72,10 @@ class PolicySite:
             clock=self.clock,
             metrics=self.metrics,
         )
-        task = asyncio.create_task(manager.run())
-        try:
+        async with self.living(manager.run, living):
             yield living
-            assert living.over.is_set() or not task.done(), task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     # What people do.
-
-    async def create_namespace(self, name: str, **labels: str) -> Object:
-        metadata = {"name": name, "labels": labels}
-        return await self.spoke.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 
     async def create(self, document: Object) -> Object:
         return await self.spoke.create(POLICIES, document, document["metadata"]["namespace"])
@@ -112,17 +86,13 @@ class PolicySite:
     # What there is.
 
     async def get(self, name: str, namespace: str = CLUSTER) -> Object | None:
-        with suppress(NotFound):
-            return await self.spoke.get(POLICIES, name, namespace)
-        return None
+        return await self.find(self.spoke, POLICIES, name, namespace)
 
     async def status(self, name: str, namespace: str = CLUSTER) -> Object:
         return ((await self.get(name, namespace)) or {}).get("status") or {}
 
     async def object(self, name: str, namespace: str = "app", resource: GVR = CONFIG_MAPS) -> Object | None:
-        with suppress(NotFound):
-            return await self.spoke.get(resource, name, namespace)
-        return None
+        return await self.find(self.spoke, resource, name, namespace)
 
     async def data(self, name: str, namespace: str = "app") -> Any:
         return ((await self.object(name, namespace)) or {}).get("data")
@@ -132,18 +102,6 @@ class PolicySite:
         return [one for one in found.items if one["involvedObject"]["name"] == name]
 
     # Waiting.
-
-    async def until(self, probe: Callable[[], Awaitable[Any]], what: str, seconds: float = 20.0, moving: float = 0.02) -> Any:
-        found: Any = None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    await self.clock.advance(moving)
-                    if found := await probe():
-                        return found
-                    await asyncio.sleep(0.002)
-        except TimeoutError:
-            raise AssertionError(f"waited for {what}; last seen: {found!r}") from None
 
     async def reported(self, name: str, compliant: str, words: str = "", namespace: str = CLUSTER, moving: float = 0.2) -> Object:
         """The status of a policy, once it says so."""
@@ -156,16 +114,6 @@ class PolicySite:
         found: Object = await self.until(look, f"{name} to be {compliant} with {words!r}", moving=moving)
         return found
 
-    async def at_rest(self, life: Life, seconds: float = 30.0) -> None:
-        """Until the controller has had nothing to do for a while."""
-        for _ in range(100):
-            before = len(life.asked)
-            for _ in range(int(seconds * 2)):
-                await self.clock.advance(0.5)
-            if len(life.asked) == before:
-                return
-        raise AssertionError(f"the controller does not come to rest: {life.asked[-10:]}")
-
 
 def requests_of(life: Life, since: int) -> Iterator[str]:
     return (f"{method} {path}" for method, path in life.asked[since:])
@@ -177,11 +125,7 @@ def key(document: Object) -> ObjectKey:
 
 @asynccontextmanager
 async def policy_site() -> AsyncIterator[PolicySite]:
-    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub", CLUSTER)))
-    await server.start()
-    found = PolicySite(server)
-    await found.prepare()
-    try:
+    async with serving("hub", CLUSTER) as server:
+        found = PolicySite(server)
+        await found.prepare()
         yield found
-    finally:
-        await server.stop(grace=0.1)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,19 +18,16 @@ from muster.accounts.hub.manifests import agent_manifests
 from muster.accounts.names import AGENT
 from muster.api.addons import AddonIdentity
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
-from muster.api.crds import definitions
-from muster.apiserver.server import ApiServer, ServerConfig
-from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
-from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import GVR, Object
-from muster.runtime.client import KubeClient, NotFound, served
-from muster.runtime.client.builtin import CRDS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS, TOKEN_REVIEWS
-from muster.runtime.install import RBAC_GROUP, apply_all, await_definitions, binding, named
-from tests.support.fake_clock import FakeClock
-from tests.support.mortal_hub import Life, Mortal
+from muster.runtime.client import served
+from muster.runtime.client.builtin import NAMESPACES, SECRETS, SERVICE_ACCOUNTS, TOKEN_REVIEWS
+from muster.runtime.install import RBAC_GROUP, binding, named
+from tests.support.in_process import serving
+from tests.support.mortal_hub import Life
+from tests.support.mortal_site import CLUSTER, MortalSite
 
-CLUSTER, NAMESPACE = "cluster1", "accounts"
+NAMESPACE = "accounts"
 AUTHORITY = b"-----BEGIN CERTIFICATE-----\nof the managed cluster\n"
 ACCOUNTS = served(ManagedServiceAccount)
 KINDS_OF_MANIFESTS = {
@@ -49,26 +45,12 @@ def claims_of(token: str) -> Any:
     return orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
 
 
-class AccountSite:
-    def __init__(self, server: ApiServer) -> None:
-        self.server = server
-        self.clock = FakeClock(datetime.now(UTC))
-        for cluster in server.clusters.values():
-            cluster.clock = self.clock.now
-        self.hub, self.spoke = self._admin("hub"), self._admin(CLUSTER)
-
-    def _admin(self, cluster: str) -> KubeClient:
-        return self._client(cluster, UserInfo("admin", groups=("system:masters", "system:authenticated")), Life())
-
-    def _client(self, cluster: str, user: UserInfo, life: Life) -> InProcessClient:
-        client = Mortal(self.server.client(self.server.clusters[cluster], user))
-        client.life = life
-        return client
+class AccountSite(MortalSite):
+    step = 0.01
 
     async def prepare(self) -> None:
         """What administrators, the hub's side of the addon and the work agent have done before."""
-        await apply_all(self.hub, [(CRDS, document) for document in definitions(KINDS)], "test")
-        await await_definitions(self.hub, [kind.name for kind in KINDS], SYSTEM)
+        await self.define(self.hub, KINDS)
         await self.hub.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLUSTER}})
         role = {"metadata": named(AGENT), "rules": list(AGENT_RULES)}
         await self.hub.apply(KINDS_OF_MANIFESTS["ClusterRole"], role, manager="test")
@@ -87,17 +69,12 @@ class AccountSite:
     async def agent(self, life: Life | None = None) -> AsyncIterator[Life]:
         """While an agent lives, or until its life is over."""
         living = life or Life()
-        hub = self._client("hub", UserInfo(self.identity.user, groups=(*self.identity.groups, "system:authenticated")), living)
+        hub = self.client("hub", living, UserInfo(self.identity.user, groups=(*self.identity.groups, "system:authenticated")))
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{NAMESPACE}", "system:authenticated")
-        spoke = self._client(CLUSTER, UserInfo(f"system:serviceaccount:{NAMESPACE}:{AGENT}", groups=groups), living)
+        spoke = self.client(CLUSTER, living, UserInfo(f"system:serviceaccount:{NAMESPACE}:{AGENT}", groups=groups))
         agent = AccountAgent(hub, spoke, AgentOptions(CLUSTER, NAMESPACE, lambda: AUTHORITY), clock=self.clock)
-        task = asyncio.create_task(agent.run())
-        try:
+        async with self.living(agent.run, living):
             yield living
-            assert living.over.is_set() or not task.done(), task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     # What people do.
 
@@ -116,14 +93,10 @@ class AccountSite:
         return next((one for one in said if one["type"] == kind), None)
 
     async def secret(self, name: str) -> Object | None:
-        with suppress(NotFound):
-            return await self.hub.get(SECRETS, name, CLUSTER)
-        return None
+        return await self.find(self.hub, SECRETS, name, CLUSTER)
 
     async def service_account(self, name: str) -> Object | None:
-        with suppress(NotFound):
-            return await self.spoke.get(SERVICE_ACCOUNTS, name, NAMESPACE)
-        return None
+        return await self.find(self.spoke, SERVICE_ACCOUNTS, name, NAMESPACE)
 
     async def token(self, name: str) -> str:
         found = await self.secret(name)
@@ -155,18 +128,6 @@ class AccountSite:
 
         return str(await self.until(look, f"{name} to say {words!r}"))
 
-    async def until(self, probe: Callable[[], Awaitable[Any]], what: str, seconds: float = 20.0, moving: float = 0.01) -> Any:
-        found: Any = None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    await self.clock.advance(moving)
-                    if found := await probe():
-                        return found
-                    await asyncio.sleep(0.002)
-        except TimeoutError:
-            raise AssertionError(f"waited for {what}; last seen: {found!r}") from None
-
 
 async def is_gone(site: AccountSite, name: str) -> bool:
     return await site.service_account(name) is None
@@ -174,9 +135,7 @@ async def is_gone(site: AccountSite, name: str) -> bool:
 
 @pytest.fixture
 async def site() -> AsyncIterator[AccountSite]:
-    server = ApiServer(ServerConfig(store="memory", namespace_grace_period=0, clusters=("hub", CLUSTER)))
-    await server.start()
-    found = AccountSite(server)
-    await found.prepare()
-    yield found
-    await server.stop(grace=0.1)
+    async with serving("hub", CLUSTER) as server:
+        found = AccountSite(server)
+        await found.prepare()
+        yield found
