@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from muster.administration.content.faring import one_line
+from muster.administration.content.work_status import one_line
 from muster.administration.work_diagnosis import pod_problems
 from muster.machinery.objects import Object
 from muster.runtime.client import HttpClient, KubeClient, KubeError

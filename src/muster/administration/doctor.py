@@ -14,14 +14,14 @@ from muster.administration.addon_diagnosis import addons
 from muster.administration.agent_warnings import last_warning
 from muster.administration.aws.agent_diagnosis import agents_identity
 from muster.administration.aws.diagnosis import aws_identity
-from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
+from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
 from muster.administration.gateway_diagnosis import gateway
 from muster.administration.grpc_diagnosis import agents_way, grpc_server
 from muster.administration.members.accept import by_certificate
 from muster.administration.members.klusterlets import find_klusterlets, list_klusterlets
 from muster.administration.members.requests import RequestFilter, judge, request_servers
 from muster.administration.policy_diagnosis import policies
-from muster.administration.waiting import deployment_problem, hub_problem
+from muster.administration.readiness import deployment_problem, hub_problem
 from muster.administration.work_diagnosis import works
 from muster.api import MalformedObject, condition_of, is_true
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, ManagedCluster
@@ -60,15 +60,15 @@ from muster.work.kinds import MANIFEST_WORKS
 
 DELETION_SECONDS: Final = 60.0
 
-Step = Callable[[Patient], Findings]
-Probe = Callable[[Patient], Awaitable[None]]
+Step = Callable[[Diagnosis], Findings]
+Probe = Callable[[Diagnosis], Awaitable[None]]
 
 
-async def diagnose(patient: Patient) -> list[Finding]:
+async def diagnose(diagnosis: Diagnosis) -> list[Finding]:
     findings: list[Finding] = []
     for subject, step in STEPS:
         try:
-            findings += [one async for one in step(patient)]
+            findings += [one async for one in step(diagnosis)]
         except Forbidden as error:
             # Who cannot see the cluster itself must not hear that nothing is wrong with it.
             verdict = PROBLEM if step is _existence else NOTE
@@ -80,11 +80,11 @@ async def diagnose(patient: Patient) -> list[Finding]:
     return findings
 
 
-async def _controllers(patient: Patient) -> Findings:
+async def _controllers(diagnosis: Diagnosis) -> Findings:
     subject = "hub"
     try:
-        operator = await patient.hub.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
-        manager = await patient.hub.get(ClusterManager, CLUSTER_MANAGER)
+        operator = await diagnosis.hub.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
+        manager = await diagnosis.hub.get(ClusterManager, CLUSTER_MANAGER)
     except NotFound:
         yield Finding(NOTE, subject, "it has no operator and ClusterManager; are its controllers run in another way?", "run init")
         return
@@ -97,35 +97,35 @@ async def _controllers(patient: Patient) -> Findings:
         yield Finding(OK, subject, "operator and components run")
 
 
-async def _webhooks(patient: Patient) -> Findings:
+async def _webhooks(diagnosis: Diagnosis) -> Findings:
     without = "without them nobody checks who accepts clusters: run init"
-    async for finding in _judges(patient, "webhooks", registration.HOOKS, without, _touch):
+    async for finding in _judges(diagnosis, "webhooks", registration.HOOKS, without, _touch):
         yield finding
 
 
-async def _work_webhooks(patient: Patient) -> Findings:
+async def _work_webhooks(diagnosis: Diagnosis) -> Findings:
     without = "without them nobody checks in whose name works are applied: run init"
-    async for finding in _judges(patient, "webhooks of works", work.HOOKS, without, _try_work):
+    async for finding in _judges(diagnosis, "webhooks of works", work.HOOKS, without, _try_work):
         yield finding
 
 
-async def _judges(patient: Patient, subject: str, hooks: Iterable[Hook], without: str, probe: Probe) -> Findings:
+async def _judges(diagnosis: Diagnosis, subject: str, hooks: Iterable[Hook], without: str, probe: Probe) -> Findings:
     """Asked by a write that is not carried out: that is what every write meets."""
     missing = []
     for hook in hooks:
         try:
-            await patient.hub.get(hook.resource, hook.name)
+            await diagnosis.hub.get(hook.resource, hook.name)
         except NotFound:
             missing.append(hook.name)
     if missing:
         yield Finding(NOTE, subject, f"not configured: {', '.join(missing)}", without)
         return
     try:
-        await probe(patient)
+        await probe(diagnosis)
     except NotFound:
         # Of the namespace, which the hub makes when it accepts the cluster.
         yield Finding(
-            NOTE, subject, f"not tried: the hub has no namespace {patient.name}", "it makes it when the cluster is accepted"
+            NOTE, subject, f"not tried: the hub has no namespace {diagnosis.name}", "it makes it when the cluster is accepted"
         )
         return
     except KubeError as error:
@@ -138,57 +138,57 @@ async def _judges(patient: Patient, subject: str, hooks: Iterable[Hook], without
     yield Finding(OK, subject, "they answer")
 
 
-async def _touch(patient: Patient) -> None:
+async def _touch(diagnosis: Diagnosis) -> None:
     """Change the cluster, or make it as its agent would: webhooks are asked only about what can be done."""
     try:
-        await patient.hub.patch(MANAGED_CLUSTERS, patient.name, {"metadata": {}}, dry_run=True)
+        await diagnosis.hub.patch(MANAGED_CLUSTERS, diagnosis.name, {"metadata": {}}, dry_run=True)
     except NotFound:
-        await _introduce(patient)
+        await _introduce(diagnosis)
 
 
-async def _introduce(patient: Patient) -> None:
-    await patient.hub.create(
+async def _introduce(diagnosis: Diagnosis) -> None:
+    await diagnosis.hub.create(
         MANAGED_CLUSTERS,
         {
             "apiVersion": MANAGED_CLUSTERS.api_version,
             "kind": MANAGED_CLUSTERS.kind,
-            "metadata": {"name": patient.name},
+            "metadata": {"name": diagnosis.name},
             "spec": {"hubAcceptsClient": False},
         },
         dry_run=True,
     )
 
 
-async def _try_work(patient: Patient) -> None:
+async def _try_work(diagnosis: Diagnosis) -> None:
     nothing = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "doctor", "namespace": "default"}}
-    await patient.hub.create(
+    await diagnosis.hub.create(
         MANIFEST_WORKS,
         {
             "apiVersion": MANIFEST_WORKS.api_version,
             "kind": MANIFEST_WORKS.kind,
-            "metadata": {"generateName": "doctor-", "namespace": patient.name},
+            "metadata": {"generateName": "doctor-", "namespace": diagnosis.name},
             "spec": {"workload": {"manifests": [nothing]}},
         },
         dry_run=True,
     )
 
 
-async def _existence(patient: Patient) -> Findings:
+async def _existence(diagnosis: Diagnosis) -> Findings:
     subject = "ManagedCluster"
     try:
-        patient.cluster = await patient.hub.get(ManagedCluster, patient.name)
+        diagnosis.cluster = await diagnosis.hub.get(ManagedCluster, diagnosis.name)
     except NotFound:
-        yield await _unknown(patient, subject)
+        yield await _unknown(diagnosis, subject)
         return
-    if patient.cluster.metadata.deletion_timestamp:
-        yield _deletion(patient, patient.cluster)
+    if diagnosis.cluster.metadata.deletion_timestamp:
+        yield _deletion(diagnosis, diagnosis.cluster)
 
 
-async def _unknown(patient: Patient, subject: str) -> Finding:
+async def _unknown(diagnosis: Diagnosis, subject: str) -> Finding:
     """A cluster that the hub does not know; whether its agent could introduce it is tried, without doing so."""
     text = "there is none of this name"
     try:
-        await _introduce(patient)
+        await _introduce(diagnosis)
     except Forbidden as error:
         if error.by_webhook:
             return Finding(PROBLEM, subject, f"{text}, and the hub refuses to have one: {error}", _WEBHOOK_REMEDY)
@@ -208,11 +208,11 @@ _WEBHOOK_REMEDY: Final = (
 )
 
 
-def _deletion(patient: Patient, cluster: ManagedCluster) -> Finding:
+def _deletion(diagnosis: Diagnosis, cluster: ManagedCluster) -> Finding:
     told = condition_of(cluster.status.conditions, "Deleting")
     held = ", ".join(cluster.metadata.finalizers)
     text = f"it is being deleted{f', held by {held}' if held else ''}{f': {told.message}' if told else ''}"
-    since = (patient.clock.now() - parse_time(cluster.metadata.deletion_timestamp or "")).total_seconds()
+    since = (diagnosis.clock.now() - parse_time(cluster.metadata.deletion_timestamp or "")).total_seconds()
     if since <= DELETION_SECONDS:
         return Finding(PROBLEM, "ManagedCluster", text, "let it go, then join again")
     remedy = "what is left in its namespace has to go first: works (delete work --force) and addons (addon disable)"
@@ -221,49 +221,49 @@ def _deletion(patient: Patient, cluster: ManagedCluster) -> Finding:
     )
 
 
-async def _acceptance(patient: Patient) -> Findings:
-    cluster = patient.cluster
+async def _acceptance(diagnosis: Diagnosis) -> Findings:
+    cluster = diagnosis.cluster
     if cluster is None:
         return
     subject = "acceptance"
     if not cluster.spec.hub_accepts_client:
-        yield Finding(PROBLEM, subject, "the cluster is not accepted", f"run accept --clusters {patient.name}")
+        yield Finding(PROBLEM, subject, "the cluster is not accepted", f"run accept --clusters {diagnosis.name}")
         return
-    told = condition_of(cluster.status.conditions, ACCEPTED)
-    if told is None:
+    condition = condition_of(cluster.status.conditions, ACCEPTED)
+    if condition is None:
         yield Finding(PROBLEM, subject, "accepted, and the hub's controller has not acted on it", "does it run? see get hub-info")
-    elif told.status != "True":
+    elif condition.status != "True":
         yield Finding(
-            PROBLEM, subject, f"the hub could not grant access: {told.reason}: {told.message}", "mend this; it is retried"
+            PROBLEM, subject, f"the hub could not grant access: {condition.reason}: {condition.message}", "mend this; it is retried"
         )
     else:
         yield Finding(OK, subject, "accepted")
 
 
-async def _requests(patient: Patient) -> Findings:
+async def _requests(diagnosis: Diagnosis) -> Findings:
     """What the agent asked for, as long as it has not joined."""
-    cluster = patient.cluster
+    cluster = diagnosis.cluster
     if cluster is not None and (not by_certificate(cluster) or is_true(cluster.status.conditions, JOINED)):
         return
     subject = "certificate requests"
-    found = (await patient.hub.list(SIGNING_REQUESTS, label_selector=f"{CLUSTER_LABEL}={patient.name}")).items
+    found = (await diagnosis.hub.list(SIGNING_REQUESTS, label_selector=f"{CLUSTER_LABEL}={diagnosis.name}")).items
     if not found:
         yield Finding(
             PROBLEM, subject, "the agent has asked for no certificate", "look at the agent with --managed-cluster-kubeconfig"
         )
-    wanted = RequestFilter(servers=await request_servers(patient.hub))
+    wanted = RequestFilter(servers=await request_servers(diagnosis.hub))
     for csr in found:
         name = csr["metadata"]["name"]
         judgement = judge(csr, cluster, wanted)
         if judgement.objection:
-            remedy = f"if you know who asked, run accept --clusters {patient.name} --requesters {judgement.agent or 'AGENT'}"
+            remedy = f"if you know who asked, run accept --clusters {diagnosis.name} --requesters {judgement.agent or 'AGENT'}"
             yield Finding(PROBLEM, subject, f"CSR {name}: {judgement.objection}", remedy if judgement.agent else "")
         elif judgement.good:
             yield Finding(
                 PROBLEM,
                 subject,
                 f"CSR {name} waits for approval: key {judgement.fingerprint}",
-                f"run accept --clusters {patient.name}",
+                f"run accept --clusters {diagnosis.name}",
             )
         elif failed := verdict_of(csr, "Denied", "Failed"):
             text = f"CSR {name} is {failed['type'].lower()}: {failed.get('message') or failed.get('reason')}"
@@ -275,16 +275,16 @@ async def _requests(patient: Patient) -> Findings:
             yield Finding(PROBLEM, subject, text, "does this cluster sign at all? some services do not: use another driver")
 
 
-async def _permissions(patient: Patient) -> Findings:
-    cluster = patient.cluster
+async def _permissions(diagnosis: Diagnosis) -> Findings:
+    cluster = diagnosis.cluster
     if cluster is None or not cluster.spec.hub_accepts_client:
         return
-    role, binding = cluster_role(patient.name), registration_binding(patient.name)
-    wanted = ((CLUSTER_ROLES, role, ""), (CLUSTER_ROLE_BINDINGS, role, ""), (ROLE_BINDINGS, binding, patient.name))
+    role, binding = cluster_role(diagnosis.name), registration_binding(diagnosis.name)
+    wanted = ((CLUSTER_ROLES, role, ""), (CLUSTER_ROLE_BINDINGS, role, ""), (ROLE_BINDINGS, binding, diagnosis.name))
     missing = []
     for resource, name, namespace in wanted:
         try:
-            await patient.hub.get(resource, name, namespace)
+            await diagnosis.hub.get(resource, name, namespace)
         except NotFound:
             missing.append(f"{resource.kind} {namespace + '/' if namespace else ''}{name}")
     if missing:
@@ -293,21 +293,23 @@ async def _permissions(patient: Patient) -> Findings:
         yield Finding(OK, "permissions", "granted")
 
 
-async def _lease(patient: Patient) -> Findings:
-    cluster = patient.cluster
+async def _lease(diagnosis: Diagnosis) -> Findings:
+    cluster = diagnosis.cluster
     if cluster is None or not cluster.spec.hub_accepts_client:
         return
     subject = "lease"
     try:
-        found = await patient.hub.get(LEASES, LEASE, patient.name)
+        found = await diagnosis.hub.get(LEASES, LEASE, diagnosis.name)
     except NotFound:
-        yield Finding(PROBLEM, subject, f"there is no Lease {patient.name}/{LEASE}", "the hub's controller makes it: does it run?")
+        yield Finding(
+            PROBLEM, subject, f"there is no Lease {diagnosis.name}/{LEASE}", "the hub's controller makes it: does it run?"
+        )
         return
     renewed = (found.get("spec") or {}).get("renewTime")
     if not renewed or not is_true(cluster.status.conditions, JOINED):
         yield Finding(PROBLEM, subject, "the agent has never renewed it", "look at the agent with --managed-cluster-kubeconfig")
         return
-    age = (patient.clock.now() - parse_time(renewed)).total_seconds()
+    age = (diagnosis.clock.now() - parse_time(renewed)).total_seconds()
     bound = (cluster.spec.lease_duration_seconds or DEFAULT_LEASE_SECONDS) * LEASE_PERIODS
     text = f"last renewed {human_duration(max(age, 0))} ago"
     if age > bound:
@@ -318,43 +320,43 @@ async def _lease(patient: Patient) -> Findings:
         yield Finding(OK, subject, text)
 
 
-async def _availability(patient: Patient) -> Findings:
-    cluster = patient.cluster
+async def _availability(diagnosis: Diagnosis) -> Findings:
+    cluster = diagnosis.cluster
     if cluster is None:
         return
     if cluster.spec.hub_accepts_client and not is_true(cluster.status.conditions, JOINED):
         text = "the agent has not come back with its certificate"
         yield Finding(PROBLEM, "joining", text, "look at the agent with --managed-cluster-kubeconfig")
-    told = condition_of(cluster.status.conditions, AVAILABLE)
-    if told is not None and told.status == "True":
+    condition = condition_of(cluster.status.conditions, AVAILABLE)
+    if condition is not None and condition.status == "True":
         yield Finding(OK, "availability", "the cluster is available")
-    elif told is not None:
+    elif condition is not None:
         remedy = {
             "ManagedClusterKubeAPIServerUnavailable": "look at the cluster's own API server",
             "ManagedClusterLeaseUpdateStopped": "look at the agent, and whether it reaches the hub",
-        }.get(told.reason, "")
-        yield Finding(PROBLEM, "availability", f"{told.status}: {told.reason}: {told.message}", remedy)
+        }.get(condition.reason, "")
+        yield Finding(PROBLEM, "availability", f"{condition.status}: {condition.reason}: {condition.message}", remedy)
     clock = condition_of(cluster.status.conditions, CLOCK_SYNCED)
     if clock is not None and clock.status == "False":
         yield Finding(PROBLEM, "clock", clock.message, "set the clocks of hub and cluster right (NTP)")
 
 
-async def _agent(patient: Patient) -> Findings:
+async def _agent(diagnosis: Diagnosis) -> Findings:
     """The other side, where there is a way to it."""
-    if patient.managed is None:
-        if patient.cluster is None or not is_true(patient.cluster.status.conditions, AVAILABLE):
+    if diagnosis.managed is None:
+        if diagnosis.cluster is None or not is_true(diagnosis.cluster.status.conditions, AVAILABLE):
             yield Finding(NOTE, "agent", "not looked at", "give --managed-cluster-kubeconfig to look at the managed side too")
         return
-    mine = await find_klusterlets(patient.managed, patient.name)
+    mine = await find_klusterlets(diagnosis.managed, diagnosis.name)
     if not mine:
-        others = [one.spec.cluster_name or one.metadata.name for one in await list_klusterlets(patient.managed)]
+        others = [one.spec.cluster_name or one.metadata.name for one in await list_klusterlets(diagnosis.managed)]
         text = (
             f"no klusterlet has this cluster's name; there is {', '.join(others)}" if others else "no klusterlet is installed there"
         )
         yield Finding(PROBLEM, "agent", text, "run join there under this name")
         return
     for klusterlet in mine:
-        async for finding in _klusterlet(patient, patient.managed, klusterlet):
+        async for finding in _klusterlet(diagnosis, diagnosis.managed, klusterlet):
             yield finding
 
 
@@ -367,7 +369,7 @@ _WELL: Final = {
 }
 
 
-async def _klusterlet(patient: Patient, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
+async def _klusterlet(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
     subject = f"klusterlet {klusterlet.metadata.name}"
     bad = [one for one in klusterlet.status.conditions if one.status not in _WELL.get(one.type, (one.status,))]
     for one in bad:
@@ -382,16 +384,16 @@ async def _klusterlet(patient: Patient, managed: KubeClient, klusterlet: Kluster
             f"does its operator run? see kubectl -n {OPERATOR_NAMESPACE} get deployment klusterlet; or run unjoin --force there"
         )
         yield Finding(PROBLEM, subject, f"it is being deleted, and held by {held}", remedy)
-    if not patient.available and (warning := await last_warning(managed, agent_namespace_of(klusterlet))):
+    if not diagnosis.available and (warning := await last_warning(managed, agent_namespace_of(klusterlet))):
         yield Finding(NOTE, "agent's last warning", warning)
     plan = Plan(klusterlet, "")
     if plan.registration.registration_driver.auth_type in (AWS, AWS_ALIAS):
-        async for finding in agents_identity(patient, managed, klusterlet):
+        async for finding in agents_identity(diagnosis, managed, klusterlet):
             yield finding
         return
-    yield await _credential(patient, managed, agent_namespace_of(klusterlet))
+    yield await _credential(diagnosis, managed, agent_namespace_of(klusterlet))
     if plan.endpoints.name == GRPC:
-        async for finding in agents_way(patient, managed, klusterlet):
+        async for finding in agents_way(diagnosis, managed, klusterlet):
             yield finding
 
 
@@ -403,7 +405,7 @@ _REMEDIES: Final = {
 }
 
 
-async def _credential(patient: Patient, managed: KubeClient, namespace: str) -> Finding:
+async def _credential(diagnosis: Diagnosis, managed: KubeClient, namespace: str) -> Finding:
     subject = "agent's credential"
     try:
         secret = await managed.get(SECRETS, HUB_SECRET, namespace)
@@ -427,10 +429,10 @@ async def _credential(patient: Patient, managed: KubeClient, namespace: str) -> 
             PROBLEM, subject, "its certificate cannot be read", f"delete Secret {namespace}/{HUB_SECRET}: the agent asks anew"
         )
     until = validity.until
-    if until <= patient.clock.now():
+    if until <= diagnosis.clock.now():
         text = f"its certificate expired at {until:%Y-%m-%dT%H:%M:%SZ}"
         return Finding(PROBLEM, subject, text, "run get token on the hub and join again")
-    if validity.since > patient.clock.now():
+    if validity.since > diagnosis.clock.now():
         text = f"its certificate is good only from {validity.since:%Y-%m-%dT%H:%M:%SZ} on, by the clock here"
         return Finding(PROBLEM, subject, text, "set the clocks of hub and cluster right (NTP)")
     return Finding(OK, subject, f"its certificate is good until {until:%Y-%m-%dT%H:%M:%SZ}")

@@ -29,8 +29,8 @@ class Finding:
 
 
 @dataclass
-class Patient:
-    """What the steps look at. `cluster` is there once it was found."""
+class Diagnosis:
+    """The state of one diagnosis. `cluster` is set once it was found."""
 
     name: str
     hub: KubeClient

@@ -13,8 +13,8 @@ from typing import Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
-from muster.administration.waiting import deployment_problem
+from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
+from muster.administration.readiness import deployment_problem
 from muster.api import condition_of
 from muster.api.operator.v1 import ClusterManager
 from muster.api.proxy.v1alpha1 import GROUP, ClusterGateway
@@ -43,10 +43,10 @@ from muster.runtime.client.builtin import API_SERVICES, CRDS, DEPLOYMENTS, SECRE
 SUBJECT: Final = "gateway"
 
 
-async def gateway(patient: Patient) -> Findings:
-    plan = await _plan(patient)
+async def gateway(diagnosis: Diagnosis) -> Findings:
+    plan = await _plan(diagnosis)
     if plan is None or not plan.gateway:
-        async for finding in _leftovers(patient):
+        async for finding in _leftovers(diagnosis):
             yield finding
         return
     if plan.hosted:
@@ -57,29 +57,29 @@ async def gateway(patient: Patient) -> Findings:
     except BadSpec as error:
         yield Finding(PROBLEM, SUBJECT, f"ClusterManager {plan.name}: {error}", "mend the annotation, or take it away")
         return
-    problem = await _problem(patient, plan, served)
+    problem = await _problem(diagnosis, plan, served)
     if problem is not None:
         yield problem
         return
     for group, version in served:
-        if names := hidden(group, version, (await patient.hub.list(CRDS)).items):
+        if names := hidden(group, version, (await diagnosis.hub.list(CRDS)).items):
             text = f"custom resources of {group}/{version} cannot be reached behind it: {', '.join(names)}"
             yield Finding(PROBLEM, SUBJECT, text, another_version(plan.gateway_version))
-    yield await _cluster(patient, plan)
+    yield await _cluster(diagnosis, plan)
 
 
-async def _plan(patient: Patient) -> Plan | None:
+async def _plan(diagnosis: Diagnosis) -> Plan | None:
     try:
-        return Plan(await patient.hub.get(ClusterManager, CLUSTER_MANAGER), "")
+        return Plan(await diagnosis.hub.get(ClusterManager, CLUSTER_MANAGER), "")
     except NotFound:
         return None
 
 
-async def _leftovers(patient: Patient) -> Findings:
+async def _leftovers(diagnosis: Diagnosis) -> Findings:
     """An APIService without a server disturbs the whole hub: discovery, and the deletion of every namespace."""
     for name in POSSIBLE_API_SERVICES:
         try:
-            found = await patient.hub.get(API_SERVICES, name)
+            found = await diagnosis.hub.get(API_SERVICES, name)
         except NotFound:
             continue
         if occupied(found, HUB_NAMESPACE) or unavailable(found) == "":
@@ -88,11 +88,11 @@ async def _leftovers(patient: Patient) -> Findings:
         yield Finding(PROBLEM, SUBJECT, text, f"kubectl delete apiservice {name}")
 
 
-async def _problem(patient: Patient, plan: Plan, served: list[tuple[str, str]]) -> Finding | None:
+async def _problem(diagnosis: Diagnosis, plan: Plan, served: list[tuple[str, str]]) -> Finding | None:
     """The first thing on the way that is not as it should be."""
     name = GATEWAY.deployment(plan)
     try:
-        deployment = await patient.hub.get(DEPLOYMENTS, name, plan.namespace)
+        deployment = await diagnosis.hub.get(DEPLOYMENTS, name, plan.namespace)
     except NotFound as error:
         return Finding(PROBLEM, SUBJECT, f"it is not there yet: {error}", "the operator makes it: does it run? see get hub-info")
     if problem := deployment_problem(deployment):
@@ -100,7 +100,7 @@ async def _problem(patient: Patient, plan: Plan, served: list[tuple[str, str]]) 
     said = condition_of(plan.manager.status.conditions, GATEWAY_DEGRADED)
     for group, version in served:
         try:
-            found = await patient.hub.get(API_SERVICES, api_service_name(version, group))
+            found = await diagnosis.hub.get(API_SERVICES, api_service_name(version, group))
         except NotFound as error:
             text, remedy = f"the API server is not led to it: {error}", "the operator does that: does it run? see get hub-info"
             if said is not None and said.status == "True":
@@ -108,7 +108,7 @@ async def _problem(patient: Patient, plan: Plan, served: list[tuple[str, str]]) 
             return Finding(PROBLEM, SUBJECT, text, remedy)
         if problem := occupied(found, plan.hub_namespace):
             return Finding(PROBLEM, SUBJECT, problem, another_version(version))
-        if problem := await _distrusted(patient, plan, found):
+        if problem := await _distrusted(diagnosis, plan, found):
             remedy = "the operator keeps both: does it run? see get hub-info"
             return Finding(PROBLEM, SUBJECT, problem, remedy)
         if problem := unavailable(found):
@@ -118,11 +118,11 @@ async def _problem(patient: Patient, plan: Plan, served: list[tuple[str, str]]) 
     return None
 
 
-async def _distrusted(patient: Patient, plan: Plan, found: Object) -> str:
+async def _distrusted(diagnosis: Diagnosis, plan: Plan, found: Object) -> str:
     """Why the API server would not take the certificate that is served for the gateway's."""
     name, where = found["metadata"]["name"], f"Secret {plan.namespace}/{SERVING_SECRET}"
     try:
-        secret = await patient.hub.get(SECRETS, SERVING_SECRET, plan.namespace)
+        secret = await diagnosis.hub.get(SECRETS, SERVING_SECRET, plan.namespace)
     except NotFound:
         return f"{where}, which has its certificate, is missing"
     except Forbidden:
@@ -133,7 +133,7 @@ async def _distrusted(patient: Patient, plan: Plan, found: Object) -> str:
         trusted = x509.load_pem_x509_certificates(base64.b64decode(found["spec"].get("caBundle") or ""))
     except (KeyError, ValueError):
         return f"{where} or the caBundle of APIService {name} cannot be read"
-    now = patient.clock.now()
+    now = diagnosis.clock.now()
     if not leaf.not_valid_before_utc <= now <= leaf.not_valid_after_utc:
         return (
             f"{where}: its certificate is not good now: {leaf.not_valid_before_utc:%Y-%m-%d} to {leaf.not_valid_after_utc:%Y-%m-%d}"
@@ -151,27 +151,27 @@ def _issued(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
-async def _cluster(patient: Patient, plan: Plan) -> Finding:
+async def _cluster(diagnosis: Diagnosis, plan: Plan) -> Finding:
     """What the gateway says of the cluster, and what it lacks of it."""
-    subject, name = "gateway to the cluster", patient.name
+    subject, name = "gateway to the cluster", diagnosis.name
     resource = GVR(f"{GROUP}/{plan.gateway_version}", RESOURCE, ClusterGateway.resource.kind, False)
     try:
-        status = (await patient.hub.get(resource, name)).get("status") or {}
+        status = (await diagnosis.hub.get(resource, name)).get("status") or {}
     except NotFound:
         return Finding(NOTE, subject, "the gateway answers, and does not know the cluster", "it knows those that are accepted")
     if status.get("healthy"):
         return Finding(OK, subject, "the gateway answers, and reaches it")
     reason = str(status.get("healthyReason") or "it has not tried yet")
-    return Finding(NOTE, subject, f"the gateway answers, and does not reach it: {reason}", _missing(patient, reason))
+    return Finding(NOTE, subject, f"the gateway answers, and does not reach it: {reason}", _missing(diagnosis, reason))
 
 
-def _missing(patient: Patient, reason: str) -> str:
+def _missing(diagnosis: Diagnosis, reason: str) -> str:
     """What to do for who has no address or no credential; of all else the gateway's own words say it."""
     if reason.startswith(ENDPOINT_MISSING):
         return "run join again where a cluster-info says how the cluster is reached, or set externalServerURLs of its Klusterlet"
     if reason.startswith(CREDENTIAL_MISSING):
         return (
-            f"run addon enable --names {COMPONENT} --clusters {patient.name}, "
+            f"run addon enable --names {COMPONENT} --clusters {diagnosis.name}, "
             f"or put a labelled Secret into namespace {CREDENTIALS_NAMESPACE}"
         )
     return ""

@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
+from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
 from muster.administration.hub.authority import AUTHORITY_MAP
 from muster.administration.hub.grpc_probe import GrpcServerState, probe_grpc_server
 from muster.administration.hub.grpc_server import SERVICE, published_server
 from muster.administration.hub.initialize import grpc_driver_of
+from muster.administration.members.join_checks import token_expiry
 from muster.administration.members.klusterlets import bootstrap_secret, hub_secret
-from muster.administration.members.newcomers import token_expiry
-from muster.administration.waiting import deployment_problem
+from muster.administration.readiness import deployment_problem
 from muster.api.operator.v1 import LOAD_BALANCER, ROUTE, ClusterManager, ClusterManagerSpec, Klusterlet
 from muster.operator.cluster_manager.exposure import PORT
 from muster.operator.klusterlet.connection import open_secret
@@ -42,20 +42,20 @@ WITHIN: Final = 20.0
 JOIN_AGAIN: Final = "run get token on the hub, and join again with it"
 
 
-async def grpc_server(patient: Patient) -> Findings:
+async def grpc_server(diagnosis: Diagnosis) -> Findings:
     """Where agents come over gRPC: does the server run, and would they know it where they are sent?"""
     try:
-        manager = await patient.hub.get(ClusterManager, CLUSTER_MANAGER)
+        manager = await diagnosis.hub.get(ClusterManager, CLUSTER_MANAGER)
     except NotFound:
         return
     profile = profile_of(name) if (name := grpc_driver_of(manager)) else None
     if profile is None:
-        if patient.cluster is not None and patient.cluster.metadata.annotations.get(DRIVER_ANNOTATION) == GRPC:
+        if diagnosis.cluster is not None and diagnosis.cluster.metadata.annotations.get(DRIVER_ANNOTATION) == GRPC:
             text = "the cluster registers over gRPC, and the ClusterManager has no such driver"
             yield Finding(PROBLEM, SERVER, text, "run init --registration-drivers csr,grpc --grpc-server HOST:PORT")
         return
     try:
-        deployment = await patient.hub.get(DEPLOYMENTS, SERVICE, HUB_NAMESPACE)
+        deployment = await diagnosis.hub.get(DEPLOYMENTS, SERVICE, HUB_NAMESPACE)
     except NotFound as error:
         yield Finding(PROBLEM, SERVER, f"it is not there yet: {error}", "the operator makes it: does it run? see get hub-info")
         return
@@ -63,17 +63,17 @@ async def grpc_server(patient: Patient) -> Findings:
         remedy = f"see kubectl -n {HUB_NAMESPACE} describe deployment {SERVICE}"
         yield Finding(PROBLEM, SERVER, f"it does not run: {problem}", remedy)
         return
-    server = await published_server(patient.hub, manager)
+    server = await published_server(diagnosis.hub, manager)
     if server.pending:
-        yield Finding(NOTE if patient.available else PROBLEM, SERVER, "nobody can be told where it is", server.pending)
+        yield Finding(NOTE if diagnosis.available else PROBLEM, SERVER, "nobody can be told where it is", server.pending)
         return
     if not server.authority:
         text = f"its authority is not published in ConfigMap {HUB_NAMESPACE}/{AUTHORITY_MAP}"
         yield Finding(PROBLEM, SERVER, text, "the operator does that: does it run? see get hub-info")
         return
     address = profile.join_flags(server.spec, server.authority)[1]
-    state = await probe_grpc_server(address, server.authority, patient.clock.now())
-    yield _finding(patient, SERVER, address, state, _way_in(server.spec))
+    state = await probe_grpc_server(address, server.authority, diagnosis.clock.now())
+    yield _finding(diagnosis, SERVER, address, state, _way_in(server.spec))
 
 
 def _way_in(spec: ClusterManagerSpec) -> str:
@@ -87,15 +87,15 @@ def _way_in(spec: ClusterManagerSpec) -> str:
     return f"is the address right, does it lead to port {PORT} of {to}, and is the way there open?"
 
 
-def _finding(patient: Patient, subject: str, address: str, state: GrpcServerState, way_in: str) -> Finding:
+def _finding(diagnosis: Diagnosis, subject: str, address: str, state: GrpcServerState, way_in: str) -> Finding:
     if not state.problem:
         text = f"it answers at {address}, and its certificate is good until {state.until:%Y-%m-%dT%H:%M:%SZ}"
         return Finding(OK, subject, text)
-    verdict = NOTE if patient.available and not state.reached else PROBLEM
+    verdict = NOTE if diagnosis.available and not state.reached else PROBLEM
     return Finding(verdict, subject, state.problem, state.remedy or way_in)
 
 
-async def agents_way(patient: Patient, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
+async def agents_way(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
     """Go from here as the agents do, with what their Secrets hold."""
     driver = find(GRPC)
     own = await hub_secret(managed, klusterlet)
@@ -109,17 +109,17 @@ async def agents_way(patient: Patient, managed: KubeClient, klusterlet: Klusterl
     except ConfigError as error:
         yield Finding(PROBLEM, WAY, str(error), "run join again")
         return
-    state = await _probe(patient, config, contents)
-    yield _finding(patient, WAY, config.url, state, "is the port open from there, and --grpc-server of join right?")
+    state = await _probe(diagnosis, config, contents)
+    yield _finding(diagnosis, WAY, config.url, state, "is the port open from there, and --grpc-server of join right?")
     if state.until is None:
         return
-    if not registered and (expired := token_expiry(config.token)) is not None and expired <= patient.clock.now():
+    if not registered and (expired := token_expiry(config.token)) is not None and expired <= diagnosis.clock.now():
         yield Finding(PROBLEM, WAY, f"{source}: its token has expired at {expired:%Y-%m-%dT%H:%M:%SZ}", JOIN_AGAIN)
         return
     ask = driver.missing_to_serve if registered else driver.missing_to_register
     try:
-        async with asyncio.timeout(WITHIN), open_secret(driver.endpoints, contents, source, patient.name) as hub:
-            missing = await ask(hub, patient.name)
+        async with asyncio.timeout(WITHIN), open_secret(driver.endpoints, contents, source, diagnosis.name) as hub:
+            missing = await ask(hub, diagnosis.name)
     except Unauthorized:
         why = "the agent's certificate" if registered else "its bootstrap token"
         yield Finding(PROBLEM, WAY, f"{source}: the hub does not accept {why}", JOIN_AGAIN)
@@ -134,18 +134,18 @@ async def agents_way(patient: Patient, managed: KubeClient, klusterlet: Klusterl
     except (KubeError, EndpointError, OSError) as error:
         yield Finding(PROBLEM, WAY, f"{source}: {error}", "mend what the message says")
     else:
-        yield _admission(patient, source, registered, missing)
+        yield _admission(diagnosis, source, registered, missing)
 
 
-def _admission(patient: Patient, source: str, registered: bool, missing: tuple[str, ...]) -> Finding:
+def _admission(diagnosis: Diagnosis, source: str, registered: bool, missing: tuple[str, ...]) -> Finding:
     if not missing:
         return Finding(OK, WAY, f"the hub lets in who comes with {source}")
     text = f"the hub does not let in who comes with {source}: it may not {', '.join(missing)}"
     if registered:
-        return Finding(PROBLEM, WAY, text, f"the cluster is not accepted (any more): run accept --clusters {patient.name}")
-    return Finding(PROBLEM, WAY, text, f"use a token that get token --cluster-name {patient.name} gives")
+        return Finding(PROBLEM, WAY, text, f"the cluster is not accepted (any more): run accept --clusters {diagnosis.name}")
+    return Finding(PROBLEM, WAY, text, f"use a token that get token --cluster-name {diagnosis.name} gives")
 
 
-async def _probe(patient: Patient, config: TransportConfig, contents: Mapping[str, bytes]) -> GrpcServerState:
+async def _probe(diagnosis: Diagnosis, config: TransportConfig, contents: Mapping[str, bytes]) -> GrpcServerState:
     ca = contents.get(config.ca.name, b"") if isinstance(config.ca, Path) else config.ca or b""
-    return await probe_grpc_server(config.url, ca, patient.clock.now(), config.proxy)
+    return await probe_grpc_server(config.url, ca, diagnosis.clock.now(), config.proxy)

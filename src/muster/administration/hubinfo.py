@@ -9,7 +9,7 @@ from typing import Final
 from muster.administration.drivers import aws_driver
 from muster.administration.hub.initialize import drivers_of
 from muster.administration.members.klusterlets import agent_key, hub_connection_of, klusterlet_problem
-from muster.administration.waiting import hub_problem
+from muster.administration.readiness import hub_problem
 from muster.api.operator.v1 import GRPC_PROTOCOL, ClusterManager, Klusterlet, RelatedResource
 from muster.machinery.objects import Object
 from muster.operator.names import CLUSTER_MANAGER, KLUSTERLET, OPERATOR_NAMESPACE

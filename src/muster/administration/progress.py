@@ -20,23 +20,23 @@ Look = Callable[[], Awaitable[str]]
 
 
 class Progress(Protocol):
-    def say(self, text: str) -> None:
-        """Something was done or found out."""
+    def info(self, text: str) -> None:
+        """A step was done, or something was found."""
 
     def note(self, text: str) -> None:
-        """Something on the side; never part of the result."""
+        """A remark that is not part of the result."""
 
     def warn(self, text: str) -> None:
-        """Something needs attention, and stops nothing."""
+        """A problem that does not stop the command."""
 
     def waiting(self, what: str, why: str) -> None:
-        """For what, and why it is not so yet; told at every look."""
+        """What is waited for, and why it is not ready; called at every poll."""
 
 
 class Silent:
-    """For callers that only want the result."""
+    """No output, for callers that need the result only."""
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         return None
 
     def note(self, text: str) -> None:

@@ -10,7 +10,7 @@ from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM
 from muster.administration.progress import SILENT, Progress
-from muster.administration.waiting import await_components, await_hub, await_operator
+from muster.administration.readiness import await_components, await_hub, await_operator
 from muster.api.meta import ResourceRequirements
 from muster.api.operator.v1 import ResourceRequirement
 from muster.machinery.clock import SYSTEM, Clock

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.administration.content.faring import one_line
-from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
-from muster.administration.waiting import deployment_problem
+from muster.administration.content.work_status import one_line
+from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
+from muster.administration.readiness import deployment_problem
 from muster.api import MalformedObject, condition_of
 from muster.api.work.v1 import ManifestCondition, ManifestWork
 from muster.machinery.golang.durations import human_duration
@@ -40,28 +40,28 @@ class _Sorted:
     whole: list[ManifestWork]
 
 
-async def works(patient: Patient) -> Findings:
+async def works(diagnosis: Diagnosis) -> Findings:
     try:
-        documents = (await patient.hub.list(MANIFEST_WORKS, patient.name)).items
+        documents = (await diagnosis.hub.list(MANIFEST_WORKS, diagnosis.name)).items
     except NotFound:
         return
-    found = _sort(patient, documents)
+    found = _sort(diagnosis, documents)
     for work in found.hanging:
-        yield _hanging(patient, work)
+        yield _hanging(diagnosis, work)
     if found.unattended:
         text = f"{len(found.unattended)} of {len(documents)} not taken up by the work agent: {_few(found.unattended)}"
         yield Finding(PROBLEM, _SUBJECT, text, "does it run there? Its log tells")
     if found.failed:
         text = f"{len(found.failed)} of {len(documents)} cannot be applied: {_few(found.failed)}"
-        yield Finding(NOTE, _SUBJECT, text, f"see get works --clusters {patient.name} -o wide")
-    idle = [finding async for finding in _without_pods(patient, found.whole)]
+        yield Finding(NOTE, _SUBJECT, text, f"see get works --clusters {diagnosis.name} -o wide")
+    idle = [finding async for finding in _without_pods(diagnosis, found.whole)]
     for finding in idle:
         yield finding
     if documents and not found.unattended and not found.failed and not found.hanging and not idle:
         yield Finding(OK, _SUBJECT, f"{len(documents)} applied")
 
 
-def _sort(patient: Patient, documents: list[Object]) -> _Sorted:
+def _sort(diagnosis: Diagnosis, documents: list[Object]) -> _Sorted:
     found = _Sorted([], [], [], [])
     for document in documents:
         name = document["metadata"]["name"]
@@ -73,10 +73,10 @@ def _sort(patient: Patient, documents: list[Object]) -> _Sorted:
         deleted = one.metadata.deletion_timestamp
         applied = condition_of(one.status.conditions, APPLIED)
         if deleted:
-            if _age(patient, deleted) > HANGING_SECONDS:
+            if _age(diagnosis, deleted) > HANGING_SECONDS:
                 found.hanging.append(one)
         elif applied is None or applied.observed_generation != one.metadata.generation:
-            if _age(patient, one.metadata.creation_timestamp) > UNATTENDED_SECONDS:
+            if _age(diagnosis, one.metadata.creation_timestamp) > UNATTENDED_SECONDS:
                 found.unattended.append(name)
         elif applied.status != "True":
             found.failed.append(name)
@@ -85,48 +85,48 @@ def _sort(patient: Patient, documents: list[Object]) -> _Sorted:
     return found
 
 
-def _age(patient: Patient, since: str) -> float:
-    return (patient.clock.now() - parse_time(since)).total_seconds()
+def _age(diagnosis: Diagnosis, since: str) -> float:
+    return (diagnosis.clock.now() - parse_time(since)).total_seconds()
 
 
-def _hanging(patient: Patient, work: ManifestWork) -> Finding:
+def _hanging(diagnosis: Diagnosis, work: ManifestWork) -> Finding:
     name = work.metadata.name
-    since = human_duration(max(_age(patient, work.metadata.deletion_timestamp or ""), 0))
+    since = human_duration(max(_age(diagnosis, work.metadata.deletion_timestamp or ""), 0))
     told = condition_of(work.status.conditions, DELETING)
-    leave = f"delete work {name} --clusters {patient.name} --force leaves what was applied where it is"
+    leave = f"delete work {name} --clusters {diagnosis.name} --force leaves what was applied where it is"
     held = ", ".join(work.metadata.finalizers) or "nothing that is seen here"
     text = f"it has been in deletion for {since}, held by {held}"
     if told is not None and told.message:
         text += f": {one_line(told.message)}"
         return Finding(PROBLEM, f"work {name}", text, f"let go what holds the object there (its finalizers); {leave}")
-    if not patient.available:
+    if not diagnosis.available:
         return Finding(PROBLEM, f"work {name}", text, f"the agent removes it when the cluster is available again; {leave}")
     return Finding(PROBLEM, f"work {name}", text, f"does the work agent run there? Its log tells; {leave}")
 
 
-async def _without_pods(patient: Patient, found: list[ManifestWork]) -> AsyncIterator[Finding]:
+async def _without_pods(diagnosis: Diagnosis, found: list[ManifestWork]) -> AsyncIterator[Finding]:
     for work in found:
         for manifest in work.status.resource_status.manifests:
             meta = manifest.resource_meta
             if (meta.group, meta.resource) != (DEPLOYMENTS.group, DEPLOYMENTS.plural):
                 continue
-            problem, remedy = await _deployment(patient, manifest)
+            problem, remedy = await _deployment(diagnosis, manifest)
             if problem:
                 yield Finding(PROBLEM, f"work {work.metadata.name}", problem, remedy)
 
 
-async def _deployment(patient: Patient, manifest: ManifestCondition) -> tuple[str, str]:
+async def _deployment(diagnosis: Diagnosis, manifest: ManifestCondition) -> tuple[str, str]:
     meta = manifest.resource_meta
     where = f"Deployment {meta.namespace}/{meta.name}"
     look = f"on the cluster: kubectl -n {meta.namespace} describe deployment {meta.name}"
-    if patient.managed is None:
+    if diagnosis.managed is None:
         values = {one.name: one.field_value.integer for one in manifest.status_feedback.values}
         ready, wanted = values.get("ReadyReplicas"), values.get("Replicas")
         if wanted and not ready:
             return f"{where} has no ready pod of {wanted}, as the agent reports", f"{look}; or give --managed-cluster-kubeconfig"
         return "", ""
     try:
-        deployment = await patient.managed.get(DEPLOYMENTS, meta.name, meta.namespace)
+        deployment = await diagnosis.managed.get(DEPLOYMENTS, meta.name, meta.namespace)
     except NotFound:
         return f"{where} is not there", "the work agent makes it: its log tells"
     except Forbidden:
@@ -134,7 +134,7 @@ async def _deployment(patient: Patient, manifest: ManifestCondition) -> tuple[st
     problem = deployment_problem(deployment)
     if not problem:
         return "", ""
-    why = await _pod_problem(patient.managed, deployment)
+    why = await _pod_problem(diagnosis.managed, deployment)
     return f"{problem}{f': {why}' if why else ''}", look
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.driver_flags import driver_flags, told_drivers
+from muster.cli.driver_flags import driver_flags, driver_settings
 from muster.cli.examples import examples
 from muster.cli.log_options import log_options
 from muster.cli.process import (
@@ -349,7 +349,7 @@ def _driver_options(given: dict[str, Any]) -> DriverOptions:
     from muster.registration import drivers
 
     own = [] if given["expiration"] is None else [f"{given['driver']}.{EXPIRATION}={given['expiration']}"]
-    said = told_drivers(AGENT_FLAGS, given, *own)
+    said = driver_settings(AGENT_FLAGS, given, *own)
     try:
         driver = drivers.find(given["driver"])
         options = drivers.options_of(driver, said)
@@ -434,7 +434,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
             await install(management, settings.options)
         if settings.install_only:
-            here.say(f"installed on {management.server}")
+            here.info(f"installed on {management.server}")
             return
         agent = Agent(spoke, settings.options, management=management, metrics=metrics)
         manager = Manager()
@@ -451,6 +451,6 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             manager,
             metrics,
             settings.health,
-            lambda port: here.say(f"started: agent on {management.server}; health on port {port}"),
+            lambda port: here.info(f"started: agent on {management.server}; health on port {port}"),
             election=election if settings.elect else None,
         )

@@ -270,7 +270,7 @@ async def serve_component(flags: CommonFlags, component: HubComponent[W], here: 
         if flags.install:
             await component.install(client, webhooks)
         if flags.install_only:
-            here.say(f"installed on {client.server}")
+            here.info(f"installed on {client.server}")
             return
         if webhooks is not None:
             manager.add("webhooks", webhooks, needs_leader_election=False)
@@ -280,7 +280,7 @@ async def serve_component(flags: CommonFlags, component: HubComponent[W], here: 
             manager,
             metrics,
             flags.health,
-            lambda port: here.say(f"ready: {name} of {client.server}; health on port {port}"),
+            lambda port: here.info(f"ready: {name} of {client.server}; health on port {port}"),
             once_synced=True,
             election=LeaderElection(client, component.lease, flags.namespace, leader_identity(here.environ))
             if flags.elect

@@ -138,7 +138,7 @@ class Session:
     def finished(self, text: str) -> None:
         """How a `--wait` ended well; in a dry run nothing was waited for."""
         if not self.dry_run:
-            self.progress.say(text)
+            self.progress.info(text)
 
 
 def program() -> str:

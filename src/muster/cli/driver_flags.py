@@ -58,7 +58,7 @@ def _place(flag: Flag) -> str:
     return f"{flag.driver}_{flag.option}".replace("-", "_")
 
 
-def told_drivers(flags: Sequence[Flag], given: dict[str, Any], *more: str) -> dict[str, DriverOptions]:
+def driver_settings(flags: Sequence[Flag], given: dict[str, Any], *more: str) -> dict[str, DriverOptions]:
     """What is said to drivers, by driver; `more` are settings DRIVER.OPTION=VALUE. Raises ClickException."""
     from muster.registration.drivers import DriverOptionError, driver_options
 

@@ -253,7 +253,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
         if settings.install_only:
             assert settings.install is not None, "read so"
             await lead_to(client, settings.install)
-            here.say(f"installed on {client.server}")
+            here.info(f"installed on {client.server}")
             return
         server = GatewayServer(
             client, settings.options, _serving(settings, client), announce=_announcement(settings, client), metrics=metrics
@@ -263,7 +263,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
         def announce(port: int) -> None:
             freeze_heap()
-            here.say(f"ready: gateway of {client.server} on port {server.port}; health on port {port}")
+            here.info(f"ready: gateway of {client.server} on port {server.port}; health on port {port}")
 
         await serve(server, metrics, settings.health, announce, once_synced=True)
 

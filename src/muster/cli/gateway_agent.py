@@ -169,7 +169,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             agent,
             metrics,
             settings.health,
-            lambda port: here.say(f"started: tunnels of {cluster} to {hub.server}; health on port {port}"),
+            lambda port: here.info(f"started: tunnels of {cluster} to {hub.server}; health on port {port}"),
         )
 
 

@@ -211,7 +211,7 @@ async def install(settings: Settings, here: ProcessEnv = PROCESS) -> None:
         async with AsyncExitStack() as stack:
             client = settings.objects.connect_in(stack, "muster-grpc-server", Metrics())
             await install(client, settings.namespace)
-            here.say(f"installed on {client.server}")
+            here.info(f"installed on {client.server}")
 
 
 async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
@@ -237,7 +237,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
         def announce(port: int) -> None:
             freeze_heap()
-            here.say(f"ready: gRPC server of {client.server} on port {server.port}; health on port {port}")
+            here.info(f"ready: gRPC server of {client.server} on port {server.port}; health on port {port}")
 
         await serve(server, metrics, settings.health, announce, once_synced=True)
 
@@ -252,7 +252,7 @@ async def _until_changed(paths: tuple[Path, ...], here: ProcessEnv) -> None:
         found = await asyncio.to_thread(_contents, paths)
         for path in paths:
             if found[path] != known[path]:
-                here.say(f"ending, because {shown(path)} has changed")
+                here.info(f"ending, because {shown(path)} has changed")
                 return
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.component import CommonFlags, HubComponent, cluster_options, common_flags, process_options, serve_component
-from muster.cli.driver_flags import driver_flags, told_drivers
+from muster.cli.driver_flags import driver_flags, driver_settings
 from muster.cli.examples import examples
 from muster.cli.process import PROCESS, ProcessEnv, cluster_problem, explained, run_until_stopped
 from muster.cli.values import Duration, Gates, Names, Pairs
@@ -81,7 +81,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     options = HubOptions(
         namespace=common.namespace,
         drivers=_flat(given["drivers"]) or (DEFAULT,),
-        driver_options=told_drivers(HUB_FLAGS, given),
+        driver_options=driver_settings(HUB_FLAGS, given),
         auto_approval=gates.get("ManagedClusterAutoApproval", False),
         default_cluster_set=gates.get("DefaultClusterSet", True),
         agent_restriction=gates.get(AGENT_RESTRICTION, False),

@@ -27,11 +27,11 @@ class Interrupted(click.ClickException):
             echo(f"interrupted: {self.message}", err=True)
 
 
-def leaves_behind(say: Callable[[], str]) -> None:
+def leaves_behind(info: Callable[[], str]) -> None:
     """What to say if the command of this context is interrupted from now on."""
-    click.get_current_context().meta[_LEFT] = say
+    click.get_current_context().meta[_LEFT] = info
 
 
 def interrupted(context: click.Context) -> Interrupted:
-    say = context.meta.get(_LEFT)
-    return Interrupted(say() if say is not None else "nothing was changed")
+    info = context.meta.get(_LEFT)
+    return Interrupted(info() if info is not None else "nothing was changed")

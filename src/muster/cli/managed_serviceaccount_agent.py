@@ -157,7 +157,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             agent,
             metrics,
             settings.health,
-            lambda port: here.say(f"started: accounts of {settings.cluster} on {spoke.server}; health on port {port}"),
+            lambda port: here.info(f"started: accounts of {settings.cluster} on {spoke.server}; health on port {port}"),
             election=LeaderElection(spoke, LEASE, settings.namespace, leader_identity(here.environ)) if settings.elect else None,
         )
 

@@ -137,7 +137,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             _manager(settings, client, image, metrics),
             metrics,
             settings.health,
-            lambda port: here.say(f"{settings.kind} operator of {client.server}; image {image}; health on port {port}"),
+            lambda port: here.info(f"{settings.kind} operator of {client.server}; image {image}; health on port {port}"),
             election=election if settings.elect else None,
         )
 

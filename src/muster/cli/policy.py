@@ -349,7 +349,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             manager,
             None,
             settings.health,
-            lambda port: here.say(f"started: policies for {settings.options.cluster_name} on {about}; health on port {port}"),
+            lambda port: here.info(f"started: policies for {settings.options.cluster_name} on {about}; health on port {port}"),
             election=LeaderElection(client, LEADER_LEASE, settings.namespace, leader_identity(here.environ))
             if settings.elect
             else None,

@@ -94,4 +94,4 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             raise click.ClickException(
                 f"policies still have finalizers after {settings.timeout} s; is the controller {settings.deployment} running?"
             ) from None
-    here.say("no policy has finalizers any more")
+    here.info("no policy has finalizers any more")

@@ -69,7 +69,7 @@ class ProcessEnv:
     environ: Mapping[str, str] = field(default_factory=environ, repr=False)
     path: Callable[[str], Path] = Path
     """Where a file that an argument names is."""
-    say: Callable[[str], None] = echo
+    info: Callable[[str], None] = echo
     warn: Callable[[str], None] = _warn
     ip: str = ""
     """The only address to listen on, if there is one."""

@@ -94,7 +94,7 @@ def process_env(pod: PodEnvironment) -> ProcessEnv:
     return ProcessEnv(
         environ=pod.environ,
         path=pod.path,
-        say=pod.print,
+        info=pod.print,
         warn=partial(pod.print, stream="stderr"),
         ip=pod.ip,
         cluster=FoundCluster(pod.client_config, in_pod=True, direct=pod.direct) if pod.has_identity else None,

@@ -29,7 +29,7 @@ class ConsoleProgress:
         self.awaited = ""
         """What is being waited for, or was last."""
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self._clear()
         echo(text, err=self._machine)
 

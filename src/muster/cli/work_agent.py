@@ -303,7 +303,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 
             await install(spoke, settings.namespace)
         if settings.install_only or settings.hub is None:
-            here.say(f"installed on {spoke.server}")
+            here.info(f"installed on {spoke.server}")
             return
         cluster = settings.options.cluster_name
         hub = settings.hub.connect(ClientSettings(AGENT, metrics, at_once=AT_ONCE, cluster=cluster, source=settings.client_id))
@@ -318,7 +318,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             manager,
             metrics,
             settings.health,
-            lambda port: here.say(f"started: work agent of {cluster} on {spoke.server}; health on port {port}"),
+            lambda port: here.info(f"started: work agent of {cluster} on {spoke.server}; health on port {port}"),
             election=election if settings.elect else None,
         )
 

@@ -106,7 +106,7 @@ class Outcome:
         return not self.plan.addon or (after is not None and after <= self.plan.addon_within)
 
 
-async def simulate(plan: Plan, directory: Path, say: Say) -> Outcome:
+async def simulate(plan: Plan, directory: Path, info: Say) -> Outcome:
     _allow_connections(plan.clusters, plan.addon)
     logs.set_level(logs.INFO if plan.verbose else logs.ERROR)
     async with _hub(directory, plan) as hub_pid, contextlib.aclosing(_Observer(directory, hub_pid, plan)) as observer:
@@ -119,7 +119,7 @@ async def simulate(plan: Plan, directory: Path, say: Say) -> Outcome:
             await observer.begin()
             running = asyncio.create_task(fleet.run(), name="managed clusters")
             try:
-                await observer.watch_over(fleet, running, say)
+                await observer.watch_over(fleet, running, info)
             finally:
                 running.cancel()
                 await asyncio.wait({running})
@@ -165,7 +165,7 @@ class _Observer:
         requests, watches = counted(await self._client.raw("GET", "/metrics"))
         return Sample(time.monotonic(), usage(self._hub_pid), usage(os.getpid()), requests, watches)
 
-    async def watch_over(self, fleet: ManagedClusters, running: asyncio.Task[None], say: Say) -> None:
+    async def watch_over(self, fleet: ManagedClusters, running: asyncio.Task[None], info: Say) -> None:
         """Until the time is up, the agents fail, or the clusters did not join in time."""
         began = self._samples[0].at
         while (now := time.monotonic()) < began + self._plan.duration:
@@ -175,7 +175,7 @@ class _Observer:
             self._samples.append(await self._sample())
             if self._addons is not None and self.availability.complete_at is not None:
                 await self._addons.enable()
-            say(self._line(fleet))
+            info(self._line(fleet))
             if self.availability.complete_at is None and self._samples[-1].at > began + self._plan.join_within:
                 return
 

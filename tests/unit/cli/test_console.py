@@ -95,7 +95,7 @@ def test_progress_is_printable(capsys: pytest.CaptureFixture[str], monkeypatch: 
     monkeypatch.setattr(sys.stderr, "isatty", lambda: live)
     monkeypatch.setenv("NO_COLOR", "1")
     progress = ConsoleProgress()
-    progress.say(HOSTILE)
+    progress.info(HOSTILE)
     progress.note(HOSTILE)
     progress.warn(HOSTILE)
     progress.waiting(HOSTILE, f"{HOSTILE}\nmore")

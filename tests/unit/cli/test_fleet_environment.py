@@ -26,9 +26,9 @@ def test_a_shell_has_the_variables_and_loses_them_again(tmp_path: Path, shell: s
     root = tmp_path / AWKWARD
     root.mkdir(mode=0o700)
     written(root)
-    say = 'echo "$KUBECONFIG"; echo "$MUSTER_DATA_DIR"'
+    info = 'echo "$KUBECONFIG"; echo "$MUSTER_DATA_DIR"'
     script = (
-        f"{env(root / 'data', '--shell', shell).output}\n{say}\n{env(root / 'data', '--shell', shell, '--unset').output}\n{say}\n"
+        f"{env(root / 'data', '--shell', shell).output}\n{info}\n{env(root / 'data', '--shell', shell, '--unset').output}\n{info}\n"
     )
     done = subprocess.run([shell, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [str(root / "data/kubeconfig"), str(root / "data"), "", ""]

@@ -60,7 +60,7 @@ async def test_it_deploys_the_image_of_its_own_pod_and_ends_when_told(here: Clus
     client = here.account(POD["POD_NAMESPACE"], CLUSTER_MANAGER_OPERATOR.name)
     said: list[str] = []
     direct = FoundCluster(ClientConfig("https://server"), in_pod=True, direct=lambda: client)
-    inside = ProcessEnv(environ=POD, say=said.append, ip="127.0.0.1", cluster=direct)
+    inside = ProcessEnv(environ=POD, info=said.append, ip="127.0.0.1", cluster=direct)
     task = asyncio.create_task(serve(read("cluster-manager", "--health-port=0", process_env=inside), inside))
     try:
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from muster.api.operator.v1 import ClusterManager, Klusterlet
-from muster.cli.driver_flags import told_drivers
+from muster.cli.driver_flags import driver_settings
 from muster.cli.muster import main
 from muster.machinery.objects import Object
 from muster.operator.applier import Wanted
@@ -153,12 +153,12 @@ def test_what_is_for_a_driver_is_heard_as_its_option() -> None:
     spec = {"registrationConfiguration": REGISTRATIONS[4]}
     plan = ManagedPlan(Klusterlet.decode({"metadata": {"name": "k"}, "spec": spec}), "muster:1")
     (agent, _) = command_lines(managed.deployments(plan))
-    told = told_drivers(AGENT_FLAGS, heard(agent))["awsirsa"]
+    told = driver_settings(AGENT_FLAGS, heard(agent))["awsirsa"]
     assert (told["hub-cluster-arn"], told["managed-cluster-arn"]) == ((HUB_ARN,), (MANAGED_ARN,))
     assert set(told) == {"hub-cluster-arn", "managed-cluster-arn", "managed-cluster-role-suffix"}
     manager = ClusterManager.decode({"metadata": {"name": "m"}, "spec": {"registrationConfiguration": MANAGERS[2]}})
     controller = next(command_lines(hub.components(HubPlan(manager, "muster:1"))))
-    assert told_drivers(HUB_FLAGS, heard(controller)) == {
+    assert driver_settings(HUB_FLAGS, heard(controller)) == {
         "csr": {"auto-approved-csr-users": ("alice", "bob")},
         "awsirsa": {
             "hub-cluster-arn": (HUB_ARN,),
@@ -180,7 +180,7 @@ def test_agents_over_grpc_are_told_where_others_find_their_way(mode: str) -> Non
     agent, *others = managed.deployments(plan)
     (words,) = command_lines([agent])
     assert "--registration-auth=grpc" in words
-    assert told_drivers(AGENT_FLAGS, heard(words))["grpc"]["grpc-config"] == ("/spoke/hub-kubeconfig/config.yaml",)
+    assert driver_settings(AGENT_FLAGS, heard(words))["grpc"]["grpc-config"] == ("/spoke/hub-kubeconfig/config.yaml",)
     pod = agent[1]["spec"]["template"]["spec"]
     assert {"name": "hub-kubeconfig", "emptyDir": {}} in pod["volumes"], "the agent writes there"
     for (words,) in (list(command_lines([one])) for one in others):

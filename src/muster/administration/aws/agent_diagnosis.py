@@ -16,7 +16,7 @@ from typing import Final
 
 import orjson
 
-from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
+from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
 from muster.administration.members.klusterlets import account_token, hub_secret
 from muster.api.operator.v1 import Klusterlet
 from muster.aws.errors import AwsError, NoLibrary, Throttled, Unavailable
@@ -46,7 +46,7 @@ WEB_IDENTITY: Final = "assume_role_with_web_identity"
 """The operation by which an account's token becomes a role; what is refused later is refused to that role."""
 
 
-async def agents_identity(patient: Patient, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
+async def agents_identity(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
     plan = Plan(klusterlet, "")
     try:
         pair = PROFILE.pair(plan.registration)
@@ -61,10 +61,10 @@ async def agents_identity(patient: Patient, managed: KubeClient, klusterlet: Klu
     if not wrong:
         yield Finding(OK, PODS, f"pods are given {pair.managed_role_arn} and a token for it")
     stored = await hub_secret(managed, klusterlet)
-    if problem := _wrong_with_kubeconfig(plan, stored, pair, patient):
+    if problem := _wrong_with_kubeconfig(plan, stored, pair, diagnosis):
         yield problem
         return
-    yield await _way(patient, managed, klusterlet, pair, stored)
+    yield await _way(diagnosis, managed, klusterlet, pair, stored)
 
 
 async def _wrong_with_pods(managed: KubeClient, plan: Plan, component: Component, pair: RoleNames) -> list[str]:
@@ -99,12 +99,12 @@ def _audiences(pod: Object) -> set[str]:
     return {str((source.get("serviceAccountToken") or {}).get("audience") or "") for source in sources}
 
 
-def _wrong_with_kubeconfig(plan: Plan, stored: Mapping[str, bytes], pair: RoleNames, patient: Patient) -> Finding | None:
+def _wrong_with_kubeconfig(plan: Plan, stored: Mapping[str, bytes], pair: RoleNames, diagnosis: Diagnosis) -> Finding | None:
     where = f"Secret {plan.agent_namespace}/{HUB_SECRET}"
     kubeconfig = stored.get(plan.endpoints.key)
     if kubeconfig is None:
         text = f"{where} has no kubeconfig: the hub has not accepted the cluster yet, or the agents have not seen it"
-        return Finding(PROBLEM, WAY, text, f"run accept --clusters {patient.name} on the hub; then see the agents' log")
+        return Finding(PROBLEM, WAY, text, f"run accept --clusters {diagnosis.name} on the hub; then see the agents' log")
     if role_in(kubeconfig, pair.hub) != pair.hub_role_arn:
         text = f"{where}: its kubeconfig does not sign as {pair.hub_role_arn} for {pair.hub}"
         return Finding(PROBLEM, WAY, text, "the registration agent writes it anew: does it run? see its log")
@@ -112,7 +112,7 @@ def _wrong_with_kubeconfig(plan: Plan, stored: Mapping[str, bytes], pair: RoleNa
 
 
 async def _way(
-    patient: Patient, managed: KubeClient, klusterlet: Klusterlet, pair: RoleNames, stored: Mapping[str, bytes]
+    diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet, pair: RoleNames, stored: Mapping[str, bytes]
 ) -> Finding:
     """As the agents go it."""
     issuers: list[str] = []
@@ -124,20 +124,20 @@ async def _way(
         return made
 
     try:
-        signed = await agents_token(pair, noted, patient.process_env)
+        signed = await agents_token(pair, noted, diagnosis.process_env)
     except Forbidden as error:
         return Finding(NOTE, WAY, f"not gone: {error}", "whoever may create serviceaccounts/token there can go it")
     except (Unavailable, Throttled, NoLibrary) as error:
-        verdict = NOTE if patient.available else PROBLEM
+        verdict = NOTE if diagnosis.available else PROBLEM
         return Finding(verdict, WAY, f"AWS cannot be asked from here: {error}", "can it be asked from the agents' pods?")
     except AwsError as error:
-        return _refused(error, pair, patient, next(iter(issuers), ""))
+        return _refused(error, pair, diagnosis, next(iter(issuers), ""))
     plan = Plan(klusterlet, "")
     contents = {**stored, plan.endpoints.key: with_token(stored[plan.endpoints.key], signed)}
-    return await _on_the_hub(patient, plan, pair, contents)
+    return await _on_the_hub(diagnosis, plan, pair, contents)
 
 
-def _refused(error: AwsError, pair: RoleNames, patient: Patient, issuer: str) -> Finding:
+def _refused(error: AwsError, pair: RoleNames, diagnosis: Diagnosis, issuer: str) -> Finding:
     apply = (
         f"aws prerequisites managed --hub-cluster-arn {pair.hub} --managed-cluster-arn {pair.managed} "
         f"--oidc-provider {issuer or 'ISSUER'} --apply, with an AWS identity of account {pair.managed.account}"
@@ -146,26 +146,26 @@ def _refused(error: AwsError, pair: RoleNames, patient: Patient, issuer: str) ->
         text = f"{pair.managed_role_arn} does not let the agents' account in: {error}"
         return Finding(PROBLEM, WAY, text, f"run {apply}; is {issuer or 'the issuer'} an identity provider of that account?")
     text = f"{pair.hub_role_arn} does not let {pair.managed_role_arn} in: {error}"
-    remedy = f"is the cluster accepted? run accept --clusters {patient.name} on the hub; are the role's tags right? run {apply}"
+    remedy = f"is the cluster accepted? run accept --clusters {diagnosis.name} on the hub; are the role's tags right? run {apply}"
     return Finding(PROBLEM, WAY, text, remedy)
 
 
-async def _on_the_hub(patient: Patient, plan: Plan, pair: RoleNames, contents: Mapping[str, bytes]) -> Finding:
+async def _on_the_hub(diagnosis: Diagnosis, plan: Plan, pair: RoleNames, contents: Mapping[str, bytes]) -> Finding:
     source = f"Secret {plan.agent_namespace}/{HUB_SECRET}"
     try:
-        async with asyncio.timeout(WITHIN), open_secret(plan.endpoints, contents, source, patient.name) as hub:
-            missing = await plan.driver.missing_to_serve(hub, patient.name)
+        async with asyncio.timeout(WITHIN), open_secret(plan.endpoints, contents, source, diagnosis.name) as hub:
+            missing = await plan.driver.missing_to_serve(hub, diagnosis.name)
     except Unauthorized:
         text = f"AWS lets the agents in, and the hub does not know {pair.hub_role_arn}"
-        return Finding(PROBLEM, WAY, text, f"run doctor {patient.name} with an AWS identity of account {pair.hub.account}")
+        return Finding(PROBLEM, WAY, text, f"run doctor {diagnosis.name} with an AWS identity of account {pair.hub.account}")
     except (Unreachable, TimeoutError) as error:
-        verdict = NOTE if patient.available else PROBLEM
+        verdict = NOTE if diagnosis.available else PROBLEM
         return Finding(verdict, WAY, f"the hub cannot be reached from here: {error}", "can it be reached from the agents' pods?")
     except (KubeError, EndpointError, OSError) as error:
         return Finding(PROBLEM, WAY, f"{source}: {error}", "mend what the message says")
     if missing:
         text = f"the hub knows the agents, and they may not {', '.join(missing)}"
-        return Finding(PROBLEM, WAY, text, f"the cluster is not accepted (any more): run accept --clusters {patient.name}")
+        return Finding(PROBLEM, WAY, text, f"the cluster is not accepted (any more): run accept --clusters {diagnosis.name}")
     return Finding(OK, WAY, f"{pair.managed_role_arn} gets them to {pair.hub_role_arn}, and that one onto the hub")
 
 

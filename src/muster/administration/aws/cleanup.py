@@ -57,13 +57,15 @@ async def unclaimed(client: KubeClient, aws: Aws, hub: EksCluster, namespace: st
     return [*found, *(Unclaimed(one.role, one.role_arn, one.cluster, one.role) for one in left)]
 
 
-async def remove(client: KubeClient, aws: Aws, hub: EksCluster, one: Unclaimed, namespace: str, say: Callable[[str], None]) -> None:
+async def remove(
+    client: KubeClient, aws: Aws, hub: EksCluster, one: Unclaimed, namespace: str, info: Callable[[str], None]
+) -> None:
     """Raises AwsError and KubeError."""
     await take_out(client, one.arn)
     with suppress(InvalidRequest):
         # A cluster without access entries has none to remove.
         await remove_entry(aws, hub.name, one.arn)
-    await remove_role(aws, one.role, lambda reason, note: say(note))
+    await remove_role(aws, one.role, lambda reason, note: info(note))
     if one.record:
         with suppress(NotFound):
             await client.delete(CONFIG_MAPS, one.record, namespace)

@@ -14,7 +14,7 @@ from muster.administration.aws import prerequisites
 from muster.administration.aws.cleanup import unclaimed
 from muster.administration.aws.view import HubOnAws
 from muster.administration.errors import AdministrationError
-from muster.administration.findings import NOTE, OK, PROBLEM, Finding, Findings, Patient
+from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
 from muster.aws import policies
 from muster.aws.errors import AwsError, NotFound
 from muster.aws.interfaces import AccessEntry, Aws, RoleDescription
@@ -44,9 +44,9 @@ CLEANUP: Final = "run aws cleanup"
 # One cluster
 
 
-async def aws_identity(patient: Patient) -> Findings:
+async def aws_identity(diagnosis: Diagnosis) -> Findings:
     """Of a cluster that registers by AWS: all that has to be there for its agents' role to be known here."""
-    cluster, view = patient.cluster, patient.aws
+    cluster, view = diagnosis.cluster, diagnosis.aws
     if cluster is None or not PROFILE.marks(cluster):
         return
     if view is None:
@@ -61,18 +61,18 @@ async def aws_identity(patient: Patient) -> Findings:
     if not cluster.spec.hub_accepts_client:
         return
     record = (await view.records()).get(pair.hub_role)
-    if problem := _off_record(view, patient, pair, record):
+    if problem := _off_record(view, diagnosis, pair, record):
         yield problem
         return
     assert record is not None, "else nothing is on record, which is a problem"
-    async for finding in _role(view, patient, pair):
+    async for finding in _role(view, diagnosis, pair):
         yield finding
-    async for finding in _mapping(view, patient, record):
+    async for finding in _mapping(view, diagnosis, record):
         yield finding
 
 
-def _off_record(view: HubOnAws, patient: Patient, pair: RoleNames, record: Record | None) -> Finding | None:
-    name, account = patient.name, view.side.hub.account
+def _off_record(view: HubOnAws, diagnosis: Diagnosis, pair: RoleNames, record: Record | None) -> Finding | None:
+    name, account = diagnosis.name, view.side.hub.account
     if record is None:
         text = f"nothing is on record for it: role {pair.hub_role_arn} was not made"
         return Finding(PROBLEM, IDENTITY, text, f"run accept --clusters {name} with an AWS identity of account {account}")
@@ -91,19 +91,19 @@ def _at_once(cluster: str) -> str:
     return f"the hub looks every 12 hours, and sets it right where it may; at once: {deny}, then accept --clusters {cluster}"
 
 
-async def _role(view: HubOnAws, patient: Patient, pair: RoleNames) -> Findings:
+async def _role(view: HubOnAws, diagnosis: Diagnosis, pair: RoleNames) -> Findings:
     if view.aws is None:
         yield _unseen(view, ROLE, f"role {pair.hub_role_arn}, whom it trusts and what it may")
         return
     try:
-        wrong = await _wrong_with_role(view.aws, pair, patient.name)
+        wrong = await _wrong_with_role(view.aws, pair, diagnosis.name)
     except NotFound:
-        yield Finding(PROBLEM, ROLE, f"{pair.hub_role_arn} is not there", _at_once(patient.name))
+        yield Finding(PROBLEM, ROLE, f"{pair.hub_role_arn} is not there", _at_once(diagnosis.name))
     except AwsError as error:
         yield Finding(NOTE, ROLE, f"could not look: {error}", "use an AWS identity that may read roles")
     else:
         for text in wrong:
-            yield Finding(PROBLEM, ROLE, f"{pair.hub_role_arn} {text}", _at_once(patient.name))
+            yield Finding(PROBLEM, ROLE, f"{pair.hub_role_arn} {text}", _at_once(diagnosis.name))
         if not wrong:
             yield Finding(OK, ROLE, f"{pair.hub_role_arn} trusts the cluster's role and no other")
 
@@ -134,7 +134,7 @@ def _wrong_trust(found: RoleDescription, pair: RoleNames) -> str:
     return f"does not trust {pair.managed_role_arn} with its four tags, or not it alone"
 
 
-async def _mapping(view: HubOnAws, patient: Patient, record: Record) -> Findings:
+async def _mapping(view: HubOnAws, diagnosis: Diagnosis, record: Record) -> Findings:
     described = await view.described()
     mode = described.authentication_mode if described is not None else ""
     if mode == "API" and record.mapping is Mapping.AWS_AUTH:
@@ -151,7 +151,7 @@ async def _mapping(view: HubOnAws, patient: Patient, record: Record) -> Findings
     elif view.aws is None:
         yield _unseen(view, MAPPING, f"the access entry of {record.role_arn}")
     else:
-        yield await _access_entry(view, view.aws, patient, record)
+        yield await _access_entry(view, view.aws, diagnosis, record)
 
 
 async def _auth_entry(view: HubOnAws, record: Record) -> Finding:
@@ -171,17 +171,17 @@ async def _auth_entry(view: HubOnAws, record: Record) -> Finding:
     return Finding(OK, MAPPING, f"{AUTH_MAP} knows {record.role_arn} as {mapped(record).username}")
 
 
-async def _access_entry(view: HubOnAws, aws: Aws, patient: Patient, record: Record) -> Finding:
+async def _access_entry(view: HubOnAws, aws: Aws, diagnosis: Diagnosis, record: Record) -> Finding:
     wanted = access_entries.entry_of(record, {})
     try:
         found = await aws.describe_access_entry(view.side.hub.name, record.role_arn)
     except NotFound:
-        return Finding(PROBLEM, MAPPING, f"there is no access entry for {record.role_arn}", _at_once(patient.name))
+        return Finding(PROBLEM, MAPPING, f"there is no access entry for {record.role_arn}", _at_once(diagnosis.name))
     except AwsError as error:
         return Finding(NOTE, MAPPING, f"could not look: {error}", "use an AWS identity that may read access entries")
     if _said(found) != _said(wanted):
         text = f"the access entry of {record.role_arn} says {_said(found)}, expected {_said(wanted)}"
-        return Finding(PROBLEM, MAPPING, text, _at_once(patient.name))
+        return Finding(PROBLEM, MAPPING, text, _at_once(diagnosis.name))
     return Finding(OK, MAPPING, f"an access entry knows {record.role_arn} as {found.username}")
 
 

@@ -42,7 +42,7 @@ class AddonSettings:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AddonResult:
     addon: str
     cluster: str
     there: bool = True
@@ -51,7 +51,7 @@ class Outcome:
     """Why it could not be done."""
 
 
-async def enable(client: KubeClient, names: Sequence[str], clusters: Sequence[str], settings: AddonSettings) -> list[Outcome]:
+async def enable(client: KubeClient, names: Sequence[str], clusters: Sequence[str], settings: AddonSettings) -> list[AddonResult]:
     """With those that they require, where these are not enabled yet. Raises AdministrationError before anything is written where an
     addon is unknown or a configuration makes no sense."""
     from muster.operator.hub_addons import with_required
@@ -117,7 +117,9 @@ def _reference(resource: GVR, document: Document) -> Document:
     return {"group": resource.group, "resource": resource.plural, "name": metadata["name"], **place}
 
 
-async def _enable(client: KubeClient, name: str, cluster: str, settings: AddonSettings, references: Sequence[Document]) -> Outcome:
+async def _enable(
+    client: KubeClient, name: str, cluster: str, settings: AddonSettings, references: Sequence[Document]
+) -> AddonResult:
     metadata: dict[str, Any] = {"name": name, "namespace": cluster}
     metadata |= {part: dict(value) for part, value in (("annotations", settings.annotations), ("labels", settings.labels)) if value}
     spec: Document = {"installNamespace": settings.namespace}
@@ -129,25 +131,25 @@ async def _enable(client: KubeClient, name: str, cluster: str, settings: AddonSe
     except Unreachable:
         raise
     except KubeError as error:
-        return Outcome(name, cluster, error=error)
-    return Outcome(name, cluster)
+        return AddonResult(name, cluster, error=error)
+    return AddonResult(name, cluster)
 
 
-async def disable(client: KubeClient, names: Sequence[str], clusters: Sequence[str]) -> list[Outcome]:
+async def disable(client: KubeClient, names: Sequence[str], clusters: Sequence[str]) -> list[AddonResult]:
     return [await _disable(client, name, cluster) for cluster in clusters for name in names]
 
 
-async def _disable(client: KubeClient, name: str, cluster: str) -> Outcome:
+async def _disable(client: KubeClient, name: str, cluster: str) -> AddonResult:
     try:
         found = await client.get(ADDONS, name, cluster)
         await client.delete(ADDONS, name, cluster, uid=found["metadata"]["uid"])
     except NotFound:
-        return Outcome(name, cluster, there=False)
+        return AddonResult(name, cluster, there=False)
     except Unreachable:
         raise
     except KubeError as error:
-        return Outcome(name, cluster, error=error)
-    return Outcome(name, cluster)
+        return AddonResult(name, cluster, error=error)
+    return AddonResult(name, cluster)
 
 
 async def view_of(client: KubeClient, addon: ManagedClusterAddOn) -> AddonView:
@@ -186,7 +188,7 @@ async def missing_of(client: KubeClient, name: str, cluster: str) -> str:
 
 
 async def await_enabled(
-    client: KubeClient, outcomes: Sequence[Outcome], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+    client: KubeClient, outcomes: Sequence[AddonResult], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
     """Until they are available. Raises TookTooLong, which names the step that is missing."""
     if is_dry_run(client):
@@ -200,7 +202,7 @@ async def await_enabled(
 
 
 async def await_disabled(
-    client: KubeClient, outcomes: Sequence[Outcome], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
+    client: KubeClient, outcomes: Sequence[AddonResult], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
     """Until they are gone, with what they had on the clusters."""
     if is_dry_run(client):

@@ -140,12 +140,12 @@ async def _there(client: KubeClient, cluster: str, work: ManifestWork) -> Object
 async def _asker(client: KubeClient) -> str:
     """Who asks, by the hub's own word; empty where it does not tell."""
     try:
-        told = await client.create(
+        review = await client.create(
             SELF_SUBJECT_REVIEWS, {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
         )
     except KubeError:
         return ""
-    return str(((told.get("status") or {}).get("userInfo") or {}).get("username") or "")
+    return str(((review.get("status") or {}).get("userInfo") or {}).get("username") or "")
 
 
 def _permitted(right: AccessAttributes, lacks: bool, asker: str) -> Check:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from muster.administration.content.faring import one_line, problem_of
+from muster.administration.content.work_status import one_line, problem_of
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError
 from muster.administration.hubs import CLUSTERADM, MADE_BY
@@ -47,7 +47,7 @@ class Done(Enum):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WorkResult:
     """What became of a work in one place: a cluster, or for a ManifestWorkReplicaSet a namespace."""
 
     place: str
@@ -88,7 +88,7 @@ async def create_works(
     placement: ObjectKey | None = None,
     overwrite: bool = False,
     parts: Mapping[str, Any] = _NO_PARTS,
-) -> list[Outcome]:
+) -> list[WorkResult]:
     """One in each cluster; and with a Placement and `overwrite`, none where it was made for that Placement before. `parts` of the
     spec are said beside the manifests."""
     check_name(name)
@@ -100,13 +100,13 @@ async def create_works(
     return outcomes
 
 
-async def _guarded(place: str, act: Awaitable[Done]) -> Outcome:
+async def _guarded(place: str, act: Awaitable[Done]) -> WorkResult:
     try:
-        return Outcome(place, await act)
+        return WorkResult(place, await act)
     except Unreachable:
         raise
     except (KubeError, AdministrationError) as error:
-        return Outcome(place, Done.FAILED, error)
+        return WorkResult(place, Done.FAILED, error)
 
 
 async def _create(
@@ -181,7 +181,7 @@ async def create_replica_set(
     *,
     overwrite: bool = False,
     parts: Mapping[str, Any] = _NO_PARTS,
-) -> Outcome:
+) -> WorkResult:
     """The hub's controller makes and removes the works by itself. Raises AdministrationError, and what the client raises."""
     check_name(name)
     try:
@@ -195,22 +195,22 @@ async def create_replica_set(
         spec = {"manifestWorkTemplate": template, "placementRefs": [{"name": placement.name}]}
         body = {"metadata": {"name": name, "namespace": placement.namespace, "labels": {MADE_BY: CLUSTERADM}}, "spec": spec}
         await client.create(REPLICA_SETS, _whole(REPLICA_SETS, body), placement.namespace)
-        return Outcome(placement.namespace, Done.CREATED)
+        return WorkResult(placement.namespace, Done.CREATED)
     if not overwrite:
         where = f"ManifestWorkReplicaSet {placement.namespace}/{name}"
         raise AdministrationError(f"{where} already exists", "replace its manifests with --overwrite")
     old = (found.get("spec") or {}).get("manifestWorkTemplate") or {}
-    return Outcome(
+    return WorkResult(
         placement.namespace, await _overwrite(client, REPLICA_SETS, found, {"manifestWorkTemplate": {**old, **template}})
     )
 
 
-async def delete_works(client: KubeClient, name: str, clusters: Sequence[str], *, force: bool = False) -> list[Outcome]:
+async def delete_works(client: KubeClient, name: str, clusters: Sequence[str], *, force: bool = False) -> list[WorkResult]:
     """`force`: do not wait for the agents to take away what was applied, and leave it where it is."""
     return [await _guarded(cluster, _delete(client, MANIFEST_WORKS, name, cluster, force)) for cluster in clusters]
 
 
-async def delete_replica_set(client: KubeClient, name: str, namespace: str) -> Outcome:
+async def delete_replica_set(client: KubeClient, name: str, namespace: str) -> WorkResult:
     return await _guarded(namespace, _delete(client, REPLICA_SETS, name, namespace))
 
 
@@ -247,7 +247,7 @@ async def await_works_gone(
         return
 
     async def look() -> str:
-        held = [cluster + told for cluster in clusters if (told := await _remains(client, name, cluster)) is not None]
+        held = [cluster + remaining for cluster in clusters if (remaining := await _remains(client, name, cluster)) is not None]
         return f"what was applied is still there in {', '.join(held)}" if held else ""
 
     await wait(f"work {name}", look, within=within, progress=progress, clock=clock)

@@ -47,12 +47,12 @@ async def probe(gateway: Gateway, found: Sequence[ClusterGateway], timeout: floa
 
     results = {}
     async for one in gateway.fanout(known, ask, limit=AT_ONCE, timeout=timeout):
-        told = one.unwrap() if one.error is None else _told(one.error, timeout)
-        results[one.cluster] = ClusterHealth(known[one.cluster], one.error is None and told == "ok", told, one.seconds)
+        answer = one.unwrap() if one.error is None else _error_text(one.error, timeout)
+        results[one.cluster] = ClusterHealth(known[one.cluster], one.error is None and answer == "ok", answer, one.seconds)
     return [results[name] for name in known]
 
 
-def _told(error: Exception, timeout: float) -> str:
+def _error_text(error: Exception, timeout: float) -> str:
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout:g} s"
     if isinstance(error, ClusterUnavailable):

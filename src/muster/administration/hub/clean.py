@@ -17,7 +17,7 @@ from muster.administration.errors import Refused, TookTooLong
 from muster.administration.hub.tokens import HUB_LABEL, TOKEN_NAMESPACE, bootstrap_places
 from muster.administration.hubs import CLUSTER_INFO, CLUSTER_INFO_ROLE, CLUSTERADM, MADE_BY, PUBLIC_NAMESPACE
 from muster.administration.progress import SILENT, Progress, wait
-from muster.administration.waiting import deployment_problem
+from muster.administration.readiness import deployment_problem
 from muster.api import MalformedObject, condition_of
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import ClusterManager
@@ -76,7 +76,7 @@ async def clean(client: KubeClient, options: CleanOptions, progress: Progress = 
     removed: list[str] = []
     revocation = Revocation(client, await _hub_arn(client, options))
     if (on_aws := await revocation.look()) and is_dry_run(client):
-        progress.say(f"by the hub, before it goes: {on_aws}")
+        progress.info(f"by the hub, before it goes: {on_aws}")
     if await _remove_manager(client, options, revocation, progress, clock):
         removed.append(f"ClusterManager {options.name}")
     wanted = [*await bootstrap_places(client), *OLD_NAMES, *await _left_in_kube_system(client), *await _cluster_info(client)]
@@ -160,9 +160,9 @@ async def _remove_manager(
 
 
 async def _holding_up(client: KubeClient, manager: ClusterManager) -> str:
-    told = condition_of(manager.status.conditions, DELETING)
-    if told is not None:
-        return told.message
+    deleting = condition_of(manager.status.conditions, DELETING)
+    if deleting is not None:
+        return deleting.message
     try:
         problem = deployment_problem(await client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE))
     except NotFound:

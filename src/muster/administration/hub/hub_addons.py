@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
 from muster.administration.progress import SILENT, Progress, wait
-from muster.administration.waiting import deployment_problem
+from muster.administration.readiness import deployment_problem
 from muster.api import Document, condition_of
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.operator.v1 import AddOnManagerConfiguration, ClusterManager, FeatureGate

@@ -22,7 +22,7 @@ from muster.administration.hub.hub_addons import refuse_collision
 from muster.administration.hub.probe import WITHIN as PROBE_WITHIN
 from muster.administration.hubs import CLUSTERADM, HubAddress
 from muster.administration.progress import SILENT, Progress, wait
-from muster.administration.waiting import await_hub
+from muster.administration.readiness import await_hub
 from muster.api import Document, MalformedObject
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import ClusterManager, ResourceRequirement
@@ -197,7 +197,7 @@ async def initialize(
     await tokens.ensure_bootstrap(client)
     if options.use_bootstrap_token:
         await tokens.ensure_bootstrap_token(client)
-    await _let_the_old_one_go(client, options.timeout, progress, clock)
+    await _await_old_cluster_manager(client, options.timeout, progress, clock)
     wanted = cluster_manager(options)
     if options.checks:
         await _refuse_orphans(client, ClusterManager.decode(wanted))
@@ -253,7 +253,7 @@ async def _refuse_orphans(client: KubeClient, wanted: ClusterManager) -> None:
         )
 
 
-async def _let_the_old_one_go(client: KubeClient, within: float, progress: Progress, clock: Clock) -> None:
+async def _await_old_cluster_manager(client: KubeClient, within: float, progress: Progress, clock: Clock) -> None:
     """What is applied to a ClusterManager that is being deleted goes with it."""
 
     async def look() -> str:

@@ -16,7 +16,7 @@ from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import AdministrationError, Refused
 from muster.administration.members.requests import EVERY_REQUEST, Judgement, RequestFilter, judge, refuse_ambiguity
 from muster.administration.progress import SILENT, Progress, wait
-from muster.administration.waiting import cluster_problem
+from muster.administration.readiness import cluster_problem
 from muster.api import is_true
 from muster.api.cluster.v1 import ACCEPTED, JOINED, ManagedCluster
 from muster.api.operator.v1 import ClusterManager, HubRegistrationDriver
@@ -67,7 +67,7 @@ async def accept(
         )
     found = await _cluster(client, name)
     cluster = await _named(client, found, options)
-    progress.say(f"Starting approve csrs for the cluster {name}")
+    progress.info(f"Starting approve csrs for the cluster {name}")
     approvals = await _approvals(client, cluster, options, progress, clock)
     if not cluster.spec.hub_accepts_client:
         # The server says now whether it may be done; it is done when the requests are approved.
@@ -75,13 +75,13 @@ async def accept(
     await _approve_all(client, cluster, approvals, progress)
     newly = not cluster.spec.hub_accepts_client
     if newly:
-        await _let_in(client, cluster, options, progress)
-        progress.say(f"set hubAcceptsClient to true for managed cluster {name}")
+        await _accept_cluster(client, cluster, options, progress)
+        progress.info(f"set hubAcceptsClient to true for managed cluster {name}")
     else:
         if cluster is not found or not is_true(cluster.status.conditions, ACCEPTED):
             # Accepted by other means, or another driver's until now: what its driver would have done first is missing.
             await _prepare(client, cluster, options, progress)
-        progress.say(f"hubAcceptsClient already set for managed cluster {name}")
+        progress.info(f"hubAcceptsClient already set for managed cluster {name}")
     if options.wait and not is_dry_run(client):
         approvals += await _await_available(client, name, options, progress, clock, asked=bool(approvals))
     return Accepted(name, tuple(judgement.name for judgement in approvals), newly)
@@ -132,7 +132,7 @@ async def _named(client: KubeClient, cluster: ManagedCluster, options: AcceptOpt
             cluster = await _cluster(client, name)
 
 
-async def _let_in(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions, progress: Progress) -> None:
+async def _accept_cluster(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions, progress: Progress) -> None:
     """What the cluster's driver does for it comes first, and is taken back if the cluster may not be accepted after all."""
     undo = await _prepare(client, cluster, options, progress)
     try:
@@ -152,9 +152,9 @@ async def _prepare(client: KubeClient, cluster: ManagedCluster, options: AcceptO
     with fitting():
         if is_dry_run(client):
             for line in owner.acceptance_plan(cluster, configured):
-                progress.say(line)
+                progress.info(line)
             return None
-        return await owner.prepare_acceptance(cluster, AcceptanceContext(client, configured, options.process_env, progress.say))
+        return await owner.prepare_acceptance(cluster, AcceptanceContext(client, configured, options.process_env, progress.info))
 
 
 async def configured_drivers(client: KubeClient) -> tuple[HubRegistrationDriver, ...]:
@@ -220,7 +220,7 @@ async def _approvals(
         if one.objection:
             progress.warn(f"CSR {one.name} is not approved: {one.objection}")
         elif one.settled:
-            progress.say(f"CSR {one.name} already {one.settled}")
+            progress.info(f"CSR {one.name} already {one.settled}")
     refuse_ambiguity(cluster, judged, options.wanted, clock.now())
     good = [one for one in judged if one.good]
     served = is_true(cluster.status.conditions, JOINED) or any(one.settled == "approved" for one in judged)
@@ -236,7 +236,7 @@ async def _approve_all(client: KubeClient, cluster: ManagedCluster, judgements: 
     condition = approval("ClusteradmApprove", "This CSR was approved by clusteradm accept.", cluster)
     for judgement in judgements:
         await _approve(client, judgement, condition)
-        progress.say(f"CSR {judgement.name} approved: key {judgement.fingerprint}")
+        progress.info(f"CSR {judgement.name} approved: key {judgement.fingerprint}")
 
 
 async def _approve(client: KubeClient, judgement: Judgement, condition: Object) -> None:

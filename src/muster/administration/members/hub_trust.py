@@ -119,7 +119,7 @@ async def find_hub(trust: HubTrust, token: str, progress: Progress = SILENT, con
     return HubAddress(trust.server, ca + trust.proxy_ca)
 
 
-async def told_server(client: KubeClient, flag: str) -> str:
+async def published_server(client: KubeClient, flag: str) -> str:
     """Where a cluster says itself that it is reached, which may be good for agents alone. Raises AdministrationError."""
     info = await _public(client, CLUSTER_INFO)
     server = str(_cluster_in(info).get("server") or "") if info is not None else ""

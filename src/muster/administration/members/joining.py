@@ -25,7 +25,8 @@ from muster.administration.errors import AdministrationError, Refused, TookTooLo
 from muster.administration.hub.preflight import settle
 from muster.administration.hub.tokens import NAME_RULE
 from muster.administration.hubs import CLUSTERADM, MADE_BY, HubAddress
-from muster.administration.members.hub_trust import Connect, connect_by_http, told_server
+from muster.administration.members.hub_trust import Connect, connect_by_http, published_server
+from muster.administration.members.join_checks import Introduction, check_hub
 from muster.administration.members.klusterlets import (
     await_agents,
     cluster_name_of,
@@ -36,7 +37,6 @@ from muster.administration.members.klusterlets import (
     pending_key,
     pending_secret,
 )
-from muster.administration.members.newcomers import Introduction, check_hub
 from muster.administration.progress import SILENT, Progress, wait
 from muster.api import Document
 from muster.api.operator.v1 import ADDON_AUTH_TYPES, Klusterlet, ResourceRequirement
@@ -327,7 +327,7 @@ def _new_name(options: JoinOptions) -> str:
 async def _with_lookup(managed: KubeClient, options: JoinOptions) -> JoinOptions:
     if not options.managed_lookup or options.managed is None:
         return options
-    server = await told_server(managed, "--force-internal-endpoint-lookup-managed")
+    server = await published_server(managed, "--force-internal-endpoint-lookup-managed")
     return replace(options, managed=replace(options.managed, server=server))
 
 
@@ -336,7 +336,7 @@ async def _with_external_servers(managed: KubeClient, options: JoinOptions, prog
     if options.external_servers:
         return options
     try:
-        return replace(options, external_servers=(await told_server(managed, "externalServerURLs"),))
+        return replace(options, external_servers=(await published_server(managed, "externalServerURLs"),))
     except AdministrationError as error:
         progress.warn(f"the hub is not told where this cluster's API server is reached, for its gateway or others: {error}")
         return options
@@ -346,7 +346,7 @@ async def _prepare(
     client: KubeClient, namespace: str, hub: HubAddress, options: JoinOptions, progress: Progress, clock: Clock
 ) -> None:
     if options.keep_operator and not await operator_problem(client):
-        progress.say("The klusterlet operator is there already, and works")
+        progress.info("The klusterlet operator is there already, and works")
     else:
         await install_operator(client, options.bundle, clock)
     if options.bundle.create_namespace and not await _exists(client, namespace):

@@ -8,7 +8,7 @@ from typing import Final
 
 from muster.administration.errors import AdministrationError
 from muster.administration.progress import SILENT, Progress, wait
-from muster.administration.waiting import deployment_problem
+from muster.administration.readiness import deployment_problem
 from muster.api import MalformedObject, condition_of
 from muster.api.operator.v1 import Klusterlet
 from muster.machinery.clock import SYSTEM, Clock

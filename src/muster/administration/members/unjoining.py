@@ -133,7 +133,7 @@ async def unjoin(
     run.own_hub = options.hub is None and any([await _is_own_hub(run, one) for one in mine])
     await _refuse_works(run, mine, others)
     for one in mine:
-        await _tell_hub(run, one)
+        await _notify_hub(run, one)
         if not run.revoked:
             await _note_tokens(run, one)
     for one in mine:
@@ -204,7 +204,7 @@ async def _is_own_hub(run: _Leave, klusterlet: Klusterlet) -> bool:
     """By the hub that its agents know, whatever its address: a hub may have a cluster of this name that is another one."""
     try:
         here = await run.client.get(MANAGED_CLUSTERS, run.cluster)
-        async with asyncio.timeout(HUB_WITHIN), await _way_to_hub(run, klusterlet) as hub:
+        async with asyncio.timeout(HUB_WITHIN), await _hub_client(run, klusterlet) as hub:
             there = await hub.get(MANAGED_CLUSTERS, run.cluster)
     except (KubeError, EndpointError, KubeconfigError, Unfit, ForeignCredential, TimeoutError, OSError):
         # What is wrong with the hub is told when it is to be told that the cluster leaves.
@@ -212,14 +212,14 @@ async def _is_own_hub(run: _Leave, klusterlet: Klusterlet) -> bool:
     return bool(here["metadata"]["uid"] == there["metadata"]["uid"])
 
 
-async def _tell_hub(run: _Leave, klusterlet: Klusterlet) -> None:
+async def _notify_hub(run: _Leave, klusterlet: Klusterlet) -> None:
     """What could not be done is noted."""
     by_hand = f"an administrator of the hub removes it with kubectl delete managedcluster {run.cluster}"
     if not run.administers_hub and not (await hub_secret(run.client, klusterlet)).get(_endpoints(klusterlet).key):
         run.left.append(f"the agents have no credential for the hub; if ManagedCluster {run.cluster} is on the hub, {by_hand}")
         return
     try:
-        async with await _way_to_hub(run, klusterlet) as opened:
+        async with await _hub_client(run, klusterlet) as opened:
             hub = run.client if run.own_hub else _like(run.client, opened)
             async with asyncio.timeout(HUB_WITHIN):
                 deleting = await _leave_hub(run, hub, by_hand)
@@ -240,7 +240,7 @@ async def _take_back_tokens(run: _Leave, hub: KubeClient) -> None:
     """Those that were good for introducing this cluster alone: nobody is to use one that was lost on the way."""
     with suppress(KubeError):
         if await revoke(hub, run.cluster):
-            run.progress.say(f"Tokens for {run.cluster} alone {'would be' if run.dry_run else 'are'} good for nothing any more")
+            run.progress.info(f"Tokens for {run.cluster} alone {'would be' if run.dry_run else 'are'} good for nothing any more")
         run.revoked = True
 
 
@@ -252,7 +252,7 @@ async def _note_tokens(run: _Leave, klusterlet: Klusterlet) -> None:
         )
 
 
-async def _way_to_hub(run: _Leave, klusterlet: Klusterlet) -> AbstractAsyncContextManager[KubeClient]:
+async def _hub_client(run: _Leave, klusterlet: Klusterlet) -> AbstractAsyncContextManager[KubeClient]:
     if run.options.hub is not None:
         return _closing(run.connect(run.options.hub))
     source = f"Secret {agent_namespace_of(klusterlet)}/{HUB_SECRET}"
@@ -300,9 +300,9 @@ async def _leave_hub(run: _Leave, hub: KubeClient, by_hand: str) -> bool:
             return True
         await _deny(hub, found)
     except NotFound:
-        run.progress.say(f"The hub has no ManagedCluster {name} any more")
+        run.progress.info(f"The hub has no ManagedCluster {name} any more")
         return False
-    run.progress.say(f"The hub was told that {name} leaves: it is denied from now on")
+    run.progress.info(f"The hub was told that {name} leaves: it is denied from now on")
     run.left.append(f"ManagedCluster {name} stays on the hub, denied; {by_hand}")
     return False
 
@@ -346,7 +346,7 @@ async def _await_deleted(run: _Leave, hub: KubeClient) -> None:
             raise
         run.left.append(f"ManagedCluster {run.cluster} is still being deleted on the hub: {error.reason}")
     else:
-        run.progress.say(f"ManagedCluster {run.cluster} is deleted on the hub")
+        run.progress.info(f"ManagedCluster {run.cluster} is deleted on the hub")
 
 
 # This cluster
@@ -363,7 +363,7 @@ async def _remove_klusterlet(run: _Leave, klusterlet: Klusterlet, others: Sequen
     namespace = agent_namespace_of(klusterlet)
     if namespace not in {agent_namespace_of(other) for other in others}:
         await _take_away(run, [ObjectRef(NAMESPACES, namespace)], keep=lambda found: not _made_here(found))
-    run.progress.say(f"Klusterlet {name} {'would be' if run.dry_run else 'is'} removed")
+    run.progress.info(f"Klusterlet {name} {'would be' if run.dry_run else 'is'} removed")
 
 
 async def _remains(client: KubeClient, name: str, uid: str) -> str:
@@ -396,7 +396,7 @@ async def _purge(run: _Leave) -> bool:
     if await _is_free(run.client, OPERATOR_NAMESPACE):
         await _take_away(run, [ObjectRef(NAMESPACES, OPERATOR_NAMESPACE)], keep=lambda one: not _made_here(one))
     if found:
-        run.progress.say(f"The klusterlet operator {'would be' if run.dry_run else 'is'} removed")
+        run.progress.info(f"The klusterlet operator {'would be' if run.dry_run else 'is'} removed")
     return bool(found)
 
 

@@ -126,7 +126,7 @@ async def _accept_one(session: Session, name: str, options: AcceptOptions) -> No
     from muster.administration.members.accept import accept
 
     result = await accept(session.client, name, options, session.progress)
-    session.progress.say(_outcome(result, options.wait and not session.dry_run, session.dry_run))
+    session.progress.info(_outcome(result, options.wait and not session.dry_run, session.dry_run))
 
 
 def _outcome(result: Accepted, joined: bool, dry_run: bool) -> str:

@@ -16,7 +16,7 @@ from muster.cli.output import document, format_option, listing_options, show
 from muster.cli.values import Files, Names, Pairs
 
 if TYPE_CHECKING:
-    from muster.administration.content.addons import Outcome
+    from muster.administration.content.addons import AddonResult
 
 NAMESPACE = "open-cluster-management-agent-addon"
 _NAMES = click.option(
@@ -118,7 +118,7 @@ async def _create(session: Session, given: dict[str, Any]) -> None:
     told = await addon_templates.create(session.client, draft, overwrite=given["overwrite"])
     if output == "text":
         for line in told:
-            session.progress.say(line)
+            session.progress.info(line)
     else:
         echo(document({"apiVersion": "v1", "kind": "List", "items": [draft.template(), draft.definition()]}, output))
     if draft.cluster_role and (warning := await addon_templates.role_warning(session.client, draft.cluster_role)):
@@ -186,7 +186,7 @@ async def _enable_by_placement(session: Session, names: list[str], given: dict[s
     await require_hub(session.client)
     for name, new in zip(names, await enable_by_placement(session.client, names, placement, configs), strict=True):
         done = "is installed" if new else "is installed already"
-        session.progress.say(f"{name} add-on {done} on the clusters of Placement {placement}.")
+        session.progress.info(f"{name} add-on {done} on the clusters of Placement {placement}.")
     if warning := await offline_warning(session.client, placement):
         session.progress.warn(warning)
     if given["output_file"]:
@@ -197,7 +197,7 @@ async def _enable_by_placement(session: Session, names: list[str], given: dict[s
             session.finished(f"{name} add-on is available on the clusters of Placement {placement}.")
 
 
-async def _enable(session: Session, names: list[str], clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
+async def _enable(session: Session, names: list[str], clusters: list[str], given: dict[str, Any]) -> list[AddonResult]:
     from muster.administration.content.addon_placements import chooses_by_placement
     from muster.administration.content.addons import AddonSettings, await_enabled
     from muster.administration.content.addons import enable as enable_addons
@@ -265,14 +265,14 @@ async def _disable_by_placement(session: Session, names: list[str], reference: s
     await require_hub(session.client)
     for name, was in zip(names, await disable_by_placement(session.client, names, placement), strict=True):
         done = "is removed from the clusters that only" if was else "is not installed by"
-        session.progress.say(f"{name} add-on {done} Placement {placement}{' chose' if was else ''}.")
+        session.progress.info(f"{name} add-on {done} Placement {placement}{' chose' if was else ''}.")
     if wait:
         await await_disabled_by_placement(session.client, names, placement, within=session.timeout, progress=session.progress)
         for name in names:
             session.finished(f"{name} add-on is gone from the clusters that only Placement {placement} chose.")
 
 
-async def _disable(session: Session, names: list[str], clusters: list[str], *, wait: bool) -> list[Outcome]:
+async def _disable(session: Session, names: list[str], clusters: list[str], *, wait: bool) -> list[AddonResult]:
     from muster.administration.content.addon_placements import chooses_by_placement
     from muster.administration.content.addons import all_clusters, await_disabled
     from muster.administration.content.addons import disable as disable_addons
@@ -284,7 +284,7 @@ async def _disable(session: Session, names: list[str], clusters: list[str], *, w
         if one.there:
             _tell(session, one, f"Undeploying {one.addon} add-on in managed cluster: {one.cluster}.")
         elif clusters:
-            session.progress.say(f"{one.addon} add-on not found in cluster: {one.cluster}.")
+            session.progress.info(f"{one.addon} add-on not found in cluster: {one.cluster}.")
     for name in names:
         if await chooses_by_placement(session.client, name):
             session.progress.warn(f"placements say where {name} is, and bring it back there; take them out with --placement")
@@ -326,13 +326,13 @@ def _chosen(given: dict[str, Any]) -> tuple[list[str], list[str]]:
     return names, clusters
 
 
-def _tell(session: Session, outcome: Outcome, text: str) -> None:
+def _tell(session: Session, outcome: AddonResult, text: str) -> None:
     if outcome.error is not None:
         echo_error(f"{outcome.addon} add-on of cluster {outcome.cluster}: {explain(outcome.error)}")
     else:
-        session.progress.say(text)
+        session.progress.info(text)
 
 
-def _end(outcomes: list[Outcome]) -> None:
+def _end(outcomes: list[AddonResult]) -> None:
     if any(one.error for one in outcomes):
         raise SystemExit(1)

@@ -148,18 +148,18 @@ async def _clean(session: Session, hub: str, namespace: str) -> None:
         for one in found:
             whose = f" of cluster {one.cluster}" if one.cluster else ""
             if session.dry_run:
-                session.progress.say(f"role {one.arn}{whose} would be removed")
+                session.progress.info(f"role {one.arn}{whose} would be removed")
                 continue
-            await remove(session.client, aws, arn, one, namespace, session.progress.say)
-            session.progress.say(f"role {one.arn}{whose} is removed")
+            await remove(session.client, aws, arn, one, namespace, session.progress.info)
+            session.progress.info(f"role {one.arn}{whose} is removed")
         others = moved((await records_of(session.client, namespace)).values())
         for record in others:
             entry = f"entry for {record.role_arn} of cluster {record.cluster} in aws-auth"
             if session.dry_run:
-                session.progress.say(f"{entry} would be removed")
+                session.progress.info(f"{entry} would be removed")
                 continue
             await remove_other(session.client, record, namespace)
-            session.progress.say(f"{entry} is removed")
+            session.progress.info(f"{entry} is removed")
     except Unreadable as error:
         remedy = "correct it by hand: until then no entry can be removed there"
         raise AdministrationError(f"ConfigMap kube-system/aws-auth: {error}", remedy) from None
@@ -169,7 +169,7 @@ async def _clean(session: Session, hub: str, namespace: str) -> None:
     finally:
         await aws.close()
     if not found and not others:
-        session.progress.say("nothing is left on AWS that no cluster claims")
+        session.progress.info("nothing is left on AWS that no cluster claims")
 
 
 async def _hub_of(session: Session) -> EksCluster:

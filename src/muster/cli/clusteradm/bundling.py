@@ -159,7 +159,7 @@ def resources_of(given: dict[str, Any]) -> ResourceRequirement | None:
     return ResourceRequirement(type=given["qos"], resource_requirements=wanted)
 
 
-def tell_flags() -> None:
+def report_flags() -> None:
     """As OCM's tool does: what was said on the command line."""
     context = click.get_current_context()
     for parameter in context.command.params:

@@ -30,14 +30,14 @@ async def _clean(session: Session, name: str, purge_operator: bool, force: bool,
 
     result = await clean(session.client, CleanOptions(name, purge_operator, force, session.timeout), session.progress)
     for one in result.kept:
-        session.progress.say(f"left: {one}")
+        session.progress.info(f"left: {one}")
     if output_file:
         write_file(output_file, "".join(f"{one}\n" for one in result.removed), "--output-file")
     if session.dry_run:
         return
     for one in result.removed:
-        session.progress.say(f"removed: {one}")
+        session.progress.info(f"removed: {one}")
     if result.removed:
-        session.progress.say("The multicluster hub control plane has been clean up successfully!")
+        session.progress.info("The multicluster hub control plane has been clean up successfully!")
     else:
         session.progress.warn("hub has not been initialized: there is nothing to clean up")

@@ -30,7 +30,7 @@ def _do(work: Callable[[KubeClient], Awaitable[str | list[str]]]) -> None:
         await require_hub(session.client)
         said = await work(session.client)
         for line in [said] if isinstance(said, str) else said:
-            session.progress.say(line)
+            session.progress.info(line)
 
     administer(in_session)
 

@@ -27,8 +27,8 @@ async def _delete(session: Session, cluster: str) -> None:
 
     removed = await tokens.revoke(session.client, cluster)
     for place in removed:
-        session.progress.say(f"{place} is deleted")
+        session.progress.info(f"{place} is deleted")
     if not removed:
-        session.progress.say("token doesn't exist")
+        session.progress.info("token doesn't exist")
     elif not cluster:
-        session.progress.say("Clusters cannot join any more; run init to let them in again.")
+        session.progress.info("Clusters cannot join any more; run init to let them in again.")

@@ -64,7 +64,7 @@ async def _examine(session: Session, clusters: tuple[str, ...], kubeconfig: str 
     from muster.administration.doctor import diagnose
     from muster.administration.drivers import aws_driver
     from muster.administration.errors import AdministrationError
-    from muster.administration.findings import Finding, Patient
+    from muster.administration.findings import Diagnosis, Finding
     from muster.administration.hubs import require_hub
     from muster.administration.members.accept import configured_drivers
     from muster.aws.process_env import found as surroundings_here
@@ -88,7 +88,7 @@ async def _examine(session: Session, clusters: tuple[str, ...], kubeconfig: str 
             found[HUB_ON_AWS] = await diagnose_hub(aws)
         names = clusters or tuple(sorted(one["metadata"]["name"] for one in (await session.client.list(MANAGED_CLUSTERS)).items))
         for name in names:
-            found[name] = await diagnose(Patient(name, session.client, managed, aws=aws, process_env=process_env))
+            found[name] = await diagnose(Diagnosis(name, session.client, managed, aws=aws, process_env=process_env))
         return found
 
 

@@ -359,5 +359,5 @@ async def _grant(session: Session, access: Access, *, apply_them: bool) -> list[
     made = checked(await Applier(session.client, CLUSTERADM).apply(wanted))
     for one in made:
         where = f" in {one['metadata']['namespace']}" if one["metadata"].get("namespace") else ""
-        session.progress.say(f"{one['kind']} {one['metadata']['name']}{where} applied")
+        session.progress.info(f"{one['kind']} {one['metadata']['name']}{where} applied")
     return made

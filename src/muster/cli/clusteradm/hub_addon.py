@@ -167,4 +167,4 @@ def _report(session: Session, output: str, states: dict[str, str]) -> None:
         echo(document({"hubAddons": [{"name": name, "state": state} for name, state in states.items()]}, output))
         return
     for name, state in states.items():
-        session.progress.say(f"{name} add-on of the hub is {state}.")
+        session.progress.info(f"{name} add-on of the hub is {state}.")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.clusteradm.bundling import bundle_of, flat, gates_of, installing, resources_of, tell_flags, version_of
+from muster.cli.clusteradm.bundling import bundle_of, flat, gates_of, installing, report_flags, resources_of, version_of
 from muster.cli.connection import Session, administer, connected, program, write_file, write_resources
 from muster.cli.console import echo
-from muster.cli.driver_flags import driver_flags, told_drivers
+from muster.cli.driver_flags import driver_flags, driver_settings
 from muster.cli.examples import examples
 from muster.cli.values import Names
 from muster.registration.drivers.flags import DEFAULT, GRPC, INIT_FLAGS
@@ -88,7 +88,7 @@ def command(**given: Any) -> None:
         raise click.UsageError("--singleton: a control plane in one process is not made by init; see muster up")
     machine = given["output"] == "json"
     if not machine:
-        tell_flags()
+        report_flags()
     result = administer(lambda session: _initialize(session, given), machine=machine)
     if given["join_file"]:
         write_file(
@@ -119,7 +119,7 @@ def _options(given: dict[str, Any]) -> InitOptions:
         bundle=bundle_of(given, *(("--enable-sync-labels",) if given["sync_labels"] else ())),
         feature_gates=gates_of(given),
         drivers=flat(given["drivers"]),
-        driver_options=told_drivers(INIT_FLAGS, given),
+        driver_options=driver_settings(INIT_FLAGS, given),
         remove_denied_after=_duration(given["remove_denied_after"]),
         resources=resources_of(given),
         use_bootstrap_token=given["use_bootstrap_token"],

@@ -15,10 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.clusteradm.bundling import REGISTRY, bundle_of, flat, gates_of, installing, resources_of, tell_flags, version_of
+from muster.cli.clusteradm.bundling import (
+    REGISTRY,
+    bundle_of,
+    flat,
+    gates_of,
+    installing,
+    report_flags,
+    resources_of,
+    version_of,
+)
 from muster.cli.connection import Globals, Session, administer, connected, program, write_resources
 from muster.cli.console import echo
-from muster.cli.driver_flags import content, driver_flags, told_drivers
+from muster.cli.driver_flags import content, driver_flags, driver_settings
 from muster.cli.examples import examples
 from muster.cli.values import Names, Pairs
 from muster.registration.drivers.flags import DEFAULT, JOIN_FLAGS
@@ -128,7 +137,7 @@ def command(**given: Any) -> None:
 
     An administrator of the hub then accepts the cluster with clusteradm accept.
     """
-    tell_flags()
+    report_flags()
     _report(administer(lambda session: _join(session, given)))
 
 
@@ -191,12 +200,12 @@ def _trust(given: dict[str, Any]) -> HubTrust:
 
 
 async def _internal(trust: HubTrust, ca: bytes) -> str:
-    from muster.administration.members.hub_trust import connect_by_http, told_server
+    from muster.administration.members.hub_trust import connect_by_http, published_server
     from muster.runtime.client import ClientConfig
 
     client = connect_by_http(ClientConfig(trust.server, ca or None, proxy_url=trust.proxy_url))
     try:
-        return await told_server(client, "--force-internal-endpoint-lookup")
+        return await published_server(client, "--force-internal-endpoint-lookup")
     finally:
         await client.close()
 
@@ -235,7 +244,7 @@ def _options(given: dict[str, Any]) -> JoinOptions:
         proxy_ca=content(given["proxy_ca_file"], "--proxy-ca-file"),
         certificate_seconds=given["seconds"],
         auth=given["auth"],
-        driver_options=told_drivers(JOIN_FLAGS, given),
+        driver_options=driver_settings(JOIN_FLAGS, given),
         addon_auth=given["addon_auth"],
         addon_token_seconds=given["addon_seconds"],
         annotations=dict(flat(given["annotations"])),

@@ -62,7 +62,7 @@ def create(
         from muster.administration.hubs import require_hub
 
         await require_hub(session.client)
-        session.progress.say(await placements.create(session.client, name, namespace, options, overwrite=overwrite))
+        session.progress.info(await placements.create(session.client, name, namespace, options, overwrite=overwrite))
 
     administer(work)
 
@@ -79,7 +79,7 @@ def delete(name: str, namespace: str) -> None:
         from muster.administration.hubs import require_hub
 
         await require_hub(session.client)
-        session.progress.say(await placements.delete(session.client, name, namespace))
+        session.progress.info(await placements.delete(session.client, name, namespace))
 
     administer(work)
 

@@ -44,10 +44,10 @@ async def _upgrade(session: Session, name: str, given: dict[str, Any]) -> None:
     image = image_of(given)
     before = await upgrade(session.client, operator, image, wait=given["wait"], timeout=session.timeout, progress=session.progress)
     if session.dry_run:
-        session.progress.say(f"{name} would go from {before} to {image}")
+        session.progress.info(f"{name} would go from {before} to {image}")
     elif before == image:
-        session.progress.say(f"{name} is at {image} already; its objects were applied again")
+        session.progress.info(f"{name} is at {image} already; its objects were applied again")
     else:
-        session.progress.say(f"{name} goes from {before} to {image}")
+        session.progress.info(f"{name} goes from {before} to {image}")
     if given["wait"]:
         session.finished(f"{name} and its components run {image}")

@@ -386,9 +386,9 @@ class Display:
     def show(self, status: FleetStatus) -> None:
         for name, one in status.members.items():
             if one.state == "Available" and self._seen.get(name) != "Available":
-                self._progress.say(f"{name} is {'ready' if name == HUB else 'available'}")
+                self._progress.info(f"{name} is {'ready' if name == HUB else 'available'}")
         for name in self._seen.keys() - status.members.keys():
-            self._progress.say(f"{name} is gone")
+            self._progress.info(f"{name} is gone")
         self._seen = {name: one.state for name, one in status.members.items()}
         if status.problems:
             self._progress.waiting("the fleet", listed(status.problems))

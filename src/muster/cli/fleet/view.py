@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from muster.administration.waiting import cluster_problem
+from muster.administration.readiness import cluster_problem
 from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, JOINED, ManagedCluster
 from muster.api.meta import is_true
 from muster.api.proxy.v1alpha1 import ClusterGateway

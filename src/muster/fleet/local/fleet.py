@@ -350,7 +350,7 @@ class _Steps:
         self._state = state
         fleet.note(name, state)
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         log.info(text, cluster=self._name)
 
     def note(self, text: str) -> None:
@@ -369,7 +369,7 @@ class _Aside:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self.shown = False
-        self.say, self.note, self.warn = progress.say, progress.note, progress.warn
+        self.info, self.note, self.warn = progress.info, progress.note, progress.warn
 
     def waiting(self, what: str, why: str) -> None:
         if self.shown:

@@ -21,8 +21,8 @@ from muster.administration.members import accept as accepting
 from muster.administration.members import joining, unjoining
 from muster.administration.members.klusterlets import find_klusterlets
 from muster.administration.progress import Progress, wait
-from muster.administration.waiting import await_available as await_all
-from muster.administration.waiting import await_hub
+from muster.administration.readiness import await_available as await_all
+from muster.administration.readiness import await_hub
 from muster.api import is_true
 from muster.api.cluster.v1 import JOINED, ManagedCluster
 from muster.api.proxy.v1alpha1 import ClusterGateway

@@ -141,7 +141,7 @@ class Told:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def say(self, text: str) -> None:
+    def info(self, text: str) -> None:
         self.lines.append(text)
 
     def note(self, text: str) -> None:

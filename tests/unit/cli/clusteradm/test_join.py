@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from muster.administration.members.hub_trust import is_signed
-from muster.administration.members.newcomers import name_problem, token_problem
+from muster.administration.members.join_checks import name_problem, token_problem
 from muster.api.cluster.v1 import ManagedCluster
 from muster.operator.names import KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.registration.kinds import MANAGED_CLUSTERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from muster.administration.content.faring import problem_of
+from muster.administration.content.work_status import problem_of
 from muster.api.resource import ObjectMeta
 from muster.api.work.v1 import (
     ExecutorServiceAccount,

@@ -15,7 +15,7 @@ from muster.cli.name_completion import CLUSTERS, WORKS, objects
 from muster.cli.values import Files, Names
 
 if TYPE_CHECKING:
-    from muster.administration.content.works import Outcome
+    from muster.administration.content.works import WorkResult
 
 _CLUSTERS = click.option(
     "-c",
@@ -73,7 +73,7 @@ def create(name: str, **given: Any) -> None:
     _end(administer(lambda session: _create(session, name, names, given)))
 
 
-async def _create(session: Session, name: str, clusters: list[str], given: dict[str, Any]) -> list[Outcome]:
+async def _create(session: Session, name: str, clusters: list[str], given: dict[str, Any]) -> list[WorkResult]:
     from muster.administration.content.manifests import is_work, read_manifests
     from muster.administration.content.terms import spec_parts
     from muster.administration.content.works import (
@@ -135,7 +135,7 @@ def delete(name: str, clusters: tuple[tuple[str, ...], ...], replicaset: str, fo
     _end(administer(lambda session: _delete(session, name, names, replicaset, force, wait)))
 
 
-async def _delete(session: Session, name: str, clusters: list[str], namespace: str, force: bool, wait: bool) -> list[Outcome]:
+async def _delete(session: Session, name: str, clusters: list[str], namespace: str, force: bool, wait: bool) -> list[WorkResult]:
     from muster.administration.content.works import Done, await_works_gone, delete_replica_set, delete_works
     from muster.administration.hubs import require_hub
 
@@ -153,21 +153,21 @@ async def _delete(session: Session, name: str, clusters: list[str], namespace: s
     return outcomes
 
 
-def _tell(session: Session, name: str, outcomes: list[Outcome], kind: str = "cluster") -> None:
+def _tell(session: Session, name: str, outcomes: list[WorkResult], kind: str = "cluster") -> None:
     from muster.administration.content.works import Done
 
     for one in outcomes:
         if one.error is not None:
             echo_error(f"{kind} {one.place}: {explain(one.error)}")
         elif one.done is Done.MISSING:
-            session.progress.say(f"work {name} not found in {kind} {one.place}")
+            session.progress.info(f"work {name} not found in {kind} {one.place}")
         elif one.done is Done.UNCHANGED:
-            session.progress.say(f"work {name} in {kind} {one.place} is as it should be")
+            session.progress.info(f"work {name} in {kind} {one.place} is as it should be")
         else:
-            session.progress.say(f"{one.done.value} work {name} in {kind} {one.place}")
+            session.progress.info(f"{one.done.value} work {name} in {kind} {one.place}")
 
 
-def _end(outcomes: list[Outcome]) -> None:
+def _end(outcomes: list[WorkResult]) -> None:
     from muster.administration.content.works import Done
 
     if any(one.done is Done.FAILED for one in outcomes):

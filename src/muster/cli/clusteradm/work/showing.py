@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from muster.administration.content.faring import NOT_YET, is_old, problem_of, resources_of, words
+from muster.administration.content.work_status import NOT_YET, is_old, problem_of, resources_of, words
 from muster.api.meta import Condition, condition_of
 from muster.api.work.v1 import FieldValue, ManifestCondition, ManifestWork
 from muster.cli.output import Branch, Item

@@ -9,7 +9,7 @@ import pytest
 
 from muster.administration.errors import TookTooLong
 from muster.administration.progress import wait
-from muster.administration.waiting import cluster_problem, deployment_problem, hub_problem
+from muster.administration.readiness import cluster_problem, deployment_problem, hub_problem
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import ClusterManager
 from muster.cli.progress import ConsoleProgress
@@ -127,7 +127,7 @@ def test_off_a_terminal_each_new_reason_is_a_line(capsys: pytest.CaptureFixture[
     progress = ConsoleProgress()
     for why in ("a", "a", "b"):
         progress.waiting("hub", why)
-    progress.say("done")
+    progress.info("done")
     shown = capsys.readouterr()
     assert shown.err == "waiting: hub: a\nwaiting: hub: b\n"
     assert shown.out == "done\n"
@@ -147,7 +147,7 @@ def test_on_a_terminal_one_line_follows_the_reason(capsys: pytest.CaptureFixture
 
 def test_for_programs_nothing_but_the_result_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     progress = ConsoleProgress(machine=True)
-    progress.say("said")
+    progress.info("said")
     progress.note("noted")
     progress.warn("warned")
     shown = capsys.readouterr()

@@ -1,9 +1,9 @@
-"""Whether a hub will have a cluster that wants to join: is it a hub, is the token good for it, is the name free?
+"""Checks before a cluster joins: is it a hub, is the token valid there, is the name free?
 
-A name is taken when the cluster that has it is alive, or is known to be another one: by the id that both clusters claim, or by
-what they are called where their drivers' identities come from. A cluster that comes back, or that an administrator has announced,
-finds its name free; so does one whose agents live under it already and are to reach the same hub by another driver or at another
-address: what they hold leads to the very same ManagedCluster.
+A name is in use if its cluster is available, or is known to be another one: by the id that both clusters claim, or by
+the identity that the registration driver has for them. A name is free for a cluster that joins again, for one that an administrator
+has created beforehand, and for one whose agents already use it and change the driver or address of the same hub: their credentials
+refer to the very same ManagedCluster.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from muster.runtime.client import KubeClient, KubeError, NotFound, Unauthorized,
 
 ID_CLAIM: Final = "id.k8s.io"
 WITHIN: Final = 30.0
-"""Seconds for all that is asked whether a newcomer is let in."""
+"""Seconds for all checks together."""
 ANOTHER: Final = "choose another --cluster-name; if it is the same cluster, go on with --force"
 
 
 @dataclass(frozen=True)
 class Introduction:
-    """Who wants to join, and how."""
+    """The cluster that joins, and its settings."""
 
     cluster: str
     driver: str

@@ -1,6 +1,6 @@
-"""What stands between now and a hub that works, or a cluster that is available: one reason at a time, the first that counts.
+"""Whether a hub, an operator or a cluster is ready, and if not, the first reason.
 
-Pure functions of what was found say why; `await_…` look until there is nothing to say any more.
+Pure functions return the reason, or an empty string; `await_…` poll until there is none.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def deployment_problem(deployment: Object) -> str:
         older = status.get("replicas", 0) - updated
         return f"{where}: pods of the version before are still there: {older}" if older > 0 else ""
     conditions = status.get("conditions") or ()
-    told = next(
+    message = next(
         (one.get("message") for one in conditions if one.get("type") == "ReplicaFailure" and one.get("status") == "True"), ""
     )
-    return f"{where}: {ready} of {wanted} pods are available" + (f": {told}" if told else "")
+    return f"{where}: {ready} of {wanted} pods are available" + (f": {message}" if message else "")
 
 
 def hub_problem(manager: ClusterManager, *, gateway: bool = True) -> str:

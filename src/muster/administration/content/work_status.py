@@ -1,4 +1,4 @@
-"""How a work fares, in words: of its resources, and the first thing that is wrong with it in one line."""
+"""The status of a work for people: its resources, and its first problem in one line."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def is_old(condition: Condition, work: ManifestWork) -> bool:
 
 
 def words(condition: Condition, kind: str = "") -> str:
-    told = f"{condition.status}: {condition.reason}: {one_line(condition.message)}".rstrip(": ")
-    return f"{kind} is {told}" if kind else told
+    text = f"{condition.status}: {condition.reason}: {one_line(condition.message)}".rstrip(": ")
+    return f"{kind} is {text}" if kind else text
 
 
 def one_line(text: str) -> str:
