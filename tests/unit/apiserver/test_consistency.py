@@ -1,6 +1,7 @@
 """Races and half-done work: what must hold when deletions, creations, failures and disconnections meet."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -348,3 +349,29 @@ async def test_a_put_that_would_create_changes_what_somebody_else_made_meanwhile
     chain = server.clusters["default"].part(AdmissionChain)
     chain.mutators.append(Meanwhile("CREATE", "/limitranges", lambda: client.create(limits, other)))
     assert (await client.update(f"{limits}/a", body))["metadata"]["labels"] == {"by": "put"}
+
+
+async def test_a_pod_that_is_written_while_it_is_deleted_is_deleted_all_the_same(tmp_path: Path) -> None:
+    server = ApiServer(ServerConfig(store="sqlite", data_dir=tmp_path / "data"))
+    await server.start()
+    client = server.client(server.clusters["default"])
+    pods = object_path("v1", "pods", "default")
+
+    async def write(number: int) -> None:
+        with contextlib.suppress(ApiError):
+            for again in range(20):
+                await client.merge(f"{pods}/web/status", {"status": {"message": f"{number}.{again}"}})
+
+    try:
+        await eventually(lambda: server.clusters["default"].read("/serviceaccounts", "default/default"), "there is an account")
+        for _ in range(5):
+            spec = {"containers": [{"name": "main", "image": "any"}], "schedulerName": "nobody"}
+            await client.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": spec})
+            async with asyncio.TaskGroup() as writers:
+                for number in range(3):
+                    writers.create_task(write(number))
+                await asyncio.sleep(0)
+                deleted = await client.delete(f"{pods}/web")
+                assert deleted["metadata"]["deletionTimestamp"]
+    finally:
+        await server.stop(grace=0.1)

@@ -20,6 +20,7 @@ from muster.apiserver.handlers.filters import build_filter
 from muster.apiserver.handlers.guaranteed_update import guaranteed_update
 from muster.apiserver.handlers.reads import read_page
 from muster.apiserver.handlers.writes import Written, commit, is_finished, remove, respond_written
+from muster.apiserver.objects import object_key, shared
 from muster.apiserver.presentation.negotiation import PLAIN_JSON, negotiate
 from muster.apiserver.presentation.responses import list_metadata, present_all, respond_list, respond_object
 from muster.apiserver.registry.resource import ServedResource
@@ -29,7 +30,7 @@ from muster.http import Response
 from muster.kube import fielderrors
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
-from muster.store.api import Entry
+from muster.store.api import Conflict, Entry
 
 _POLICIES = ("Foreground", "Background", "Orphan")
 _FINALIZER = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
@@ -140,8 +141,20 @@ async def _remove_visibly(ctx: Context, resource: ServedResource, last: Object, 
     if last is not old and last != old:
         head = await commit(ctx, resource, last, head.revision)
         last = await from_stored(ctx, resource, head)
-    await remove(ctx, resource, {**last, "metadata": dict(last["metadata"])}, head.revision)
+    try:
+        await remove(ctx, resource, {**last, "metadata": dict(last["metadata"])}, head.revision)
+    except Conflict:
+        # Whoever wrote in between saw the mark, and removed what nothing held any more: it is deleted, as was asked.
+        if last is old or not _is_gone(ctx, resource, last):
+            raise
     return last
+
+
+def _is_gone(ctx: Context, resource: ServedResource, last: Object) -> bool:
+    metadata = last["metadata"]
+    key = object_key(metadata.get("namespace", ""), metadata["name"])
+    head = ctx.cluster.store.head(ctx.cluster.name, resource.storage, key)
+    return head is None or shared(head)["metadata"]["uid"] != metadata["uid"]
 
 
 def _check_preconditions(resource: ServedResource, old: Object, options: DeleteOptions) -> None:
