@@ -10,7 +10,7 @@ from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CONFIG_MAPS, EVENTS
 from muster.runtime.client.errors import Unreachable
 from muster.runtime.client.rest import JSON, Query
-from muster.runtime.controller.events import EventRecorder
+from muster.runtime.controller.events import GIVES_WAY, EventRecorder
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.runtime.conftest import config_map
 
@@ -56,6 +56,29 @@ async def test_an_event_says_who_did_what_to_whom(client: InProcessClient, recor
     assert event["note"] == "waiting for an administrator"
     assert event["regarding"]["uid"] == subject["metadata"]["uid"]
     assert (event["reportingController"], event["reportingInstance"]) == ("muster.io/test", "pod-1")
+
+
+async def test_events_give_way_to_what_is_more_urgent_but_not_for_ever(
+    client: InProcessClient, recorder: EventRecorder, subject: Object, clock: FakeClock
+) -> None:
+    busy = True
+    recorder.give_way(lambda: busy)
+    recorder.event(subject, "Normal", "First", "one")
+    await clock.advance(GIVES_WAY - 0.5)
+    await settle()
+    assert await events(client) == []
+    busy = False
+    await clock.advance(0.1)
+    await recorder.flushed()
+    assert [one["reason"] for one in await events(client)] == ["First"]
+    busy = True
+    for reason in ("Second", "Third"):
+        recorder.event(subject, "Normal", reason, "more")
+    await settle()
+    assert len(await events(client)) == 1
+    await clock.advance(GIVES_WAY + 0.1)
+    await recorder.flushed()
+    assert len(await events(client)) == 3
 
 
 async def test_what_repeats_is_one_event_with_a_count(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random as chance
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -32,6 +33,9 @@ NOTE_BYTES = 1024
 SERIES_END = 360.0
 """Silence after which the next occurrence is a new Event, as in client-go."""
 ATTEMPTS = 12
+GIVES_WAY = 2.0
+"""Seconds for which Events wait at most while there is something more urgent."""
+_LOOK_AGAIN = 0.05
 
 
 class _EventKey(NamedTuple):
@@ -85,6 +89,8 @@ class EventRecorder:
         self._budgets: OrderedDict[tuple[str, str, str, str], tuple[float, float]] = OrderedDict()
         self._waiting: OrderedDict[_EventKey, None] = OrderedDict()
         self._stamp = 0
+        self._busy: Callable[[], bool] = lambda: False
+        self._gives_way_until: float | None = None
         self._news = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
@@ -184,6 +190,20 @@ class EventRecorder:
             "reportingInstance": self._instance[:128],
         }
 
+    def give_way(self, busy: Callable[[], bool]) -> None:
+        """Write no Event while there is something more urgent to write, for `GIVES_WAY` seconds at most each time."""
+        self._busy = busy
+
+    async def _turn(self) -> None:
+        while self._busy():
+            now = self._clock.monotonic()
+            if self._gives_way_until is None:
+                self._gives_way_until = now + GIVES_WAY
+            if now >= self._gives_way_until:
+                return
+            await sleep(self._clock, _LOOK_AGAIN)
+        self._gives_way_until = None
+
     async def flushed(self) -> None:
         """Until nothing waits to be written."""
         await self._written.wait()
@@ -194,6 +214,9 @@ class EventRecorder:
             await self._news.wait()
             self._news.clear()
             while self._waiting:
+                await self._turn()
+                if not self._waiting:
+                    break
                 # Taken out first: an occurrence during the write asks for another one.
                 sort, _ = self._waiting.popitem(last=False)
                 series = self._series.get(sort)
