@@ -34,6 +34,7 @@ SECONDS: Mapping[str, int] = {
     "e2e/addon/test_hosted.py": 25,
     "e2e/addon/test_tokens.py": 20,
     "e2e/accounts/test_accounts.py": 15,
+    "e2e/gateway/test_attacks.py": 45,
     "e2e/gateway/test_replicas.py": 25,
     "e2e/gateway/test_endurance.py": 20,
     "e2e/gateway/test_certified_callers.py": 18,
@@ -102,6 +103,7 @@ SECONDS: Mapping[str, int] = {
     "unit/store/test_behaviour.py": 10,
     "unit/store/test_postgres_servers.py": 10,
     "unit/store/test_random_histories.py": 10,
+    "unit/http/multiplexing/test_limits.py": 12,
 }
 SHARING = ("e2e/addon", "e2e/transport", "e2e/registration", "e2e/clusteradm", "e2e/operator", "e2e/gateway", "e2e/policy")
 _TESTS = Path(__file__).parents[1]
