@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import yaml
+
 from muster.addon.agent_addon import Installation
 from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE, ManagedClusterAddOn
 from muster.api.addons import hub_kubeconfig_secret
@@ -9,6 +16,10 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.policy.addons import CONFIG_POLICY
 from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON, UNINSTALLING_ANNOTATION
 from tests.support.administrator import Document
+from tests.support.peers import own_program
+
+SOURCE: Final = os.environ.get("MUSTER_POLICY_ADDON_SOURCE", "")
+"""A checkout of upstream's policy addon controller, which no registry serves; empty where there is none."""
 
 
 def rendered_by_us(cluster: str) -> list[Document]:
@@ -79,3 +90,21 @@ def rendered_by_upstream(cluster: str, *, secure_metrics: bool = False) -> Docum
     annotations = {UNINSTALLING_ANNOTATION: "false"}
     metadata = {"name": CONFIG_POLICY_ADDON, "namespace": DEFAULT_NAMESPACE, "annotations": annotations}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+
+
+def rendered_by_chart(cluster: str) -> list[Document]:
+    """All manifests, of upstream's own chart in `SOURCE`, as its addon controller fills it in where there is no OpenShift."""
+    values = {
+        "clusterName": cluster,
+        "installMode": "Default",
+        "standaloneHubTemplatingSecret": hub_kubeconfig_secret(STANDALONE_ADDON),
+        "kubernetesDistribution": "Other",
+        "hostingKubernetesDistribution": "Other",
+        "hostingClusterCapabilities.KubeVersion.Version": "1.35.0",
+        "global.networkPolicies.enabled": "false",
+    }
+    chart = Path(SOURCE) / "pkg/addon/configpolicy/manifests/managedclusterchart"
+    command: list[str | Path] = [own_program("helm"), "template", CONFIG_POLICY_ADDON, chart, "--namespace", DEFAULT_NAMESPACE]
+    command += ["--set", ",".join(f"{name}={value}" for name, value in values.items())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return [one for one in yaml.safe_load_all(done.stdout) if one]

@@ -19,7 +19,7 @@ from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE
 from muster.api.addons import AddonIdentity, hub_kubeconfig_secret
 from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON
 from tests.interop.policy.policy_cases import CASES, CLOSED, NAMESPACE, OPEN, PAIR, SELECTED, Case, Step, hub_value
-from tests.interop.policy.renderings import rendered_by_upstream, rendered_by_us
+from tests.interop.policy.renderings import SOURCE, rendered_by_chart, rendered_by_upstream, rendered_by_us
 from tests.interop.policy.sides import settled, shown, upstream
 from tests.support.administrator import RBAC, Document, wait_for
 from tests.support.network_namespace import unavailable
@@ -48,8 +48,11 @@ PLACES = {
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ClusterRole": f"{RBAC}/clusterroles",
     "ClusterRoleBinding": f"{RBAC}/clusterrolebindings",
+    "Role": f"{RBAC}/namespaces/{{namespace}}/roles",
+    "RoleBinding": f"{RBAC}/namespaces/{{namespace}}/rolebindings",
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
 }
+BY_CHART = pytest.mark.skipif(not SOURCE, reason="MUSTER_POLICY_ADDON_SOURCE names no checkout of upstream's addon controller")
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{DEFAULT_NAMESPACE}/leases"
 LONG_AGO = "2001-01-01T00:00:00.000000Z"
 CONDITION = ("type", "status", "reason", "message")
@@ -234,13 +237,13 @@ def test_while_the_addon_is_disabled_both_enforce_nothing_and_each_has_its_words
 
 
 @pytest.mark.skipif(bool(unavailable()), reason=f"a pod takes a network of its own: {unavailable()}")
-@pytest.mark.parametrize("program", ["ours", "theirs"])
+@pytest.mark.parametrize("program", ["ours", "theirs", pytest.param("chart", marks=BY_CHART)])
 def test_a_controller_runs_as_the_other_ones_addon_deploys_it(
     ground: ControlPlane, hub: PolicyHub, program: str, tmp_path: Path
 ) -> None:
-    """It is healthy, renews the Leases of both addons, and resolves hub templates."""
+    """It is healthy, renews the Leases of both addons, and resolves hub templates; ours by upstream's own chart, too."""
     cluster = _managed(f"deployed-{program}", ground, hub)
-    manifests = rendered_by_us(cluster.name)
+    manifests = rendered_by_chart(cluster.name) if program == "chart" else rendered_by_us(cluster.name)
     (deployment,) = [one for one in manifests if one["kind"] == "Deployment"]
     if program == "ours":
         manifests[manifests.index(deployment)] = deployment = rendered_by_upstream(cluster.name)
