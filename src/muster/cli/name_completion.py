@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from muster.machinery.printable import is_printable
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-PATIENCE: Final = 2.0
+COMPLETION_TIMEOUT: Final = 2.0
 """Seconds, for all that is asked of a hub."""
 CLUSTERS, SETS, WORKS, PLACEMENTS, ADDONS = "clusters", "clustersets", "works", "placements", "addons"
 
@@ -75,9 +75,9 @@ def _listed(context: click.Context, kind: str, *, namespaced: bool) -> list[str]
     kinds = {CLUSTERS: MANAGED_CLUSTERS, SETS: CLUSTER_SETS, WORKS: MANIFEST_WORKS, PLACEMENTS: PLACED, ADDONS: CLUSTER_ADDONS}
 
     async def ask() -> list[str]:
-        client = HttpClient(config, agent="clusteradm", timeout=PATIENCE)
+        client = HttpClient(config, agent="clusteradm", timeout=COMPLETION_TIMEOUT)
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(COMPLETION_TIMEOUT):
                 found = [one["metadata"] for one in (await client.list(kinds[kind])).items]
         finally:
             await client.close()

@@ -22,7 +22,7 @@ from muster.machinery.privatefiles import make_private_directory
 from muster.registration.drivers.flags import DEFAULT, GRPC
 
 if TYPE_CHECKING:
-    from muster.fleet.simulation import Outcome, Plan
+    from muster.fleet.simulation import SimulationOptions, SimulationResult
 
 
 @click.command(
@@ -90,20 +90,20 @@ def command(
     Progress is printed to standard error. With --addon, an add-on is then installed on all clusters by a placement. Exits with 1 if
     clusters or add-on were not Available in time, or a cluster became unavailable afterwards.
     """
-    from muster.fleet.simulation import Plan
+    from muster.fleet.simulation import SimulationOptions
 
     store = "memory" if ephemeral else "sqlite"
-    plan = Plan(clusters, duration, join_within, batch, store, verbose, auth, addon, addon_within)
+    plan = SimulationOptions(clusters, duration, join_within, batch, store, verbose, auth, addon, addon_within)
     outcome = _run(plan, data_dir)
     echo(_json(outcome) if output == "json" else _text(outcome))
     if not outcome.good:
         sys.exit(1)
 
 
-def _run(plan: Plan, data_dir: str | None) -> Outcome:
+def _run(plan: SimulationOptions, data_dir: str | None) -> SimulationResult:
     from muster.fleet.simulation import SimulationFailed, simulate
 
-    found: list[Outcome] = []
+    found: list[SimulationResult] = []
 
     async def work(directory: Path) -> None:
         found.append(await simulate(plan, directory, lambda line: echo(line, err=True)))
@@ -125,13 +125,13 @@ def _run(plan: Plan, data_dir: str | None) -> Outcome:
     return found[0]
 
 
-def _json(outcome: Outcome) -> str:
+def _json(outcome: SimulationResult) -> str:
     import orjson
 
     return orjson.dumps({**dataclasses.asdict(outcome), "good": outcome.good}, option=orjson.OPT_INDENT_2).decode()
 
 
-def _text(outcome: Outcome) -> str:
+def _text(outcome: SimulationResult) -> str:
     plan, joining, steady = outcome.plan, outcome.joining, outcome.steady
     after = outcome.all_available_after
     joined = f"all Available after {after:.1f} s" if after is not None else f"{outcome.available_at_end} Available at the end"
@@ -148,7 +148,7 @@ def _text(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def _addon(outcome: Outcome) -> str:
+def _addon(outcome: SimulationResult) -> str:
     after = outcome.addon_available_after
     if after is None:
         return f"addon:    Available on {outcome.addon_available_at_end} of {outcome.plan.clusters} clusters at the end"

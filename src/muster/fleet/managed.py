@@ -37,7 +37,7 @@ log = get_logger("muster.fleet.managed")
 RunAgent = Callable[[KubeClient, AgentOptions], Awaitable[None]]
 AT_ONCE: Final = 100
 RESTART_PAUSE: Final = 5.0
-PATIENCE: Final = 60.0
+JOIN_TIMEOUT: Final = 60.0
 """A cluster that is not Available after so long no longer keeps the next ones waiting."""
 COMPLAINTS: Final = 20
 """So many different failures of agents are logged."""
@@ -109,7 +109,7 @@ class ManagedClusters:
         async with asyncio.TaskGroup() as agents:
             for name in self._names:
                 await self._slots.acquire()
-                self._joining[name] = self._clock.call_later(PATIENCE, functools.partial(self.arrived, name))
+                self._joining[name] = self._clock.call_later(JOIN_TIMEOUT, functools.partial(self.arrived, name))
                 agents.create_task(self._keep(agents, name), name=f"agent of {name}")
                 self.started += 1
 

@@ -45,7 +45,7 @@ class SimulationFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class SimulationOptions:
     clusters: int = 1000
     duration: float = 600.0
     """Seconds from the first agent's start."""
@@ -74,8 +74,8 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    plan: Plan
+class SimulationResult:
+    plan: SimulationOptions
     all_available_after: float | None
     available_at_end: int
     lowest_since: int
@@ -106,7 +106,7 @@ class Outcome:
         return not self.plan.addon or (after is not None and after <= self.plan.addon_within)
 
 
-async def simulate(plan: Plan, directory: Path, info: Say) -> Outcome:
+async def simulate(plan: SimulationOptions, directory: Path, info: Say) -> SimulationResult:
     _allow_connections(plan.clusters, plan.addon)
     logs.set_level(logs.INFO if plan.verbose else logs.ERROR)
     async with _hub(directory, plan) as hub_pid, contextlib.aclosing(_Observer(directory, hub_pid, plan)) as observer:
@@ -131,7 +131,7 @@ async def simulate(plan: Plan, directory: Path, info: Say) -> Outcome:
 class _Observer:
     """Looks at the hub as its administrator, and at both processes."""
 
-    def __init__(self, directory: Path, hub_pid: int, plan: Plan) -> None:
+    def __init__(self, directory: Path, hub_pid: int, plan: SimulationOptions) -> None:
         self.availability = Availability(plan.clusters)
         self._plan = plan
         self._hub_pid = hub_pid
@@ -190,14 +190,14 @@ class _Observer:
             f"  agents {recent.agents_cores:.2f} cores, {now.agents.mib:,.0f} MiB"
         )
 
-    def outcome(self, fleet: ManagedClusters) -> Outcome:
+    def outcome(self, fleet: ManagedClusters) -> SimulationResult:
         state = self.availability
         first, last = self._samples[0], self._samples[-1]
         joined = next(
             (sample for sample in self._samples if state.complete_at is not None and sample.at >= state.complete_at), last
         )
         joining = _phase(first, joined)
-        return Outcome(
+        return SimulationResult(
             plan=self._plan,
             all_available_after=None if state.complete_at is None else state.complete_at - first.at,
             available_at_end=state.available,
@@ -229,7 +229,7 @@ def _phase(first: Sample, last: Sample) -> Phase:
 
 
 @contextlib.asynccontextmanager
-async def _hub(directory: Path, plan: Plan) -> AsyncIterator[int]:
+async def _hub(directory: Path, plan: SimulationOptions) -> AsyncIterator[int]:
     """The hub's process, ready; it ends when its standard input does, so also when this process dies."""
     command = [sys.executable, "-m", hub_process.__name__, str(directory), plan.store, plan.auth]
     command += [hub_process.ADDONS] if plan.addon else []

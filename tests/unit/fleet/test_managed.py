@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from muster.fleet.managed import PATIENCE, RESTART_PAUSE, ManagedClusters, RunAgent
+from muster.fleet.managed import JOIN_TIMEOUT, RESTART_PAUSE, ManagedClusters, RunAgent
 from muster.registration.agent.options import AgentOptions
 from muster.registration.kinds import CLUSTER_CLAIMS
 from muster.registration.names import AGENT_NAMESPACE
@@ -85,7 +85,7 @@ async def test_a_cluster_that_never_arrives_lets_the_next_one_pass_in_the_end() 
     agents, clock = Agents(), FakeClock()
     async with running(agents.run, clock, at_once=1):
         await agents.until_started(1)
-        await clock.advance(PATIENCE)
+        await clock.advance(JOIN_TIMEOUT)
         await agents.until_started(2)
 
 

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from muster.fleet.simulation import Outcome, Phase, Plan
+from muster.fleet.simulation import Phase, SimulationOptions, SimulationResult
 
 PHASE = Phase(seconds=1, requests=1, requests_per_second=1, hub_cores=0, agents_cores=0)
-GOOD = Outcome(
-    plan=Plan(clusters=3, join_within=10),
+GOOD = SimulationResult(
+    plan=SimulationOptions(clusters=3, join_within=10),
     all_available_after=9.5,
     available_at_end=3,
     lowest_since=3,

@@ -20,7 +20,7 @@ from muster.cli.interruption import leaves_behind
 if TYPE_CHECKING:
     from muster.fleet.local.directory import FleetDirectory
 
-PATIENCE = 120.0
+BACKUP_TIMEOUT = 120.0
 """Seconds in which the fleet's process has copied its database."""
 
 
@@ -80,8 +80,8 @@ def _await(directory: FleetDirectory, pid: int, place: Path) -> None:
     def done() -> bool:
         return backups.outcome(place) is not None or directory.holder() != pid
 
-    if not until(done, PATIENCE):
-        raise click.ClickException(f"the fleet's process {pid} has made no copy in {PATIENCE:g} s: see muster logs fleet")
+    if not until(done, BACKUP_TIMEOUT):
+        raise click.ClickException(f"the fleet's process {pid} has made no copy in {BACKUP_TIMEOUT:g} s: see muster logs fleet")
     problem = backups.outcome(place)
     if problem is None:
         raise click.ClickException("the fleet has ended meanwhile: run muster backup once more")

@@ -14,7 +14,7 @@ from muster.cli.fleet.commands import data_dir
 from muster.cli.loop import run_loop
 from muster.cli.output import document, format_option
 
-PATIENCE = 5.0
+REQUEST_TIMEOUT = 5.0
 
 
 @click.command(
@@ -53,7 +53,7 @@ def _server(path: Path) -> tuple[dict[str, str], str]:
         return {}, str(error)
 
     async def ask() -> str:
-        client = HttpClient(config, agent="muster", timeout=PATIENCE)
+        client = HttpClient(config, agent="muster", timeout=REQUEST_TIMEOUT)
         try:
             return await client.server_version()
         finally:

@@ -47,7 +47,7 @@ from muster.runtime.client import ClientConfig, Forbidden, KubeClient, NotFound,
 from muster.runtime.client.builtin import LEASES, NAMESPACES
 
 CLUSTER_GATEWAYS: Final = served(ClusterGateway)
-PATIENCE: Final = 120.0
+STEP_TIMEOUT: Final = 120.0
 """Seconds a step waits for its cluster."""
 
 
@@ -116,7 +116,7 @@ async def initialize(hub: Site, auth: str, progress: Progress) -> None:
         same_machine=_is_local(hub),
         # As long as all clusters of the fleet are on this machine.
         annotations={LOOPBACK_ANNOTATION: "true" if _is_local(hub) else "false"} if hub.gateway else {},
-        timeout=PATIENCE,
+        timeout=STEP_TIMEOUT,
     )
     await initializing.initialize(hub.client, HubAddress(hub.url, hub.ca), options, progress)
     await _await_hub(hub, progress)
@@ -135,7 +135,7 @@ def _gates(hub: Site) -> dict[str, bool]:
 
 async def _await_hub(hub: Site, progress: Progress) -> None:
     """Until clusters can join; they do while the gateway comes, and wait for it last (`await_gateway`)."""
-    await await_hub(hub.client, within=PATIENCE, gateway=False, progress=progress)
+    await await_hub(hub.client, within=STEP_TIMEOUT, gateway=False, progress=progress)
 
 
 async def await_initialized(hub: Site, since: datetime, progress: Progress) -> None:
@@ -200,7 +200,9 @@ async def _forget_other_addresses(hub: KubeClient, cluster: Site) -> None:
 
 
 async def accept(hub: Site, name: str, progress: Progress) -> None:
-    await accepting.accept(hub.client, name, accepting.AcceptOptions(wait=True, timeout=PATIENCE, process_env=hub.aws), progress)
+    await accepting.accept(
+        hub.client, name, accepting.AcceptOptions(wait=True, timeout=STEP_TIMEOUT, process_env=hub.aws), progress
+    )
 
 
 async def has_joined(hub: Site, cluster: Site) -> bool:
@@ -215,7 +217,7 @@ async def has_joined(hub: Site, cluster: Site) -> bool:
 
 async def await_available(hub: Site, name: str, since: datetime, progress: Progress) -> None:
     """Available, and by a sign of life that is not older than `since`: what the hub believes may be from before a restart."""
-    await await_all(hub.client, [name], within=PATIENCE, progress=progress)
+    await await_all(hub.client, [name], within=STEP_TIMEOUT, progress=progress)
 
     await _await_renewal(hub, LEASE, name, since, "its agent", progress)
 
@@ -229,7 +231,7 @@ async def _await_renewal(hub: Site, lease: str, namespace: str, since: datetime,
         renewed = (found.get("spec") or {}).get("renewTime")
         return "" if renewed and parse_time(renewed) >= since else f"{who} has not renewed its lease since the fleet started"
 
-    await wait(f"lease {namespace}/{lease}", look, within=PATIENCE, progress=progress)
+    await wait(f"lease {namespace}/{lease}", look, within=STEP_TIMEOUT, progress=progress)
 
 
 async def enable_gateway(hub: Site, name: str, progress: Progress) -> None:
@@ -246,7 +248,7 @@ async def enable_gateway(hub: Site, name: str, progress: Progress) -> None:
             return "the hub has no namespace for it yet"
         return ""
 
-    await wait(f"addon {CLUSTER_GATEWAY.name}", look, within=PATIENCE, progress=progress)
+    await wait(f"addon {CLUSTER_GATEWAY.name}", look, within=STEP_TIMEOUT, progress=progress)
     outcomes = await enable(hub.client, [CLUSTER_GATEWAY.name], [name], AddonSettings())
     if failed := next((one.error for one in outcomes if one.error is not None), None):
         raise failed
@@ -264,13 +266,13 @@ async def await_gateway(hub: Site, name: str, progress: Progress) -> None:
             return f"the gateway is not let in yet: {error}"
         return ""
 
-    await wait(f"gateway to {name}", look, within=PATIENCE, progress=progress)
+    await wait(f"gateway to {name}", look, within=STEP_TIMEOUT, progress=progress)
 
 
 async def leave(hub: Site, cluster: Site, progress: Progress) -> None:
     """What the hub has applied there goes with the cluster, so it need not be taken away first."""
     way = ClientConfig(hub.url, hub.ca)
-    options = unjoining.UnjoinOptions(cluster.name, force=True, hub=way, timeout=PATIENCE)
+    options = unjoining.UnjoinOptions(cluster.name, force=True, hub=way, timeout=STEP_TIMEOUT)
     await unjoining.unjoin(cluster.client, options, progress, connect=lambda _: hub.client)
 
 
@@ -279,6 +281,6 @@ async def forget(hub: Site, name: str) -> None:
     namespace that the hub keeps for it."""
     await tokens.revoke(hub.client, name)
     own = [ObjectRef(MANAGED_CLUSTERS, name), *([ObjectRef(NAMESPACES, name)] if name != "default" else [])]
-    left = await remove_and_wait(hub.client, own, in_order=True, within=PATIENCE)
+    left = await remove_and_wait(hub.client, own, in_order=True, within=STEP_TIMEOUT)
     if left:
-        raise TookTooLong(f"removal of {name}", f"{left[0]} is still being deleted", PATIENCE)
+        raise TookTooLong(f"removal of {name}", f"{left[0]} is still being deleted", STEP_TIMEOUT)

@@ -22,7 +22,7 @@ from muster.fleet.node.binding import excess, is_waiting, obstacle
 from muster.fleet.node.containerlog import has_log, read_log
 from muster.fleet.node.environment import Address
 from muster.fleet.node.heartbeat import MOST_PODS, Heartbeat
-from muster.fleet.node.pod import PodWorker, Shelter
+from muster.fleet.node.pod import PodServices, PodWorker
 from muster.fleet.node.podspec import Pod, pod_of
 from muster.fleet.node.simulated import only_foreign
 from muster.fleet.node.states import container_status, merged
@@ -46,15 +46,15 @@ Spawn = Callable[[Work, str], asyncio.Task[None]]
 UNSCHEDULABLE = ("PodScheduled", "Unschedulable", "FailedScheduling")
 NOT_LABELLED = "NamespaceNotLabelled"
 REJECTED = "OutOfpods"
-PATIENCE = 5.0
+STOP_MARGIN = 5.0
 """Seconds beyond the grace after which a pod that does not end no longer holds up the end of the node."""
 
 
 class ClusterNode:
-    def __init__(self, name: str, shelter: Shelter, directory: Path, addresses: LoopbackAddresses, spawn: Spawn) -> None:
+    def __init__(self, name: str, pod_services: PodServices, directory: Path, addresses: LoopbackAddresses, spawn: Spawn) -> None:
         self.name = name
-        self.attached: Attached = shelter.attached
-        self._shelter = shelter
+        self.attached: Attached = pod_services.attached
+        self._pod_services = pod_services
         self._directory = directory.absolute()
         self._addresses = addresses
         self._spawn = spawn
@@ -64,7 +64,7 @@ class ClusterNode:
         """By uid: pods whose programs were told to end because they may not run any more."""
         self._stopping = False
         make_directories(directory)
-        self.heartbeat = Heartbeat(shelter.attached, name, directory, shelter.clock)
+        self.heartbeat = Heartbeat(pod_services.attached, name, directory, pod_services.clock)
 
     @property
     def running(self) -> int:
@@ -119,7 +119,7 @@ class ClusterNode:
     def _withheld(self, pod: Object) -> str:
         """Why it may not run though nothing is wrong with it; empty if it may."""
         namespace = pod["metadata"]["namespace"]
-        if self._shelter.simulate and only_foreign(pod, self._shelter.images):
+        if self._pod_services.simulate and only_foreign(pod, self._pod_services.images):
             return ""  # nothing runs
         return "" if may_run(self.attached.view.read(NAMESPACES, namespace)) else not_running(namespace)
 
@@ -162,7 +162,7 @@ class ClusterNode:
 
     def _worker(self, pod: Pod) -> PodWorker:
         address = Address(self._addresses.take(pod.status.get("podIP") or ""), self.name, NODE_IP)
-        worker = self._workers[pod.uid] = PodWorker(pod, address, self._directory / pod.uid, self._shelter)
+        worker = self._workers[pod.uid] = PodWorker(pod, address, self._directory / pod.uid, self._pod_services)
         return worker
 
     def _start(self, worker: PodWorker, work: Work) -> None:
@@ -176,7 +176,7 @@ class ClusterNode:
 
     async def _work(self, worker: PodWorker) -> None:
         """A worker to its end; one that breaks is replaced by another, which takes the pod up as after a restart."""
-        backoff = Backoff(1.0, 60.0, random=self._shelter.random)
+        backoff = Backoff(1.0, 60.0, random=self._pod_services.random)
         while True:
             try:
                 await worker.run()
@@ -184,11 +184,11 @@ class ClusterNode:
             except Exception as problem:  # the edge of a pod: one that breaks its worker must not stop the others
                 log.error("pod worker failed", pod=worker.pod.key, cluster=self.attached.name, exc_info=problem)
                 worker.tell(True, "FailedSync", f"the node failed to run the pod: {type(problem).__name__}: {problem}")
-            await sleep(self._shelter.clock, backoff.next())
+            await sleep(self._pod_services.clock, backoff.next())
             found = self.attached.view.read(PODS, worker.pod.key)
             if self._stopping or worker.gone or found is None or found["metadata"]["uid"] != worker.pod.uid:
                 break
-            worker = PodWorker(pod_of(found), worker.address, worker.directory, self._shelter)
+            worker = PodWorker(pod_of(found), worker.address, worker.directory, self._pod_services)
             self._workers[worker.pod.uid] = worker
             if worker.pod.leaving:
                 worker.stop(worker.pod.grace)
@@ -216,17 +216,17 @@ class ClusterNode:
         self._stopped.discard(worker.pod.uid)
         self._workers.pop(worker.pod.uid, None)
         self._addresses.give_back(worker.address.ip)
-        self._shelter.places.vacated(worker.address.ip)
+        self._pod_services.places.vacated(worker.address.ip)
 
     async def _remove(self, worker: PodWorker) -> None:
-        backoff = Backoff(0.2, 30.0, random=self._shelter.random)
+        backoff = Backoff(0.2, 30.0, random=self._pod_services.random)
         while True:
             try:
                 await worker.remove()
                 break
             except KubeError as problem:
                 log.debug("pod not removed yet", pod=worker.pod.key, error=str(problem))
-                await sleep(self._shelter.clock, backoff.next())
+                await sleep(self._pod_services.clock, backoff.next())
         self._forget(worker)
 
     def _vanished(self, worker: PodWorker) -> None:
@@ -262,7 +262,7 @@ class ClusterNode:
         """`words` are the condition that is not met, its reason, and the event's."""
         kind, reason, told = words
         said = (pod.get("status") or {}).get("conditions") or ()
-        conditions = merged(said, [(kind, False, reason, problem)], self._shelter.clock.now())
+        conditions = merged(said, [(kind, False, reason, problem)], self._pod_services.clock.now())
         if conditions == list(said):
             return
         self.attached.node_events.event(pod, "Warning", told, problem)
@@ -281,7 +281,7 @@ class ClusterNode:
             worker.stop(min(grace, worker.pod.grace))
         tasks = list(self._tasks.values())
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=grace + PATIENCE)
+            _, late = await asyncio.wait(tasks, timeout=grace + STOP_MARGIN)
             for task in late:
                 task.cancel()
 
@@ -300,7 +300,7 @@ class ClusterNode:
         if not has_log(directory, attempt):
             raise NoLogs(f'the log of container "{options.container}" in pod "{name}" is no longer kept')
         running = live is not None and live.path.name == f"{attempt}.log"
-        return read_log(directory, attempt, options, self._shelter.clock.now(), live if running else None)
+        return read_log(directory, attempt, options, self._pod_services.clock.now(), live if running else None)
 
 
 def _claims_to_run(pod: Object) -> bool:

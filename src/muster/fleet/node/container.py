@@ -72,8 +72,8 @@ class Host(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
-    """How a container is treated."""
+class ContainerPolicy:
+    """Restart policy and grace period of a container."""
 
     policy: str
     grace: float
@@ -83,10 +83,17 @@ class Manner:
 
 class Container:
     def __init__(
-        self, spec: ContainerSpec, manner: Manner, programs: Programs, host: Host, logs: Path, clock: Clock, standing: Standing
+        self,
+        spec: ContainerSpec,
+        container_policy: ContainerPolicy,
+        programs: Programs,
+        host: Host,
+        logs: Path,
+        clock: Clock,
+        standing: Standing,
     ) -> None:
         self.spec = spec
-        self.manner = manner
+        self.container_policy = container_policy
         self.standing = standing
         self.log: ContainerLog | None = None
         """Of the running attempt."""
@@ -120,7 +127,7 @@ class Container:
             self.spec = spec
             if replaced and self._task is not None:
                 self._host.tell(False, "Killing", f"Container {spec.name} definition changed, will be restarted")
-                self._ask_to_end(self.manner.grace)
+                self._ask_to_end(self.container_policy.grace)
         self._news.set()
 
     def stop(self, grace: float) -> None:
@@ -160,7 +167,11 @@ class Container:
 
     def _goes_on(self) -> bool:
         state = self.standing.state
-        return isinstance(state, Terminated) and self._stopping is None and restarts_after(self.manner.policy, state.exit_code)
+        return (
+            isinstance(state, Terminated)
+            and self._stopping is None
+            and restarts_after(self.container_policy.policy, state.exit_code)
+        )
 
     def is_runnable(self) -> bool:
         """Whether its image is ours; if not, it waits and says why."""
@@ -193,8 +204,10 @@ class Container:
         if self._failures == 1:
             return
         pause = CRASH_BACKOFF.delay(self._failures - 1)
-        text = f"back-off {_shown(pause)} restarting failed container={self.spec.name} pod={self.manner.shown}"
-        self._host.tell(True, "BackOff", f"Back-off restarting failed container {self.spec.name} in pod {self.manner.shown}")
+        text = f"back-off {_shown(pause)} restarting failed container={self.spec.name} pod={self.container_policy.shown}"
+        self._host.tell(
+            True, "BackOff", f"Back-off restarting failed container {self.spec.name} in pod {self.container_policy.shown}"
+        )
         self._set(replace(self.standing, state=Waiting(CRASH_LOOP, text), last=ended, ready=False, started=False))
         due = self._clock.monotonic() + pause
         while self._stopping is None and (left := due - self._clock.monotonic()) > 0:
@@ -260,7 +273,7 @@ class Container:
         def ready() -> None:
             self._set(replace(running, ready=True, started=True))
 
-        ends = self.manner.policy != "Always"
+        ends = self.container_policy.policy != "Always"
         program = simulated_program(self.spec.image, self._clock, ends=ends, ready=ready)
         self._set(running)
         self._host.tell(False, "Started", "Container started, simulated: nothing of its image runs")
@@ -308,7 +321,7 @@ class Container:
         await asyncio.wait({task, pause}, return_when=asyncio.FIRST_COMPLETED)
         pause.cancel()
         if not task.done():
-            log.error("program does not end; left behind", pod=self.manner.shown, container=self.spec.name)
+            log.error("program does not end; left behind", pod=self.container_policy.shown, container=self.spec.name)
             self._host.tell(True, "FailedKillPod", f"program of container {self.spec.name} does not end; it is left behind")
         return KILLED
 
@@ -318,7 +331,7 @@ class Container:
             with confined(environment.confinement):
                 await self._probe(environment.ip)
         except Exception as problem:  # the edge of the probes: a mistake in one must not go unseen, nor end the program
-            log.error("probes failed", pod=self.manner.shown, container=self.spec.name, exc_info=problem)
+            log.error("probes failed", pod=self.container_policy.shown, container=self.spec.name, exc_info=problem)
 
     async def _probe(self, ip: str) -> None:
         """First the startup check alone, then the others side by side."""
@@ -349,7 +362,7 @@ class Container:
             self._host.tell(True, "Unhealthy", f"{kind} probe failed: {problem}")
             self._host.tell(False, "Killing", f"Container {self.spec.name} failed {kind.lower()} probe, will be restarted")
             asked = probe.termination_grace_period_seconds
-            self._ask_to_end(self.manner.grace if asked is None else float(asked))
+            self._ask_to_end(self.container_policy.grace if asked is None else float(asked))
 
         return report
 

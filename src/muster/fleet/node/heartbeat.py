@@ -42,7 +42,7 @@ def node_labels(name: str) -> dict[str, str]:
     return labels | {"beta.kubernetes.io/arch": architecture(), "beta.kubernetes.io/os": system}
 
 
-def node_status(present: Object, name: str, directory: Path, now: datetime, door: int = 0) -> Object:
+def node_status(present: Object, name: str, directory: Path, now: datetime, kubelet_api: int = 0) -> Object:
     """What this machine can take, that it is ready, and on which port an API server elsewhere may ask for logs. All clusters of a
     process share it; each tells the whole."""
     disk = shutil.disk_usage(directory).total
@@ -70,8 +70,11 @@ def node_status(present: Object, name: str, directory: Path, now: datetime, door
         "allocatable": capacity,
         "conditions": conditions,
         # An API server that asks for logs would prefer the name, which nobody resolves.
-        "addresses": [{"type": "InternalIP", "address": NODE_IP}, *([] if door else [{"type": "Hostname", "address": name}])],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": door}},
+        "addresses": [
+            {"type": "InternalIP", "address": NODE_IP},
+            *([] if kubelet_api else [{"type": "Hostname", "address": name}]),
+        ],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_api}},
         "nodeInfo": {
             "architecture": architecture(),
             "operatingSystem": platform.system().lower(),
@@ -94,7 +97,7 @@ class Heartbeat:
         self._name = name
         self._directory = directory
         self._clock = clock
-        self.door = 0
+        self.kubelet_api = 0
         """The port on which the node answers as a kubelet, if it does."""
 
     async def run(self) -> None:
@@ -125,7 +128,7 @@ class Heartbeat:
         labels = {**(present["metadata"].get("labels") or {}), **node_labels(self._name)}
         changed = {**present, "metadata": {**present["metadata"], "labels": labels}}
         await patch_changes(self._client, NODES, present, changed)
-        status = node_status(present.get("status") or {}, self._name, self._directory, self._clock.now(), self.door)
+        status = node_status(present.get("status") or {}, self._name, self._directory, self._clock.now(), self.kubelet_api)
         await patch_status(self._client, NODES, present, status)
 
     async def _renew(self) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from muster.fleet.attached import Attached
 from muster.fleet.node.boundary import Places, PodNetwork
-from muster.fleet.node.container import Container, Manner
+from muster.fleet.node.container import Container, ContainerPolicy
 from muster.fleet.node.environment import (
     Address,
     MissingReference,
@@ -48,8 +48,8 @@ MOUNT_RETRY = (0.5, 60.0)
 
 
 @dataclass(frozen=True)
-class Shelter:
-    """What the node gives to every pod."""
+class PodServices:
+    """What the node provides to every pod."""
 
     attached: Attached
     programs: Programs
@@ -68,19 +68,19 @@ class Shelter:
 
 
 class PodWorker:
-    def __init__(self, pod: Pod, address: Address, directory: Path, shelter: Shelter) -> None:
+    def __init__(self, pod: Pod, address: Address, directory: Path, pod_services: PodServices) -> None:
         self.pod = pod
         self.address = address
         self.directory = directory
         self.finished = False
         self.gone = False
         """The object was deleted under it."""
-        self._shelter = shelter
-        self._clock = shelter.clock
+        self._pod_services = pod_services
+        self._clock = pod_services.clock
         now = self._clock.now()
         self._started = parse_time(pod.status["startTime"]) if pod.status.get("startTime") else now
         self._references = referenced(pod)
-        self._volumes = Volumes(directory / "volumes", shelter.attached.kubelet, self._lookup, self._clock)
+        self._volumes = Volumes(directory / "volumes", pod_services.attached.kubelet, self._lookup, self._clock)
         self._mounted = False
         self._news = asyncio.Event()
         self._remount = asyncio.Event()
@@ -104,28 +104,28 @@ class PodWorker:
             standing = remembered(known.get(each.name), self._clock.now())
             logs = self.directory / "logs" / each.name
             made[each.name] = Container(
-                each, Manner(policy, grace, shown), self._shelter.programs, self, logs, self._clock, standing
+                each, ContainerPolicy(policy, grace, shown), self._pod_services.programs, self, logs, self._clock, standing
             )
         return made
 
     # What its containers ask of it.
 
     def runnable(self, image: str) -> bool:
-        return is_ours(image, self._shelter.images)
+        return is_ours(image, self._pod_services.images)
 
     def simulates(self, image: str) -> bool:
-        return self._shelter.simulate and not self.runnable(image)
+        return self._pod_services.simulate and not self.runnable(image)
 
     def _is_simulated(self) -> bool:
         """Whether nothing of it is ours to run."""
         return all(self.simulates(each.image) for each in (*self.pod.spec.init_containers, *self.pod.spec.containers))
 
     def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
-        shelter, settings = self._shelter, self._shelter.settings
+        pod_services, settings = self._pod_services, self._pod_services.settings
         environ = resolve_environ(self.pod, spec, self.address, self._lookup, settings.variables)
         mounts = {} if self.simulates(spec.image) else mounted(self._volumes.places, spec.volume_mounts, environ)
         # As with a token: who was not given the account's does not have its identity.
-        connect = shelter.connect if str(SERVICE_ACCOUNT) in mounts else None
+        connect = pod_services.connect if str(SERVICE_ACCOUNT) in mounts else None
         scratch = self.directory / "containers" / spec.name
         shutil.rmtree(scratch, ignore_errors=True)
         make_directories(scratch)
@@ -138,13 +138,13 @@ class PodWorker:
             uid=self.pod.uid,
             ip=self.address.ip,
             environ=environ,
-            server=shelter.server,
+            server=pod_services.server,
             direct=None if connect is None else partial(connect, self.pod),
             write=write,
             mounts=mounts,
             scratch=scratch,
-            network=PodNetwork(namespace, shelter.attached.view, shelter.server, shelter.places, settings.reachable),
-            plugins=shelter.plugins,
+            network=PodNetwork(namespace, pod_services.attached.view, pod_services.server, pod_services.places, settings.reachable),
+            plugins=pod_services.plugins,
         )
 
     def changed(self) -> None:
@@ -158,10 +158,10 @@ class PodWorker:
             "kind": "Pod",
             "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
         }
-        self._shelter.attached.node_events.event(regarding, "Warning" if warning else "Normal", reason, note)
+        self._pod_services.attached.node_events.event(regarding, "Warning" if warning else "Normal", reason, note)
 
     def _lookup(self, plural: str, name: str) -> Object | None:
-        return self._shelter.attached.view.read(_REFERENCED[plural], f"{self.pod.metadata.namespace}/{name}")
+        return self._pod_services.attached.view.read(_REFERENCED[plural], f"{self.pod.metadata.namespace}/{name}")
 
     # What the node tells it.
 
@@ -241,14 +241,14 @@ class PodWorker:
             if self._grace is None and await self._initialize(tasks):
                 await asyncio.wait([tasks.create_task(container.run()) for container in self._main.values()])
             for container in self._initial.values():
-                if container.manner.policy == "Always":
+                if container.container_policy.policy == "Always":
                     container.stop(self.pod.grace)
 
     async def _initialize(self, tasks: asyncio.TaskGroup) -> bool:
         """Initial containers in order; one that may restart for ever goes on beside the others once it has started."""
         for container in self._initial.values():
             running = tasks.create_task(container.run())
-            if container.manner.policy != "Always":
+            if container.container_policy.policy != "Always":
                 await asyncio.wait({running})
                 if not container.standing.succeeded:
                     return False
@@ -262,7 +262,7 @@ class PodWorker:
 
     async def _keep_volumes(self) -> None:
         """Mount, and from then on remount whenever something changed or a token grows old."""
-        backoff = Backoff(*MOUNT_RETRY, random=self._shelter.random)
+        backoff = Backoff(*MOUNT_RETRY, random=self._pod_services.random)
         while True:
             self._remount.clear()
             pause: float | None
@@ -288,10 +288,13 @@ class PodWorker:
 
     def _facts(self) -> PodFacts:
         initial = [(each, each.standing) for each in self._initial.values()]
-        complete = all(standing.started if each.manner.policy == "Always" else standing.succeeded for each, standing in initial)
+        complete = all(
+            standing.started if each.container_policy.policy == "Always" else standing.succeeded for each, standing in initial
+        )
         begun = any(not isinstance(each.standing.state, Waiting) or each.standing.last for each in self._main.values())
         failed = any(
-            standing.done and not standing.succeeded and not restarts_after(each.manner.policy, 1) for each, standing in initial
+            standing.done and not standing.succeeded and not restarts_after(each.container_policy.policy, 1)
+            for each, standing in initial
         )
         node_ip = self.address.node_ip
         return PodFacts(self.address.ip, node_ip, self._started, self._mounted, complete or begun, failed)
@@ -305,7 +308,7 @@ class PodWorker:
         return pod_status(pod, facts, initial, main, self._clock.now())
 
     async def _write_status(self) -> None:
-        backoff = Backoff(0.2, 30.0, random=self._shelter.random)
+        backoff = Backoff(0.2, 30.0, random=self._pod_services.random)
         while True:
             await self._dirty.wait()
             if self._written.is_set():
@@ -321,11 +324,11 @@ class PodWorker:
                     await within(self._clock, backoff.next(), self._written.wait())
 
     async def _report(self, *, final: bool = False) -> None:
-        found = self._shelter.attached.view.read(PODS, self.pod.key)
+        found = self._pod_services.attached.view.read(PODS, self.pod.key)
         if found is None or found["metadata"]["uid"] != self.pod.uid:
             return
         try:
-            await patch_status(self._shelter.attached.kubelet, PODS, found, self.status(pod_of(found)))
+            await patch_status(self._pod_services.attached.kubelet, PODS, found, self.status(pod_of(found)))
         except (NotFound, Conflict):
             return
         except KubeError as problem:
@@ -338,7 +341,7 @@ class PodWorker:
         meta = self.pod.metadata
         # Gone already, or another pod of that name by now: both are fine.
         with contextlib.suppress(NotFound, Conflict):
-            await self._shelter.attached.kubelet.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace=0)
+            await self._pod_services.attached.kubelet.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace=0)
         await asyncio.to_thread(shutil.rmtree, self.directory, True)
 
 

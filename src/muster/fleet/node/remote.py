@@ -22,9 +22,9 @@ from muster.fleet.followed import Followed
 from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.boundary import Places
 from muster.fleet.node.clusternode import ClusterNode, Work
-from muster.fleet.node.door import Door
+from muster.fleet.node.kubelet_api import KubeletApi
 from muster.fleet.node.nodepods import NodePods
-from muster.fleet.node.pod import Shelter
+from muster.fleet.node.pod import PodServices
 from muster.fleet.node.programs import IMAGES, NO_PLUGINS, Programs
 from muster.fleet.node.runtime import GRACE, KUBELET
 from muster.fleet.node.services import ServiceRelay
@@ -60,7 +60,7 @@ def kubelets(nodes: Iterable[Object]) -> list[str]:
 
 class RemoteNode:
     """`client` needs the rights of a kubelet and a scheduler for all namespaces; `server` is where pods find the API server.
-    With `client_ca`, callers with a certificate of that authority may ask it for logs as they would a kubelet (`door`)."""
+    With `client_ca`, callers with a certificate of that authority may ask it for logs as they would a kubelet (`kubelet_api`)."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class RemoteNode:
             EventRecorder(client, KUBELET, name, clock=clock, random=random),
         )
         self._queued = [self._followed.queued(each, self._attached, clock=clock, random=random) for each in controllers]
-        self._shelter = Shelter(
+        self._pod_services = PodServices(
             self._attached, programs, tuple(images), server, None, clock, random, places, dict(plugins), settings
         )
         self._client = client
@@ -115,7 +115,7 @@ class RemoteNode:
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as stack:
             self._tasks = tasks
             # It is there before the informers are, because what these bring first are its pods.
-            node = ClusterNode(self.name, self._shelter, self._directory / "pods", self._addresses, self._spawn)
+            node = ClusterNode(self.name, self._pod_services, self._directory / "pods", self._addresses, self._spawn)
             self._nodes[self.name] = node
             following = self._spawn(self._followed.run(), "informers")
             stack.callback(following.cancel)
@@ -124,8 +124,8 @@ class RemoteNode:
                 raise HasKubelets(machines)
             node.forget_strangers()
             if self._client_ca is not None:
-                door = Door(self._client, node, self._client_ca, self._clock)
-                node.heartbeat.door = await stack.enter_async_context(door.open())
+                kubelet_api = KubeletApi(self._client, node, self._client_ca, self._clock)
+                node.heartbeat.kubelet_api = await stack.enter_async_context(kubelet_api.open())
             for work, what in (
                 (self._attached.events.run(), "events of controllers"),
                 (self._attached.node_events.run(), "events of the node"),

@@ -24,7 +24,7 @@ from muster.fleet.node.addresses import LoopbackAddresses
 from muster.fleet.node.boundary import Places
 from muster.fleet.node.clusternode import ClusterNode, Work
 from muster.fleet.node.nodepods import NodePods
-from muster.fleet.node.pod import Shelter
+from muster.fleet.node.pod import PodServices
 from muster.fleet.node.programs import IMAGES, NO_PLUGINS, Programs
 from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
 from muster.fleet.workloads import workload_controllers
@@ -123,7 +123,7 @@ class NodeRuntime:
             EventRecorder(kubelet, KUBELET, node_name, clock=self._clock, random=self._random),
         )
         connect = partial(AccountClient, self._server, cluster, node=node_name)
-        shelter = Shelter(
+        pod_services = PodServices(
             attached,
             self._programs,
             self._images,
@@ -136,7 +136,7 @@ class NodeRuntime:
             self._settings,
             self._simulate,
         )
-        node = ClusterNode(node_name, shelter, self._directory / name / "pods", self._addresses, self._spawn)
+        node = ClusterNode(node_name, pod_services, self._directory / name / "pods", self._addresses, self._spawn)
         node.forget_strangers()
         self._attachments[name] = attached
         self.nodes[name] = node

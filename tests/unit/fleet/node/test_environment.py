@@ -298,7 +298,7 @@ async def test_the_identity_of_a_pod_ends_with_the_pod(stage: Stage) -> None:
     await stage.pod("p", "serve")
     await stage.ready("p")
     node = stage.node
-    client = (node._shelter.connect or pytest.skip("only where the server is in this process"))(pod_of(stage.read("p")))
+    client = (node._pod_services.connect or pytest.skip("only where the server is in this process"))(pod_of(stage.read("p")))
     with pytest.raises(Forbidden):
         await client.list(NAMESPACES)
     await stage.client.delete(PODS, "p", "default", grace=0)

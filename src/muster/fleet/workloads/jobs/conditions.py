@@ -18,7 +18,7 @@ SUSPENDED: Final = "Suspended"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """What a Job has come to, before it is over for good: its last pods may still have to end and be counted."""
 
     succeeded: bool
@@ -34,7 +34,7 @@ class Outcome:
         return COMPLETE if self.succeeded else FAILED
 
 
-REACHED: Final = Outcome(True, "CompletionsReached", "Reached expected number of succeeded pods")
+REACHED: Final = JobOutcome(True, "CompletionsReached", "Reached expected number of succeeded pods")
 
 
 def has_condition(job: Object, kind: str) -> bool:
@@ -50,12 +50,12 @@ def finished_condition(job: Object) -> Object | None:
     return next((each for each in found if each is not None and each.get("status") == "True"), None)
 
 
-def recorded_outcome(job: Object) -> Outcome | None:
+def recorded_outcome(job: Object) -> JobOutcome | None:
     """What an earlier pass decided."""
     for kind in (SUCCESS_CRITERIA_MET, FAILURE_TARGET):
         found = condition(job, kind)
         if found is not None and found.get("status") == "True":
-            return Outcome(kind == SUCCESS_CRITERIA_MET, found.get("reason", ""), found.get("message", ""))
+            return JobOutcome(kind == SUCCESS_CRITERIA_MET, found.get("reason", ""), found.get("message", ""))
     return None
 
 

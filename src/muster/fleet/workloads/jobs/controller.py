@@ -17,7 +17,7 @@ from muster.fleet.workloads.claims import claim
 from muster.fleet.workloads.jobs.backoff import Failures
 from muster.fleet.workloads.jobs.conditions import (
     SUSPENDED,
-    Outcome,
+    JobOutcome,
     finished_condition,
     has_condition,
     set_condition,
@@ -64,7 +64,7 @@ class _Pass:
     active: int
     ready: int
     terminating: int
-    outcome: Outcome | None = None
+    outcome: JobOutcome | None = None
     again: float | None = None
     problem: StatusError | None = None
     uncounted: dict[str, list[str]] = field(default_factory=dict)

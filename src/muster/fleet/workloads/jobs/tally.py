@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from muster.fleet.workloads import podstate
 from muster.fleet.workloads.jobs.backoff import remaining_delay
-from muster.fleet.workloads.jobs.conditions import REACHED, Outcome, recorded_outcome
+from muster.fleet.workloads.jobs.conditions import REACHED, JobOutcome, recorded_outcome
 from muster.fleet.workloads.jobs.indexes import Indexes
 from muster.fleet.workloads.jobs.pods import (
     all_index_failures,
@@ -114,7 +114,7 @@ def _fails_its_index(pod: Object, spec: JobSpec) -> bool:
     return counts_as_failure(spec, pod) and index_failures(pod) >= (spec.backoff_limit_per_index or 0)
 
 
-def outcome_of(tally: Tally, now: datetime) -> Outcome | None:
+def outcome_of(tally: Tally, now: datetime) -> JobOutcome | None:
     """What it has come to by what is known before any pod is made or deleted. Failures are looked for before successes."""
     spec = tally.spec
     recorded = recorded_outcome(tally.job)
@@ -123,27 +123,27 @@ def outcome_of(tally: Tally, now: datetime) -> Outcome | None:
     for pod in tally.pods if spec.pod_failure_policy is not None else ():
         rule, message = failure_rule(spec.pod_failure_policy, pod) if is_failed(pod, spec) else (None, "")
         if rule is not None and rule.action == "FailJob":
-            return Outcome(False, "PodFailurePolicy", message)
+            return JobOutcome(False, "PodFailurePolicy", message)
     if tally.failed > spec.backoff_limit or _restarted_too_often(tally):
-        return Outcome(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobOutcome(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if deadline_in(tally.job, spec, now) == 0:
-        return Outcome(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+        return JobOutcome(False, "DeadlineExceeded", "Job was active longer than specified deadline")
     return _outcome_by_indexes(tally) if spec.indexed else None
 
 
-def _outcome_by_indexes(tally: Tally) -> Outcome | None:
+def _outcome_by_indexes(tally: Tally) -> JobOutcome | None:
     spec, lost = tally.spec, tally.failed_indexes
     if lost is not None and spec.max_failed_indexes is not None and len(lost) > spec.max_failed_indexes:
         text = "Job has exceeded the specified maximal number of failed indexes"
-        return Outcome(False, "MaxFailedIndexesExceeded", text)
+        return JobOutcome(False, "MaxFailedIndexesExceeded", text)
     if lost and len(lost) + len(tally.completed) >= spec.indexes:
-        return Outcome(False, "FailedIndexes", "Job has failed indexes")
+        return JobOutcome(False, "FailedIndexes", "Job has failed indexes")
     for number, rule in enumerate(spec.success_policy.rules if spec.success_policy is not None else ()):
         wanted = Indexes.parse(rule.succeeded_indexes, spec.indexes) if rule.succeeded_indexes is not None else None
         reached = len(tally.completed) if wanted is None else wanted.count_within(tally.completed)
         enough = rule.succeeded_count if rule.succeeded_count is not None else len(wanted or ())
         if reached and reached >= enough:
-            return Outcome(True, "SuccessPolicy", f"Matched rules at index {number}")
+            return JobOutcome(True, "SuccessPolicy", f"Matched rules at index {number}")
     return None
 
 
@@ -160,7 +160,7 @@ def _restarted_too_often(tally: Tally) -> bool:
     return restarts > 0 and restarts >= tally.spec.backoff_limit
 
 
-def is_complete(tally: Tally, active: int) -> Outcome | None:
+def is_complete(tally: Tally, active: int) -> JobOutcome | None:
     """Success by the number of pods that succeeded, once none is active any more."""
     wanted = tally.spec.completions
     done = tally.succeeded > 0 if wanted is None else tally.succeeded >= wanted

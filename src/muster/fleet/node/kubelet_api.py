@@ -1,4 +1,4 @@
-"""The door that an API server elsewhere knocks at for what a kubelet answers: logs, and the terminals nobody offers here.
+"""The API that a kube-apiserver calls on a kubelet: logs; exec, attach and port-forward are refused.
 
 Served over TLS on loopback. As with a kubelet, a caller is known by a client certificate of the given authority and may do what
 the cluster's own rules let it do to `nodes/proxy` (a SubjectAccessReview); kube-apiserver has such a certificate when it is started
@@ -38,7 +38,7 @@ STRANGERS = 0.25
 """The part of the connections that is for clients without a certificate."""
 
 
-class Door:
+class KubeletApi:
     def __init__(self, client: KubeClient, node: ClusterNode, client_ca: Path, clock: Clock) -> None:
         self._node = node
         self._reviewer = AccessReviewer(client, clock=clock)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.fleet.node.door import Door
+from muster.fleet.node.kubelet_api import KubeletApi
 from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import GVR
 from tests.support.pki import Authority, Pair
@@ -26,7 +26,7 @@ async def authority(tmp_path: Path) -> Authority:
 @pytest.fixture
 async def get(stage: Stage, authority: Authority) -> AsyncIterator[Get]:
     """Asks the door for a path, with a certificate or without."""
-    async with Door(stage.client, stage.node, authority.pair.cert, SYSTEM).open() as port:
+    async with KubeletApi(stage.client, stage.node, authority.pair.cert, SYSTEM).open() as port:
 
         def ask(path: str, pair: Pair | None) -> tuple[int, str]:
             context = ssl._create_unverified_context()
