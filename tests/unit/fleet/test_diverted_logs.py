@@ -22,6 +22,9 @@ async def test_lines_of_a_task_and_of_those_it_starts_go_to_its_own_sink(capsys:
 
     await asyncio.gather(program("a"), program("b"))
     for name, lines in written.items():
-        assert [("who=" in line, f"={name} " in line, line[-1]) for line in lines] == [(True, True, "\n"), (False, True, "\n")]
+        assert [("who=" in line, line.endswith(f"={name}\n"), line[-1]) for line in lines] == [
+            (True, True, "\n"),
+            (False, True, "\n"),
+        ]
     log.info("outside")
     assert capsys.readouterr().err.count("outside") == 1
