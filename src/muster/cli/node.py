@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--workloads",
     is_flag=True,
-    help="Run controllers for Deployments and ReplicaSets too, for clusters without a controller manager.",
+    help="Run controllers for Deployments, StatefulSets, DaemonSets and Jobs too, for clusters without a controller manager.",
 )
 @click.option(
     "--client-ca-file",
