@@ -32,20 +32,20 @@ from muster.runtime.cache.observed import ABSENT, UNKNOWN, ObservedObject, Prese
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 from muster.runtime.client.errors import KubeError, NotFound, StatusError
 from muster.runtime.client.rest import JSON, Query
+from muster.work.agent.apply_plan import make_plan
 from muster.work.agent.applying import ClusterApplier
+from muster.work.agent.deletion import Remover
 from muster.work.agent.executor import ExecutorOptions
-from muster.work.agent.leaving import Remover
-from muster.work.agent.memory import Memory
-from muster.work.agent.performing import Performer
-from muster.work.agent.planning import make_plan
-from muster.work.agent.seam import Drafts, Observer, Owner
+from muster.work.agent.interfaces import Drafts, ManifestOwner, Observer
+from muster.work.agent.manifest_applier import ManifestApplier
+from muster.work.agent.work_state import WorkState
 from tests.support.gates import LoneGate
 
 BY_KIND: Final = {resource.kind: resource for resource in (*KINDS, CONFIG_MAPS)}
 WRITING: Final = {"apiGroups": [API_GROUP], "resources": ["*"], "verbs": ["create", "update", "patch", "get", "delete"]}
 SPACE, WIDE = "<space>", "<wide>"
 """Stand for the namespace of a scenario, and for what names in no namespace begin with."""
-OWNER: Final = Owner("record", "11111111-1111-1111-1111-111111111111")
+OWNER: Final = ManifestOwner("record", "11111111-1111-1111-1111-111111111111")
 _SERVERS: Final = ("managedFields", "uid", "creationTimestamp")
 _numbers = itertools.count()
 
@@ -180,10 +180,10 @@ class _Play:
         client = Agent(self.arena.server.client(self.arena.cluster, await self._agent()))
         client.judge = self._judge
         gate = LoneGate(client, ExecutorOptions(strict=scenario.strict))
-        applier, eyes, memory = ClusterApplier(client), _Eyes(), Memory()
+        applier, eyes, memory = ClusterApplier(client), _Eyes(), WorkState()
         observer = cast(Observer, eyes)
         remover = Remover(client, observer, cast(Any, None), writers=1)
-        performer = Performer(observer, applier, remover, Backoff(0.01, 0.01), writers=1, clock=SYSTEM)
+        performer = ManifestApplier(observer, applier, remover, Backoff(0.01, 0.01), writers=1, clock=SYSTEM)
         self.gate = gate
         running = asyncio.create_task(gate.run())
         served = {(resource.api_version, resource.kind): resource for resource in BY_KIND.values()}
@@ -197,7 +197,7 @@ class _Play:
                     self._keep(one.ref.resource, one.ref.name)
                 consent = gate.consent(self.account, plan.manifests)
                 drafts = Drafts(applier, OWNER, eyes.get)
-                refusals = await gate.check(self.account, plan.manifests, plan.misfits, drafts)
+                refusals = await gate.check(self.account, plan.manifests, plan.invalid, drafts)
                 self.arena.refused += len(refusals)
                 await performer.apply(plan, refusals, frozenset(), OWNER, memory, consent)
         finally:

@@ -19,7 +19,7 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.client.errors import Forbidden
 from muster.work.agent.executor import ExecutorOptions
-from muster.work.agent.seam import Manifest
+from muster.work.agent.interfaces import Manifest
 from tests.support.gates import LoneGate
 from tests.support.manifests import manifest
 from tests.support.rbac_truth import ACCOUNTS, NAMES, World, account

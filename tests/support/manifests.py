@@ -11,7 +11,7 @@ import orjson
 from muster.api.work.v1 import UpdateStrategy
 from muster.machinery.objects import GVR, Object, ObjectRef
 from muster.runtime.cache.observed import ABSENT, ObservedObject, Presence
-from muster.work.agent.seam import Manifest
+from muster.work.agent.interfaces import Manifest
 
 PLURALS = {
     "NetworkPolicy": "networkpolicies",

@@ -16,13 +16,13 @@ from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
 from muster.runtime.client.errors import Invalid, NotFound, StatusError
 from muster.runtime.client.kubeconfig import load_kubeconfig
 from muster.work.agent.applying import ClusterApplier
-from muster.work.agent.seam import ApplyProblem, Owner
+from muster.work.agent.interfaces import ApplyProblem, ManifestOwner
 from tests.support.bad_manifests import BAD_MANIFESTS
 from tests.support.manifests import KINDS, SELECTOR, manifest, of, resource_of, sight_of
 from tests.support.planes import ControlPlane
 from tests.support.working import Counting, until_accounted
 
-OWNER = Owner("hash-kinds", "11111111-1111-1111-1111-111111111111")
+OWNER = ManifestOwner("hash-kinds", "11111111-1111-1111-1111-111111111111")
 _numbers = itertools.count(1)
 
 

@@ -166,7 +166,7 @@ async def test_an_administrators_role_is_not_kept_up_by_a_work_that_repeats_it(p
 async def test_an_agent_with_fewer_rights_lets_no_more_through(
     place: Workplace, keeper: Keeper, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
-    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 5.0 if lacks == "impersonation" else 0.5)
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_TIMEOUT", 5.0 if lacks == "impersonation" else 0.5)
     rights = [rule(("create",), "subjectaccessreviews", "authorization.k8s.io")]
     if lacks == "impersonation":
         rights.append(rule(("get", "list", "watch"), "roles,rolebindings,clusterroles,clusterrolebindings", GROUP))

@@ -25,7 +25,7 @@ SURFACE = {
         FieldValidation Forbidden HttpClient Invalid JSON Kind KubeClient KubeError KubeconfigError Material
         NoCredential NoKindMatch NotFound ObjectList PAGE Page PatchKind Query RESTMapper ReloadingClient RestClient
         SERVICE_ACCOUNT Send ServerFailure StatusError WriteTarget TooManyRequests Transport Unauthorized Unreachable
-        Untrusted Upgraded WatchEvent ReloadedFile WritableKind Write context_of document_of dump_kubeconfig gvr_of
+        Untrusted Upgraded WatchEvent ReloadedFile WritableKind ManifestWrite context_of document_of dump_kubeconfig gvr_of
         in_cluster_config load_context load_kubeconfig namespace_of parse_kubeconfig patch_changes patch_object
         patch_status proxy_for retry_on_conflict served stamp_of status_error
     """,

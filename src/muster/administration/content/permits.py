@@ -39,16 +39,16 @@ from muster.runtime.client import (
     RESTMapper,
 )
 from muster.runtime.client.builtin import SELF_SUBJECT_REVIEWS
+from muster.work.agent.apply_plan import ApplyPlan, kinds, make_plan
 from muster.work.agent.applying import ClusterApplier
 from muster.work.agent.executor import ExecutorGate, ExecutorOptions
 from muster.work.agent.executor.demands import identity_of, verbs
-from muster.work.agent.planning import Plan, kinds, make_plan
-from muster.work.agent.seam import Drafts, Manifest, Misfit, Owner, Refusal
+from muster.work.agent.interfaces import Drafts, InvalidManifest, Manifest, ManifestOwner, Refusal
 from muster.work.names import EXECUTE_AS
 
 HUB: Final = "hub"
 MANAGED: Final = "cluster"
-NOBODY: Final = Owner("", "")
+NOBODY: Final = ManifestOwner("", "")
 """Who would own what the work brings: there is no record of it yet."""
 WORK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """What somebody has to be allowed to work with works, not only to make one."""
@@ -189,9 +189,9 @@ async def ask_cluster(client: KubeClient, work: ManifestWork, *, every_verb: boo
     cannot be asked."""
     plan = await _planned(client, work.spec)
     executor = executor_of(work.spec)
-    misfits = _unfit(work, plan, bool(executor))
+    invalid = _unfit(work, plan, bool(executor))
     if executor is None:
-        return misfits
+        return invalid
     gate = ExecutorGate(client, ExecutorOptions(strict=False, every_verb=every_verb, review_all=review_all))
     follower = asyncio.create_task(gate.run())
     try:
@@ -200,7 +200,7 @@ async def ask_cluster(client: KubeClient, work: ManifestWork, *, every_verb: boo
         follower.cancel()
         await asyncio.gather(follower, return_exceptions=True)
     judged = [_judged(executor, one, refusals.get(one.ordinal), verbs(one, every=every_verb)) for one in plan.manifests]
-    return [*judged, *misfits]
+    return [*judged, *invalid]
 
 
 def _judged(executor: ExecutorServiceAccount, manifest: Manifest, refusal: Refusal | None, demanded: tuple[str, ...]) -> Check:
@@ -216,22 +216,22 @@ def _judged(executor: ExecutorServiceAccount, manifest: Manifest, refusal: Refus
     return Check(MANAGED, str(ref), demanded, Answer.NO, refusal.message, grant if lacks else None)
 
 
-def _unfit(work: ManifestWork, plan: Plan, strict: bool) -> list[Check]:
+def _unfit(work: ManifestWork, plan: ApplyPlan, strict: bool) -> list[Check]:
     """A kind that the work itself brings is waited for, unless (`strict`) nothing is applied before everything can be."""
     spec = work.document().get("spec") or {}
     brought = definitions([one for one in (spec.get("workload") or {}).get("manifests") or () if isinstance(one, dict)])
     checks = []
-    for misfit in plan.misfits:
-        problem = misfit.problem
-        if misfit.unserved and (misfit.meta.group, misfit.meta.kind) in brought:
+    for invalid_manifest in plan.invalid:
+        problem = invalid_manifest.problem
+        if invalid_manifest.unserved and (invalid_manifest.meta.group, invalid_manifest.meta.kind) in brought:
             if not strict:
                 continue
             problem += "; with an executor, its definition has to be there before: put that into a work of its own"
-        checks.append(Check(MANAGED, _named(misfit), (), Answer.NO, problem))
+        checks.append(Check(MANAGED, _named(invalid_manifest), (), Answer.NO, problem))
     return checks
 
 
-async def _planned(client: KubeClient, spec: ManifestWorkSpec) -> Plan:
+async def _planned(client: KubeClient, spec: ManifestWorkSpec) -> ApplyPlan:
     mapper = RESTMapper(client)
     served: dict[tuple[str, str], GVR | str] = {}
     for kind in kinds(spec):
@@ -242,8 +242,8 @@ async def _planned(client: KubeClient, spec: ManifestWorkSpec) -> Plan:
     return make_plan(spec, served)
 
 
-def _named(misfit: Misfit) -> str:
-    meta = misfit.meta
+def _named(invalid_manifest: InvalidManifest) -> str:
+    meta = invalid_manifest.meta
     name = f"{meta.namespace}/{meta.name}" if meta.namespace and meta.name else meta.name
     return f"{meta.kind or 'manifest'} {name or meta.ordinal}"
 

@@ -18,15 +18,15 @@ from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext
 from muster.transport.client.client import TransportClient
 from muster.work.agent.applying import ClusterApplier
+from muster.work.agent.deletion import FOLLOWER, AppliedWorkFinalizer, Remover
+from muster.work.agent.event_reporter import EventReporter
 from muster.work.agent.executor import ExecutorGate
 from muster.work.agent.grpc_source import GrpcWorkSource
-from muster.work.agent.leaving import FOLLOWER, Finalizing, Remover
+from muster.work.agent.interfaces import WorkSource
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.reconcile import Reconciler
 from muster.work.agent.records import Records
-from muster.work.agent.seam import WorkSource
 from muster.work.agent.source import KubeWorkSource
-from muster.work.agent.telling import Teller
 from muster.work.kinds import APPLIED_WORKS
 from muster.work.names import AGENT
 
@@ -74,11 +74,11 @@ class WorkAgent:
             remover,
             options,
             when_idle=self._when_idle,
-            told=Teller(self._events, self._records.of).reported,
+            told=EventReporter(self._events, self._records.of).on_status_reported,
             clock=clock,
             random=random,
         )
-        finalizing = Finalizing(
+        finalizing = AppliedWorkFinalizer(
             source,
             self._records,
             remover,

@@ -24,20 +24,31 @@ from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object, ObjectRef
 from muster.runtime.client import BadRequest, Forbidden, Invalid, NoKindMatch, NotFound, RESTMapper, StatusError
-from muster.work.agent.finishing import finished_manifests, is_finished
-from muster.work.agent.leaving import Leaving, Remover
-from muster.work.agent.memory import FIRST_RETRY, LAST_RETRY, Memory
+from muster.work.agent.apply_plan import READ_ONLY, ApplyPlan, identity, kinds, make_plan
+from muster.work.agent.completion import finished_manifests, is_finished
+from muster.work.agent.deletion import Remover, WorkFinalizer
+from muster.work.agent.interfaces import (
+    Applier,
+    Consent,
+    Drafts,
+    Gate,
+    InvalidManifest,
+    Manifest,
+    ManifestOwner,
+    Observer,
+    Refusal,
+    WorkSource,
+)
+from muster.work.agent.manifest_applier import OVERTAKEN, ManifestApplier
 from muster.work.agent.options import WorkAgentOptions
-from muster.work.agent.performing import OVERTAKEN, Performer
-from muster.work.agent.planning import READ_ONLY, Plan, identity, kinds, make_plan
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of, tracks
-from muster.work.agent.reporting import Outcome, Reporter, failed, unfit
-from muster.work.agent.seam import Applier, Consent, Drafts, Gate, Manifest, Misfit, Observer, Owner, Refusal, WorkSource
+from muster.work.agent.reporting import ManifestResult, Reporter, failed, unfit
+from muster.work.agent.work_state import FIRST_RETRY, LAST_RETRY, WorkState
 from muster.work.names import WORK_FINALIZER
 
 log = get_logger("muster.work.agent")
 
-SETTLE: Final = 5.0
+CACHE_SYNC_TIMEOUT: Final = 5.0
 """Seconds to wait for what there is."""
 DENIED_RETRY: Final = 120.0
 """Seconds after which a refused work is checked again, though a change of rights should have told."""
@@ -83,13 +94,13 @@ class Reconciler:
         self._told = told
         self._clock = clock
         self._backoff = Backoff(FIRST_RETRY, LAST_RETRY, jitter=0.2, random=random)
-        self._performer = Performer(observer, applier, remover, self._backoff, writers=options.writers, clock=clock)
+        self._performer = ManifestApplier(observer, applier, remover, self._backoff, writers=options.writers, clock=clock)
         self._reporter = Reporter(options.raw_json, options.max_json_raw_length)
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, WorkState] = {}
         self._unserved: dict[str, frozenset[str]] = {}
         """By work: the groups of kinds that the cluster did not serve."""
         self._executors: dict[str, ExecutorServiceAccount] = {}
-        self.leaving = Leaving(source, records, remover, observer, self._plan, clock=clock)
+        self.leaving = WorkFinalizer(source, records, remover, observer, self._plan, clock=clock)
 
     def waiting_for(self, group: str) -> list[str]:
         """The works with a manifest that would need a kind of this group."""
@@ -115,7 +126,7 @@ class Reconciler:
             # Whoever deleted it gets what is asked for; when it is gone we are woken, and begin anew.
             self._memories.pop(name, None)
             return None
-        memory = self._memories.setdefault(name, Memory())
+        memory = self._memories.setdefault(name, WorkState())
         memory.keep_only(plan.refs)
         if WORK_FINALIZER not in work.metadata.finalizers:
             try:
@@ -132,7 +143,7 @@ class Reconciler:
         refs = plan.refs | {await self._remover.ref(entry) for entry in leftovers}
         self._observer.follow(name, refs)
         if not fresh:
-            await self._observer.settle(refs, SETTLE)
+            await self._observer.settle(refs, CACHE_SYNC_TIMEOUT)
         # A work that has reached its end rests: nothing more is applied, but what it lost still goes.
         finished = is_finished(work)
         consent = self._consent(work, plan)
@@ -142,15 +153,15 @@ class Reconciler:
         outcomes = await self._performer.apply(plan, refusals, done, owner_of(record), memory, consent)
         if any(outcome.failure is OVERTAKEN for outcome in outcomes.values()):
             return OVERTAKEN_RETRY
-        # A work of nothing but misfits has no manifest to withhold, and yet is not applied as a whole.
-        held_back = self._options.executor.strict and work.spec.executor is not None and bool(refusals or plan.misfits)
+        # A work of nothing but invalid manifests has no manifest to withhold, and yet is not applied as a whole.
+        held_back = self._options.executor.strict and work.spec.executor is not None and bool(refusals or plan.invalid)
         remaining = leftovers if held_back else await self._prune(name, plan, leftovers, owner_of(record), memory)
         recorded = await self._record(name, record, self._tracked(record, plan, outcomes, remaining), memory)
         memory.audited = not held_back and not remaining and recorded
         put_off = await self._report(work, [outcomes[one.meta.ordinal] for one in _in_spec_order(plan)], memory)
         return _soonest(put_off, self._again(plan, refusals, remaining, memory))
 
-    async def _ensure_record(self, work: ManifestWork, plan: Plan, memory: Memory) -> AppliedManifestWork:
+    async def _ensure_record(self, work: ManifestWork, plan: ApplyPlan, memory: WorkState) -> AppliedManifestWork:
         try:
             return await self._records.ensure(work, plan.refs)
         except (Forbidden, Invalid, BadRequest) as error:
@@ -160,7 +171,7 @@ class Reconciler:
 
     # Understanding.
 
-    async def _plan(self, work: ManifestWork) -> Plan:
+    async def _plan(self, work: ManifestWork) -> ApplyPlan:
         served: dict[tuple[str, str], GVR | str] = {}
         for kind in kinds(work.spec):
             try:
@@ -168,14 +179,14 @@ class Reconciler:
             except NoKindMatch as error:
                 served[kind] = str(error)
         plan = make_plan(work.spec, served)
-        groups = frozenset(misfit.meta.group for misfit in plan.misfits if misfit.unserved)
+        groups = frozenset(invalid_manifest.meta.group for invalid_manifest in plan.invalid if invalid_manifest.unserved)
         if groups:
             self._unserved[work.metadata.name] = groups
         else:
             self._unserved.pop(work.metadata.name, None)
         return plan
 
-    async def _refusals(self, work: ManifestWork, plan: Plan, owner: Owner) -> Mapping[int, Refusal]:
+    async def _refusals(self, work: ManifestWork, plan: ApplyPlan, owner: ManifestOwner) -> Mapping[int, Refusal]:
         executor = work.spec.executor
         if executor is None:
             self._executors.pop(work.metadata.name, None)
@@ -188,17 +199,19 @@ class Reconciler:
         else:
             self._executors[work.metadata.name] = subject.service_account
             drafts = Drafts(self._applier, owner, self._observer.get)
-            return await self._gate.check(subject.service_account, plan.manifests, plan.misfits, drafts)
+            return await self._gate.check(subject.service_account, plan.manifests, plan.invalid, drafts)
         self._executors.pop(work.metadata.name, None)
         return {manifest.ordinal: Refusal(problem, hidden=problem) for manifest in plan.manifests}
 
-    def _consent(self, work: ManifestWork, plan: Plan) -> Consent | None:
+    def _consent(self, work: ManifestWork, plan: ApplyPlan) -> Consent | None:
         """The executor's, by what is found out from now on about its rights."""
         subject = work.spec.executor.subject if work.spec.executor is not None else None
         account = subject.service_account if subject is not None else None
         return self._gate.consent(account, plan.manifests) if account is not None else None
 
-    async def _intend(self, record: AppliedManifestWork, plan: Plan, untouched: Set[int], memory: Memory) -> AppliedManifestWork:
+    async def _intend(
+        self, record: AppliedManifestWork, plan: ApplyPlan, untouched: Set[int], memory: WorkState
+    ) -> AppliedManifestWork:
         """Have on record whatever may be written now."""
         on_record = known(record)
         wanted = [one.ref for one in plan.manifests if one.ordinal not in untouched and one.strategy.type != READ_ONLY]
@@ -209,14 +222,14 @@ class Reconciler:
 
     # What is no longer wanted, and what is on record.
 
-    def _leftovers(self, record: AppliedManifestWork, plan: Plan, memory: Memory) -> list[AppliedResource]:
+    def _leftovers(self, record: AppliedManifestWork, plan: ApplyPlan, memory: WorkState) -> list[AppliedResource]:
         """What may be on the cluster because of the work, and is not in it."""
         entries = record.status.applied_resources if memory.audited else known(record).values()
         wanted = {identity(ref) for ref in plan.refs}
         return [entry for entry in entries if (one := entry_identity(entry)) not in wanted and not plan.protects(one)]
 
     async def _prune(
-        self, name: str, plan: Plan, leftovers: list[AppliedResource], owner: Owner, memory: Memory
+        self, name: str, plan: ApplyPlan, leftovers: list[AppliedResource], owner: ManifestOwner, memory: WorkState
     ) -> list[AppliedResource]:
         """What could not be removed yet."""
         if not leftovers:
@@ -235,8 +248,8 @@ class Reconciler:
     def _tracked(
         self,
         record: AppliedManifestWork,
-        plan: Plan,
-        outcomes: Mapping[int, Outcome],
+        plan: ApplyPlan,
+        outcomes: Mapping[int, ManifestResult],
         remaining: Iterable[AppliedResource],
     ) -> list[AppliedResource]:
         """What there is, as far as it is the work's, and what there may be; what is on record is forgotten only when it is gone."""
@@ -252,7 +265,7 @@ class Reconciler:
                 tracked[one] = former[one]
         return list(tracked.values())
 
-    async def _record(self, name: str, record: AppliedManifestWork, entries: list[AppliedResource], memory: Memory) -> bool:
+    async def _record(self, name: str, record: AppliedManifestWork, entries: list[AppliedResource], memory: WorkState) -> bool:
         """Write the record, unless there is more urgent work."""
         now = self._clock.monotonic()
         since = now if memory.unrecorded is None else memory.unrecorded
@@ -271,7 +284,7 @@ class Reconciler:
 
     # Telling.
 
-    async def _report(self, work: ManifestWork, outcomes: list[Outcome], memory: Memory) -> float | None:
+    async def _report(self, work: ManifestWork, outcomes: list[ManifestResult], memory: WorkState) -> float | None:
         """Tell the hub. Values of objects that change all the time are told now and then: gives the seconds until it is time."""
         now = format_time(self._clock.now())
         ruled = any(isinstance(one.manifest, Manifest) and one.manifest.conditions for one in outcomes)
@@ -290,7 +303,9 @@ class Reconciler:
         self._told(work, status)
         return None
 
-    def _again(self, plan: Plan, refusals: Mapping[int, Refusal], remaining: list[AppliedResource], memory: Memory) -> float | None:
+    def _again(
+        self, plan: ApplyPlan, refusals: Mapping[int, Refusal], remaining: list[AppliedResource], memory: WorkState
+    ) -> float | None:
         """Seconds until the next pass, if nothing happens before."""
         delays: list[float] = []
         due = memory.due()
@@ -302,7 +317,7 @@ class Reconciler:
             delays.append(self._backoff.delay(memory.setbacks))
         elif refusals:
             delays.append(DENIED_RETRY)
-        if any(misfit.unserved for misfit in plan.misfits):
+        if any(invalid_manifest.unserved for invalid_manifest in plan.invalid):
             delays.append(UNSERVED_RETRY)
         if remaining and memory.removals:
             delays.append(min(LAST_REMOVAL, self._backoff.delay(memory.removals)))
@@ -313,10 +328,10 @@ def _soonest(one: float | None, other: float | None) -> float | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _in_spec_order(plan: Plan) -> list[Manifest | Misfit]:
-    return sorted([*plan.manifests, *plan.misfits], key=lambda one: one.meta.ordinal)
+def _in_spec_order(plan: ApplyPlan) -> list[Manifest | InvalidManifest]:
+    return sorted([*plan.manifests, *plan.invalid], key=lambda one: one.meta.ordinal)
 
 
-def _hopeless(one: Manifest | Misfit, error: StatusError) -> Outcome:
+def _hopeless(one: Manifest | InvalidManifest, error: StatusError) -> ManifestResult:
     """Nothing can be applied for want of a record."""
-    return Outcome(one, unfit(one) if isinstance(one, Misfit) else failed(error), unfetched="it was not looked for")
+    return ManifestResult(one, unfit(one) if isinstance(one, InvalidManifest) else failed(error), unfetched="it was not looked for")

@@ -26,9 +26,9 @@ from muster.machinery.objects import ObjectKey, ObjectRef
 from muster.runtime.cache import Informer, MutationCache
 from muster.runtime.client import AlreadyExists, KubeClient, NotFound, Unreachable, patch_object
 from muster.runtime.controller import with_finalizer, without_finalizer
+from muster.work.agent.apply_plan import Identity
 from muster.work.agent.echoes import Echoes
-from muster.work.agent.planning import Identity
-from muster.work.agent.seam import Owner
+from muster.work.agent.interfaces import ManifestOwner
 from muster.work.kinds import APPLIED_WORKS
 from muster.work.names import APPLIED_FINALIZER
 
@@ -83,8 +83,8 @@ def tracks(record: AppliedManifestWork, entries: Iterable[AppliedResource]) -> b
     return record.status.applied_resources == in_order(entries)
 
 
-def owner_of(record: AppliedManifestWork) -> Owner:
-    return Owner(record.metadata.name, record.metadata.uid)
+def owner_of(record: AppliedManifestWork) -> ManifestOwner:
+    return ManifestOwner(record.metadata.name, record.metadata.uid)
 
 
 class Records:

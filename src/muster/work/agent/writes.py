@@ -16,7 +16,7 @@ from muster.kube.rbac import API_GROUP
 from muster.machinery.objects import GVR, Object, ObjectRef
 from muster.runtime.cache import ObservedObject, Presence
 from muster.runtime.client import KubeClient
-from muster.work.agent.seam import Write
+from muster.work.agent.interfaces import ManifestWrite
 
 _GRANTING: Final = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 _GUARDED: Final = {
@@ -44,7 +44,7 @@ def seen(ref: ObjectRef, sight: ObservedObject) -> Object | None:
     return {**live, "apiVersion": ref.resource.api_version, "kind": ref.resource.kind}
 
 
-async def send(client: KubeClient, ref: ObjectRef, write: Write, *, dry_run: bool = False) -> Object:
+async def send(client: KubeClient, ref: ObjectRef, write: ManifestWrite, *, dry_run: bool = False) -> Object:
     """The object afterwards. Raises KubeError."""
     resource, document, manager = ref.resource, write.document, write.manager
     if write.verb == "create":

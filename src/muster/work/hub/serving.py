@@ -28,7 +28,7 @@ from muster.work.hub.install import (
 )
 from muster.work.hub.options import ExecutorAuthorization, WorkHubOptions
 from muster.work.hub.webhooks.authorization import ByAccessReview, ExecutorPolicy
-from muster.work.hub.webhooks.works import Rules, WorkWebhooks
+from muster.work.hub.webhooks.works import WorkLimits, WorkWebhooks
 
 
 class Webhooks(WebhookServing):
@@ -40,7 +40,7 @@ class Webhooks(WebhookServing):
         self._bound = BoundAccounts(self._informers, options.addon_namespace) if options.authorization.by_bindings else None
 
     def register(self, server: WebhookServer) -> None:
-        rules = Rules(self._options.manifest_limit, self._options.nil_executor_validating)
+        rules = WorkLimits(self._options.manifest_limit, self._options.nil_executor_validating)
         works = WorkWebhooks(self._policy(), rules)
         server.admission(VALIDATE_WORK, works.validate_work)
         server.admission(VALIDATE_REPLICA_SET, works.validate_replica_set)

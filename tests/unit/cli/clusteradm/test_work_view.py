@@ -18,15 +18,15 @@ from muster.api.work.v1 import (
 )
 from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_item
 from muster.cli.output import Listing, news, render
-from muster.work.agent.reporting import Outcome, Reporter, deleting, refused, unfit
-from muster.work.agent.seam import Refusal
-from tests.unit.work.reporting.builders import DEPLOYMENTS, FIRST, applied, cel, manifest, misfit, paths, well_known
+from muster.work.agent.interfaces import Refusal
+from muster.work.agent.reporting import ManifestResult, Reporter, deleting, refused, unfit
+from tests.unit.work.reporting.builders import DEPLOYMENTS, FIRST, applied, cel, invalid_manifest, manifest, paths, well_known
 
 ACCOUNT = ExecutorServiceAccount(namespace="apps", name="deployer")
 DENIED = refused(Refusal("not allowed to apply the resource  configmaps, app b,\nverb create"))
 
 
-def work(*outcomes: Outcome, reported: int = 1, generation: int = 1) -> ManifestWork:
+def work(*outcomes: ManifestResult, reported: int = 1, generation: int = 1) -> ManifestWork:
     spec = ManifestWorkSpec(
         workload=ManifestsTemplate(manifests=tuple(msgspec.Raw(b"{}") for _ in outcomes)),
         executor=ManifestWorkExecutor(subject=ExecutorSubject(type="ServiceAccount", service_account=ACCOUNT)),
@@ -44,8 +44,8 @@ def shown(one: ManifestWork, output: str, *, named: bool = False) -> str:
 ALL_SORTS = (
     applied(manifest("a")),
     applied(manifest("web", ordinal=1, resource=DEPLOYMENTS, feedback=[well_known()]), {"status": {"readyReplicas": 2}}),
-    Outcome(manifest("b", ordinal=2), failure=DENIED),
-    Outcome(misfit(3), failure=unfit(misfit(3))),
+    ManifestResult(manifest("b", ordinal=2), failure=DENIED),
+    ManifestResult(invalid_manifest(3), failure=unfit(invalid_manifest(3))),
     applied(manifest("d", ordinal=4, feedback=[paths(v=".v[")], conditions=[cel("Complete", "true")]), {}),
 )
 
@@ -131,19 +131,19 @@ def test_a_work_that_is_as_it_should_be_has_no_problem() -> None:
 
 
 def test_a_work_of_which_only_the_whole_is_told_has_that_for_a_problem() -> None:
-    one = work(Outcome(manifest("a"), failure=DENIED))
+    one = work(ManifestResult(manifest("a"), failure=DENIED))
     bare = msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, resource_status=ManifestResourceStatus()))
     assert problem_of(bare) == "Applied is False: AppliedManifestWorkFailed: Failed to apply manifest work"
 
 
 def test_what_is_not_allowed_is_told_before_what_waits_for_it() -> None:
     waits = refused(Refusal("withheld because manifest 1 (configmaps app/b) of the work is not allowed", withheld=True))
-    told = problem_of(work(Outcome(manifest("a"), failure=waits), Outcome(manifest("b", ordinal=1), failure=DENIED)))
+    told = problem_of(work(ManifestResult(manifest("a"), failure=waits), ManifestResult(manifest("b", ordinal=1), failure=DENIED)))
     assert told == "configmaps app/b: not allowed to apply the resource configmaps, app b, verb create (and 1 more)"
 
 
 def test_an_object_that_is_missing_is_a_problem() -> None:
-    assert problem_of(work(Outcome(manifest("a")))) == "configmaps app/a: Resource is not available"
+    assert problem_of(work(ManifestResult(manifest("a")))) == "configmaps app/a: Resource is not available"
 
 
 def test_a_work_that_goes_tells_what_it_waits_for() -> None:
@@ -157,7 +157,7 @@ def test_a_named_work_that_is_watched_goes_on_with_what_changed_in_it() -> None:
     def listing(*works: ManifestWork) -> Listing:
         return Listing("ManifestWork", COLUMNS, [work_item(one, {}, named=True) for one in works], MORE)
 
-    good, bad = work(applied(manifest("a"))), work(Outcome(manifest("a"), failure=DENIED))
+    good, bad = work(applied(manifest("a"))), work(ManifestResult(manifest("a"), failure=DENIED))
     assert news(listing(good), listing(good), "tree") == ""
     assert "<Applied> False: AppliedManifestFailed: Failed to apply manifest: not allowed" in news(
         listing(good), listing(bad), "tree"

@@ -205,7 +205,7 @@ async def test_a_kind_whose_group_is_away_for_a_moment_does_not_lose_its_objects
         # As after a rename of the kind by somebody: what is on record may be the manifest's object.
         strange = {"apiVersion": "v1", "kind": "Unheard", "metadata": {"name": "a", "namespace": "app"}}
         await site.change("w", strange)
-        await until(lambda: message(site, 0), "the misfit to be told")
+        await until(lambda: message(site, 0), "the invalid manifest to be reported")
         await quiet(life)
         assert set(await site.config_maps()) == {"a"}
 

@@ -14,9 +14,9 @@ from muster.machinery.objects import Object
 from muster.runtime.cache.dynamic import DynamicCache
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.client.restmapper import RESTMapper
-from muster.work.agent.leaving import Remover
-from muster.work.agent.memory import REPAIRS
+from muster.work.agent.deletion import Remover
 from muster.work.agent.records import owner_of
+from muster.work.agent.work_state import REPAIRS
 from muster.work.kinds import MANIFEST_WORKS
 from tests.unit.work.agent.conftest import CLUSTER, Life, Site, config_map, until
 from tests.unit.work.agent.test_pass import applied, of, quiet

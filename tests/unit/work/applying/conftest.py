@@ -14,11 +14,11 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import NotFound
 from muster.runtime.client.rest import JSON, Query
 from muster.work.agent.applying import ClusterApplier
-from muster.work.agent.seam import Owner
+from muster.work.agent.interfaces import ManifestOwner
 from tests.support.manifests import manifest, resource_of, sight_of
 
-OWNER = Owner("hash-work1", "11111111-1111-1111-1111-111111111111")
-OTHER = Owner("hash-work2", "22222222-2222-2222-2222-222222222222")
+OWNER = ManifestOwner("hash-work1", "11111111-1111-1111-1111-111111111111")
+OTHER = ManifestOwner("hash-work2", "22222222-2222-2222-2222-222222222222")
 
 
 class Recorder(InProcessClient):
@@ -69,7 +69,7 @@ class Cluster:
         self.client = client
         self.applier = ClusterApplier(client)
 
-    async def apply(self, document: Object, *, owner: Owner = OWNER, **options: Any) -> tuple[Object, list[str]]:
+    async def apply(self, document: Object, *, owner: ManifestOwner = OWNER, **options: Any) -> tuple[Object, list[str]]:
         seen = await self.live(document)
         self.client.taken()
         result = await self.applier.apply(manifest(document, **options), owner, sight_of(seen))

@@ -9,7 +9,7 @@ import pytest
 
 from muster.runtime.client.builtin import CRDS
 from muster.runtime.client.errors import Invalid
-from muster.work.agent.seam import ApplyProblem
+from muster.work.agent.interfaces import ApplyProblem
 from tests.support.manifests import GADGETS, HOOK, JOB, KINDS, of
 from tests.unit.work.applying.conftest import OTHER, Cluster, live
 from tests.unit.work.applying.test_update import web

@@ -13,7 +13,7 @@ from muster.machinery.authentication import UserInfo
 from muster.runtime.cache.observed import ABSENT, UNKNOWN
 from muster.runtime.client.errors import Forbidden
 from muster.work.agent.applying.serverside import config_hash
-from muster.work.agent.seam import ApplyProblem
+from muster.work.agent.interfaces import ApplyProblem
 from muster.work.names import CONFIG_HASH
 from tests.support.manifests import manifest, of
 from tests.unit.work.applying.conftest import OTHER, OWNER, Cluster, Recorder, live

@@ -20,7 +20,7 @@ from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES
 from muster.runtime.client.errors import KubeError, NotFound
 from muster.runtime.client.rest import JSON, Query
 from muster.work.agent.executor import ExecutorOptions
-from muster.work.agent.seam import Manifest, Misfit
+from muster.work.agent.interfaces import InvalidManifest, Manifest
 from tests.support.gates import LoneGate
 from tests.support.manifests import manifest as planned
 
@@ -172,6 +172,6 @@ def several(*manifests: Manifest) -> list[Manifest]:
     return [replace(one, ordinal=ordinal) for ordinal, one in enumerate(manifests)]
 
 
-def misfit(ordinal: int) -> Misfit:
+def invalid_manifest(ordinal: int) -> InvalidManifest:
     meta = ManifestResourceMeta(ordinal=ordinal, kind="Unknown", name="x")
-    return Misfit(meta, 'the server doesn\'t have a resource type "Unknown"', unserved=True)
+    return InvalidManifest(meta, 'the server doesn\'t have a resource type "Unknown"', unserved=True)

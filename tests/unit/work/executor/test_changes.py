@@ -10,7 +10,7 @@ import pytest
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from muster.runtime.client.rest import JSON, Query
-from muster.work.agent.seam import Manifest
+from muster.work.agent.interfaces import Manifest
 from tests.support.gates import LoneGate
 from tests.unit.work.executor.conftest import FULL, USER, E, Recording, Stage, account, group, manifest, rule, several
 
@@ -128,7 +128,7 @@ async def test_whatever_way_permission_is_taken_the_executor_is_told_and_refused
 
 async def test_what_changed_before_rbac_was_taken_in_is_told_when_it_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     # A cluster with very many bindings, or a slow one.
-    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 0.05)
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_TIMEOUT", 0.05)
     ready = asyncio.Event()
     pages, lines = stage.recording.exchange, stage.recording.lines
 

@@ -9,7 +9,7 @@ import pytest
 from muster.runtime.auth.rbac import CLUSTER_ROLES, ROLES
 from muster.runtime.client.errors import Forbidden
 from muster.runtime.client.rest import JSON, Query
-from muster.work.agent.seam import Manifest
+from muster.work.agent.interfaces import Manifest
 from tests.unit.work.executor.conftest import FULL, GROUP, USER, E, Recording, Stage, account, manifest, rule, several
 
 SECRETS = rule(("get",), "secrets")
@@ -189,7 +189,7 @@ async def test_an_agent_that_may_not_impersonate_decides_by_the_rules(ready: Sta
 
 
 async def test_an_agent_that_may_not_follow_rbac_decides_by_the_rehearsal(ready: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 0.05)
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_TIMEOUT", 0.05)
     client = await agent_without(ready, REVIEWING, IMPERSONATING)
     refusals = await ready.gate(client, strict=False).check(E, several(role("r1", READ), role("r2", SECRETS)), [])
     assert set(refusals) == {1}
@@ -197,7 +197,7 @@ async def test_an_agent_that_may_not_follow_rbac_decides_by_the_rehearsal(ready:
 
 
 async def test_an_agent_that_may_neither_refuses(ready: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 0.05)
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_TIMEOUT", 0.05)
     client = await agent_without(ready, REVIEWING)
     refusals = await ready.gate(client).check(E, [role("r1", READ)], [])
     assert refusals[0].failure

@@ -8,7 +8,7 @@ import pytest
 from muster.api.work.v1 import ExecutorServiceAccount, FeedbackRule
 from muster.runtime.auth.rbac import CLUSTER_ROLES
 from muster.runtime.client.errors import ServerFailure
-from tests.unit.work.executor.conftest import FULL, USER, E, Stage, account, group, manifest, misfit, rule, several
+from tests.unit.work.executor.conftest import FULL, USER, E, Stage, account, group, invalid_manifest, manifest, rule, several
 
 
 async def test_an_executor_without_rights_is_refused_with_what_it_lacks(stage: Stage) -> None:
@@ -107,9 +107,9 @@ async def test_per_manifest_only_the_refused_are_held_back(stage: Stage) -> None
 
 async def test_a_manifest_that_fits_nowhere_withholds_the_others(stage: Stage) -> None:
     await stage.grant("app", rule())
-    refusals = await stage.gate().check(E, [manifest("p1")], [misfit(1)])
+    refusals = await stage.gate().check(E, [manifest("p1")], [invalid_manifest(1)])
     assert refusals[0].message.startswith("withheld because manifest 1 (Unknown x) of the work cannot be applied")
-    assert await stage.gate(strict=False).check(E, [manifest("p1")], [misfit(1)]) == {}
+    assert await stage.gate(strict=False).check(E, [manifest("p1")], [invalid_manifest(1)]) == {}
 
 
 async def test_names_in_a_role_count(stage: Stage) -> None:
@@ -192,7 +192,7 @@ async def test_an_allowance_that_is_not_rbacs_does_not_stand_for_other_objects(s
 
 
 async def test_an_agent_that_may_not_list_roles_has_every_object_reviewed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 0.05)
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_TIMEOUT", 0.05)
     reviews = {"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"]}
     await stage.admin.create(CLUSTER_ROLES, {"metadata": {"name": "reviewing"}, "rules": [reviews]})
     await stage.bind("", "reviewing", {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "agent"})
@@ -204,7 +204,7 @@ async def test_an_agent_that_may_not_list_roles_has_every_object_reviewed(stage:
 
 
 async def test_an_agent_that_may_not_even_review_refuses(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_PATIENCE", 0.05)
+    monkeypatch.setattr("muster.work.agent.executor.gate.SYNC_TIMEOUT", 0.05)
     await stage.grant("app", rule(), to=account())
     refusals = await stage.gate(stage.as_agent("nobody")).check(E, [manifest("a")], [])
     assert refusals[0].failure

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from muster.machinery.authentication import UserInfo
 from muster.runtime.webhook.server import AdmissionRequest, AdmissionResponse, Denied
 from muster.work.hub.webhooks.executors import Executor
-from muster.work.hub.webhooks.works import Rules, WorkWebhooks
+from muster.work.hub.webhooks.works import WorkLimits, WorkWebhooks
 from tests.unit.work.hub.conftest import config_map, executor
 
 scalars = st.none() | st.booleans() | st.integers(-(2**31), 2**31) | st.text(max_size=5)
@@ -37,7 +37,7 @@ class Nobody:
         return False
 
 
-WEBHOOKS = WorkWebhooks(Nobody(), Rules(512_000, nil_counts=True))
+WEBHOOKS = WorkWebhooks(Nobody(), WorkLimits(512_000, nil_counts=True))
 
 
 def answer(admit: Any, operation: str, new: Any, old: Any) -> AdmissionResponse | Denied:

@@ -9,7 +9,7 @@ from muster.api.work.v1 import ManifestWork
 from muster.work.hub.webhooks.configs import config_problem
 from muster.work.hub.webhooks.executors import AGENT, Executor, MalformedExecutor, concerned, executor_of
 from muster.work.hub.webhooks.manifests import manifest_problem, manifest_warnings, manifests_of
-from muster.work.hub.webhooks.works import Subject, shape_problem
+from muster.work.hub.webhooks.works import ReviewedWork, shape_problem
 from tests.unit.work.hub.conftest import config_map, executor, spec, work
 
 LIMIT = 512_000
@@ -18,7 +18,7 @@ EMPTY = "manifests should not be empty"
 
 def problem(new: dict[str, Any], old: dict[str, Any] | None = None, limit: int = LIMIT) -> str | None:
     typed = ManifestWork.decode(work("w", new)).spec
-    return shape_problem(Subject(new, old, typed, "spec", "Manifestwork", "cluster1", EMPTY), limit)
+    return shape_problem(ReviewedWork(new, old, typed, "spec", "Manifestwork", "cluster1", EMPTY), limit)
 
 
 def sized(total: int, name: str = "big") -> dict[str, Any]:

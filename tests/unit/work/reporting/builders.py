@@ -25,8 +25,8 @@ from muster.api.work.v1 import (
 from muster.apiserver.crd.compiled import CustomStrategy, compile_definition
 from muster.machinery.objects import GVR, Object, ObjectRef
 from muster.runtime.client.builtin import CONFIG_MAPS
-from muster.work.agent.reporting import Failure, Outcome
-from muster.work.agent.seam import Manifest, Misfit
+from muster.work.agent.interfaces import InvalidManifest, Manifest
+from muster.work.agent.reporting import ManifestFailure, ManifestResult
 
 DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")
 JOBS = GVR("batch/v1", "jobs", "Job")
@@ -59,12 +59,16 @@ def manifest(
     )
 
 
-def applied(subject: Manifest | None = None, live: Object | bytes | None = None, failure: Failure | None = None) -> Outcome:
-    return Outcome(subject or manifest(), failure=failure, live=b"{}" if live is None else live)
+def applied(
+    subject: Manifest | None = None, live: Object | bytes | None = None, failure: ManifestFailure | None = None
+) -> ManifestResult:
+    return ManifestResult(subject or manifest(), failure=failure, live=b"{}" if live is None else live)
 
 
-def misfit(ordinal: int = 0, problem: str = "no such kind") -> Misfit:
-    return Misfit(ManifestResourceMeta(ordinal=ordinal, group="x", version="v1", kind="Odd", name="o"), problem, unserved=True)
+def invalid_manifest(ordinal: int = 0, problem: str = "no such kind") -> InvalidManifest:
+    return InvalidManifest(
+        ManifestResourceMeta(ordinal=ordinal, group="x", version="v1", kind="Odd", name="o"), problem, unserved=True
+    )
 
 
 def well_known() -> FeedbackRule:

@@ -7,7 +7,7 @@ import pytest
 
 from muster.api.resource import known_fields
 from muster.api.work.v1 import FeedbackRule, JsonPath, ManifestsTemplate, ManifestWork, ManifestWorkSpec, ManifestWorkStatus
-from muster.work.agent.reporting import Failure, Outcome, Reporter
+from muster.work.agent.reporting import ManifestFailure, ManifestResult, Reporter
 from muster.work.agent.reporting.room import OBJECT
 from tests.unit.work.reporting.builders import FIRST, LATER, manifest, said, work
 
@@ -21,12 +21,12 @@ def large(count: int, status: ManifestWorkStatus | None = None) -> ManifestWork:
     return msgspec.structs.replace(work(status), spec=spec)
 
 
-def healthy(place: int) -> Outcome:
-    return Outcome(manifest(f"c{place}", ordinal=place), live=LIVE)
+def healthy(place: int) -> ManifestResult:
+    return ManifestResult(manifest(f"c{place}", ordinal=place), live=LIVE)
 
 
-def failing(place: int, text: str = "no") -> Outcome:
-    return Outcome(manifest(f"c{place}", ordinal=place), failure=Failure("AppliedManifestFailed", text))
+def failing(place: int, text: str = "no") -> ManifestResult:
+    return ManifestResult(manifest(f"c{place}", ordinal=place), failure=ManifestFailure("AppliedManifestFailed", text))
 
 
 def stored(subject: ManifestWork, status: ManifestWorkStatus) -> int:
@@ -39,12 +39,14 @@ CASES = {
     "six thousand that are fine": [healthy(place) for place in range(6000)],
     "three thousand that failed": [failing(place, "x" * 600) for place in range(3000)],
     "six hundred with markup": [failing(place, "<&>" * 400) for place in range(600)],
-    "a hundred long values": [Outcome(manifest(f"c{place}", ordinal=place, feedback=LONG), live=LIVE) for place in range(100)],
+    "a hundred long values": [
+        ManifestResult(manifest(f"c{place}", ordinal=place, feedback=LONG), live=LIVE) for place in range(100)
+    ],
 }
 
 
 @pytest.mark.parametrize("outcomes", CASES.values(), ids=CASES.keys())
-def test_a_status_is_never_larger_than_what_is_stored(outcomes: list[Outcome]) -> None:
+def test_a_status_is_never_larger_than_what_is_stored(outcomes: list[ManifestResult]) -> None:
     subject = large(len(outcomes))
     status = Reporter().status(subject, outcomes, FIRST)
     assert stored(subject, status) <= OBJECT + 20_000

@@ -8,15 +8,27 @@ import pytest
 from muster.api.meta import Condition
 from muster.api.work.v1 import ManifestCondition, ManifestResourceMeta, ManifestWorkStatus
 from muster.runtime.client.errors import Invalid, Unreachable
-from muster.work.agent.reporting import Failure, Outcome, Reporter, deleting, failed, refused, unfit
-from muster.work.agent.seam import ApplyProblem, Misfit, Refusal
-from tests.unit.work.reporting.builders import FIRST, LATER, applied, cel, complaints, manifest, misfit, paths, said, values, work
+from muster.work.agent.interfaces import ApplyProblem, InvalidManifest, Refusal
+from muster.work.agent.reporting import ManifestFailure, ManifestResult, Reporter, deleting, failed, refused, unfit
+from tests.unit.work.reporting.builders import (
+    FIRST,
+    LATER,
+    applied,
+    cel,
+    complaints,
+    invalid_manifest,
+    manifest,
+    paths,
+    said,
+    values,
+    work,
+)
 
 REFUSED = refused(Refusal("not allowed"))
 
 
 def reported(
-    *outcomes: Outcome, old: ManifestWorkStatus | None = None, generation: int = 1, now: str = FIRST
+    *outcomes: ManifestResult, old: ManifestWorkStatus | None = None, generation: int = 1, now: str = FIRST
 ) -> ManifestWorkStatus:
     status = Reporter().status(work(old, generation), outcomes, now)
     assert complaints(status) == []
@@ -51,7 +63,7 @@ def test_an_applied_manifest_is_applied_and_available() -> None:
     ("failure", "reason", "message"),
     [
         (REFUSED, "AppliedManifestFailed", "Failed to apply manifest: not allowed"),
-        (unfit(misfit()), "AppliedManifestFailed", "Failed to apply manifest: no such kind"),
+        (unfit(invalid_manifest()), "AppliedManifestFailed", "Failed to apply manifest: no such kind"),
         (failed(Invalid(422, "Invalid", "data is wrong")), "AppliedManifestFailed", "Failed to apply manifest: data is wrong"),
         (failed(Unreachable("https://x", "refused")), "AppliedManifestFailed", "Failed to apply manifest: https://x: refused"),
         (failed(ApplyProblem("ApplyConflict", "field is owned")), "ApplyConflict", "Failed to apply manifest: field is owned"),
@@ -63,8 +75,8 @@ def test_an_applied_manifest_is_applied_and_available() -> None:
         (failed(TimeoutError()), "AppliedManifestFailed", "Failed to apply manifest: TimeoutError"),
     ],
 )
-def test_a_manifest_that_is_not_applied_says_why(failure: Failure, reason: str, message: str) -> None:
-    status = reported(Outcome(manifest(), failure=failure))
+def test_a_manifest_that_is_not_applied_says_why(failure: ManifestFailure, reason: str, message: str) -> None:
+    status = reported(ManifestResult(manifest(), failure=failure))
     assert brief(said(entry(status), "Applied")) == ("False", reason, message)
     assert brief(said(status, "Applied")) == ("False", "AppliedManifestWorkFailed", "Failed to apply manifest work")
 
@@ -78,7 +90,7 @@ def test_a_manifest_that_was_refused_may_be_available_from_before() -> None:
 def test_of_an_object_that_the_executor_may_not_read_only_its_being_there_is_told() -> None:
     asking = manifest(feedback=(paths(secret=".data.x"),), conditions=(cel("Told", "true", message_expression="object.data.x"),))
     live = {"metadata": {"name": "a"}, "data": {"x": "old"}}
-    hidden = Outcome(asking, REFUSED, live={**live, "data": {"x": "new"}}, hidden="robot may not get it")
+    hidden = ManifestResult(asking, REFUSED, live={**live, "data": {"x": "new"}}, hidden="robot may not get it")
     status = reported(hidden)
     assert values(entry(status)) == {}
     assert [one.type for one in entry(status).conditions] == ["Applied", "Available", "StatusFeedbackSynced"]
@@ -95,7 +107,7 @@ def test_of_an_object_that_the_executor_may_not_read_only_its_being_there_is_tol
 
 def test_whether_an_object_is_available_by_a_rule_is_not_known_while_it_may_not_be_read() -> None:
     asking = manifest(conditions=(cel("Available", "object.data.x == 'old'"),))
-    status = reported(Outcome(asking, REFUSED, live={"data": {"x": "old"}}, hidden="robot may not get it"))
+    status = reported(ManifestResult(asking, REFUSED, live={"data": {"x": "old"}}, hidden="robot may not get it"))
     assert brief(said(entry(status), "Available")) == (
         "Unknown",
         "FetchingResourceFailed",
@@ -104,34 +116,34 @@ def test_whether_an_object_is_available_by_a_rule_is_not_known_while_it_may_not_
 
 
 def test_an_absent_object_is_not_available() -> None:
-    status = reported(Outcome(manifest()))
+    status = reported(ManifestResult(manifest()))
     assert brief(said(entry(status), "Available")) == ("False", "ResourceNotAvailable", "Resource is not available")
     assert all(one.type != "StatusFeedbackSynced" for one in entry(status).conditions)
 
 
 def test_an_object_that_cannot_be_read_is_unknown() -> None:
-    status = reported(Outcome(manifest(), unfetched="timed out"))
+    status = reported(ManifestResult(manifest(), unfetched="timed out"))
     assert brief(said(entry(status), "Available")) == ("Unknown", "FetchingResourceFailed", "Failed to fetch resource: timed out")
 
 
 def test_a_manifest_of_an_unserved_kind_is_unknown() -> None:
-    subject = misfit()
-    status = reported(Outcome(subject, failure=unfit(subject)))
+    subject = invalid_manifest()
+    status = reported(ManifestResult(subject, failure=unfit(subject)))
     assert brief(said(entry(status), "Available")) == ("Unknown", "IncompleteResourceMeta", "Resource meta is incomplete")
 
 
 def test_a_manifest_that_can_be_no_object_of_the_cluster_is_not_available() -> None:
     meta = ManifestResourceMeta(ordinal=0, version="v1", kind="Pod", resource="pods", name="p")
-    subject = Misfit(meta, "metadata.namespace is missing", nowhere=True)
-    status = reported(Outcome(subject, failure=unfit(subject)))
+    subject = InvalidManifest(meta, "metadata.namespace is missing", nowhere=True)
+    status = reported(ManifestResult(subject, failure=unfit(subject)))
     assert brief(said(entry(status), "Available")) == ("False", "ResourceNotAvailable", "Resource is not available")
     assert said(status, "Available").status == "False"
 
 
 def test_a_misfit_of_a_served_kind_says_what_is_wrong_with_it() -> None:
     meta = ManifestResourceMeta(ordinal=1, version="v1", kind="Pod", resource="pods", name="p")
-    subject = Misfit(meta, "manifest 0 is about the same object")
-    status = reported(Outcome(subject, failure=unfit(subject)))
+    subject = InvalidManifest(meta, "manifest 0 is about the same object")
+    status = reported(ManifestResult(subject, failure=unfit(subject)))
     expected = ("Unknown", "FetchingResourceFailed", "Failed to fetch resource: manifest 0 is about the same object")
     assert brief(said(entry(status), "Available")) == expected
 
@@ -147,7 +159,7 @@ def test_a_work_is_applied_and_available_when_all_is() -> None:
 
 
 def test_an_absent_object_outweighs_one_that_is_unknown() -> None:
-    outcomes = [applied(), Outcome(manifest("b", ordinal=1), unfetched="x"), Outcome(manifest("c", ordinal=2))]
+    outcomes = [applied(), ManifestResult(manifest("b", ordinal=1), unfetched="x"), ManifestResult(manifest("c", ordinal=2))]
     status = reported(*outcomes)
     assert brief(said(status, "Available")) == ("False", "ResourcesNotAvailable", "1 of 3 resources are not available")
     status = reported(*outcomes[:2])
@@ -167,10 +179,10 @@ def test_conditions_of_others_stay() -> None:
 
 
 def test_a_message_is_cut_where_the_hub_would_refuse_it() -> None:
-    long = Failure("AppliedManifestFailed", "x" * 100_000)
-    status = reported(Outcome(manifest(), failure=long))
+    long = ManifestFailure("AppliedManifestFailed", "x" * 100_000)
+    status = reported(ManifestResult(manifest(), failure=long))
     assert len(said(entry(status), "Applied").message) == 32768
-    many = reported(*(Outcome(manifest(str(place), ordinal=place), failure=long) for place in range(2000)))
+    many = reported(*(ManifestResult(manifest(str(place), ordinal=place), failure=long) for place in range(2000)))
     assert sum(len(said(one, "Applied").message) for one in many.resource_status.manifests) <= 1024 * 1024
 
 
@@ -178,14 +190,18 @@ def test_a_message_is_cut_where_the_hub_would_refuse_it() -> None:
 
 
 def test_nothing_new_is_the_very_status() -> None:
-    outcomes = [applied(), Outcome(manifest("b", ordinal=1)), Outcome(misfit(2), failure=unfit(misfit(2)))]
+    outcomes = [
+        applied(),
+        ManifestResult(manifest("b", ordinal=1)),
+        ManifestResult(invalid_manifest(2), failure=unfit(invalid_manifest(2))),
+    ]
     status = reported(*outcomes)
     assert Reporter().status(work(status), outcomes, LATER) is status
 
 
 def test_a_time_moves_only_with_the_status() -> None:
-    before = reported(Outcome(manifest(), failure=REFUSED))
-    after = reported(Outcome(manifest(), failure=Failure("Other", "otherwise")), old=before, now=LATER)
+    before = reported(ManifestResult(manifest(), failure=REFUSED))
+    after = reported(ManifestResult(manifest(), failure=ManifestFailure("Other", "otherwise")), old=before, now=LATER)
     assert said(entry(after), "Applied").last_transition_time == FIRST
     assert said(entry(after), "Applied").message == "otherwise"
     fine = reported(applied(), old=after, now=LATER)
@@ -215,7 +231,7 @@ def test_new_values_restart_the_time_of_feedback() -> None:
 def test_values_of_an_object_that_is_gone_or_unreadable_stay() -> None:
     subject = manifest(feedback=[paths(v=".v")])
     before = reported(applied(subject, {"v": 1}))
-    for outcome in (Outcome(subject), Outcome(subject, unfetched="x")):
+    for outcome in (ManifestResult(subject), ManifestResult(subject, unfetched="x")):
         after = reported(outcome, old=before, now=LATER)
         assert values(entry(after)) == {"v": 1}
         assert said(entry(after), "StatusFeedbackSynced") == said(entry(before), "StatusFeedbackSynced")
@@ -235,10 +251,10 @@ def test_manifests_that_cannot_be_told_apart_start_anew_when_they_move() -> None
 
 
 def test_manifests_that_could_not_be_read_are_told_apart_by_their_place_only() -> None:
-    unreadable = Misfit(ManifestResourceMeta(ordinal=1), "not an object")
-    before = reported(applied(), Outcome(unreadable, failure=unfit(unreadable)))
-    moved = Misfit(ManifestResourceMeta(ordinal=0), "not an object")
-    after = reported(Outcome(moved, failure=unfit(moved)), old=before, now=LATER)
+    unreadable = InvalidManifest(ManifestResourceMeta(ordinal=1), "not an object")
+    before = reported(applied(), ManifestResult(unreadable, failure=unfit(unreadable)))
+    moved = InvalidManifest(ManifestResourceMeta(ordinal=0), "not an object")
+    after = reported(ManifestResult(moved, failure=unfit(moved)), old=before, now=LATER)
     assert said(entry(after), "Applied").last_transition_time == LATER
 
 
@@ -274,14 +290,14 @@ def test_conditions_of_rules_that_are_gone_go() -> None:
     after = reported(applied(manifest(conditions=[cel("Fine", "true")]), {}), old=before, generation=2)
     assert {one.type for one in entry(after).conditions} == {"Applied", "Available", "StatusFeedbackSynced", "Fine"}
     assert {one.type for one in after.conditions} == {"Applied", "Available", "Fine"}
-    absent = reported(Outcome(manifest(conditions=[cel("Fine", "true")])), old=before, generation=2)
+    absent = reported(ManifestResult(manifest(conditions=[cel("Fine", "true")])), old=before, generation=2)
     assert {one.type for one in absent.conditions} == {"Applied", "Available", "Fine"}
 
 
 def test_a_finished_object_that_is_gone_stays_complete() -> None:
     subject = manifest(conditions=[cel("Complete", "true")])
     before = reported(applied(subject, {}))
-    after = reported(Outcome(subject), old=before, now=LATER)
+    after = reported(ManifestResult(subject), old=before, now=LATER)
     assert said(after, "Complete") == said(before, "Complete")
     assert said(after, "Available").status == "False"
 
@@ -289,7 +305,7 @@ def test_a_finished_object_that_is_gone_stays_complete() -> None:
 def test_a_work_is_not_complete_in_a_generation_in_which_nothing_was_looked_at() -> None:
     subject = manifest(conditions=[cel("Complete", "true")])
     before = reported(applied(subject, {}))
-    after = reported(Outcome(subject, failure=REFUSED), old=before, generation=2, now=LATER)
+    after = reported(ManifestResult(subject, failure=REFUSED), old=before, generation=2, now=LATER)
     assert said(after, "Complete").observed_generation == 1
     assert said(after, "Applied").observed_generation == 2
 
@@ -299,7 +315,7 @@ def test_a_rule_may_say_when_an_object_is_available() -> None:
     status = reported(applied(subject, {"ready": False}))
     assert brief(said(entry(status), "Available")) == ("False", "ConditionRuleEvaluated", "Manifest is not Available")
     assert brief(said(status, "Available")) == ("False", "ResourcesNotAvailable", "1 of 1 resources are not available")
-    gone = reported(Outcome(subject), old=status)
+    gone = reported(ManifestResult(subject), old=status)
     assert said(entry(gone), "Available").reason == "ResourceNotAvailable"
     freed = reported(applied(), old=status)
     assert said(entry(freed), "Available").reason == "ResourceAvailable"

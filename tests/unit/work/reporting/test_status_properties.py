@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.work.v1 import ConditionRule, FeedbackRule, JsonPath, ManifestWorkStatus
-from muster.work.agent.reporting import Failure, Outcome, Reporter
-from tests.unit.work.reporting.builders import FIRST, LATER, complaints, manifest, misfit, work
+from muster.work.agent.reporting import ManifestFailure, ManifestResult, Reporter
+from tests.unit.work.reporting.builders import FIRST, LATER, complaints, invalid_manifest, manifest, work
 
 names = st.sampled_from(["a", "b", "c"])
 texts = st.sampled_from(["", "x", "ü" * 40000, "\x00"]) | st.text(max_size=5)
@@ -29,16 +29,16 @@ condition_rules = st.builds(
     cel_expressions=st.lists(st.sampled_from(["true", "object.v", "object.v == 1", "oops("]), max_size=2).map(tuple),
     message=texts,
 )
-failures = st.none() | st.builds(Failure, reason=st.just("AppliedManifestFailed"), message=texts)
+failures = st.none() | st.builds(ManifestFailure, reason=st.just("AppliedManifestFailed"), message=texts)
 
 
 @st.composite
-def passes(draw: st.DrawFn) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+def passes(draw: st.DrawFn) -> list[ManifestResult]:
+    outcomes: list[ManifestResult] = []
     for ordinal in range(draw(st.integers(0, 4))):
         failure = draw(failures)
         if draw(st.integers(0, 5)) == 0:
-            outcomes.append(Outcome(misfit(ordinal, draw(texts)), failure=failure))
+            outcomes.append(ManifestResult(invalid_manifest(ordinal, draw(texts)), failure=failure))
             continue
         subject = manifest(
             draw(names),
@@ -47,14 +47,14 @@ def passes(draw: st.DrawFn) -> list[Outcome]:
             conditions=draw(st.lists(condition_rules, max_size=2, unique_by=lambda rule: rule.condition)),
         )
         live: Any = draw(st.none() | documents)
-        outcomes.append(Outcome(subject, failure=failure, live=live, unfetched=draw(st.sampled_from(["", "", "away"]))))
+        outcomes.append(ManifestResult(subject, failure=failure, live=live, unfetched=draw(st.sampled_from(["", "", "away"]))))
     return outcomes
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(passes(), st.integers(0, 1)), min_size=1, max_size=3), st.booleans())
 def test_a_status_is_valid_in_the_order_of_the_spec_and_the_same_for_the_same(
-    history: list[tuple[list[Outcome], int]], raw_json: bool
+    history: list[tuple[list[ManifestResult], int]], raw_json: bool
 ) -> None:
     reporter, status, generation = Reporter(raw_json), ManifestWorkStatus(), 1
     for outcomes, step in history:

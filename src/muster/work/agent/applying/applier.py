@@ -25,12 +25,12 @@ from muster.machinery.objects import Object, ObjectRef
 from muster.runtime.cache import ObservedObject, Presence
 from muster.runtime.client import AlreadyExists, Conflict, Forbidden, Invalid, KubeClient, NotFound, StatusError
 from muster.runtime.client.builtin import SECRETS
-from muster.work.agent.applying.memory import Memory
-from muster.work.agent.applying.merging import creation, merged
+from muster.work.agent.applying.applied_shapes import AppliedShapes
 from muster.work.agent.applying.owners import owners_wanted, reference
 from muster.work.agent.applying.permission import explained
 from muster.work.agent.applying.serverside import Send, ServerSide
-from muster.work.agent.seam import Applied, ApplyProblem, Consent, Manifest, Owner, Write
+from muster.work.agent.applying.update import creation, merged
+from muster.work.agent.interfaces import Applied, ApplyProblem, Consent, Manifest, ManifestOwner, ManifestWrite
 from muster.work.agent.writes import seen, send
 from muster.work.names import AGENT
 
@@ -40,8 +40,8 @@ _MAYBE_THERE: Final = frozenset((400, 403, 405, 409, 422))
 """Refusals of a creation that say nothing of whether the object exists: a quota refuses before it is looked for."""
 
 
-_Attempt = Callable[[Manifest, Owner, Object | None, bool], Awaitable[Applied]]
-_Strategy = Callable[[Send, Manifest, Owner, Object | None, bool], Awaitable[Applied]]
+_Attempt = Callable[[Manifest, ManifestOwner, Object | None, bool], Awaitable[Applied]]
+_Strategy = Callable[[Send, Manifest, ManifestOwner, Object | None, bool], Awaitable[Applied]]
 
 
 class _Exists(Exception):
@@ -56,7 +56,7 @@ class ClusterApplier:
         self._client = client
         self._clock = clock
         self._random = random
-        self._memory = Memory()
+        self._memory = AppliedShapes()
         self._locks: WeakValueDictionary[ObjectRef, asyncio.Lock] = WeakValueDictionary()
         self._server_side = ServerSide(self._memory)
         self._strategies: Mapping[str, _Strategy] = {
@@ -66,18 +66,20 @@ class ClusterApplier:
             "ReadOnly": self._read,
         }
 
-    def intended(self, manifest: Manifest, owner: Owner, live: Object | None) -> Write | None:
+    def intended(self, manifest: Manifest, owner: ManifestOwner, live: Object | None) -> ManifestWrite | None:
         strategy = manifest.strategy.type
         if strategy == "ServerSideApply":
             return self._server_side.intended(manifest, owner, live)
         if live is None and strategy in ("Update", "CreateOnly"):
-            return Write("create", creation(manifest, owner), AGENT)
+            return ManifestWrite("create", creation(manifest, owner), AGENT)
         if live is None or strategy != "Update":
             return None
         wanted = merged(manifest, live, owner, self._memory.before(manifest, owner))
-        return None if wanted is None or self._memory.settled(manifest, owner, live) else Write("update", wanted, AGENT)
+        return None if wanted is None or self._memory.settled(manifest, owner, live) else ManifestWrite("update", wanted, AGENT)
 
-    async def apply(self, manifest: Manifest, owner: Owner, sight: ObservedObject, consent: Consent | None = None) -> Applied:
+    async def apply(
+        self, manifest: Manifest, owner: ManifestOwner, sight: ObservedObject, consent: Consent | None = None
+    ) -> Applied:
         strategy = self._strategies.get(manifest.strategy.type)
         if strategy is None:
             raise ApplyProblem("AppliedManifestFailed", f"update strategy {manifest.strategy.type!r} is not known to this agent")
@@ -92,7 +94,7 @@ class ClusterApplier:
         self,
         strategy: _Attempt,
         manifest: Manifest,
-        owner: Owner,
+        owner: ManifestOwner,
         sight: ObservedObject,
     ) -> Applied:
         """By what was seen first, then by what is read, until nobody writes in between."""
@@ -128,18 +130,18 @@ class ClusterApplier:
             return None
 
     def _sending(self, consent: Consent | None) -> Send:
-        async def sent(manifest: Manifest, write: Write, live: Object | None) -> Object:
+        async def sent(manifest: Manifest, write: ManifestWrite, live: Object | None) -> Object:
             if consent is not None:
                 await consent.to(manifest, write, live)
             return await send(self._client, manifest.ref, write)
 
         return sent
 
-    async def _create(self, sent: Send, manifest: Manifest, owner: Owner, known: bool) -> Object:
+    async def _create(self, sent: Send, manifest: Manifest, owner: ManifestOwner, known: bool) -> Object:
         """Raises `_Exists` when it is there although the server found something else to refuse first."""
         ref = manifest.ref
         try:
-            return await sent(manifest, Write("create", creation(manifest, owner), AGENT), None)
+            return await sent(manifest, ManifestWrite("create", creation(manifest, owner), AGENT), None)
         except AlreadyExists:
             raise
         except StatusError as refusal:
@@ -153,7 +155,7 @@ class ClusterApplier:
                 raise
             raise _Exists(live, refusal) from refusal
 
-    async def _update(self, sent: Send, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+    async def _update(self, sent: Send, manifest: Manifest, owner: ManifestOwner, live: Object | None, known: bool) -> Applied:
         if live is None:
             created = await self._create(sent, manifest, owner, known)
             self._remember(manifest, owner, created)
@@ -173,17 +175,17 @@ class ClusterApplier:
         return Applied(written, wrote=written["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"])
 
     async def _put(
-        self, sent: Send, manifest: Manifest, live: Object, owner: Owner, before: Object | None, wanted: Object
+        self, sent: Send, manifest: Manifest, live: Object, owner: ManifestOwner, before: Object | None, wanted: Object
     ) -> Object:
         try:
-            return await sent(manifest, Write("update", wanted, AGENT), live)
+            return await sent(manifest, ManifestWrite("update", wanted, AGENT), live)
         except Invalid as error:
             # One alternative beside another that was said or defaulted before: the manifest's must come instead of it.
             instead = merged(manifest, live, owner, before, replacing=True)
             if instead is None or instead == wanted:
                 raise
             try:
-                return await sent(manifest, Write("update", instead, AGENT), live)
+                return await sent(manifest, ManifestWrite("update", instead, AGENT), live)
             except Invalid:
                 raise error from None
 
@@ -191,7 +193,7 @@ class ClusterApplier:
         """What the server would not take is not worth what there is: it is asked first."""
         ref, metadata = manifest.ref, live["metadata"]
         kept = {key: wanted["metadata"][key] for key in _KEPT if key in wanted["metadata"]}
-        anew = Write("create", {**wanted, "metadata": kept}, AGENT)
+        anew = ManifestWrite("create", {**wanted, "metadata": kept}, AGENT)
         # That it exists is said only of what nothing else is wrong with.
         with contextlib.suppress(AlreadyExists):
             await send(self._client, ref, anew, dry_run=True)
@@ -200,11 +202,11 @@ class ClusterApplier:
         )
         return await send(self._client, ref, anew)
 
-    def _remember(self, manifest: Manifest, owner: Owner, written: Object) -> None:
+    def _remember(self, manifest: Manifest, owner: ManifestOwner, written: Object) -> None:
         differs = merged(manifest, written, owner) is not None
         self._memory.keep(manifest, owner, written if differs else None)
 
-    async def _create_only(self, sent: Send, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+    async def _create_only(self, sent: Send, manifest: Manifest, owner: ManifestOwner, live: Object | None, known: bool) -> Applied:
         if live is None:
             created = await self._create(sent, manifest, owner, known)
             # Should the work come to keep it, what it said here and says no longer is to go.
@@ -212,7 +214,7 @@ class ClusterApplier:
             return Applied(created, wrote=True)
         return await self._owned(manifest, owner, live)
 
-    async def _owned(self, manifest: Manifest, owner: Owner, live: Object, wrote: bool = False) -> Applied:
+    async def _owned(self, manifest: Manifest, owner: ManifestOwner, live: Object, wrote: bool = False) -> Applied:
         """Only whose it is."""
         metadata = live["metadata"]
         owners = owners_wanted(live, owner, manifest.owned)
@@ -223,13 +225,13 @@ class ClusterApplier:
         ref = manifest.ref
         return Applied(await self._client.patch(ref.resource, ref.name, patch, ref.namespace, manager=AGENT), wrote=True)
 
-    async def _read(self, _: Send, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+    async def _read(self, _: Send, manifest: Manifest, owner: ManifestOwner, live: Object | None, known: bool) -> Applied:
         """What was the work's own before it is only read loses our mark: it would go with the work."""
         if live is None and not known:
             live = await self._get(manifest.ref)
         return Applied(None, wrote=False) if live is None else await self._owned(replace(manifest, owned=False), owner, live)
 
-    async def _apply(self, sent: Send, manifest: Manifest, owner: Owner, live: Object | None, known: bool) -> Applied:
+    async def _apply(self, sent: Send, manifest: Manifest, owner: ManifestOwner, live: Object | None, known: bool) -> Applied:
         if live is None and not known:
             live = await self._get(manifest.ref)
         applied, wrote = await self._server_side.apply(manifest, owner, live, sent)
@@ -239,7 +241,7 @@ class ClusterApplier:
 _KEPT: Final = ("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
 
 
-def _must_be_made_anew(manifest: Manifest, owner: Owner, live: Object, wanted: Object) -> bool:
+def _must_be_made_anew(manifest: Manifest, owner: ManifestOwner, live: Object, wanted: Object) -> bool:
     """Secrets of another type, and those that were sealed: the server lets nobody change them. Only what is ours is taken away."""
     ours = manifest.owned and reference(owner) in (live["metadata"].get("ownerReferences") or ())
     if not ours or manifest.ref.resource != SECRETS:

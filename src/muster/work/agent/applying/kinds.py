@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.machinery.objects import GVR, Object
-from muster.work.agent.applying.agreeing import Rules, paired
-from muster.work.agent.seam import ApplyProblem
+from muster.work.agent.applying.comparison import ComparisonRules, paired
+from muster.work.agent.interfaces import ApplyProblem
 
 _NOT_CONTENT: Final = frozenset(("apiVersion", "kind", "metadata", "status"))
 _SELECTORS: Final = frozenset(("matchLabels", "nodeSelector"))
@@ -34,7 +34,7 @@ Content = Callable[[Object, Object], Object]
 
 @dataclass(frozen=True, slots=True)
 class KindRules:
-    fields: Rules
+    fields: ComparisonRules
     content: Content = lambda said, _: said
     metadata_only: bool = False
     """Whether nothing but labels and annotations is the manifest's to keep."""
@@ -114,8 +114,8 @@ def _without_placeholders(said: Any, _: Object) -> Any:
     return [_without_placeholders(value, _) for value in said] if isinstance(said, list) else said
 
 
-def _builtin(*closed: str) -> Rules:
-    return Rules(builtin=True, closed=_SELECTORS | frozenset(closed))
+def _builtin(*closed: str) -> ComparisonRules:
+    return ComparisonRules(builtin=True, closed=_SELECTORS | frozenset(closed))
 
 
 _TABLE: Final[Mapping[tuple[str, str], KindRules]] = {
@@ -131,11 +131,11 @@ _TABLE: Final[Mapping[tuple[str, str], KindRules]] = {
     (_RBAC, "ClusterRole"): KindRules(_builtin("rules"), _cluster_role),
     (_ADMISSION, "ValidatingWebhookConfiguration"): KindRules(_builtin(), _without_placeholders),
     (_ADMISSION, "MutatingWebhookConfiguration"): KindRules(_builtin(), _without_placeholders),
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): KindRules(Rules(builtin=True), _without_placeholders),
-    ("apiregistration.k8s.io", "APIService"): KindRules(Rules(builtin=True), _without_placeholders),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): KindRules(ComparisonRules(builtin=True), _without_placeholders),
+    ("apiregistration.k8s.io", "APIService"): KindRules(ComparisonRules(builtin=True), _without_placeholders),
 }
 _BUILTIN: Final = KindRules(_builtin())
-_CUSTOM: Final = KindRules(Rules())
+_CUSTOM: Final = KindRules(ComparisonRules())
 
 
 def rules_of(resource: GVR) -> KindRules:

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from muster.machinery.objects import Object
-from muster.work.agent.seam import Owner
+from muster.work.agent.interfaces import ManifestOwner
 from muster.work.kinds import APPLIED_WORKS
 
 
-def reference(owner: Owner) -> Object:
+def reference(owner: ManifestOwner) -> Object:
     return {"apiVersion": APPLIED_WORKS.api_version, "kind": APPLIED_WORKS.kind, "name": owner.name, "uid": owner.uid}
 
 
-def owners_wanted(live: Mapping[str, Any], owner: Owner, owned: bool) -> list[Object]:
+def owners_wanted(live: Mapping[str, Any], owner: ManifestOwner, owned: bool) -> list[Object]:
     """The references that the object should have."""
     wanted = reference(owner)
     kept: list[Object] = []
@@ -35,7 +35,7 @@ def works_among(owners: Iterable[Object]) -> list[Object]:
     return [entry for entry in owners if _is_work(entry)]
 
 
-def _ours(entry: Mapping[str, Any], owner: Owner) -> bool:
+def _ours(entry: Mapping[str, Any], owner: ManifestOwner) -> bool:
     return _is_work(entry) and entry.get("name") == owner.name
 
 

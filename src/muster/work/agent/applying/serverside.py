@@ -21,12 +21,12 @@ from muster.api.work.v1 import ServerSideApply
 from muster.machinery.golang import formatting
 from muster.machinery.objects import Object
 from muster.runtime.client import Conflict
-from muster.work.agent.applying.ignoring import without_ignored
-from muster.work.agent.applying.memory import Memory
-from muster.work.agent.applying.merging import agreed
+from muster.work.agent.applying.applied_shapes import AppliedShapes
+from muster.work.agent.applying.ignored_fields import without_ignored
 from muster.work.agent.applying.owners import owners_wanted, works_among
+from muster.work.agent.applying.update import agreed
+from muster.work.agent.interfaces import ApplyProblem, Manifest, ManifestOwner, ManifestWrite
 from muster.work.agent.manifests import cleaned
-from muster.work.agent.seam import ApplyProblem, Manifest, Owner, Write
 from muster.work.agent.writes import guarded
 from muster.work.names import CONFIG_HASH
 
@@ -34,15 +34,15 @@ CONFLICT: Final = "ApplyConflict"
 _DEFAULT: Final = ServerSideApply()
 
 
-Send = Callable[[Manifest, Write, Object | None], Awaitable[Object]]
+Send = Callable[[Manifest, ManifestWrite, Object | None], Awaitable[Object]]
 """Sends a write to an object that is so, or that is not there."""
 
 
 class ServerSide:
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: AppliedShapes) -> None:
         self._memory = memory
 
-    def intended(self, manifest: Manifest, owner: Owner, live: Object | None) -> Write | None:
+    def intended(self, manifest: Manifest, owner: ManifestOwner, live: Object | None) -> ManifestWrite | None:
         """What to send to the object, if anything: whose it is may still be wrong. Raises ApplyProblem."""
         options = manifest.strategy.server_side_apply or _DEFAULT
         document = without_null_times(manifest.document)
@@ -59,10 +59,10 @@ class ServerSide:
         owners = works_among(owners_wanted(live or {}, owner, manifest.owned))
         if owners:
             document["metadata"]["ownerReferences"] = owners
-        write = Write("apply", document, options.field_manager, options.force)
+        write = ManifestWrite("apply", document, options.field_manager, options.force)
         return write if live is None else _pinned(manifest, write, live)
 
-    async def apply(self, manifest: Manifest, owner: Owner, live: Object | None, send: Send) -> tuple[Object, bool]:
+    async def apply(self, manifest: Manifest, owner: ManifestOwner, live: Object | None, send: Send) -> tuple[Object, bool]:
         """The object afterwards, and whether it was written."""
         write = self.intended(manifest, owner, live)
         if write is None:
@@ -77,13 +77,13 @@ class ServerSide:
         self._memory.keep(manifest, owner, applied if odd else None)
         return applied, live is None or applied["metadata"]["resourceVersion"] != live["metadata"]["resourceVersion"]
 
-    def _is_so(self, manifest: Manifest, owner: Owner, live: Object) -> bool:
+    def _is_so(self, manifest: Manifest, owner: ManifestOwner, live: Object) -> bool:
         if agreed(manifest, live):
             return self._memory.confirmed(manifest, owner)
         return self._memory.settled(manifest, owner, live)
 
 
-async def _sent(send: Send, manifest: Manifest, write: Write, live: Object | None) -> Object:
+async def _sent(send: Send, manifest: Manifest, write: ManifestWrite, live: Object | None) -> Object:
     try:
         return await send(manifest, write, live)
     except Conflict as error:
@@ -93,7 +93,7 @@ async def _sent(send: Send, manifest: Manifest, write: Write, live: Object | Non
         raise ApplyProblem(CONFLICT, error.message) from error
 
 
-def _pinned(manifest: Manifest, write: Write, live: Object) -> Write:
+def _pinned(manifest: Manifest, write: ManifestWrite, live: Object) -> ManifestWrite:
     if not guarded(manifest.ref.resource):
         return write
     version = live["metadata"]["resourceVersion"]

@@ -14,7 +14,7 @@ from muster.kube.names import dns1123_subdomain
 from muster.machinery.authentication import UserInfo
 from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import ObjectRef
-from muster.work.agent.seam import Manifest
+from muster.work.agent.interfaces import Manifest
 
 _LIFE: Final = ("create", "update", "patch", "get")
 _TAKEN: Final = {"ReadOnly": ("get",), "CreateOnly": ("create", "get")}

@@ -24,11 +24,11 @@ from muster.runtime.auth import RbacAuthorizer
 from muster.runtime.cache import Presence
 from muster.runtime.client import AlreadyExists, Conflict, KubeClient, NotFound
 from muster.work.agent.executor.demands import shortened
-from muster.work.agent.executor.reading import Granted, gathers, granted_by, result, role_of, unreadable
-from muster.work.agent.executor.rehearsing import Rehearsals, Unrehearsed
-from muster.work.agent.executor.standing import ExecutorStanding
+from muster.work.agent.executor.dry_run import DryRunRefused, DryRuns
+from muster.work.agent.executor.executor_access import ExecutorAccess
+from muster.work.agent.executor.granted_rules import GrantedRules, gathers, granted_by, result, role_of, unreadable
+from muster.work.agent.interfaces import ApplyProblem, Drafts, Manifest, ManifestWrite
 from muster.work.agent.manifests import as_new
-from muster.work.agent.seam import ApplyProblem, Drafts, Manifest, Write
 from muster.work.agent.writes import guarded, seen
 
 READS: Final = 3
@@ -63,13 +63,13 @@ class Escalation:
     def __init__(self, client: KubeClient, rbac: RbacAuthorizer) -> None:
         self._client = client
         self._rbac = rbac
-        self._rehearsals = Rehearsals(client)
+        self._rehearsals = DryRuns(client)
 
-    async def foreseen(self, standing: ExecutorStanding, manifest: Manifest, planned: Planned, drafts: Drafts) -> str:
+    async def foreseen(self, access: ExecutorAccess, manifest: Manifest, planned: Planned, drafts: Drafts) -> str:
         """Why the executor may not have the manifest applied as things are; empty if it may. Raises KubeError and Undecided."""
-        if problem := await self._as_new(standing, manifest, planned):
+        if problem := await self._as_new(access, manifest, planned):
             return problem
-        live = await self._live(standing, manifest.ref, drafts)
+        live = await self._live(access, manifest.ref, drafts)
         for _ in range(READS):
             try:
                 write = drafts.write(manifest, live)
@@ -79,9 +79,9 @@ class Escalation:
             if write is None:
                 # It is as it should be, and kept so; what is only created is not.
                 kept = live if manifest.strategy.type != "CreateOnly" else None
-                return await self._held(standing, manifest.ref, kept, None, planned) if kept is not None else ""
+                return await self._held(access, manifest.ref, kept, None, planned) if kept is not None else ""
             try:
-                return await self.problem(standing, manifest.ref, write, live, planned)
+                return await self.problem(access, manifest.ref, write, live, planned)
             except (AlreadyExists, Conflict, NotFound) as error:
                 if isinstance(error, Conflict) and error.causes:
                     # Another field manager's: it will not be written.
@@ -89,47 +89,49 @@ class Escalation:
                 live = await self._read(manifest.ref)
         raise Undecided("the object does not stop changing")
 
-    async def problem(self, standing: ExecutorStanding, ref: ObjectRef, write: Write, live: Object | None, planned: Planned) -> str:
+    async def problem(
+        self, access: ExecutorAccess, ref: ObjectRef, write: ManifestWrite, live: Object | None, planned: Planned
+    ) -> str:
         """Why the executor may not have this written to an object that is so; empty if it may. Raises KubeError and Undecided, and
         Conflict, AlreadyExists and NotFound where the write would end so."""
-        if problem := await self._held(standing, ref, result(write, live), live, planned):
+        if problem := await self._held(access, ref, result(write, live), live, planned):
             return problem
         try:
-            refusal = await self._rehearsals.problem(standing, ref, write, live)
-        except Unrehearsed as error:
-            return await self._unrehearsed(standing, ref, result(write, live), str(error))
-        if refusal and standing.followed:
-            return f"the cluster refuses it to {standing.who.name}: {refusal}"
+            refusal = await self._rehearsals.problem(access, ref, write, live)
+        except DryRunRefused as error:
+            return await self._unrehearsed(access, ref, result(write, live), str(error))
+        if refusal and access.followed:
+            return f"the cluster refuses it to {access.who.name}: {refusal}"
         return f"permission escalation: {refusal}" if refusal else ""
 
-    async def _as_new(self, standing: ExecutorStanding, manifest: Manifest, planned: Planned) -> str:
+    async def _as_new(self, access: ExecutorAccess, manifest: Manifest, planned: Planned) -> str:
         """Of a manifest that does not say what it binds nothing can be made."""
         document = as_new(manifest.document)
         said = document.get("roleRef")
         partly = isinstance(said, Mapping) and not (said.get("kind") and said.get("name"))
         if not _is_role(manifest.ref) and (said is None or partly):
             return ""
-        return await self._held(standing, manifest.ref, document, None, planned)
+        return await self._held(access, manifest.ref, document, None, planned)
 
     async def _held(
-        self, standing: ExecutorStanding, ref: ObjectRef, after: Mapping[str, Any], live: Mapping[str, Any] | None, planned: Planned
+        self, access: ExecutorAccess, ref: ObjectRef, after: Mapping[str, Any], live: Mapping[str, Any] | None, planned: Planned
     ) -> str:
         """What of an object as it will be, over one as it is, the executor would hand out without having it."""
-        if not standing.followed or ref.resource.group != API_GROUP:
+        if not access.followed or ref.resource.group != API_GROUP:
             return ""
         granted = self._granted(ref, after, live, planned)
-        held = self._rbac.rules_for(standing.who, ref.namespace)
+        held = self._rbac.rules_for(access.who, ref.namespace)
         missing = [atom for rule in (granted.rules if granted is not None else ()) for atom in uncovered(held, rule)]
-        if (granted is not None and not missing) or await self._privileged(standing, ref, after):
+        if (granted is not None and not missing) or await self._privileged(access, ref, after):
             return ""
         if granted is None:
             raise Undecided("the role that it binds does not exist")
-        text = f"permission escalation: {standing.who.name} does not hold {shortened(', '.join(shown(missing)))}"
+        text = f"permission escalation: {access.who.name} does not hold {shortened(', '.join(shown(missing)))}"
         return f"{text} ({granted.doubt}: what cannot be read counts as everything)" if granted.doubt else text
 
     def _granted(
         self, ref: ObjectRef, after: Mapping[str, Any], live: Mapping[str, Any] | None, planned: Planned
-    ) -> Granted | None:
+    ) -> GrantedRules | None:
         """None where a role is bound of which nothing is known."""
         if _is_role(ref):
             # To end the gathering of a role takes as much as to begin it.
@@ -141,9 +143,9 @@ class Escalation:
         present = self._rbac.role_rules(role.kind, ref.namespace, role.name)
         if future is None and present is None:
             return None
-        return Granted((*(future or ()), *(present or ())))
+        return GrantedRules((*(future or ()), *(present or ())))
 
-    async def _privileged(self, standing: ExecutorStanding, ref: ObjectRef, after: Mapping[str, Any]) -> bool:
+    async def _privileged(self, access: ExecutorAccess, ref: ObjectRef, after: Mapping[str, Any]) -> bool:
         """Whether holding the rules is not necessary."""
         if _is_role(ref):
             privilege = AccessAttributes("escalate", API_GROUP, "*", ref.resource.plural, namespace=ref.namespace, name=ref.name)
@@ -153,20 +155,20 @@ class Escalation:
                 return False
             plural = "clusterroles" if role.kind == "ClusterRole" else "roles"
             privilege = AccessAttributes("bind", API_GROUP, "*", plural, namespace=ref.namespace, name=role.name)
-        return (await standing.authorize(privilege)).allowed
+        return (await access.authorize(privilege)).allowed
 
-    async def _unrehearsed(self, standing: ExecutorStanding, ref: ObjectRef, after: Mapping[str, Any], why: str) -> str:
+    async def _unrehearsed(self, access: ExecutorAccess, ref: ObjectRef, after: Mapping[str, Any], why: str) -> str:
         if ref.resource.group != API_GROUP:
-            return f"it could not be rehearsed in the name of {standing.who.name}: {why}"
-        if not standing.followed and not await self._privileged(standing, ref, after):
+            return f"it could not be rehearsed in the name of {access.who.name}: {why}"
+        if not access.followed and not await self._privileged(access, ref, after):
             raise Undecided(f"RBAC cannot be followed, and {why}")
         return ""
 
-    async def _live(self, standing: ExecutorStanding, ref: ObjectRef, drafts: Drafts) -> Object | None:
+    async def _live(self, access: ExecutorAccess, ref: ObjectRef, drafts: Drafts) -> Object | None:
         sight = drafts.observed(ref)
         if sight.presence is not Presence.UNKNOWN:
             return seen(ref, sight)
-        if ref.resource.group == API_GROUP and standing.followed and self._rbac.read(_place(ref)) is not None:
+        if ref.resource.group == API_GROUP and access.followed and self._rbac.read(_place(ref)) is not None:
             return await self._read(ref)
         # A rehearsal finds out if it is there.
         return None

@@ -29,16 +29,16 @@ from muster.runtime.auth import RbacAuthorizer
 from muster.runtime.client import KubeClient, KubeError
 from muster.work.agent.executor.demands import action, denial, identity_of, lacking, malformed, verbs
 from muster.work.agent.executor.escalation import Escalation, Planned, Undecided, judged, planned_roles
-from muster.work.agent.executor.standing import ExecutorStanding
-from muster.work.agent.seam import Drafts, Manifest, Misfit, NotPermitted, Overtaken, Refusal, Write
+from muster.work.agent.executor.executor_access import ExecutorAccess
+from muster.work.agent.interfaces import Drafts, InvalidManifest, Manifest, ManifestWrite, NotPermitted, Refusal, RightsChanged
 
 log = get_logger("muster.work.agent.executor")
 
-AT_ONCE: Final = 16
+MAX_CONCURRENT_CHECKS: Final = 16
 """Manifests of a work that are asked about at the same time."""
 COALESCE: Final = 0.2
 """Seconds from a change of RBAC to telling: changes come in groups, and the cluster's own authorizer needs a moment too."""
-SYNC_PATIENCE: Final = 5.0
+SYNC_TIMEOUT: Final = 5.0
 ATTEMPTS: Final = 10
 """How often a check begins anew because permissions changed while it ran."""
 MOST: Final = 10_000
@@ -64,13 +64,13 @@ class _Executor:
         self.account = account
         self.who = identity_of(account)
         self.subjects = frozenset(subjects_of(self.who))
-        self.standing: ExecutorStanding | None = None
+        self.access: ExecutorAccess | None = None
         self.changes = 0
         self.tell_at = float("inf")
         """Its rights have changed: when to say so."""
         self.recheck_at = float("inf")
         """When to look again at what no watch tells about."""
-        self.doubts = Backoff(1.0, ExecutorStanding.ALLOWED_TTL, random=random)
+        self.doubts = Backoff(1.0, ExecutorAccess.ALLOWED_TTL, random=random)
 
 
 class ExecutorGate:
@@ -107,14 +107,14 @@ class ExecutorGate:
         return known.changes if known is not None else 0
 
     async def refusal(
-        self, account: ExecutorServiceAccount, ref: ObjectRef, write: Write, live: Object | None, planned: Planned
+        self, account: ExecutorServiceAccount, ref: ObjectRef, write: ManifestWrite, live: Object | None, planned: Planned
     ) -> str:
         """Why the executor may not have this very write; empty if it may. Raises KubeError."""
-        standing = self._standing(self._known(account))
+        access = self._standing(self._known(account))
         try:
-            problem = await self._escalation.problem(standing, ref, write, live, planned)
+            problem = await self._escalation.problem(access, ref, write, live, planned)
         except Undecided as error:
-            return _unknown(standing, ref, error)
+            return _unknown(access, ref, error)
         return denial(ref, problem) if problem else ""
 
     def on_change(self, handler: Handler) -> None:
@@ -128,7 +128,7 @@ class ExecutorGate:
             tasks.create_task(self._catch_up())
 
     async def check(
-        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], misfits: Sequence[Misfit], drafts: Drafts
+        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], invalid: Sequence[InvalidManifest], drafts: Drafts
     ) -> Mapping[int, Refusal]:
         problem = malformed(executor)
         if problem:
@@ -136,8 +136,8 @@ class ExecutorGate:
         await self._settle()
         known = self._known(executor)
         refusals = await self._judged(known, manifests, drafts)
-        if self._options.strict and (refusals or misfits):
-            return {**_withheld(manifests, refusals, misfits), **refusals}
+        if self._options.strict and (refusals or invalid):
+            return {**_withheld(manifests, refusals, invalid), **refusals}
         return refusals
 
     def _known(self, account: ExecutorServiceAccount) -> _Executor:
@@ -152,9 +152,9 @@ class ExecutorGate:
     async def _judged(self, executor: _Executor, manifests: Sequence[Manifest], drafts: Drafts) -> dict[int, Refusal]:
         """All of them by one and the same state of permissions."""
         for _ in range(ATTEMPTS):
-            standing = self._standing(executor)
-            refusals = await self._refusals(standing, manifests, drafts)
-            if executor.standing is standing:
+            access = self._standing(executor)
+            refusals = await self._refusals(access, manifests, drafts)
+            if executor.access is access:
                 return refusals
         text = f"cannot find out what {executor.who.name} may: its permissions do not stop changing"
         return {manifest.ordinal: Refusal(text, failure=True, hidden=text) for manifest in manifests}
@@ -163,7 +163,7 @@ class ExecutorGate:
         """RBAC is worth waiting for, once and not for long."""
         self._wanted.set()
         if not self._waited:
-            await self._rbac.synced(SYNC_PATIENCE)
+            await self._rbac.synced(SYNC_TIMEOUT)
             self._waited = True
         if self._rbac.followed != self._followed:
             self._followed = self._rbac.followed
@@ -172,10 +172,10 @@ class ExecutorGate:
             else:
                 log.warning("cannot follow RBAC: each object is reviewed by the cluster", error=self._rbac.outage)
 
-    def _standing(self, executor: _Executor) -> ExecutorStanding:
-        standing, followed = executor.standing, self._rbac.followed
-        if standing is None or standing.followed != followed:
-            standing = executor.standing = ExecutorStanding(
+    def _standing(self, executor: _Executor) -> ExecutorAccess:
+        access, followed = executor.access, self._rbac.followed
+        if access is None or access.followed != followed:
+            access = executor.access = ExecutorAccess(
                 self._client,
                 self._rbac,
                 executor.who,
@@ -185,17 +185,17 @@ class ExecutorGate:
                 doubt=lambda: self._recheck(executor, executor.doubts.next()),
             )
         if not followed or self._options.review_all:
-            self._recheck(executor, ExecutorStanding.ALLOWED_TTL)
-        return standing
+            self._recheck(executor, ExecutorAccess.ALLOWED_TTL)
+        return access
 
-    async def _refusals(self, standing: ExecutorStanding, manifests: Sequence[Manifest], drafts: Drafts) -> dict[int, Refusal]:
+    async def _refusals(self, access: ExecutorAccess, manifests: Sequence[Manifest], drafts: Drafts) -> dict[int, Refusal]:
         found: dict[int, Refusal] = {}
         planned = planned_roles(manifests)
-        turn = asyncio.Semaphore(AT_ONCE)
+        turn = asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 
         async def judge(manifest: Manifest) -> None:
             async with turn:
-                refusal = await self._refusal(standing, manifest, planned, drafts)
+                refusal = await self._refusal(access, manifest, planned, drafts)
             if refusal is not None:
                 found[manifest.ordinal] = refusal
 
@@ -204,29 +204,29 @@ class ExecutorGate:
                 tasks.create_task(judge(manifest))
         return found
 
-    async def _refusal(self, standing: ExecutorStanding, manifest: Manifest, planned: Planned, drafts: Drafts) -> Refusal | None:
+    async def _refusal(self, access: ExecutorAccess, manifest: Manifest, planned: Planned, drafts: Drafts) -> Refusal | None:
         ref = manifest.ref
         demanded = [action(ref, verb) for verb in verbs(manifest, self._options.every_verb)]
         try:
             for index, one in enumerate(demanded):
-                verdict = await standing.authorize(one)
+                verdict = await access.authorize(one)
                 if not verdict.allowed:
-                    others = [later.verb for later in demanded[index + 1 :] if standing.rbac_allows(later) is False]
-                    text = denial(ref, lacking(standing.who, [one.verb, *others], verdict.reason))
-                    return Refusal(text, one.verb, hidden=await _hidden(standing, manifest))
+                    others = [later.verb for later in demanded[index + 1 :] if access.rbac_allows(later) is False]
+                    text = denial(ref, lacking(access.who, [one.verb, *others], verdict.reason))
+                    return Refusal(text, one.verb, hidden=await _hidden(access, manifest))
             if judged(manifest):
-                problem = await self._escalation.foreseen(standing, manifest, planned, drafts)
+                problem = await self._escalation.foreseen(access, manifest, planned, drafts)
                 if problem:
                     return Refusal(denial(ref, problem), "escalate")
         except (KubeError, Undecided) as error:
-            text = _unknown(standing, ref, error)
+            text = _unknown(access, ref, error)
             return Refusal(text, failure=True, hidden=text)
         return None
 
     def _changed(self, subjects: frozenset[Subject]) -> None:
         for executor in self._executors.values():
             if executor.subjects & subjects:
-                executor.standing = None
+                executor.access = None
                 executor.changes += 1
                 executor.doubts.reset()
                 executor.recheck_at = float("inf")
@@ -235,10 +235,10 @@ class ExecutorGate:
 
     async def _catch_up(self) -> None:
         """Of what changed before RBAC was taken in nobody is told: who was judged without it is looked at again."""
-        while not await self._rbac.synced(SYNC_PATIENCE):
+        while not await self._rbac.synced(SYNC_TIMEOUT):
             pass
         for executor in self._executors.values():
-            if executor.standing is not None and not executor.standing.followed:
+            if executor.access is not None and not executor.access.followed:
                 self._recheck(executor, 0.0)
 
     def _recheck(self, executor: _Executor, seconds: float) -> None:
@@ -255,7 +255,7 @@ class ExecutorGate:
             now = self._clock.monotonic()
             for executor in list(self._executors.values()):
                 if executor.recheck_at <= now:
-                    executor.standing = None
+                    executor.access = None
                 elif executor.tell_at > now:
                     continue
                 executor.tell_at = executor.recheck_at = float("inf")
@@ -276,33 +276,35 @@ class ExecutorConsent:
     def stands(self) -> bool:
         return self._gate.changes(self._account) == self._changes
 
-    async def to(self, manifest: Manifest, write: Write, live: Object | None) -> None:
+    async def to(self, manifest: Manifest, write: ManifestWrite, live: Object | None) -> None:
         refusal = ""
         if self.stands and judged(manifest):
             refusal = await self._gate.refusal(self._account, manifest.ref, write, live, self._planned)
         if not self.stands:
-            raise Overtaken
+            raise RightsChanged
         if refusal:
             raise NotPermitted(refusal)
 
 
-def _unknown(standing: ExecutorStanding, ref: ObjectRef, error: Exception) -> str:
-    return f"cannot find out whether {standing.who.name} may have {ref} applied: {error}"
+def _unknown(access: ExecutorAccess, ref: ObjectRef, error: Exception) -> str:
+    return f"cannot find out whether {access.who.name} may have {ref} applied: {error}"
 
 
-async def _hidden(standing: ExecutorStanding, manifest: Manifest) -> str:
+async def _hidden(access: ExecutorAccess, manifest: Manifest) -> str:
     """Why nothing that is asked about the object may be told. Raises KubeError."""
     asked = manifest.feedback or manifest.conditions
-    if not asked or (await standing.authorize(action(manifest.ref, "get"))).allowed:
+    if not asked or (await access.authorize(action(manifest.ref, "get"))).allowed:
         return ""
-    return f"{standing.who.name} may not get it"
+    return f"{access.who.name} may not get it"
 
 
-def _withheld(manifests: Sequence[Manifest], refusals: Mapping[int, Refusal], misfits: Sequence[Misfit]) -> dict[int, Refusal]:
+def _withheld(
+    manifests: Sequence[Manifest], refusals: Mapping[int, Refusal], invalid: Sequence[InvalidManifest]
+) -> dict[int, Refusal]:
     """All of them, for the sake of the first that cannot be applied."""
     first = next((manifest for manifest in manifests if manifest.ordinal in refusals), None)
     if first is None:
-        meta = misfits[0].meta
+        meta = invalid[0].meta
         cause = f"manifest {meta.ordinal} ({meta.kind} {meta.name}) of the work cannot be applied"
     elif refusals[first.ordinal].failure:
         cause = f"it could not be found out whether manifest {first.ordinal} ({first.ref}) of the work is allowed"

@@ -5,8 +5,8 @@ All of it is calculation: the pass over a work brings outcomes, and gets the sta
 
 from __future__ import annotations
 
-from muster.work.agent.reporting.outcome import Failure, Outcome, failed, refused, unfit
+from muster.work.agent.reporting.manifest_result import ManifestFailure, ManifestResult, failed, refused, unfit
 from muster.work.agent.reporting.rules import completes
 from muster.work.agent.reporting.status import Reporter, deleting
 
-__all__ = ["Failure", "Outcome", "Reporter", "completes", "deleting", "failed", "refused", "unfit"]
+__all__ = ["ManifestFailure", "ManifestResult", "Reporter", "completes", "deleting", "failed", "refused", "unfit"]

@@ -29,12 +29,12 @@ from muster.api.work.v1 import (
     StatusFeedback,
 )
 from muster.machinery.objects import Object
+from muster.work.agent.interfaces import InvalidManifest, Manifest
 from muster.work.agent.reporting.aggregate import aggregated
 from muster.work.agent.reporting.feedback import LONGEST_RAW, Feedback, FeedbackReader
-from muster.work.agent.reporting.outcome import Outcome
+from muster.work.agent.reporting.manifest_result import ManifestResult
 from muster.work.agent.reporting.room import fitting
 from muster.work.agent.reporting.rules import comes_from_rule, evaluate
-from muster.work.agent.seam import Manifest, Misfit
 from muster.work.names import APPLIED, AVAILABLE, DELETING, FEEDBACK_SYNCED
 
 LONGEST_MESSAGE: Final = 32768
@@ -51,7 +51,7 @@ class Reporter:
     raw_json: bool = False
     max_json_raw_length: int = LONGEST_RAW
 
-    def status(self, work: ManifestWork, outcomes: Sequence[Outcome], now: str) -> ManifestWorkStatus:
+    def status(self, work: ManifestWork, outcomes: Sequence[ManifestResult], now: str) -> ManifestWorkStatus:
         """The status that `work` is to have; the one that it has when nothing is new. `outcomes` are in the order of the spec."""
         old = work.status
         generation = work.metadata.generation
@@ -137,7 +137,7 @@ class _EntryWriter:
         self._now = now
         self._limit = limit
 
-    def entry(self, outcome: Outcome, old: ManifestCondition) -> ManifestCondition:
+    def entry(self, outcome: ManifestResult, old: ManifestCondition) -> ManifestCondition:
         before = condition_of(old.conditions, APPLIED)
         restart = before is not None and before.observed_generation != self._generation
         conditions = self._put(old.conditions, _applied(outcome, self._generation), restart)
@@ -146,7 +146,7 @@ class _EntryWriter:
         if outcome.last and isinstance(manifest, Manifest):
             conditions, feedback = self._read(manifest, orjson.loads(outcome.last), conditions, feedback)
             conditions = self._put(conditions, _available(outcome))
-        elif document is None or isinstance(manifest, Misfit):
+        elif document is None or isinstance(manifest, InvalidManifest):
             conditions = self._put(_still_ruled(conditions, manifest), _available(outcome))
         elif outcome.hidden:
             conditions = self._unread(manifest, outcome.hidden, conditions)
@@ -197,9 +197,9 @@ class _EntryWriter:
         return tuple(dated if one.type == new.type else one for one in conditions)
 
 
-def _document(outcome: Outcome) -> Object | None:
+def _document(outcome: ManifestResult) -> Object | None:
     """The live object as rules see it, with its kind, which objects of a list come without; None where there is nothing to see."""
-    if outcome.unfetched or outcome.live is None or isinstance(outcome.manifest, Misfit):
+    if outcome.unfetched or outcome.live is None or isinstance(outcome.manifest, InvalidManifest):
         return None
     manifest = outcome.manifest
     if not manifest.feedback and not manifest.conditions:
@@ -214,7 +214,7 @@ def _document(outcome: Outcome) -> Object | None:
 _AVAILABLE: Final = Condition(type=AVAILABLE, status="True", reason="ResourceAvailable", message="Resource is available")
 
 
-def _applied(outcome: Outcome, generation: int) -> Condition:
+def _applied(outcome: ManifestResult, generation: int) -> Condition:
     failure = outcome.failure
     return Condition(
         type=APPLIED,
@@ -225,12 +225,12 @@ def _applied(outcome: Outcome, generation: int) -> Condition:
     )
 
 
-def _available(outcome: Outcome) -> Condition:
+def _available(outcome: ManifestResult) -> Condition:
     """For an object that there is nothing to read of."""
     meta, manifest = outcome.meta, outcome.manifest
     if not (meta.resource and meta.version and meta.name):
         return _unknown("IncompleteResourceMeta", "Resource meta is incomplete")
-    why = outcome.unfetched or (manifest.problem if isinstance(manifest, Misfit) and not manifest.nowhere else "")
+    why = outcome.unfetched or (manifest.problem if isinstance(manifest, InvalidManifest) and not manifest.nowhere else "")
     if why:
         return _unknown("FetchingResourceFailed", f"Failed to fetch resource: {why}")
     return Condition(type=AVAILABLE, status="False", reason="ResourceNotAvailable", message="Resource is not available")
@@ -254,9 +254,9 @@ def _feedback(old: StatusFeedback, values: tuple[FeedbackValue, ...]) -> StatusF
     return old if old.values == values else StatusFeedback(values=values)
 
 
-def _still_ruled(conditions: Conditions, manifest: Manifest | Misfit) -> Conditions:
+def _still_ruled(conditions: Conditions, manifest: Manifest | InvalidManifest) -> Conditions:
     """Without the conditions of rules that the work no longer has; those of a manifest that is not understood stay."""
-    if isinstance(manifest, Misfit):
+    if isinstance(manifest, InvalidManifest):
         return conditions
     asked = {rule.condition for rule in manifest.conditions}
     return _without(conditions, [one.type for one in conditions if comes_from_rule(one) and one.type not in asked])

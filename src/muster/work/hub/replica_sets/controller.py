@@ -47,13 +47,13 @@ from muster.runtime.controller import (
     write_each,
 )
 from muster.work.hub.options import REPLICA_SET_CONTROLLER
-from muster.work.hub.replica_sets import reporting
+from muster.work.hub.replica_sets import conditions
+from muster.work.hub.replica_sets.conditions import PlacementShare
 from muster.work.hub.replica_sets.replicas import Replica, digest, is_ruled
-from muster.work.hub.replica_sets.reporting import Share
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import PLACEMENT_NAME_LABEL, REPLICA_SET_FINALIZER, REPLICA_SET_LABEL
 
-LOOK_AGAIN: Final = 1.0
+RESYNC_INTERVAL: Final = 1.0
 """Seconds until works that only the server knows of are looked for again."""
 _LONGEST: Final = 182
 """Of a name, so that what is added to it does not make it too long for the agent's record of it."""
@@ -74,7 +74,7 @@ def owner_label(key: ObjectKey) -> str:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredWork:
     """What every work of a set is to be."""
 
     names: tuple[str, str]
@@ -85,7 +85,7 @@ class Wanted:
     digest: bytes
 
     @classmethod
-    def of(cls, replica_set: ManifestWorkReplicaSet) -> Wanted:
+    def of(cls, replica_set: ManifestWorkReplicaSet) -> DesiredWork:
         metadata = replica_set.metadata
         template = replica_set.document()["spec"].get("manifestWorkTemplate") or {}
         owner = owner_label(ObjectKey(metadata.namespace, metadata.name))
@@ -129,7 +129,7 @@ class ReplicaSets:
         if found.spec is None:
             return None
         if problem := label_value(owner_label(key)):
-            await self._say_unnameable(found, problem[0])
+            await self._report_unnameable(found, problem[0])
             return None
         if REPLICA_SET_FINALIZER not in found.metadata.finalizers:
             await self._hold(found)
@@ -153,7 +153,7 @@ class ReplicaSets:
         there = await self._there(owner_label(_key(found)))
         await self._delete_all(there)
         if there and patient:
-            return LOOK_AGAIN
+            return RESYNC_INTERVAL
         await remove_finalizer(self._context.client, found, REPLICA_SET_FINALIZER)
         return None
 
@@ -172,7 +172,7 @@ class ReplicaSets:
         if failed:
             raise WorksNotWritten(failures_text(failed))
 
-    async def _say_unnameable(self, found: ManifestWorkReplicaSet, problem: str) -> None:
+    async def _report_unnameable(self, found: ManifestWorkReplicaSet, problem: str) -> None:
         message = f"{owner_label(_key(found))} must be a label's value: {problem}"
         condition = Condition(type=MANIFEST_WORK_APPLIED, status="False", reason="InvalidManifestWorkName", message=message)
         await patch_object(self._context.client, found, with_condition(found, condition, self._context.clock.now()), status=True)
@@ -180,7 +180,7 @@ class ReplicaSets:
     # Rolling out
 
     async def _roll_out(self, found: ManifestWorkReplicaSet) -> float | None:
-        wanted = Wanted.of(found)
+        wanted = DesiredWork.of(found)
         works, spare = _one_each(self._works.cache.by_index(_BY_OWNER, wanted.owner), wanted.names)
         shares = self._shares(found, wanted, works)
         deletions = ((work.cluster, partial(self._delete, work)) for work in spare if not work.deleting)
@@ -193,11 +193,11 @@ class ReplicaSets:
         times = [share.rollout.again for share in shares if share.rollout.again is not None]
         return max(0.0, (min(times) - self._context.clock.now()).total_seconds()) + 0.1 if times else None
 
-    def _shares(self, found: ManifestWorkReplicaSet, wanted: Wanted, works: dict[str, Replica]) -> list[Share]:
+    def _shares(self, found: ManifestWorkReplicaSet, wanted: DesiredWork, works: dict[str, Replica]) -> list[PlacementShare]:
         """Of the placements, in the order of the set."""
         assert found.spec is not None, "read"
         ruled = is_ruled(found.spec.manifest_work_template)
-        shares: list[Share] = []
+        shares: list[PlacementShare] = []
         refs: dict[ObjectKey, LocalPlacementReference] = {}
         for ref in found.spec.placement_refs:
             refs.setdefault(ObjectKey(found.metadata.namespace, ref.name), ref)
@@ -206,7 +206,7 @@ class ReplicaSets:
         divided = dict(zip(present, divided_groups(decisions, Precedence.FIRST), strict=True))
         for key, ref in refs.items():
             if key not in divided:
-                shares.append(Share(ref.name, missing=True))
+                shares.append(PlacementShare(ref.name, missing=True))
                 continue
             groups = divided[key]
             chosen = frozenset(cluster for group in groups for cluster in group.clusters)
@@ -214,7 +214,7 @@ class ReplicaSets:
             updated = {cluster: work for cluster, work in here.items() if work.digest == wanted.digest}
             known = {cluster: work.progress(ruled) for cluster, work in updated.items()}
             states = {cluster: progress.state for cluster, progress in known.items()}
-            share = Share(ref.name, tuple(groups), updated, states, present=frozenset(here))
+            share = PlacementShare(ref.name, tuple(groups), updated, states, present=frozenset(here))
             try:
                 rollout = plan(groups, ref.rollout_strategy, known, self._context.clock.now())
             except BadStrategy as error:
@@ -223,7 +223,9 @@ class ReplicaSets:
                 shares.append(dataclasses.replace(share, rollout=rollout))
         return shares
 
-    def _writes(self, wanted: Wanted, works: dict[str, Replica], shares: Sequence[Share]) -> Iterator[tuple[str, WriteOne]]:
+    def _writes(
+        self, wanted: DesiredWork, works: dict[str, Replica], shares: Sequence[PlacementShare]
+    ) -> Iterator[tuple[str, WriteOne]]:
         """By cluster, what is to be done to its work."""
         chosen = {cluster: share for share in shares for group in share.groups for cluster in group.clusters}
         kept = {share.name for share in shares if share.missing}
@@ -241,7 +243,7 @@ class ReplicaSets:
             elif work.placement != chosen[cluster].name and cluster not in chosen[cluster].rollout.begin and not work.deleting:
                 yield cluster, partial(self._relabel, work, chosen[cluster].name)
 
-    async def _create(self, wanted: Wanted, cluster: str, placement: str) -> None:
+    async def _create(self, wanted: DesiredWork, cluster: str, placement: str) -> None:
         for name in wanted.names:
             try:
                 await self._context.client.create(MANIFEST_WORKS, wanted.document(name, cluster, placement))
@@ -253,7 +255,7 @@ class ReplicaSets:
             return
         raise TakenName(f"there are ManifestWorks {' and '.join(wanted.names)} that are not of this set")
 
-    async def _change(self, wanted: Wanted, work: Replica, placement: str) -> None:
+    async def _change(self, wanted: DesiredWork, work: Replica, placement: str) -> None:
         """The spec as a whole, of the version that was seen and of no other; labels are added, not taken away."""
         seen = self._works.cache.snapshot(ObjectKey(work.cluster, work.metadata.name))
         if seen is None:
@@ -278,14 +280,14 @@ class ReplicaSets:
         return await write_each(writes, (KubeError, TakenName, ValueError))
 
     async def _report(
-        self, found: ManifestWorkReplicaSet, shares: Sequence[Share], begun: frozenset[str], failed: dict[str, str]
+        self, found: ManifestWorkReplicaSet, shares: Sequence[PlacementShare], begun: frozenset[str], failed: dict[str, str]
     ) -> None:
         lines = tuple(share.line(begun) for share in shares)
-        total = reporting.added([line.summary for line in lines])
+        total = conditions.added([line.summary for line in lines])
         status: ManifestWorkReplicaSetStatus = msgspec.structs.replace(found.status, summary=total, placement_summary=lines)
         wanted = msgspec.structs.replace(found, status=status)
-        said = (reporting.verified(shares), reporting.rolled_out(shares), reporting.applied(shares, failed, total))
-        for condition in said:
+        observed = (conditions.verified(shares), conditions.rolled_out(shares), conditions.applied(shares, failed, total))
+        for condition in observed:
             dated = msgspec.structs.replace(condition, observed_generation=found.metadata.generation)
             wanted = with_condition(wanted, dated, self._context.clock.now())
         await patch_object(self._context.client, found, wanted, status=True)

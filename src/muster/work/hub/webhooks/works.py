@@ -38,7 +38,7 @@ Spec = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Rules:
+class WorkLimits:
     """`nil_counts`: a work without executor counts as one that runs as the agent."""
 
     limit: int
@@ -46,7 +46,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ReviewedWork:
     """A spec of works that is about to be written. `kind` and `where` are how a refusal calls it."""
 
     new: Spec
@@ -67,7 +67,7 @@ class Subject:
 
 
 class WorkWebhooks:
-    def __init__(self, policy: ExecutorPolicy, rules: Rules) -> None:
+    def __init__(self, policy: ExecutorPolicy, rules: WorkLimits) -> None:
         self._policy = policy
         self._rules = rules
 
@@ -78,7 +78,7 @@ class WorkWebhooks:
         typed = read(ManifestWork, request.object).spec
         new, old, namespace = _spec(request.object), _old(request), request.key.namespace
         empty = "manifests should not be empty"
-        return await self._judge(request.user, Subject(new, old, typed, "spec", "Manifestwork", namespace, empty))
+        return await self._judge(request.user, ReviewedWork(new, old, typed, "spec", "Manifestwork", namespace, empty))
 
     async def validate_replica_set(self, request: AdmissionRequest) -> AdmissionResponse:
         if not _writes_spec(request):
@@ -88,10 +88,10 @@ class WorkWebhooks:
         before = _old(request)
         new, old = _part(_spec(request.object), TEMPLATE), None if before is None else _part(before, TEMPLATE)
         empty = "Workload manifests should not be empty"
-        subject = Subject(new, old, typed, f"spec.{TEMPLATE}", "ManifestWorkReplicaSet", "", empty)
+        subject = ReviewedWork(new, old, typed, f"spec.{TEMPLATE}", "ManifestWorkReplicaSet", "", empty)
         return await self._judge(request.user, subject)
 
-    async def _judge(self, who: UserInfo, subject: Subject) -> AdmissionResponse:
+    async def _judge(self, who: UserInfo, subject: ReviewedWork) -> AdmissionResponse:
         if problem := shape_problem(subject, self._rules.limit):
             raise bad_request(problem)
         for executor in executors(subject, nil_counts=self._rules.nil_counts):
@@ -100,7 +100,7 @@ class WorkWebhooks:
         return allow(*manifest_warnings(manifests_of(subject.new), manifests_of(subject.old or {}), subject.at))
 
 
-def shape_problem(subject: Subject, limit: int) -> str | None:
+def shape_problem(subject: ReviewedWork, limit: int) -> str | None:
     """What is wrong with the manifests and their configurations that was not so before."""
     old = subject.old or {}
     new_manifests, old_manifests = manifests_of(subject.new), manifests_of(old)
@@ -111,7 +111,7 @@ def shape_problem(subject: Subject, limit: int) -> str | None:
     )
 
 
-def executors(subject: Subject, *, nil_counts: bool) -> tuple[Executor, ...]:
+def executors(subject: ReviewedWork, *, nil_counts: bool) -> tuple[Executor, ...]:
     """Whose rights the writer needs. Raises Denied for a new spec whose executor is none."""
     try:
         new = executor_of(subject.new, subject.at)

@@ -20,8 +20,8 @@ from muster.api.work.v1 import GROUP, AppliedResource
 from muster.machinery.objects import GVR, Object, ObjectRef
 from muster.runtime.cache import Presence
 from muster.runtime.client import Conflict, KubeClient, KubeError, NotFound
-from muster.work.agent.planning import rank_of
-from muster.work.agent.seam import Observer, Owner
+from muster.work.agent.apply_plan import rank_of
+from muster.work.agent.interfaces import ManifestOwner, Observer
 from muster.work.kinds import APPLIED_WORKS
 
 ATTEMPTS: Final = 4
@@ -56,7 +56,7 @@ class Removal:
         return any(one.problem for one in self.pending)
 
 
-def owned_by(document: Object, owner: Owner) -> bool:
+def owned_by(document: Object, owner: ManifestOwner) -> bool:
     return any(reference.get("uid") == owner.uid for reference in _owners(document))
 
 
@@ -86,7 +86,7 @@ class Remover:
             resource = GVR(api_version, entry.resource, "", namespaced=bool(entry.namespace))
         return ObjectRef(resource, entry.namespace if resource.namespaced else "", entry.name)
 
-    async def remove(self, entries: Iterable[AppliedResource], owner: Owner) -> Removal:
+    async def remove(self, entries: Iterable[AppliedResource], owner: ManifestOwner) -> Removal:
         """One round; whoever called comes again while something is pending or waits."""
         ranks: dict[int, list[AppliedResource]] = {}
         for entry in entries:
@@ -115,14 +115,14 @@ class Remover:
         self._observer.record_write(ref, found)
         return found
 
-    async def _guarded(self, entry: AppliedResource, owner: Owner, turn: asyncio.Semaphore) -> Pending | None:
+    async def _guarded(self, entry: AppliedResource, owner: ManifestOwner, turn: asyncio.Semaphore) -> Pending | None:
         async with turn:
             try:
                 return await self._remove(entry, await self.ref(entry), owner)
             except KubeError as error:
                 return Pending(entry, str(error))
 
-    async def _remove(self, entry: AppliedResource, ref: ObjectRef, owner: Owner) -> Pending | None:
+    async def _remove(self, entry: AppliedResource, ref: ObjectRef, owner: ManifestOwner) -> Pending | None:
         for attempt in range(ATTEMPTS):
             document = await self.live(ref, ask=attempt > 0)
             if document is None or not owned_by(document, owner):
@@ -142,7 +142,7 @@ class Remover:
                 continue
         return Pending(entry, "it keeps changing")
 
-    async def let_go(self, ref: ObjectRef, owner: Owner) -> None:
+    async def let_go(self, ref: ObjectRef, owner: ManifestOwner) -> None:
         """Take our mark from an object that is to stay. Raises KubeError where it may still bear it."""
         for attempt in range(ATTEMPTS):
             document = await self.live(ref, ask=attempt > 0)
@@ -156,7 +156,7 @@ class Remover:
                 if attempt + 1 == ATTEMPTS:
                     raise
 
-    async def _disown(self, ref: ObjectRef, document: Object, owner: Owner) -> bool:
+    async def _disown(self, ref: ObjectRef, document: Object, owner: ManifestOwner) -> bool:
         metadata = document["metadata"]
         others = [reference for reference in _owners(document) if reference.get("uid") != owner.uid]
         patch = {"metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], "ownerReferences": others}}

@@ -1,9 +1,9 @@
 """How works and their records leave.
 
 A work that is deleted on the hub has its record deleted on the managed cluster; the record stays until the objects that it names
-are gone (`Finalizing`), and when it is gone the work is released (`Leaving`). Objects that take their time are named in the
-work's `Deleting` condition. A record may also go for other reasons (eviction, or somebody deletes it): its objects go all the
-same, and the work, if there still is one, is applied anew.
+are gone (`AppliedWorkFinalizer`), and when it is gone the work is released (`WorkFinalizer`). Objects that take their time are
+named in the work's `Deleting` condition. A record may also go for other reasons (eviction, or somebody deletes it): its objects go
+all the same, and the work, if there still is one, is applied anew.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
-from muster.work.agent.leaving.eviction import Step, decide
-from muster.work.agent.leaving.removal import Pending, Remover, owned_by
-from muster.work.agent.planning import Plan, identity
+from muster.work.agent.apply_plan import ApplyPlan, identity
+from muster.work.agent.deletion.eviction import EvictionStep, decide
+from muster.work.agent.deletion.removal import Pending, Remover, owned_by
+from muster.work.agent.interfaces import Observer, WorkSource
 from muster.work.agent.records import Records, entry_identity, entry_of, known, owner_of
 from muster.work.agent.reporting import deleting
-from muster.work.agent.seam import Observer, WorkSource
 from muster.work.names import APPLIED_FINALIZER, WORK_FINALIZER
 
 log = get_logger("muster.work.agent")
 
-SETTLE: Final = 5.0
-PATIENCE: Final = 2.0
+CACHE_SYNC_TIMEOUT: Final = 5.0
+PENDING_REPORT_DELAY: Final = 2.0
 """Seconds after which it is told what a deletion waits for: most do not take that long."""
-SAFETY: Final = 60.0
+RESYNC_INTERVAL: Final = 60.0
 FOLLOWER: Final = "record/"
 """Begins the name under which a record follows its objects, to tell it from a work's."""
 
 
-class Leaving:
+class WorkFinalizer:
     """Works that are being deleted."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Leaving:
         records: Records,
         remover: Remover,
         observer: Observer,
-        plan: Callable[[ManifestWork], Awaitable[Plan]],
+        plan: Callable[[ManifestWork], Awaitable[ApplyPlan]],
         *,
         clock: Clock = SYSTEM,
     ) -> None:
@@ -71,22 +71,22 @@ class Leaving:
             return None
         if record.metadata.deletion_timestamp:
             await self._source.report(work, deleting(work, self.pending.get(record.metadata.name, []), self._now()))
-            return SAFETY
+            return RESYNC_INTERVAL
         work = await self._source.report(work, deleting(work, [], self._now()))
         record = await self._records.ensure(work, ())
         plan = await self._plan(work)
         await self._spare(plan, record)
         record = await self._complete(plan, record)
         await self._records.delete(record)
-        return SAFETY
+        return RESYNC_INTERVAL
 
-    async def _spare(self, plan: Plan, record: AppliedManifestWork) -> None:
+    async def _spare(self, plan: ApplyPlan, record: AppliedManifestWork) -> None:
         """Somebody may have said what is to stay, and deleted the work before that came to the cluster."""
         for manifest in plan.manifests:
             if not manifest.owned:
                 await self._remover.let_go(manifest.ref, owner_of(record))
 
-    async def _complete(self, plan: Plan, record: AppliedManifestWork) -> AppliedManifestWork:
+    async def _complete(self, plan: ApplyPlan, record: AppliedManifestWork) -> AppliedManifestWork:
         """The record with all that is there: another agent may have died before it wrote down what it did."""
         on_record = known(record)
         unrecorded = [manifest.ref for manifest in plan.manifests if identity(manifest.ref) not in on_record]
@@ -102,7 +102,7 @@ class Leaving:
         return format_time(self._clock.now())
 
 
-class Finalizing:
+class AppliedWorkFinalizer:
     """Records: those that are being deleted, and those whose work is missing."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Finalizing:
         records: Records,
         remover: Remover,
         observer: Observer,
-        leaving: Leaving,
+        leaving: WorkFinalizer,
         grace: float,
         *,
         tell: Callable[[str], None],
@@ -126,7 +126,7 @@ class Finalizing:
         self._grace = grace
         self._tell = tell
         self._clock = clock
-        self._backoff = Backoff(0.25, SAFETY, jitter=0.2, random=random)
+        self._backoff = Backoff(0.25, RESYNC_INTERVAL, jitter=0.2, random=random)
         self._since: dict[str, tuple[float, int]] = {}
         """By record: when its objects were first found to take their time, and how often they were looked at since."""
 
@@ -149,7 +149,7 @@ class Finalizing:
         entries = known(record)
         refs = frozenset([await self._remover.ref(entry) for entry in entries.values()])
         self._observer.follow(FOLLOWER + name, refs)
-        await self._observer.settle(refs, SETTLE)
+        await self._observer.settle(refs, CACHE_SYNC_TIMEOUT)
         removal = await self._remover.remove(entries.values(), owner_of(record))
         gone = set(map(entry_identity, removal.gone))
         if entries.keys() <= gone:
@@ -165,8 +165,8 @@ class Finalizing:
         now = self._clock.monotonic()
         since, rounds = self._since.get(name, (now, 0))
         self._since[name] = (since, rounds + 1)
-        if now - since < PATIENCE:
-            return min(PATIENCE, self._backoff.delay(rounds + 1))
+        if now - since < PENDING_REPORT_DELAY:
+            return min(PENDING_REPORT_DELAY, self._backoff.delay(rounds + 1))
         waiting = [str(one) for one in pending]
         if self._leaving.pending.get(name) != waiting:
             self._leaving.pending[name] = waiting
@@ -179,12 +179,12 @@ class Finalizing:
         wanted = bool(work) and self._source.has(work)
         decision = decide(record, wanted, self._clock.now(), self._grace)
         match decision.step:
-            case Step.BEGIN:
+            case EvictionStep.BEGIN:
                 log.info("the hub does not have the work of a record", record=record.metadata.name, evicted_in=self._grace)
                 await self._note(record, format_time(self._clock.now()))
-            case Step.CLEAR:
+            case EvictionStep.CLEAR:
                 await self._note(record, "")
-            case Step.EVICT:
+            case EvictionStep.EVICT:
                 log.warning("removing the objects of a work that the hub does not have", record=record.metadata.name)
                 await self._records.delete(record)
                 return await self.reconcile(record.metadata.name)

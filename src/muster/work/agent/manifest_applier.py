@@ -16,21 +16,31 @@ from muster.machinery.logs import get_logger
 from muster.runtime.cache import ObservedObject, Presence
 from muster.runtime.client import KubeError
 from muster.runtime.client.builtin import NAMESPACES
-from muster.work.agent.finishing import ended
-from muster.work.agent.leaving import Remover
-from muster.work.agent.memory import Memory
-from muster.work.agent.planning import Plan
-from muster.work.agent.reporting import Failure, Outcome, failed, refused, unfit
-from muster.work.agent.seam import Applier, ApplyProblem, Consent, Manifest, NotPermitted, Observer, Overtaken, Owner, Refusal
+from muster.work.agent.apply_plan import ApplyPlan
+from muster.work.agent.completion import ended
+from muster.work.agent.deletion import Remover
+from muster.work.agent.interfaces import (
+    Applier,
+    ApplyProblem,
+    Consent,
+    Manifest,
+    ManifestOwner,
+    NotPermitted,
+    Observer,
+    Refusal,
+    RightsChanged,
+)
+from muster.work.agent.reporting import ManifestFailure, ManifestResult, failed, refused, unfit
+from muster.work.agent.work_state import WorkState
 
 log = get_logger("muster.work.agent")
 
-OVERTAKEN: Final = Failure("", "")
+OVERTAKEN: Final = ManifestFailure("", "")
 """Of a manifest that is not written because the executor's rights have changed since they were looked at; never told, for the pass
 ends with it and another one asks anew."""
 
 
-class Performer:
+class ManifestApplier:
     def __init__(
         self, observer: Observer, applier: Applier, remover: Remover, backoff: Backoff, *, writers: int, clock: Clock
     ) -> None:
@@ -44,15 +54,18 @@ class Performer:
 
     async def apply(
         self,
-        plan: Plan,
+        plan: ApplyPlan,
         refusals: Mapping[int, Refusal],
         done: frozenset[int],
-        owner: Owner,
-        memory: Memory,
+        owner: ManifestOwner,
+        memory: WorkState,
         consent: Consent | None,
-    ) -> dict[int, Outcome]:
+    ) -> dict[int, ManifestResult]:
         """By ordinal. `done` are those that are not to be touched any more; `consent` is that of the executor, if there is one."""
-        outcomes = {misfit.meta.ordinal: Outcome(misfit, unfit(misfit)) for misfit in plan.misfits}
+        outcomes = {
+            invalid_manifest.meta.ordinal: ManifestResult(invalid_manifest, unfit(invalid_manifest))
+            for invalid_manifest in plan.invalid
+        }
         turn = asyncio.Semaphore(self._writers)
 
         async def one(manifest: Manifest) -> None:
@@ -76,13 +89,13 @@ class Performer:
         return outcomes
 
     async def _apply_one(
-        self, manifest: Manifest, owner: Owner, memory: Memory, turn: asyncio.Semaphore, consent: Consent | None
-    ) -> Outcome:
+        self, manifest: Manifest, owner: ManifestOwner, memory: WorkState, turn: asyncio.Semaphore, consent: Consent | None
+    ) -> ManifestResult:
         sight = self._observer.get(manifest.ref)
         if memory.agrees(manifest, sight):
-            return Outcome(manifest, live=sight.raw)
+            return ManifestResult(manifest, live=sight.raw)
         if memory.had(manifest) and await ended(manifest, sight):
-            return Outcome(manifest, last=sight.raw)
+            return ManifestResult(manifest, last=sight.raw)
         now = self._clock.monotonic()
         if failure := memory.trouble(manifest, sight, now):
             return await self._seen(manifest, failure)
@@ -90,11 +103,11 @@ class Performer:
             return await self._seen(manifest)
         async with turn:
             if consent is not None and not consent.stands:
-                return Outcome(manifest, OVERTAKEN)
+                return ManifestResult(manifest, OVERTAKEN)
             try:
                 applied = await self._applier.apply(manifest, owner, sight, consent)
-            except Overtaken:
-                return Outcome(manifest, OVERTAKEN)
+            except RightsChanged:
+                return ManifestResult(manifest, OVERTAKEN)
             except (KubeError, ApplyProblem, NotPermitted) as error:
                 return await self._failed(manifest, sight, error, memory)
             except Exception as error:
@@ -107,19 +120,19 @@ class Performer:
             memory.applied(manifest, version, self._clock.monotonic(), wrote=applied.wrote)
             if applied.wrote and manifest.ref.resource == NAMESPACES:
                 memory.made(manifest.ref.name, self._clock.monotonic())
-        return Outcome(manifest, live=applied.document)
+        return ManifestResult(manifest, live=applied.document)
 
-    async def _failed(self, manifest: Manifest, sight: ObservedObject, error: Exception, memory: Memory) -> Outcome:
+    async def _failed(self, manifest: Manifest, sight: ObservedObject, error: Exception, memory: WorkState) -> ManifestResult:
         failure = failed(error)
         memory.failed(manifest, sight, error, failure, self._clock.monotonic(), self._backoff)
         return await self._seen(manifest, failure)
 
-    async def _seen(self, manifest: Manifest, failure: Failure | None = None, hidden: str = "") -> Outcome:
+    async def _seen(self, manifest: Manifest, failure: ManifestFailure | None = None, hidden: str = "") -> ManifestResult:
         """A manifest that is left as it is, with the object that there is."""
         sight = self._observer.get(manifest.ref)
         if sight.presence is not Presence.UNKNOWN:
-            return Outcome(manifest, failure, live=sight.raw if sight.presence is Presence.PRESENT else None, hidden=hidden)
+            return ManifestResult(manifest, failure, live=sight.raw if sight.presence is Presence.PRESENT else None, hidden=hidden)
         try:
-            return Outcome(manifest, failure, live=await self._remover.live(manifest.ref), hidden=hidden)
+            return ManifestResult(manifest, failure, live=await self._remover.live(manifest.ref), hidden=hidden)
         except KubeError as error:
-            return Outcome(manifest, failure, unfetched=str(error))
+            return ManifestResult(manifest, failure, unfetched=str(error))

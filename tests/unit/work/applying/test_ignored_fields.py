@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from muster.api.work.v1 import IgnoreField
-from muster.work.agent.applying.ignoring import without_ignored
-from muster.work.agent.seam import ApplyProblem
+from muster.work.agent.applying.ignored_fields import without_ignored
+from muster.work.agent.interfaces import ApplyProblem
 
 DOCUMENT: dict[str, Any] = {
     "metadata": {"name": "x", "annotations": {"a.b/c": "1", "keep": "2"}},

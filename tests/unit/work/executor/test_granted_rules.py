@@ -8,8 +8,8 @@ import pytest
 
 from muster.kube.rbac import EVERYTHING
 from muster.machinery.objects import Object
-from muster.work.agent.executor.reading import RoleRef, granted_by, result, role_of
-from muster.work.agent.seam import Write
+from muster.work.agent.executor.granted_rules import RoleRef, granted_by, result, role_of
+from muster.work.agent.interfaces import ManifestWrite
 
 READ: Object = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 ALL = tuple(rule.raw for rule in EVERYTHING)
@@ -72,12 +72,12 @@ def test_what_is_bound_is_read_or_told_why_not(binding: Object, expected: RoleRe
 
 def test_what_is_applied_is_laid_over_what_is_there() -> None:
     live = {"rules": [READ], "roleRef": REFERENCE, "aggregationRule": {"clusterRoleSelectors": [{}]}}
-    after = result(Write("apply", {"roleRef": {"name": "other"}}, "m"), live)
+    after = result(ManifestWrite("apply", {"roleRef": {"name": "other"}}, "m"), live)
     assert (after["rules"], after["roleRef"]["name"], after["roleRef"]["kind"]) == ([READ], "other", "Role")
-    assert result(Write("update", {"rules": []}, "m"), live) == {"rules": []}
+    assert result(ManifestWrite("update", {"rules": []}, "m"), live) == {"rules": []}
 
 
 def test_a_role_that_is_applied_without_rules_may_meet_anything() -> None:
-    assert granted_by(result(Write("apply", {}, "m"), None)).rules == ALL
-    assert granted_by(result(Write("apply", {"rules": []}, "m"), None)).rules == ()
-    assert granted_by(result(Write("apply", {}, "m"), {"rules": [READ]})).rules == (READ,)
+    assert granted_by(result(ManifestWrite("apply", {}, "m"), None)).rules == ALL
+    assert granted_by(result(ManifestWrite("apply", {"rules": []}, "m"), None)).rules == ()
+    assert granted_by(result(ManifestWrite("apply", {}, "m"), {"rules": [READ]})).rules == (READ,)

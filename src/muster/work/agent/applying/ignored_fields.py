@@ -16,7 +16,7 @@ from muster.api.work.v1 import IgnoreField
 from muster.kube.jsonpath import JSONPathError, Limit, compile_path
 from muster.machinery.objects import Object
 from muster.work.agent.applying.jqpaths import JqError, delete_path
-from muster.work.agent.seam import ApplyProblem
+from muster.work.agent.interfaces import ApplyProblem
 
 REASON: Final = "AppliedManifestSSAIgnoreFieldError"
 MOST: Final = 100_000

@@ -15,8 +15,8 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.objects import ObjectRef
 from muster.runtime.cache import ObservedObject, Presence
 from muster.runtime.client import NotFound, StatusError, Unreachable
-from muster.work.agent.reporting import Failure
-from muster.work.agent.seam import ApplyProblem, Manifest
+from muster.work.agent.interfaces import ApplyProblem, Manifest
+from muster.work.agent.reporting import ManifestFailure
 
 FIRST_RETRY: Final = 0.25
 LAST_RETRY: Final = 120.0
@@ -36,7 +36,7 @@ REPAIR_PAUSE: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class UpToDate:
     """The object as it was when it agreed with the manifest."""
 
     digest: bytes
@@ -44,11 +44,11 @@ class Settled:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class ApplyFailure:
     digest: bytes
     version: str
     """Of the object that there was, if there was one."""
-    failure: Failure
+    failure: ManifestFailure
     attempts: int
     tried: float
     due: float
@@ -56,9 +56,9 @@ class Trouble:
 
 
 @dataclass
-class Memory:
-    settled: dict[ObjectRef, Settled] = field(default_factory=dict)
-    troubles: dict[ObjectRef, Trouble] = field(default_factory=dict)
+class WorkState:
+    settled: dict[ObjectRef, UpToDate] = field(default_factory=dict)
+    troubles: dict[ObjectRef, ApplyFailure] = field(default_factory=dict)
     repairs: dict[ObjectRef, tuple[float, float]] = field(default_factory=dict)
     """Of what had to be set right: how many repairs were left, and when."""
     resting: dict[ObjectRef, float] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Memory:
         settled = self.settled.get(manifest.ref)
         return settled is not None and settled.digest == manifest.digest
 
-    def trouble(self, manifest: Manifest, sight: ObservedObject, now: float) -> Failure | None:
+    def trouble(self, manifest: Manifest, sight: ObservedObject, now: float) -> ManifestFailure | None:
         """The failure that is not to be tried again yet."""
         trouble = self.troubles.get(manifest.ref)
         if trouble is None or trouble.digest != manifest.digest:
@@ -122,11 +122,11 @@ class Memory:
     def applied(self, manifest: Manifest, version: str, now: float, *, wrote: bool) -> None:
         if wrote and self.had(manifest):
             self.repairs[manifest.ref] = (self._repairs_left(manifest.ref, now) - 1.0, now)
-        self.settled[manifest.ref] = Settled(manifest.digest, version)
+        self.settled[manifest.ref] = UpToDate(manifest.digest, version)
         self.troubles.pop(manifest.ref, None)
 
     def failed(
-        self, manifest: Manifest, sight: ObservedObject, error: Exception, failure: Failure, now: float, backoff: Backoff
+        self, manifest: Manifest, sight: ObservedObject, error: Exception, failure: ManifestFailure, now: float, backoff: Backoff
     ) -> None:
         self.settled.pop(manifest.ref, None)
         former = self.troubles.get(manifest.ref)
@@ -136,7 +136,7 @@ class Memory:
             delay = max(delay, CONTESTED_RETRY)
         elif isinstance(error, NotFound | Unreachable) or _place_goes(error):
             delay = min(delay, MISSING_RETRY)
-        self.troubles[manifest.ref] = Trouble(manifest.digest, sight.version, failure, attempts, now, now + delay)
+        self.troubles[manifest.ref] = ApplyFailure(manifest.digest, sight.version, failure, attempts, now, now + delay)
 
     def made(self, namespace: str, now: float) -> None:
         """A namespace was made: what failed for want of it need not wait."""

@@ -22,12 +22,12 @@ Trouble = Mapping[str, tuple[str, str]]
 """By object: the reason and the message of what is wrong."""
 
 
-class Teller:
+class EventReporter:
     def __init__(self, events: EventRecorder, record_of: Callable[[str], AppliedManifestWork | None]) -> None:
         self._events = events
         self._record_of = record_of
 
-    def reported(self, work: ManifestWork, status: ManifestWorkStatus) -> None:
+    def on_status_reported(self, work: ManifestWork, status: ManifestWorkStatus) -> None:
         """`work` had another status before."""
         name, generation = work.metadata.name, work.metadata.generation
         before, now = _trouble(work.status), _trouble(status)

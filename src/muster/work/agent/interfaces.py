@@ -4,8 +4,8 @@
 works are about, `Applier` writes one of them, `Gate` says what an executor may. The pass over a work puts them together and is the
 only one that knows them all.
 
-What the gate judges is what the applier sends, because both have the same `Write` in hands: before anything is written the gate is
-shown what would be sent (`Drafts`), and each write is shown to it again just before it is sent (`Consent`).
+What the gate judges is what the applier sends, because both have the same `ManifestWrite` in hands: before anything is written the
+gate is shown what would be sent (`Drafts`), and each write is shown to it again just before it is sent (`Consent`).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Misfit:
+class InvalidManifest:
     """A manifest that cannot be applied whatever is done: not an object, or of a kind that the cluster does not serve."""
 
     meta: ManifestResourceMeta
@@ -96,7 +96,7 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True)
-class Owner:
+class ManifestOwner:
     """The AppliedManifestWork that applied objects belong to."""
 
     name: str
@@ -121,7 +121,7 @@ class ApplyProblem(Exception):
 
 
 @dataclass(frozen=True)
-class Write:
+class ManifestWrite:
     """A request that makes or changes an object, as it is sent."""
 
     verb: Literal["create", "update", "apply"]
@@ -131,7 +131,7 @@ class Write:
     """For `apply`: what other field managers have is taken from them."""
 
 
-class Overtaken(Exception):
+class RightsChanged(Exception):
     """The executor's rights have changed since they were looked at."""
 
 
@@ -146,16 +146,18 @@ class Consent(Protocol):
     def stands(self) -> bool:
         """Whether its rights are those by which the work was judged."""
 
-    async def to(self, manifest: Manifest, write: Write, live: Object | None) -> None:
+    async def to(self, manifest: Manifest, write: ManifestWrite, live: Object | None) -> None:
         """Asked before each write to an object that is so, or that is not there. Raises Overtaken, NotPermitted, and KubeError
         where it cannot be found out or the write would fail so."""
 
 
 class Applier(Protocol):
-    async def apply(self, manifest: Manifest, owner: Owner, sight: ObservedObject, consent: Consent | None = None) -> Applied:
+    async def apply(
+        self, manifest: Manifest, owner: ManifestOwner, sight: ObservedObject, consent: Consent | None = None
+    ) -> Applied:
         """Make the object agree with the manifest by its strategy. Raises KubeError and ApplyProblem, and what `consent` raises."""
 
-    def intended(self, manifest: Manifest, owner: Owner, live: Object | None) -> Write | None:
+    def intended(self, manifest: Manifest, owner: ManifestOwner, live: Object | None) -> ManifestWrite | None:
         """The first that `apply` would send to an object that is so; None: nothing but perhaps whose it is. Raises ApplyProblem."""
 
 
@@ -164,10 +166,10 @@ class Drafts:
     """What would be sent for a work's manifests if they were applied now."""
 
     applier: Applier
-    owner: Owner
+    owner: ManifestOwner
     observed: Callable[[ObjectRef], ObservedObject]
 
-    def write(self, manifest: Manifest, live: Object | None) -> Write | None:
+    def write(self, manifest: Manifest, live: Object | None) -> ManifestWrite | None:
         """To an object that is so, or that is not there; None: nothing would be. Raises ApplyProblem."""
         return self.applier.intended(manifest, self.owner, live)
 
@@ -191,7 +193,7 @@ class Gate(Protocol):
     """Says what an executor may."""
 
     async def check(
-        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], misfits: Sequence[Misfit], drafts: Drafts
+        self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest], invalid: Sequence[InvalidManifest], drafts: Drafts
     ) -> Mapping[int, Refusal]:
         """The refused manifests by ordinal; empty: all may be written. Never raises for what the cluster answers."""
 

@@ -1,12 +1,12 @@
 """What a manifest says, what is so, and how the one becomes the other without touching what the manifest is silent about.
 
 `agrees` is the question whether all that is said is so already. Servers fill in defaults, drop empty fields and print quantities
-their own way: none of that is a difference. `overlay` makes what is said so and leaves the rest. `without_unsaid` takes away what
+their own way: none of that is a difference. `overlay` makes what is said so and leaves the rest. `drop_unspecified` takes away what
 an earlier manifest said and this one does not. Some maps are *closed*: what is said of them is all there may be (the data of a
 ConfigMap, a selector), because an entry more changes their meaning.
 
-Nothing here changes its arguments; a result shares with them what did not change. What is said comes through `stated` first: a null
-says nothing. After `overlay(said, live)` the answer to `agrees(said, …)` is yes.
+Nothing here changes its arguments; a result shares with them what did not change. What is said comes through `drop_nulls` first: a
+null says nothing. After `overlay(said, live)` the answer to `agrees(said, …)` is yes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _QUANTITY: Final = frozenset(("divisor", "maximumVolumeSize", "sizeLimit"))
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ComparisonRules:
     """How the fields of a kind are read."""
 
     builtin: bool = False
@@ -50,14 +50,14 @@ class Rules:
     """Names of fields, at any depth, whose value is all there may be."""
 
 
-def stated(said: Any) -> Any:
+def drop_nulls(said: Any) -> Any:
     """What is said, without nulls in maps."""
     if isinstance(said, dict):
-        return {key: stated(value) for key, value in said.items() if value is not None}
-    return [stated(value) for value in said] if isinstance(said, list) else said
+        return {key: drop_nulls(value) for key, value in said.items() if value is not None}
+    return [drop_nulls(value) for value in said] if isinstance(said, list) else said
 
 
-def agrees(said: Any, live: Any, rules: Rules, field: str = "", parent: str = "") -> bool:
+def agrees(said: Any, live: Any, rules: ComparisonRules, field: str = "", parent: str = "") -> bool:
     """Whether all that `said` says is so in `live`; None is a field that is not there."""
     if isinstance(said, dict):
         return _map_agrees(said, live, rules, field)
@@ -70,7 +70,7 @@ def agrees(said: Any, live: Any, rules: Rules, field: str = "", parent: str = ""
     return rules.builtin and (parent in _QUANTITIES or field in _QUANTITY) and _same_quantity(said, live)
 
 
-def _map_agrees(said: dict[str, Any], live: Any, rules: Rules, field: str) -> bool:
+def _map_agrees(said: dict[str, Any], live: Any, rules: ComparisonRules, field: str) -> bool:
     if live is None:
         return rules.builtin and not said and field in _MAPS
     if not isinstance(live, dict) or (field in rules.closed and any(key not in said for key in live)):
@@ -78,7 +78,7 @@ def _map_agrees(said: dict[str, Any], live: Any, rules: Rules, field: str) -> bo
     return all(agrees(value, live.get(key), rules, key, field) for key, value in said.items())
 
 
-def _list_agrees(said: list[Any], live: Any, rules: Rules, field: str) -> bool:
+def _list_agrees(said: list[Any], live: Any, rules: ComparisonRules, field: str) -> bool:
     if live is None:
         return rules.builtin and not said
     if not isinstance(live, list) or len(said) != len(live):
@@ -102,7 +102,7 @@ def _same_quantity(said: Any, live: Any) -> bool:
         return False
 
 
-def overlay(said: Any, live: Any, rules: Rules, field: str = "") -> Any:
+def overlay(said: Any, live: Any, rules: ComparisonRules, field: str = "") -> Any:
     """`live` with all that `said` says."""
     if isinstance(said, dict) and isinstance(live, dict) and field not in rules.closed:
         return {**live, **{key: overlay(value, live.get(key), rules, key) for key, value in said.items()}}
@@ -111,7 +111,7 @@ def overlay(said: Any, live: Any, rules: Rules, field: str = "") -> Any:
     return said
 
 
-def replacement(said: Any, live: Any, rules: Rules, depth: int = 0, field: str = "") -> Any:
+def replacement(said: Any, live: Any, rules: ComparisonRules, depth: int = 0, field: str = "") -> Any:
     """`live` with all that `said` says, where a map of which something changes loses what is not said.
 
     For alternatives: one kind of volume, of probe or of rollout instead of another. The object's own fields and those of its spec
@@ -151,28 +151,28 @@ def _indexed(elements: list[Any], key: tuple[str, ...]) -> dict[tuple[Any, ...],
     return found
 
 
-def without_unsaid(before: Any, said: Any, live: Any) -> Any:
+def drop_unspecified(before: Any, said: Any, live: Any) -> Any:
     """`live` without what `before` said and `said` does not; values do not matter, only what is spoken of."""
     if isinstance(before, dict) and isinstance(said, dict) and isinstance(live, dict):
         gone = {key for key in before if key in live and key not in said}
         kept = {
-            key: without_unsaid(before[key], said[key], value) if key in before and key in said else value
+            key: drop_unspecified(before[key], said[key], value) if key in before and key in said else value
             for key, value in live.items()
             if key not in gone
         }
         return kept if gone or any(kept[key] is not live[key] for key in kept) else live
     if isinstance(before, list) and isinstance(said, list) and isinstance(live, list):
-        return _elements_without_unsaid(before, said, live)
+        return _drop_unspecified_elements(before, said, live)
     return live
 
 
-def _elements_without_unsaid(before: list[Any], said: list[Any], live: list[Any]) -> list[Any]:
+def _drop_unspecified_elements(before: list[Any], said: list[Any], live: list[Any]) -> list[Any]:
     earlier = {id(mine): old for mine, old in paired(said, before)}
-    kept = [without_unsaid(earlier.get(id(mine)), mine, element) for element, mine in paired(live, said)]
+    kept = [drop_unspecified(earlier.get(id(mine)), mine, element) for element, mine in paired(live, said)]
     return kept if any(new is not old for new, old in zip(kept, live, strict=True)) else live
 
 
-def shape(said: Any, rules: Rules) -> Any:
+def shape(said: Any, rules: ComparisonRules) -> Any:
     """What a manifest speaks of, without what it says: enough to know later what is no longer spoken of."""
     if isinstance(said, dict):
         return {key: _outline(key, value, rules) for key, value in said.items()}
@@ -181,7 +181,7 @@ def shape(said: Any, rules: Rules) -> Any:
     return 0
 
 
-def _outline(key: str, value: Any, rules: Rules) -> Any:
+def _outline(key: str, value: Any, rules: ComparisonRules) -> Any:
     if key in rules.closed:
         return 0
     # What tells elements apart is kept, so that they are found again.

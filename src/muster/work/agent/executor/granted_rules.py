@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.kube.rbac import EVERYTHING, RawRule
-from muster.work.agent.seam import Write
+from muster.work.agent.interfaces import ManifestWrite
 
 _RULE: Final = frozenset(("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"))
 _REFERENCE: Final = frozenset(("apiGroup", "kind", "name"))
 _DECIDING: Final = ("rules", "aggregationRule", "roleRef")
 """What of a role or binding says what it grants."""
-_UNSAID: Final = object()
+_UNSPECIFIED: Final = object()
 _SPELT: Final = {field.lower(): field for field in (*_DECIDING, "metadata")}
 
 
 @dataclass(frozen=True)
-class Granted:
+class GrantedRules:
     """Rules, or everything where `doubt` says what could not be read."""
 
     rules: tuple[RawRule, ...]
@@ -35,11 +35,11 @@ class RoleRef:
     name: str
 
 
-def unreadable(doubt: str) -> Granted:
-    return Granted(tuple(rule.raw for rule in EVERYTHING), doubt)
+def unreadable(doubt: str) -> GrantedRules:
+    return GrantedRules(tuple(rule.raw for rule in EVERYTHING), doubt)
 
 
-def result(write: Write, live: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def result(write: ManifestWrite, live: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """What of the object decides, as it will be after the write. What is applied is laid over what there is then."""
     if write.verb != "apply":
         return write.document
@@ -47,7 +47,7 @@ def result(write: Write, live: Mapping[str, Any] | None) -> Mapping[str, Any]:
     after = {**said, **{field: _laid(said.get(field), there.get(field)) for field in _DECIDING}}
     if live is None and after["rules"] is None:
         # It is merged into whatever may be there by then.
-        after["rules"] = _UNSAID
+        after["rules"] = _UNSPECIFIED
     return after
 
 
@@ -57,18 +57,18 @@ def _laid(said: Any, there: Any) -> Any:
     return there if said is None else said
 
 
-def granted_by(role: Mapping[str, Any]) -> Granted:
+def granted_by(role: Mapping[str, Any]) -> GrantedRules:
     """What must be held to write a role; one that gathers others may come to hold anything."""
     rules = role.get("rules")
     if doubt := _misspelt(role) or _doubt(rules):
         return unreadable(doubt)
     if gathers(role):
-        return Granted((*(rules or ()), *(rule.raw for rule in EVERYTHING)))
-    return Granted(tuple(rules or ()))
+        return GrantedRules((*(rules or ()), *(rule.raw for rule in EVERYTHING)))
+    return GrantedRules(tuple(rules or ()))
 
 
 def _doubt(rules: Any) -> str:
-    if rules is _UNSAID:
+    if rules is _UNSPECIFIED:
         return "a role that is applied anew has to say its rules"
     if rules is not None and not isinstance(rules, list):
         return "rules cannot be read: it is no list"

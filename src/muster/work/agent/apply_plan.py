@@ -1,8 +1,8 @@
 """What a work says, understood: which objects its manifests are, in which order they go, and how each is treated.
 
-Nothing here asks or writes. A manifest that cannot be an object of the cluster becomes a `Misfit` that says why; the others go on
-without it. Of two manifests for one object only the first counts. Names that would lead a request to another place than the
-object's (`..`) are refused here, before anybody builds a path of them.
+Nothing here asks or writes. A manifest that cannot be an object of the cluster becomes a `InvalidManifest` that says why; the
+others go on without it. Of two manifests for one object only the first counts. Names that would lead a request to another place
+than the object's (`..`) are refused here, before anybody builds a path of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from muster.api.work.v1 import (
     UpdateStrategy,
 )
 from muster.machinery.objects import GVR, Object, ObjectRef
-from muster.work.agent.seam import Manifest, Misfit
+from muster.work.agent.interfaces import InvalidManifest, Manifest
 
 Kind = tuple[str, str]
 """apiVersion and kind."""
@@ -46,7 +46,7 @@ _RANKED: Final = (
 _RANKS: Final = {plural: rank for rank, plurals in enumerate(_RANKED) for plural in plurals.split()}
 LAST_RANK: Final = 1000
 _DEFAULT_STRATEGY: Final = UpdateStrategy()
-_NOT_OURS_TO_SAY: Final = ("uid", "resourceVersion", "managedFields")
+_SERVER_OWNED: Final = ("uid", "resourceVersion", "managedFields")
 READ_ONLY: Final = "ReadOnly"
 _SURELY_SENT: Final = 200
 """Levels of nesting that the encoder takes in any case."""
@@ -65,9 +65,9 @@ def identity(ref: ObjectRef) -> Identity:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ApplyPlan:
     manifests: tuple[Manifest, ...]
-    misfits: tuple[Misfit, ...]
+    invalid: tuple[InvalidManifest, ...]
 
     @property
     def refs(self) -> frozenset[ObjectRef]:
@@ -85,8 +85,11 @@ class Plan:
         """Whether it may be the object of a manifest whose kind the cluster does not serve at the moment."""
         group, _, namespace, name = one
         return any(
-            misfit.unserved and misfit.meta.group == group and misfit.meta.name == name and namespace in ("", misfit.meta.namespace)
-            for misfit in self.misfits
+            invalid_manifest.unserved
+            and invalid_manifest.meta.group == group
+            and invalid_manifest.meta.name == name
+            and namespace in ("", invalid_manifest.meta.namespace)
+            for invalid_manifest in self.invalid
         )
 
 
@@ -113,10 +116,10 @@ def kinds(spec: ManifestWorkSpec) -> frozenset[Kind]:
     return frozenset(found)
 
 
-def make_plan(spec: ManifestWorkSpec, served: Mapping[Kind, GVR | str]) -> Plan:
+def make_plan(spec: ManifestWorkSpec, served: Mapping[Kind, GVR | str]) -> ApplyPlan:
     """`served`: for each of `kinds` where it is served, or why it is not."""
     manifests: list[Manifest] = []
-    misfits: list[Misfit] = []
+    invalid: list[InvalidManifest] = []
     taken: dict[Identity, int] = {}
     for ordinal, raw in enumerate(spec.workload.manifests):
         one = _understand(ordinal, bytes(raw), spec, served)
@@ -125,12 +128,12 @@ def make_plan(spec: ManifestWorkSpec, served: Mapping[Kind, GVR | str]) -> Plan:
             if first == ordinal:
                 manifests.append(one)
                 continue
-            one = Misfit(one.meta, f"manifest {first} is about the same object")
-        misfits.append(one)
-    return Plan(tuple(manifests), tuple(misfits))
+            one = InvalidManifest(one.meta, f"manifest {first} is about the same object")
+        invalid.append(one)
+    return ApplyPlan(tuple(manifests), tuple(invalid))
 
 
-def _understand(ordinal: int, raw: bytes, spec: ManifestWorkSpec, served: Mapping[Kind, GVR | str]) -> Manifest | Misfit:
+def _understand(ordinal: int, raw: bytes, spec: ManifestWorkSpec, served: Mapping[Kind, GVR | str]) -> Manifest | InvalidManifest:
     document = _document(raw)
     metadata = document.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
@@ -139,19 +142,19 @@ def _understand(ordinal: int, raw: bytes, spec: ManifestWorkSpec, served: Mappin
     name, namespace = _text(metadata.get("name")), _text(metadata.get("namespace"))
     meta = ManifestResourceMeta(ordinal=ordinal, group=group, version=version, kind=kind, name=name, namespace=namespace)
     if not api_version or not kind:
-        return Misfit(meta, "it is no Kubernetes object: apiVersion or kind is missing")
+        return InvalidManifest(meta, "it is no Kubernetes object: apiVersion or kind is missing")
     if not name:
-        return Misfit(meta, "metadata.name is missing")
+        return InvalidManifest(meta, "metadata.name is missing")
     if _too_deep(raw, document):
-        return Misfit(meta, "it is nested too deeply")
+        return InvalidManifest(meta, "it is nested too deeply")
     for field, value in (("name", name), ("namespace", namespace)):
         if problem := _segment_problem(value):
-            return Misfit(meta, f"metadata.{field} {value!r} {problem}")
+            return InvalidManifest(meta, f"metadata.{field} {value!r} {problem}")
     resource = served.get((api_version, kind), f'the server doesn\'t have a resource type "{kind}"')
     if isinstance(resource, str):
-        return Misfit(meta, resource, unserved=True)
+        return InvalidManifest(meta, resource, unserved=True)
     if resource.namespaced and not namespace:
-        return Misfit(
+        return InvalidManifest(
             msgspec.structs.replace(meta, resource=resource.plural),
             f"metadata.namespace is missing: {resource.plural} live in namespaces",
             nowhere=True,
@@ -192,7 +195,7 @@ def _segment_problem(value: str) -> str:
 
 def _manifest(ordinal: int, ref: ObjectRef, raw: bytes, document: Object, metadata: Object, spec: ManifestWorkSpec) -> Manifest:
     treatment = _treatment(ref, spec.manifest_configs)
-    kept = {key: value for key, value in metadata.items() if key not in _NOT_OURS_TO_SAY}
+    kept = {key: value for key, value in metadata.items() if key not in _SERVER_OWNED}
     kept.pop("namespace", None)
     if ref.namespace:
         kept["namespace"] = ref.namespace

@@ -1,7 +1,8 @@
 """What came of a manifest, as the pass over a work tells it to those who write the status.
 
-An `Outcome` has two halves that know nothing of each other: whether the manifest was applied (`failure`), and how the object is now
-(`live`, or why that is not known). The status is a function of the work, its outcomes and the time; nothing is asked of a cluster.
+An `ManifestResult` has two halves that know nothing of each other: whether the manifest was applied (`failure`), and how the object
+is now (`live`, or why that is not known). The status is a function of the work, its outcomes and the time; nothing is asked of a
+cluster.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from muster.api.work.v1 import ManifestResourceMeta
 from muster.machinery.objects import Object
-from muster.work.agent.seam import ApplyProblem, Manifest, Misfit, Refusal
+from muster.work.agent.interfaces import ApplyProblem, InvalidManifest, Manifest, Refusal
 from muster.work.names import FAILED_TO_APPLY, WITHHELD
 
 FAILED: Final = "AppliedManifestFailed"
@@ -20,7 +21,7 @@ CONFLICT: Final = "ApplyConflict"
 
 
 @dataclass(frozen=True)
-class Failure:
+class ManifestFailure:
     """Why a manifest is not applied: reason and whole message of its Applied condition."""
 
     reason: str
@@ -28,11 +29,11 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ManifestResult:
     """What came of one manifest in one pass. Without `failure` it is applied, in this pass or before."""
 
-    manifest: Manifest | Misfit
-    failure: Failure | None = None
+    manifest: Manifest | InvalidManifest
+    failure: ManifestFailure | None = None
     live: Object | bytes | None = None
     """The object as it is now, as a document or as JSON; None: it is not there."""
     last: bytes = b""
@@ -47,23 +48,23 @@ class Outcome:
         return self.manifest.meta
 
 
-def failed(problem: Exception) -> Failure:
+def failed(problem: Exception) -> ManifestFailure:
     """A manifest that the cluster did not take, or that there was no way to apply."""
     if isinstance(problem, ApplyProblem):
         if problem.reason == IGNORED_FIELDS:
-            return Failure(problem.reason, problem.message)
+            return ManifestFailure(problem.reason, problem.message)
         return _failure(problem.message, problem.reason or FAILED)
     return _failure(str(problem) or type(problem).__name__)
 
 
-def refused(refusal: Refusal) -> Failure:
+def refused(refusal: Refusal) -> ManifestFailure:
     """A manifest that the executor may not have applied."""
     return _failure(refusal.message, WITHHELD if refusal.withheld else FAILED)
 
 
-def unfit(misfit: Misfit) -> Failure:
-    return _failure(misfit.problem)
+def unfit(invalid_manifest: InvalidManifest) -> ManifestFailure:
+    return _failure(invalid_manifest.problem)
 
 
-def _failure(detail: str, reason: str = FAILED) -> Failure:
-    return Failure(reason, FAILED_TO_APPLY + detail)
+def _failure(detail: str, reason: str = FAILED) -> ManifestFailure:
+    return ManifestFailure(reason, FAILED_TO_APPLY + detail)

@@ -22,7 +22,7 @@ _LISTED: Final = 5
 
 
 @dataclass(frozen=True)
-class Share:
+class PlacementShare:
     """A placement's share of a set: whom it chose, which of them have the change, and what is next."""
 
     name: str
@@ -69,7 +69,7 @@ def added(summaries: Sequence[ManifestWorkReplicaSetSummary]) -> ManifestWorkRep
     return ManifestWorkReplicaSetSummary(**{name: sum(getattr(one, name) for one in summaries) for name in names})
 
 
-def verified(shares: Sequence[Share]) -> Condition:
+def verified(shares: Sequence[PlacementShare]) -> Condition:
     if missing := [share.name for share in shares if share.missing]:
         message = f"there is no placement {', '.join(missing)}"
         return Condition(type=PLACEMENT_VERIFIED, status="False", reason="PlacementDecisionNotFound", message=message)
@@ -81,7 +81,7 @@ def verified(shares: Sequence[Share]) -> Condition:
     return Condition(type=PLACEMENT_VERIFIED, status="True", reason="AsExpected")
 
 
-def rolled_out(shares: Sequence[Share]) -> Condition:
+def rolled_out(shares: Sequence[PlacementShare]) -> Condition:
     chosen, done = sum(share.chosen for share in shares), sum(share.count(State.SUCCEEDED) for share in shares)
     whole = done == chosen and not any(share.missing or share.problem for share in shares)
     said = [f"{done} of {chosen} clusters have succeeded"]
@@ -93,7 +93,7 @@ def rolled_out(shares: Sequence[Share]) -> Condition:
     return Condition(type=PLACEMENT_ROLLED_OUT, status=status, reason=reason, message="; ".join(said))
 
 
-def applied(shares: Sequence[Share], failed: Mapping[str, str], total: ManifestWorkReplicaSetSummary) -> Condition:
+def applied(shares: Sequence[PlacementShare], failed: Mapping[str, str], total: ManifestWorkReplicaSetSummary) -> Condition:
     """`failed` are clusters whose work could not be written, and why."""
 
     def said(status: str, reason: str, message: str = "") -> Condition:

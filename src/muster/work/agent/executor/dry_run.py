@@ -21,60 +21,60 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectRef
 from muster.runtime.client import AlreadyExists, Conflict, Forbidden, KubeClient, NotFound, StatusError
 from muster.work.agent.executor.demands import action, shortened
-from muster.work.agent.executor.standing import ExecutorStanding
-from muster.work.agent.seam import Write
+from muster.work.agent.executor.executor_access import ExecutorAccess
+from muster.work.agent.interfaces import ManifestWrite
 from muster.work.agent.writes import send
 
 log = get_logger("muster.work.agent.executor")
 
 
-class Unrehearsed(Exception):
+class DryRunRefused(Exception):
     """It could not be rehearsed, or that came to nothing that says anything of permissions; the text says why."""
 
 
-class Rehearsals:
+class DryRuns:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._warned = False
 
-    async def problem(self, standing: ExecutorStanding, ref: ObjectRef, write: Write, live: Object | None) -> str:
+    async def problem(self, access: ExecutorAccess, ref: ObjectRef, write: ManifestWrite, live: Object | None) -> str:
         """Why the server would not take the write from the executor; empty if it would. Raises Unrehearsed; Conflict, AlreadyExists
         and NotFound of an object that is not as it was thought to be; and KubeError where the server could not be asked."""
         write = _unowned(write, live)
         if write.verb != "create":
-            return await self._asked(standing, ref, write)
-        nameless = (await standing.authorize(structs.replace(action(ref, "create"), name=""))).allowed
-        problem = await self._asked(standing, ref, write) if nameless else ""
+            return await self._asked(access, ref, write)
+        nameless = (await access.authorize(structs.replace(action(ref, "create"), name=""))).allowed
+        problem = await self._asked(access, ref, write) if nameless else ""
         if nameless and not problem:
             return ""
-        if (await standing.authorize(action(ref, "patch"))).allowed:
+        if (await access.authorize(action(ref, "patch"))).allowed:
             try:
-                return await self._asked(standing, ref, replace(write, verb="apply", force=True))
-            except (StatusError, Unrehearsed):
+                return await self._asked(access, ref, replace(write, verb="apply", force=True))
+            except (StatusError, DryRunRefused):
                 if not nameless:
                     raise
         elif not nameless:
-            raise Unrehearsed(f"{standing.who.name} may create it by name only, and not patch it")
+            raise DryRunRefused(f"{access.who.name} may create it by name only, and not patch it")
         return problem
 
-    async def _asked(self, standing: ExecutorStanding, ref: ObjectRef, write: Write) -> str:
-        return await standing.rehearsals.get_or_load(_question(ref, write), lambda: self._repeated(standing, ref, write))
+    async def _asked(self, access: ExecutorAccess, ref: ObjectRef, write: ManifestWrite) -> str:
+        return await access.rehearsals.get_or_load(_question(ref, write), lambda: self._repeated(access, ref, write))
 
-    async def _repeated(self, standing: ExecutorStanding, ref: ObjectRef, write: Write) -> str:
+    async def _repeated(self, access: ExecutorAccess, ref: ObjectRef, write: ManifestWrite) -> str:
         tried, problem = 0, ""
-        while not tried or (problem and await standing.should_retry(tried)):
+        while not tried or (problem and await access.should_retry(tried)):
             tried += 1
-            problem = await self._once(standing, ref, write)
+            problem = await self._once(access, ref, write)
         return problem
 
-    async def _once(self, standing: ExecutorStanding, ref: ObjectRef, write: Write) -> str:
+    async def _once(self, access: ExecutorAccess, ref: ObjectRef, write: ManifestWrite) -> str:
         try:
-            await send(self._client.as_user(standing.who.name), ref, write, dry_run=True)
+            await send(self._client.as_user(access.who.name), ref, write, dry_run=True)
         except Forbidden as error:
             if error.details.get("kind") == "serviceaccounts":
                 # The refusal was the agent's own.
-                self._warn(standing)
-                raise Unrehearsed(f"the work agent may not impersonate {standing.who.name}") from error
+                self._warn(access)
+                raise DryRunRefused(f"the work agent may not impersonate {access.who.name}") from error
             return shortened(error.message)
         except (AlreadyExists, Conflict):
             raise
@@ -82,18 +82,18 @@ class Rehearsals:
             # A namespace that is yet to come, a role that the same work brings, an invalid object.
             if error.code >= 500 or error.code == 429 or (isinstance(error, NotFound) and write.verb == "update"):
                 raise
-            raise Unrehearsed(shortened(error.message)) from error
+            raise DryRunRefused(shortened(error.message)) from error
         return ""
 
-    def _warn(self, standing: ExecutorStanding) -> None:
+    def _warn(self, access: ExecutorAccess) -> None:
         if not self._warned:
             self._warned = True
             log.warning(
-                "may not impersonate executors: roles and bindings are checked without a rehearsal", executor=standing.who.name
+                "may not impersonate executors: roles and bindings are checked without a rehearsal", executor=access.who.name
             )
 
 
-def _unowned(write: Write, live: Object | None) -> Write:
+def _unowned(write: ManifestWrite, live: Object | None) -> ManifestWrite:
     metadata = {key: value for key, value in write.document["metadata"].items() if key != "ownerReferences"}
     owners = (live or {}).get("metadata", {}).get("ownerReferences")
     if owners and write.verb == "update":
@@ -101,6 +101,6 @@ def _unowned(write: Write, live: Object | None) -> Write:
     return replace(write, document={**write.document, "metadata": metadata})
 
 
-def _question(ref: ObjectRef, write: Write) -> Hashable:
+def _question(ref: ObjectRef, write: ManifestWrite) -> Hashable:
     sent = hashlib.blake2b(orjson.dumps(write.document, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
     return ref, write.verb, write.manager, write.force, sent

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from muster.api.work.v1 import ManifestWork, ManifestWorkSpec
 from muster.machinery.objects import GVR, Object
 from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, SECRETS
-from muster.work.agent.planning import Plan, kinds, make_plan, rank_of
+from muster.work.agent.apply_plan import ApplyPlan, kinds, make_plan, rank_of
 
 DEPLOYMENTS = GVR("apps/v1", "deployments", "Deployment")
 SERVED: dict[tuple[str, str], GVR | str] = {
@@ -31,7 +31,7 @@ def spec(*manifests: Any, **fields: Any) -> ManifestWorkSpec:
     return ManifestWork.decode(work).spec
 
 
-def plan(*manifests: Any, **fields: Any) -> Plan:
+def plan(*manifests: Any, **fields: Any) -> ApplyPlan:
     return make_plan(spec(*manifests, **fields), SERVED)
 
 
@@ -80,17 +80,17 @@ def test_others_stand_on_what_goes_first() -> None:
 )
 def test_what_cannot_be_an_object_of_the_cluster_says_why_and_the_others_go_on(wrong: Any, problem: str) -> None:
     made = plan(wrong, manifest("ConfigMap", "fine"))
-    (misfit,) = made.misfits
-    assert problem in misfit.problem
-    assert misfit.nowhere is ("namespace is missing" in problem)
-    assert misfit.meta.ordinal == 0
+    (invalid_manifest,) = made.invalid
+    assert problem in invalid_manifest.problem
+    assert invalid_manifest.nowhere is ("namespace is missing" in problem)
+    assert invalid_manifest.meta.ordinal == 0
     assert [one.ref.name for one in made.manifests] == ["fine"]
 
 
 def test_of_two_manifests_for_one_object_the_first_counts() -> None:
     made = plan(manifest("ConfigMap", "a"), manifest("ConfigMap", "a"))
     assert [one.ordinal for one in made.manifests] == [0]
-    assert made.misfits[0].problem == "manifest 0 is about the same object"
+    assert made.invalid[0].problem == "manifest 0 is about the same object"
 
 
 def test_for_each_question_the_first_configuration_that_says_something_counts() -> None:
@@ -129,7 +129,7 @@ def test_what_is_nested_too_deeply_to_be_sent_is_no_object() -> None:
     work = json.dumps({"metadata": {"name": "w"}, "spec": {"workload": {"manifests": manifests}}})
     made = make_plan(ManifestWork.decode(work.encode()).spec, SERVED)
     assert [one.ref.name for one in made.manifests] == ["fine"]
-    assert [(one.meta.name, one.problem) for one in made.misfits] == [("deep", "it is nested too deeply")]
+    assert [(one.meta.name, one.problem) for one in made.invalid] == [("deep", "it is nested too deeply")]
 
 
 @given(st.text("ab*", max_size=8), st.text("ab", min_size=1, max_size=12))

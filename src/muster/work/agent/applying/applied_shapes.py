@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from muster.machinery.objects import Object
-from muster.work.agent.applying.agreeing import shape, stated
+from muster.work.agent.applying.comparison import drop_nulls, shape
 from muster.work.agent.applying.kinds import content_of, rules_of
-from muster.work.agent.seam import Manifest, Owner
+from muster.work.agent.interfaces import Manifest, ManifestOwner
 
 CAPACITY: Final = 100_000
 _METADATA: Final = ("labels", "annotations", "ownerReferences")
@@ -31,32 +31,32 @@ class _Entry(NamedTuple):
     settled: bytes
 
 
-class Memory:
+class AppliedShapes:
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._entries: OrderedDict[bytes, _Entry] = OrderedDict()
         self._capacity = capacity
 
-    def before(self, manifest: Manifest, owner: Owner) -> Any:
+    def before(self, manifest: Manifest, owner: ManifestOwner) -> Any:
         """The shape of what this work said last, if that was something else."""
         entry = self._entries.get(_key(manifest, owner))
         return orjson.loads(entry.shape) if entry is not None and entry.digest != manifest.digest else None
 
-    def confirmed(self, manifest: Manifest, owner: Owner) -> bool:
+    def confirmed(self, manifest: Manifest, owner: ManifestOwner) -> bool:
         """Whether this very manifest was written or found to be so before."""
         entry = self._entries.get(_key(manifest, owner))
         return entry is not None and entry.digest == manifest.digest
 
-    def settled(self, manifest: Manifest, owner: Owner, live: Object) -> bool:
+    def settled(self, manifest: Manifest, owner: ManifestOwner, live: Object) -> bool:
         """Whether the object is as the server left it after this very manifest was written."""
         entry = self._entries.get(_key(manifest, owner))
         return entry is not None and entry.digest == manifest.digest and entry.settled == fingerprint(live)
 
-    def keep(self, manifest: Manifest, owner: Owner, settled: Object | None = None) -> None:
+    def keep(self, manifest: Manifest, owner: ManifestOwner, settled: Object | None = None) -> None:
         """The manifest is so now, or as near as the server lets it be."""
         key = _key(manifest, owner)
         entry = self._entries.get(key)
         if entry is None or entry.digest != manifest.digest or settled is not None or entry.settled:
-            said = shape(stated(content_of(manifest.document)), rules_of(manifest.ref.resource).fields)
+            said = shape(drop_nulls(content_of(manifest.document)), rules_of(manifest.ref.resource).fields)
             outline = sys.intern(orjson.dumps(said).decode())
             self._entries[key] = _Entry(manifest.digest, outline, b"" if settled is None else fingerprint(settled))
         self._entries.move_to_end(key)
@@ -64,7 +64,7 @@ class Memory:
             self._entries.popitem(last=False)
 
 
-def _key(manifest: Manifest, owner: Owner) -> bytes:
+def _key(manifest: Manifest, owner: ManifestOwner) -> bytes:
     ref = manifest.ref
     name = "\0".join((owner.name, ref.resource.group, ref.resource.plural, ref.namespace, ref.name))
     return hashlib.blake2b(name.encode(), digest_size=16).digest()

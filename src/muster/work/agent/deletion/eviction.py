@@ -14,7 +14,7 @@ from muster.api.work.v1 import AppliedManifestWork
 from muster.work.agent.options import NEVER
 
 
-class Step(Enum):
+class EvictionStep(Enum):
     LEAVE = "leave"
     """As it is; look again after `wait`, if there is one."""
     BEGIN = "begin"
@@ -25,20 +25,20 @@ class Step(Enum):
 
 
 @dataclass(frozen=True)
-class Decision:
-    step: Step
+class EvictionDecision:
+    step: EvictionStep
     wait: float | None = None
 
 
-def decide(record: AppliedManifestWork, wanted: bool, now: datetime, grace: float) -> Decision:
+def decide(record: AppliedManifestWork, wanted: bool, now: datetime, grace: float) -> EvictionDecision:
     """`wanted`: whether the hub has the work."""
     since = record.status.eviction_start_time
     if wanted or grace >= NEVER:
-        return Decision(Step.CLEAR if since else Step.LEAVE)
+        return EvictionDecision(EvictionStep.CLEAR if since else EvictionStep.LEAVE)
     if not since:
-        return Decision(Step.EVICT) if grace <= 0 else Decision(Step.BEGIN, grace)
+        return EvictionDecision(EvictionStep.EVICT) if grace <= 0 else EvictionDecision(EvictionStep.BEGIN, grace)
     left = grace - (now - _moment(since, now)).total_seconds()
-    return Decision(Step.EVICT) if left <= 0 else Decision(Step.LEAVE, left)
+    return EvictionDecision(EvictionStep.EVICT) if left <= 0 else EvictionDecision(EvictionStep.LEAVE, left)
 
 
 def _moment(text: str, now: datetime) -> datetime:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.work.agent.applying.agreeing import Rules, agrees, overlay, replacement, shape, stated, without_unsaid
-from muster.work.agent.applying.memory import Memory
-from muster.work.agent.applying.merging import agreed, creation, merged
+from muster.work.agent.applying.applied_shapes import AppliedShapes
+from muster.work.agent.applying.comparison import ComparisonRules, agrees, drop_nulls, drop_unspecified, overlay, replacement, shape
+from muster.work.agent.applying.update import agreed, creation, merged
 from tests.support.manifests import manifest
 from tests.unit.work.applying.conftest import OTHER, OWNER
 
@@ -21,25 +21,25 @@ VALUES = st.recursive(
     SCALARS, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(NAMES, inner, max_size=3)), max_leaves=12
 )
 LIVE = st.dictionaries(NAMES, VALUES, max_size=4)
-SAID = LIVE.map(stated)
-RULES = st.sampled_from([Rules(), Rules(builtin=True, closed=frozenset(("matchLabels", "data")))])
+SAID = LIVE.map(drop_nulls)
+RULES = st.sampled_from([ComparisonRules(), ComparisonRules(builtin=True, closed=frozenset(("matchLabels", "data")))])
 
 
 @given(said=SAID, live=LIVE, rules=RULES)
-def test_after_an_overlay_all_is_as_said(said: Any, live: Any, rules: Rules) -> None:
+def test_after_an_overlay_all_is_as_said(said: Any, live: Any, rules: ComparisonRules) -> None:
     before = copy.deepcopy((said, live))
     assert agrees(said, overlay(said, live, rules), rules)
     assert (said, live) == before
 
 
 @given(said=SAID, live=LIVE, rules=RULES)
-def test_an_overlay_of_what_is_so_changes_nothing_more(said: Any, live: Any, rules: Rules) -> None:
+def test_an_overlay_of_what_is_so_changes_nothing_more(said: Any, live: Any, rules: ComparisonRules) -> None:
     once = overlay(said, live, rules)
     assert overlay(said, once, rules) == once
 
 
 @given(said=SAID, live=LIVE, rules=RULES)
-def test_fields_that_are_not_said_survive(said: Any, live: Any, rules: Rules) -> None:
+def test_fields_that_are_not_said_survive(said: Any, live: Any, rules: ComparisonRules) -> None:
     after = overlay(said, live, rules)
     for key, value in live.items():
         if key not in said:
@@ -51,23 +51,23 @@ def test_fields_that_are_not_said_survive(said: Any, live: Any, rules: Rules) ->
 
 
 @given(said=SAID, live=LIVE, rules=RULES)
-def test_a_replacement_says_the_same(said: Any, live: Any, rules: Rules) -> None:
+def test_a_replacement_says_the_same(said: Any, live: Any, rules: ComparisonRules) -> None:
     assert agrees(said, replacement(said, live, rules), rules)
 
 
 @given(before=SAID, said=SAID, live=LIVE, rules=RULES)
-def test_what_is_still_said_is_not_taken_away(before: Any, said: Any, live: Any, rules: Rules) -> None:
+def test_what_is_still_said_is_not_taken_away(before: Any, said: Any, live: Any, rules: ComparisonRules) -> None:
     present = overlay(said, live, rules)
-    left = without_unsaid(shape(before, rules), said, present)
+    left = drop_unspecified(shape(before, rules), said, present)
     assert agrees(said, left, rules)
     assert all(key in left for key in present if key not in before)
     assert not any(key in left for key in before if key not in said)
 
 
 @given(said=SAID, live=LIVE, rules=RULES)
-def test_saying_the_same_again_takes_nothing_away(said: Any, live: Any, rules: Rules) -> None:
+def test_saying_the_same_again_takes_nothing_away(said: Any, live: Any, rules: ComparisonRules) -> None:
     present = overlay(said, live, rules)
-    assert without_unsaid(shape(said, rules), said, present) is present
+    assert drop_unspecified(shape(said, rules), said, present) is present
 
 
 @given(
@@ -100,7 +100,7 @@ def test_a_second_merge_writes_nothing(said: Any, live: Any, labels: Any, presen
     ],
 )
 def test_what_a_server_does_to_its_own_kinds_is_no_difference(said: Any, live: Any) -> None:
-    assert agrees(said, live, Rules(builtin=True))
+    assert agrees(said, live, ComparisonRules(builtin=True))
 
 
 @pytest.mark.parametrize(
@@ -119,22 +119,22 @@ def test_what_a_server_does_to_its_own_kinds_is_no_difference(said: Any, live: A
     ],
 )
 def test_what_is_not_as_said_differs(said: Any, live: Any) -> None:
-    assert not agrees(said, live, Rules(builtin=True, closed=frozenset(("matchLabels",))))
+    assert not agrees(said, live, ComparisonRules(builtin=True, closed=frozenset(("matchLabels",))))
 
 
 def test_a_null_says_nothing() -> None:
-    assert stated({"a": None, "b": [{"c": None, "d": 1}, None]}) == {"b": [{"d": 1}, None]}
+    assert drop_nulls({"a": None, "b": [{"c": None, "d": 1}, None]}) == {"b": [{"d": 1}, None]}
 
 
 @pytest.mark.parametrize("said", [{"on": False}, {"list": []}, {"map": {}}, {"limits": {}}])
 def test_of_custom_resources_even_an_empty_value_counts(said: Any) -> None:
-    assert not agrees(said, {}, Rules())
+    assert not agrees(said, {}, ComparisonRules())
 
 
 def test_elements_are_found_by_their_key_whatever_their_order() -> None:
     said = {"ports": [{"name": "b", "port": 2}, {"name": "a", "port": 1}, {"name": "c", "port": 3}]}
     live = {"ports": [{"name": "a", "port": 1, "node": 30001}, {"name": "b", "port": 9, "node": 30002}]}
-    assert overlay(said, live, Rules())["ports"] == [
+    assert overlay(said, live, ComparisonRules())["ports"] == [
         {"name": "b", "port": 2, "node": 30002},
         {"name": "a", "port": 1, "node": 30001},
         {"name": "c", "port": 3},
@@ -143,11 +143,11 @@ def test_elements_are_found_by_their_key_whatever_their_order() -> None:
 
 def test_a_shape_holds_names_and_no_values() -> None:
     said = {"data": {"password": "secret"}, "list": [{"name": "a", "value": "secret"}], "token": "secret"}
-    assert "secret" not in str(shape(said, Rules(closed=frozenset(("data",)))))
+    assert "secret" not in str(shape(said, ComparisonRules(closed=frozenset(("data",)))))
 
 
 def test_what_is_remembered_is_of_one_work_and_bounded() -> None:
-    memory = Memory(capacity=2)
+    memory = AppliedShapes(capacity=2)
     documents = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}} for name in "abc"]
     for document in documents:
         memory.keep(manifest(document), OWNER)

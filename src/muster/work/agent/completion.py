@@ -13,8 +13,8 @@ import orjson
 from muster.api.meta import Conditions, condition_of
 from muster.api.work.v1 import ManifestWork
 from muster.runtime.cache import ObservedObject, Presence
+from muster.work.agent.interfaces import Manifest
 from muster.work.agent.reporting import completes
-from muster.work.agent.seam import Manifest
 from muster.work.names import APPLIED, COMPLETE
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from muster.machinery.objects import Object
-from muster.work.agent.applying.agreeing import Rules, agrees, overlay, replacement, stated, without_unsaid
+from muster.work.agent.applying.comparison import ComparisonRules, agrees, drop_nulls, drop_unspecified, overlay, replacement
 from muster.work.agent.applying.kinds import content_of, rules_of
 from muster.work.agent.applying.owners import owners_wanted, reference
+from muster.work.agent.interfaces import Manifest, ManifestOwner
 from muster.work.agent.manifests import as_new
-from muster.work.agent.seam import Manifest, Owner
 
 
-def creation(manifest: Manifest, owner: Owner) -> Object:
+def creation(manifest: Manifest, owner: ManifestOwner) -> Object:
     """What to POST."""
     document = as_new(manifest.document)
     if manifest.owned:
@@ -24,7 +24,7 @@ def creation(manifest: Manifest, owner: Owner) -> Object:
     return document
 
 
-def merged(manifest: Manifest, live: Object, owner: Owner, before: Any = None, *, replacing: bool = False) -> Object | None:
+def merged(manifest: Manifest, live: Object, owner: ManifestOwner, before: Any = None, *, replacing: bool = False) -> Object | None:
     """What to PUT, or None when all is as it should be. `before` is the shape of what the last manifest said, if that is known.
 
     With `replacing`, parts that change lose what the manifest does not say, for a server that refused them beside it.
@@ -32,8 +32,8 @@ def merged(manifest: Manifest, live: Object, owner: Owner, before: Any = None, *
     kind = rules_of(manifest.ref.resource)
     content = wanted = content_of(live)
     if not kind.metadata_only:
-        said = stated(kind.content(stated(content_of(manifest.document)), live))
-        wanted = without_unsaid(_removable(before), said, content) if before else content
+        said = drop_nulls(kind.content(drop_nulls(content_of(manifest.document)), live))
+        wanted = drop_unspecified(_removable(before), said, content) if before else content
         if not agrees(said, wanted, kind.fields):
             wanted = (replacement if replacing else overlay)(said, wanted, kind.fields)
     metadata = metadata_wanted(manifest, live, owner)
@@ -53,7 +53,7 @@ def _removable(before: Any) -> Any:
     return {**before, "spec": {key: value for key, value in spec.items() if key != "replicas"}}
 
 
-def metadata_wanted(manifest: Manifest, live: Object, owner: Owner) -> Object | None:
+def metadata_wanted(manifest: Manifest, live: Object, owner: ManifestOwner) -> Object | None:
     """The live metadata with what the manifest says of it, or None when that is so already."""
     said = manifest.document.get("metadata") or {}
     metadata = live["metadata"]
@@ -77,10 +77,10 @@ def _keyed(said: Object, live: Object) -> Object:
 
 def agreed(manifest: Manifest, live: Object) -> bool:
     """Whether all the manifest says is so, whatever others say beside it; owners are another question."""
-    rules = Rules(builtin=rules_of(manifest.ref.resource).fields.builtin)
+    rules = ComparisonRules(builtin=rules_of(manifest.ref.resource).fields.builtin)
     said = manifest.document.get("metadata") or {}
     metadata = live["metadata"]
-    return agrees(stated(content_of(manifest.document)), content_of(live), rules) and all(
+    return agrees(drop_nulls(content_of(manifest.document)), content_of(live), rules) and all(
         (metadata.get(field) or {}).get(key) == value
         for field in ("labels", "annotations")
         for key, value in (said.get(field) or {}).items()
