@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from muster.addon.config_objects import ConfigKey
+from muster.addon.manager.addon_plan import AddonPlan, AddonSnapshot, PlacementState, plan_addon
 from muster.addon.manager.installed import InstalledAddon
-from muster.addon.manager.planning import AddonPlan, PlacementState, World, plan_addon
 from muster.addon.manager.status import status_of
 from muster.addon.plans import Planned
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
@@ -109,10 +109,10 @@ class AddonWorld:
         assert found is not None
         return "".join(sorted(cluster for cluster, one in found.clusters.items() if one.released))
 
-    def _world(self) -> World:
+    def _world(self) -> AddonSnapshot:
         installed = {cluster: InstalledAddon.of(ManagedClusterAddOn.decode(one)) for cluster, one in self.managed.items()}
         placements = {ObjectKey(NS, name): state for name, state in self.placements.items()}
-        return World(ClusterManagementAddOn.decode(self.addon), placements, installed, self.hash_of, self.now)
+        return AddonSnapshot(ClusterManagementAddOn.decode(self.addon), placements, installed, self.hash_of, self.now)
 
     def hash_of(self, key: ConfigKey) -> str:
         version = self.versions.get(key.name, 1)

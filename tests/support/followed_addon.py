@@ -19,7 +19,7 @@ from muster.api.addon.v1alpha1 import AddOnDeploymentConfig, AddOnTemplate, Clus
 from muster.api.addons import ADDON_LABEL, AGGREGATION_LABEL, LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED
 from muster.api.meta import is_true
 from muster.machinery.objects import Object
-from muster.placement.hub.writing import LIMIT
+from muster.placement.hub.decision_plan import LIMIT
 from muster.runtime.cache.informer import Informer
 from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES

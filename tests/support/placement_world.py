@@ -12,8 +12,8 @@ from muster.api.cluster.v1alpha1 import AddOnPlacementScore
 from muster.api.cluster.v1beta1 import Placement
 from muster.placement.candidates import candidate_of
 from muster.placement.choice import Choice
-from muster.placement.scheduling import schedule
-from muster.placement.world import Candidate, World
+from muster.placement.scheduler import schedule
+from muster.placement.snapshot import Candidate, PlacementSnapshot
 
 NOW: Final = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
 
@@ -69,10 +69,10 @@ class Site:
     bound: Iterable[str] | None = None
     now: datetime = NOW
 
-    def world(self) -> World:
+    def world(self) -> PlacementSnapshot:
         known = {one.name: one for one in self.clusters}
         members = {"all": list(known)} if self.members is None else {name: list(some) for name, some in self.members.items()}
-        return World(
+        return PlacementSnapshot(
             clusters=known,
             sets=members,
             members=lambda name: members[name],

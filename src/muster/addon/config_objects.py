@@ -31,7 +31,7 @@ from muster.runtime.client import Forbidden, KubeClient, KubeError, NotFound
 
 log = get_logger("muster.addon.config_objects")
 
-SETTLE_TIMEOUT: Final = 10.0
+SYNC_TIMEOUT: Final = 10.0
 """Seconds for which the hub is waited for to tell of objects that were not watched yet."""
 _PREFERRED_VERSIONS: Final = {"": "v1", GROUP: "v1alpha1"}
 """Which version is asked for first; of other groups the one that the hub prefers."""
@@ -101,7 +101,7 @@ class WatchedConfigObjects:
 
     # Who needs what
 
-    async def refer(self, user: str, keys: Iterable[ConfigKey], timeout: float = SETTLE_TIMEOUT) -> bool:
+    async def refer(self, user: str, keys: Iterable[ConfigKey], timeout: float = SYNC_TIMEOUT) -> bool:
         """From now on `user` needs these and no others. Waits until the hub has told of them; False when it does not.
 
         Raises KubeError when the hub cannot be asked at all. When `run` ends, whoever waits is cancelled.

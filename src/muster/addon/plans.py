@@ -36,7 +36,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AddonPlans:
     """Of one ClusterManagementAddOn."""
 
     uid: str
@@ -47,17 +47,17 @@ class Plans:
     """By the addon's name; `changed` is told each cluster whose plan is another than before."""
 
     def __init__(self) -> None:
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, AddonPlans] = {}
         self._listeners: list[Callable[[str, str], None]] = []
 
     def on_change(self, listener: Callable[[str, str], None]) -> None:
         """Called with the addon and the cluster."""
         self._listeners.append(listener)
 
-    def of(self, addon: str) -> Plan | None:
+    def of(self, addon: str) -> AddonPlans | None:
         return self._plans.get(addon)
 
-    def put(self, addon: str, plan: Plan | None) -> None:
+    def put(self, addon: str, plan: AddonPlans | None) -> None:
         """None where the addon is gone or is not planned here."""
         before = self._plans.get(addon)
         if plan is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.api.cluster.v1 import ManagedCluster
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 
 def candidate_of(cluster: ManagedCluster) -> Candidate:

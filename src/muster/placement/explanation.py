@@ -9,7 +9,7 @@ from itertools import accumulate
 from muster.api import Document
 from muster.api.cluster.v1beta1 import Placement
 from muster.placement.choice import Choice
-from muster.placement.world import World
+from muster.placement.snapshot import PlacementSnapshot
 
 CHOSEN = "chosen"
 NOT_CHOSEN = "not chosen"
@@ -27,7 +27,7 @@ class Verdict:
     score: int | None = None
 
 
-def verdicts(placement: Placement, world: World, choice: Choice) -> list[Verdict]:
+def verdicts(placement: Placement, world: PlacementSnapshot, choice: Choice) -> list[Verdict]:
     """Of every cluster there is, by name."""
     found = {name: Verdict(name, UNSEEN, _unseen(placement, world, name)) for name in world.clusters}
     for one in (*_filtered(choice), *_scored(choice)):
@@ -35,7 +35,7 @@ def verdicts(placement: Placement, world: World, choice: Choice) -> list[Verdict
     return [found[name] for name in sorted(found)]
 
 
-def _unseen(placement: Placement, world: World, cluster: str) -> str:
+def _unseen(placement: Placement, world: PlacementSnapshot, cluster: str) -> str:
     if world.clusters[cluster].deleting:
         return "it is being deleted"
     sets = sorted(name for name in world.sets if cluster in world.members(name))

@@ -6,7 +6,7 @@ one object, and less where clusters are many: each has an equal share of what a 
 agent of a cluster, who writes what is read, can keep the others waiting, and what one cluster costs takes nothing from another. An
 expression that fails on a cluster, costs too much or is not a truth value does not select that cluster.
 
-`Sight` is what an expression can see of the world, found in its syntax tree: paths below `managedCluster`, and names of
+`ReferencedData` is what an expression can see of the world, found in its syntax tree: paths below `managedCluster`, and names of
 AddOnPlacementScores. It never misses anything; where it cannot tell, it says more than the expression reads. Compiled expressions
 are remembered by their text, in bounded number, by the environment.
 """
@@ -97,19 +97,19 @@ def first_unmet(programs: Iterable[Program], cluster: ClusterValue, cost: int) -
 
 
 @dataclass(frozen=True)
-class Sight:
+class ReferencedData:
     paths: frozenset[tuple[str, ...]] = frozenset()
     """Of fields of a cluster, with all below them; the empty path is the whole cluster."""
     scores: frozenset[str] | None = frozenset()
     """Names of AddOnPlacementScores; None for all."""
 
-    def __or__(self, other: Sight) -> Sight:
+    def __or__(self, other: ReferencedData) -> ReferencedData:
         scores = None if self.scores is None or other.scores is None else self.scores | other.scores
-        return Sight(self.paths | other.paths, scores)
+        return ReferencedData(self.paths | other.paths, scores)
 
 
-def sight_of(program: Program) -> Sight:
-    sight, pending = Sight(), [program.tree]
+def referenced_data(program: Program) -> ReferencedData:
+    sight, pending = ReferencedData(), [program.tree]
     seen: set[int] = set()
     while pending:
         node = pending.pop()
@@ -117,10 +117,10 @@ def sight_of(program: Program) -> Sight:
             continue
         seen.add(id(node))
         if isinstance(node, Call) and node.name == _SCORES and node.target is not None:
-            sight |= Sight(scores=frozenset({node.args[0].value}) if _is_text(node.args[0]) else None)
+            sight |= ReferencedData(scores=frozenset({node.args[0].value}) if _is_text(node.args[0]) else None)
             pending += node.args if _is_cluster(node.target) else [node.target, *node.args]
         elif (path := _path(node)) is not None:
-            sight |= Sight(frozenset({path}))
+            sight |= ReferencedData(frozenset({path}))
         else:
             pending += children(node)
     return sight

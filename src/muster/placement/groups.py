@@ -20,7 +20,7 @@ from muster.machinery.golang.numbers import parse_float
 from muster.placement.choice import Chosen, ChosenGroup
 from muster.placement.misconfiguration import Misconfigured
 from muster.placement.selection import Selection
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 EMPTY = (ChosenGroup("", ()),)
 _BY_NAME: Callable[[Chosen], str] = attrgetter("cluster")

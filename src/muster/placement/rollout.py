@@ -71,7 +71,7 @@ class Rollout:
     """When time alone may change the answer."""
 
 
-class _Standing(Enum):
+class _ClusterStanding(Enum):
     NEW = "new"
     BUSY = "busy"
     FAILING = "failing"
@@ -85,22 +85,22 @@ class _Terms:
     deadline: timedelta | None
     now: datetime
 
-    def standing(self, progress: Progress | None) -> tuple[_Standing, datetime | None]:
+    def standing(self, progress: Progress | None) -> tuple[_ClusterStanding, datetime | None]:
         """And when it will be another by itself."""
         if progress is None:
-            return _Standing.NEW, None
+            return _ClusterStanding.NEW, None
         if progress.state is State.PENDING:
-            return _Standing.BUSY, None
+            return _ClusterStanding.BUSY, None
         # An agent writes these times; one in the future would keep the others waiting.
         since = min(progress.since or self.now, self.now)
         if progress.state is State.SUCCEEDED:
             done = since + self.soak
-            return (_Standing.BUSY, done) if self.now < done else (_Standing.DONE, None)
-        hopeful = _Standing.FAILING if progress.state is State.FAILED else _Standing.BUSY
+            return (_ClusterStanding.BUSY, done) if self.now < done else (_ClusterStanding.DONE, None)
+        hopeful = _ClusterStanding.FAILING if progress.state is State.FAILED else _ClusterStanding.BUSY
         if self.deadline is None:
             return hopeful, None
         late = since + self.deadline
-        return (hopeful, late) if self.now < late else (_Standing.LATE, None)
+        return (hopeful, late) if self.now < late else (_ClusterStanding.LATE, None)
 
 
 @dataclass
@@ -110,7 +110,7 @@ class _Count:
     terms: _Terms
     known: Mapping[str, Progress]
     clusters: Iterable[str]
-    by: dict[_Standing, list[str]] = field(default_factory=lambda: {standing: [] for standing in _Standing})
+    by: dict[_ClusterStanding, list[str]] = field(default_factory=lambda: {standing: [] for standing in _ClusterStanding})
     again: datetime | None = None
 
     def __post_init__(self) -> None:
@@ -121,12 +121,12 @@ class _Count:
 
     def rollout(self, places: int, tolerated: int) -> Rollout:
         """Begin new ones in the places that are free, unless too many have failed."""
-        failures = len(self.by[_Standing.FAILING]) + len(self.by[_Standing.LATE])
+        failures = len(self.by[_ClusterStanding.FAILING]) + len(self.by[_ClusterStanding.LATE])
         stopped = failures > tolerated
-        free = places - len(self.by[_Standing.BUSY]) - len(self.by[_Standing.FAILING])
-        begin = () if stopped or free <= 0 else tuple(self.by[_Standing.NEW][:free])
-        settled = not (self.by[_Standing.NEW] or self.by[_Standing.BUSY])
-        return Rollout(begin, tuple(self.by[_Standing.LATE]), failures, stopped, settled, self.again)
+        free = places - len(self.by[_ClusterStanding.BUSY]) - len(self.by[_ClusterStanding.FAILING])
+        begin = () if stopped or free <= 0 else tuple(self.by[_ClusterStanding.NEW][:free])
+        settled = not (self.by[_ClusterStanding.NEW] or self.by[_ClusterStanding.BUSY])
+        return Rollout(begin, tuple(self.by[_ClusterStanding.LATE]), failures, stopped, settled, self.again)
 
 
 def plan(groups: Sequence[Group], strategy: RolloutStrategy, known: Mapping[str, Progress], now: datetime) -> Rollout:
@@ -146,7 +146,7 @@ def is_done(strategy: RolloutStrategy, progress: Progress, now: datetime) -> boo
     """Whether a cluster has succeeded for the minimum time. Raises BadStrategy."""
     config = {"Progressive": strategy.progressive, "ProgressivePerGroup": strategy.progressive_per_group}.get(strategy.type)
     terms = _terms(config, now) if config is not None else _Terms(timedelta(0), None, now)
-    return terms.standing(progress)[0] is _Standing.DONE
+    return terms.standing(progress)[0] is _ClusterStanding.DONE
 
 
 def _all(groups: Sequence[Group], config: All, known: Mapping[str, Progress], now: datetime) -> Rollout:

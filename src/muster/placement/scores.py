@@ -15,7 +15,7 @@ from typing import Final
 from muster.api.cluster.v1alpha1 import Score
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import parse_time
-from muster.placement.world import World
+from muster.placement.snapshot import PlacementSnapshot
 
 _INSTANT: Final = timedelta(microseconds=1)
 _LAST: Final = datetime(9999, 12, 31, tzinfo=UTC)
@@ -30,7 +30,7 @@ class NoScores(Enum):
 
 
 class ScoreReader:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: PlacementSnapshot) -> None:
         self._world = world
         self.again: datetime | None = None
         """When the first of those that were read expires."""

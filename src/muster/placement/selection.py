@@ -14,7 +14,7 @@ from muster.api.cluster.v1beta1 import ClaimSelector
 from muster.api.meta import LabelSelector
 from muster.api.resource import known_fields
 from muster.kube.selectors import EVERYTHING, Selector, from_label_selector_object
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 _NO_LABELS = LabelSelector()
 _NO_CLAIMS = ClaimSelector()

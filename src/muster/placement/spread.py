@@ -23,7 +23,7 @@ from typing import Final
 
 from muster.api.cluster.v1beta1 import SpreadConstraint
 from muster.placement.choice import Chosen
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 _HIGHEST: Final = 63
 _BITS: Final = 6

@@ -18,13 +18,13 @@ from muster.addon.agent_addon import Installation as On
 from muster.addon.config_objects import ConfigKey, Listener
 from muster.addon.framework.configuration import configure, observed, resolve, unsupported
 from muster.addon.framework.progress import Deployed, set_applied, set_progress
-from muster.addon.framework.rendering import render
+from muster.addon.framework.rendered_agent import render
 from muster.addon.framework.status_draft import MANIFEST_APPLIED, StatusDraft
-from muster.addon.framework.works import Site, WorkRules, deploy_works
+from muster.addon.framework.works import WorkNamespace, WorkRules, deploy_works
+from muster.addon.manager.addon_plan import AddonPlan, AddonSnapshot, PlacementState, plan_addon
 from muster.addon.manager.installation import installation_changes
 from muster.addon.manager.installed import InstalledAddon
 from muster.addon.manager.ownership import owner_of, with_owner
-from muster.addon.manager.planning import AddonPlan, PlacementState, World, plan_addon
 from muster.addon.manager.references import referenced
 from muster.addon.manager.status import status_of
 from muster.addon.plans import Planned
@@ -174,7 +174,7 @@ class PlayedManager:
             found = self.configs.get(*key) if key in keys else None
             return found.spec_hash if found is not None else ""
 
-        planned = plan_addon(World(offer, self._states(offer), installed, hash_of, now))
+        planned = plan_addon(AddonSnapshot(offer, self._states(offer), installed, hash_of, now))
         self.offer = msgspec.structs.replace(offer, status=status_of(offer, planned, hash_of, now))
         return planned
 
@@ -194,7 +194,7 @@ class PlayedManager:
         present = self.works.get(cluster, ())
         if (agent := rendering.deployable) is not None:
             as_drafted = msgspec.structs.replace(one, status=draft.status)
-            wanted = deploy_works(Site(NAME, cluster), as_drafted, agent.manifests, WorkRules(), present)
+            wanted = deploy_works(WorkNamespace(NAME, cluster), as_drafted, agent.manifests, WorkRules(), present)
             present = tuple(ManifestWork.decode(work.document()) for work in wanted)
         present = tuple(_reported(work, state) for work in present)
         self.works[cluster] = present

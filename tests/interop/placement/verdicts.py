@@ -23,7 +23,7 @@ from muster.machinery.objects import Object, ObjectKey
 from muster.placement.candidates import candidate_of
 from muster.placement.choice import Choice
 from muster.placement.hub.inventory import Inventory
-from muster.placement.scheduling import schedule
+from muster.placement.scheduler import schedule
 from tests.interop.placement.oracle import Answer
 
 

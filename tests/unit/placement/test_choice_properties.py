@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from muster.placement.choice import Choice
 from muster.placement.hub.interests import interests_of, touches
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 from tests.support.placement_world import Site, addon, built_in, cluster, placement, policy, scores, selector
 
 _values = st.sampled_from(["", "x", "y"])

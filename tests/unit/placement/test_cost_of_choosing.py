@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from muster.placement.hub.outcome import wanted_decisions
-from muster.placement.hub.writing import clusters_of, plan_writes
-from muster.placement.scheduling import schedule
+from muster.placement.hub.decision_plan import clusters_of, plan_writes
+from muster.placement.hub.desired_status import wanted_decisions
+from muster.placement.scheduler import schedule
 from tests.support.placement_world import Site, cluster, placement, selector
 
 MANY = 1000

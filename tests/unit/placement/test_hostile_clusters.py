@@ -11,7 +11,7 @@ from muster.api.cluster.v1 import ManagedCluster
 from muster.api.cluster.v1alpha1 import AddOnPlacementScore
 from muster.placement.candidates import candidate_of
 from muster.placement.expressions import budget_of
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 from tests.support.placement_world import Site, addon, built_in, cluster, named, policy, scores, selector
 
 

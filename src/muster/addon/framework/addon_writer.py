@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from muster.addon.framework import lifecycle
+from muster.addon.framework.addon_context import AddonContext
 from muster.addon.framework.owned import is_echo
-from muster.addon.framework.scene import Scene
 from muster.addon.framework.status_draft import StatusDraft
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.machinery.objects import ObjectKey
@@ -44,26 +44,28 @@ class AddonWriter:
             del self._written[key]
         return False
 
-    async def hold(self, scene: Scene, needed: Iterable[str]) -> Scene:
-        return await self._set_finalizers(scene, lifecycle.with_finalizers(scene.addon.metadata.finalizers, needed))
+    async def hold(self, addon_context: AddonContext, needed: Iterable[str]) -> AddonContext:
+        return await self._set_finalizers(addon_context, lifecycle.with_finalizers(addon_context.addon.metadata.finalizers, needed))
 
-    async def release(self, scene: Scene, needed: Iterable[str] = ()) -> Scene:
-        return await self._set_finalizers(scene, lifecycle.without_unneeded(scene.addon.metadata.finalizers, needed))
+    async def release(self, addon_context: AddonContext, needed: Iterable[str] = ()) -> AddonContext:
+        return await self._set_finalizers(
+            addon_context, lifecycle.without_unneeded(addon_context.addon.metadata.finalizers, needed)
+        )
 
-    async def report(self, scene: Scene, draft: StatusDraft) -> Scene:
-        return await self._write(scene, msgspec.structs.replace(scene.addon, status=draft.status), status=True)
+    async def report(self, addon_context: AddonContext, draft: StatusDraft) -> AddonContext:
+        return await self._write(addon_context, msgspec.structs.replace(addon_context.addon, status=draft.status), status=True)
 
-    async def _set_finalizers(self, scene: Scene, finalizers: tuple[str, ...]) -> Scene:
-        metadata = msgspec.structs.replace(scene.addon.metadata, finalizers=finalizers)
-        return await self._write(scene, msgspec.structs.replace(scene.addon, metadata=metadata), status=False)
+    async def _set_finalizers(self, addon_context: AddonContext, finalizers: tuple[str, ...]) -> AddonContext:
+        metadata = msgspec.structs.replace(addon_context.addon.metadata, finalizers=finalizers)
+        return await self._write(addon_context, msgspec.structs.replace(addon_context.addon, metadata=metadata), status=False)
 
-    async def _write(self, scene: Scene, wanted: ManagedClusterAddOn, *, status: bool) -> Scene:
-        answer = await patch_object(self._client, scene.addon, wanted, status=status)
+    async def _write(self, addon_context: AddonContext, wanted: ManagedClusterAddOn, *, status: bool) -> AddonContext:
+        answer = await patch_object(self._client, addon_context.addon, wanted, status=status)
         if answer is None:
-            return scene
+            return addon_context
         self._latest.record_write(answer)
         addon = ManagedClusterAddOn.decode(answer)
-        cached = self._informer.cache.snapshot(scene.key)
+        cached = self._informer.cache.snapshot(addon_context.key)
         if cached is None or cached.resource_version != addon.metadata.resource_version:
-            self._written[scene.key] = addon.metadata.resource_version
-        return dataclasses.replace(scene, addon=addon)
+            self._written[addon_context.key] = addon.metadata.resource_version
+        return dataclasses.replace(addon_context, addon=addon)

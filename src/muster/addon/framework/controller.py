@@ -21,6 +21,7 @@ from muster.addon.agent_addon import AddonRegistry, Agent
 from muster.addon.config_objects import ConfigObjects
 from muster.addon.driver_changes import DriverChanges
 from muster.addon.framework import role_bindings, works
+from muster.addon.framework.addon_context import AddonContext, ForeignAddon, hosting_cluster
 from muster.addon.framework.addon_writer import AddonWriter
 from muster.addon.framework.configuration import config_key, configure, observed, resolve, unsupported
 from muster.addon.framework.deployment import Deployment
@@ -32,13 +33,12 @@ from muster.addon.framework.owned import OwnedObjects
 from muster.addon.framework.progress import set_progress
 from muster.addon.framework.registration import register
 from muster.addon.framework.removal import Removal
-from muster.addon.framework.rendering import Rendering, render
+from muster.addon.framework.rendered_agent import RenderedAgent, render
 from muster.addon.framework.resources import ServedResources
 from muster.addon.framework.role_bindings import MANAGED_BY_LABEL, RoleBinding, wanted_bindings
 from muster.addon.framework.rules import AGGREGATED_ROLE
-from muster.addon.framework.scene import ForeignAddon, Scene, hosting_cluster
 from muster.addon.framework.status_draft import StatusDraft
-from muster.addon.framework.works import Site
+from muster.addon.framework.works import WorkNamespace
 from muster.addon.plans import Planned, Plans, is_managed
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.addons import ADDON_LABEL, drivers_in_use
@@ -178,30 +178,34 @@ class ManagedClusterAddOns:
         named = self._clusters.cache.named
         hosting = hosting_cluster(found)
         agent_addon = served or ForeignAddon(key.name, found.status.supported_configs)
-        scene = Scene(agent_addon, found, named(key.namespace), named(hosting) if hosting else None)
+        addon_context = AddonContext(agent_addon, found, named(key.namespace), named(hosting) if hosting else None)
         draft = StatusDraft(found, self._context.clock.now())
         if served is None:
-            await self._follow(scene, draft)
+            await self._follow(addon_context, draft)
             return None
         if found.metadata.deletion_timestamp:
-            return await self._removal.remove(scene, draft, self._rendered(scene, draft))
-        if scene.cluster is not None and not scene.cluster.metadata.deletion_timestamp and self._configure(scene, draft):
-            await self._install(scene, draft)
+            return await self._removal.remove(addon_context, draft, self._rendered(addon_context, draft))
+        if (
+            addon_context.cluster is not None
+            and not addon_context.cluster.metadata.deletion_timestamp
+            and self._configure(addon_context, draft)
+        ):
+            await self._install(addon_context, draft)
         return None
 
-    def _configure(self, scene: Scene, draft: StatusDraft) -> bool:
+    def _configure(self, addon_context: AddonContext, draft: StatusDraft) -> bool:
         """False while nobody has planned for it, or its owner is not there."""
-        owner = scene.owner()
-        own = scene.addon.spec.configs
+        owner = addon_context.owner()
+        own = addon_context.addon.spec.configs
         if self._plans is not None:
-            planned = self._planned(scene.key, owner)
+            planned = self._planned(addon_context.key, owner)
             if planned is None:
                 return False
             configure(draft, planned)
             own = ()
         draft.put(
             config_references=observed(draft.status.config_references, self._configs, own),
-            supported_configs=tuple(scene.agent_addon.config_kinds),
+            supported_configs=tuple(addon_context.agent_addon.config_kinds),
         )
         return owner is not None
 
@@ -209,72 +213,82 @@ class ManagedClusterAddOns:
         plan = self._plans.of(key.name) if self._plans is not None else None
         return plan.clusters.get(key.namespace) if plan is not None and plan.uid == owner else None
 
-    def _rendered(self, scene: Scene, draft: StatusDraft) -> Rendering:
-        if scene.cluster is None:
-            return Rendering()
+    def _rendered(self, addon_context: AddonContext, draft: StatusDraft) -> RenderedAgent:
+        if addon_context.cluster is None:
+            return RenderedAgent()
         resolved = resolve(draft.status.config_references, self._configs)
-        beside = {name: self._addons.cache.named(name, scene.key.namespace) for name in scene.agent_addon.neighbours}
+        beside = {
+            name: self._addons.cache.named(name, addon_context.key.namespace) for name in addon_context.agent_addon.neighbours
+        }
         neighbours = {name: one for name, one in beside.items() if one is not None and not one.metadata.deletion_timestamp}
-        return render(scene.agent_addon, scene.addon, scene.cluster, draft, resolved, neighbours, awaited=self._is_awaited(scene))
+        return render(
+            addon_context.agent_addon,
+            addon_context.addon,
+            addon_context.cluster,
+            draft,
+            resolved,
+            neighbours,
+            awaited=self._is_awaited(addon_context),
+        )
 
-    def _is_awaited(self, scene: Scene) -> bool:
+    def _is_awaited(self, addon_context: AddonContext) -> bool:
         """Whether the hub's manager will say when an addon of this process is configured. What is deployed already stays so."""
-        offer = self._offers.cache.named(scene.key.name)
+        offer = self._offers.cache.named(addon_context.key.name)
         planned_elsewhere = self._plans is None and offer is not None and is_managed(offer)
-        return planned_elsewhere and not scene.addon.metadata.deletion_timestamp and not self._works.of(scene.key)
+        return planned_elsewhere and not addon_context.addon.metadata.deletion_timestamp and not self._works.of(addon_context.key)
 
-    async def _follow(self, scene: Scene, draft: StatusDraft) -> None:
+    async def _follow(self, addon_context: AddonContext, draft: StatusDraft) -> None:
         """Another process looks after its agent: the hub's manager still says when it is configured, and how far that is."""
-        planned = self._planned(scene.key, scene.owner())
-        if planned is None or scene.addon.metadata.deletion_timestamp:
+        planned = self._planned(addon_context.key, addon_context.owner())
+        if planned is None or addon_context.addon.metadata.deletion_timestamp:
             return
         configure(draft, planned)
-        wrong = unsupported(scene.addon, scene.agent_addon.config_kinds)
-        set_progress(draft, wrong, self._deployment.works_of(scene), hosted=scene.is_hosted)
-        await self._writer.report(scene, draft)
+        wrong = unsupported(addon_context.addon, addon_context.agent_addon.config_kinds)
+        set_progress(draft, wrong, self._deployment.works_of(addon_context), hosted=addon_context.is_hosted)
+        await self._writer.report(addon_context, draft)
 
-    async def _install(self, scene: Scene, draft: StatusDraft) -> None:
-        rendering = self._rendered(scene, draft)
+    async def _install(self, addon_context: AddonContext, draft: StatusDraft) -> None:
+        rendering = self._rendered(addon_context, draft)
         agent = rendering.deployable
-        manifests = sort_manifests(agent.manifests, hosted=scene.is_hosted) if agent is not None else Sorted()
-        needed = needed_finalizers(manifests, hosting=scene.can_be_hosted)
-        scene = await self._writer.hold(scene, needed)
-        problems = [await self._bind(scene, draft, agent)] if agent is not None else []
-        problems += await self._deployment.deploy(scene, draft, rendering, manifests)
-        deployed = self._deployment.works_of(scene)
+        manifests = sort_manifests(agent.manifests, hosted=addon_context.is_hosted) if agent is not None else Sorted()
+        needed = needed_finalizers(manifests, hosting=addon_context.can_be_hosted)
+        addon_context = await self._writer.hold(addon_context, needed)
+        problems = [await self._bind(addon_context, draft, agent)] if agent is not None else []
+        problems += await self._deployment.deploy(addon_context, draft, rendering, manifests)
+        deployed = self._deployment.works_of(addon_context)
         nothing = agent is not None and not manifests.managed and not manifests.hosting
         if self._plans is not None:
-            wrong = unsupported(scene.addon, scene.agent_addon.config_kinds)
-            set_progress(draft, wrong, deployed, hosted=scene.is_hosted, nothing_to_deploy=nothing)
-        if rendering.agent is not None and scene.cluster is not None:
-            set_health(draft, rendering.agent.health, scene.key.name, scene.cluster, deployed)
-        scene = await self._writer.report(scene, draft)
+            wrong = unsupported(addon_context.addon, addon_context.agent_addon.config_kinds)
+            set_progress(draft, wrong, deployed, hosted=addon_context.is_hosted, nothing_to_deploy=nothing)
+        if rendering.agent is not None and addon_context.cluster is not None:
+            set_health(draft, rendering.agent.health, addon_context.key.name, addon_context.cluster, deployed)
+        addon_context = await self._writer.report(addon_context, draft)
         if agent is not None and not any(problems):
-            await self._writer.release(scene, needed)
+            await self._writer.release(addon_context, needed)
         if any(problems):
             raise NotDone("; ".join(filter(None, problems)))
 
     # Steps
 
-    async def _bind(self, scene: Scene, draft: StatusDraft, agent: Agent) -> str:
-        drivers, again = self._driver_changes.settle(scene.key, drivers_in_use(draft.status))
+    async def _bind(self, addon_context: AddonContext, draft: StatusDraft, agent: Agent) -> str:
+        drivers, again = self._driver_changes.settle(addon_context.key, drivers_in_use(draft.status))
         if again is not None:
-            self._controller.enqueue_after(scene.key, again)
-        wanted = wanted_bindings(scene.addon, agent, drivers, self._process)
-        surplus = [one for one in self._bindings.of(scene.key) if _key(one) not in wanted]
-        refused = await write_bindings(self._bindings, scene.key, wanted, surplus)
-        register(draft, scene.addon, agent, refused)
+            self._controller.enqueue_after(addon_context.key, again)
+        wanted = wanted_bindings(addon_context.addon, agent, drivers, self._process)
+        surplus = [one for one in self._bindings.of(addon_context.key) if _key(one) not in wanted]
+        refused = await write_bindings(self._bindings, addon_context.key, wanted, surplus)
+        register(draft, addon_context.addon, agent, refused)
         if refused:
-            self._refused.add(scene.key)
+            self._refused.add(addon_context.key)
         else:
-            self._refused.discard(scene.key)
+            self._refused.discard(addon_context.key)
         return refused
 
     async def _clear(self, key: ObjectKey) -> None:
         """What no owner reference takes away with a ManagedClusterAddOn that is gone."""
         problem = await write_bindings(self._bindings, key, {}, self._bindings.of(key))
         if self._registry.find(key.name) is not None:
-            left = [one for one in self._works.of(key) if Site(key.name, key.namespace, one.metadata.namespace).has(one)]
+            left = [one for one in self._works.of(key) if WorkNamespace(key.name, key.namespace, one.metadata.namespace).has(one)]
             problem = problem or await write_works(self._works, key, (), left)
         if problem:
             raise NotDone(problem)

@@ -65,7 +65,7 @@ def set_progress(
         draft.set(PROGRESSING, False, "ConfigurationUnsupported", message)
     elif waiting:
         draft.set(PROGRESSING, False, f"WaitingFor{waiting}", f"Waiting for ManagedClusterAddOn {waiting} condition")
-    elif step := "" if nothing_to_deploy and not works else _under_way(draft, works):
+    elif step := "" if nothing_to_deploy and not works else _progressing(draft, works):
         draft.set(PROGRESSING, True, "Progressing", f"progressing... {step}")
     elif failed := _failed(works):
         draft.set(PROGRESSING, False, "Failed", failed)
@@ -85,7 +85,7 @@ def _waiting_for(draft: StatusDraft, *, hosted: bool) -> str:
     return HOSTING_MANIFEST_APPLIED if hosted and draft.condition(HOSTING_MANIFEST_APPLIED) is None else ""
 
 
-def _under_way(draft: StatusDraft, works: Sequence[ManifestWork]) -> str:
+def _progressing(draft: StatusDraft, works: Sequence[ManifestWork]) -> str:
     if not works:
         return "no addon works"
     wanted = config_hashes(draft.status.config_references)

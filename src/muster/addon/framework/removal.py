@@ -15,16 +15,16 @@ from typing import Final
 import msgspec
 
 from muster.addon.framework import lifecycle
+from muster.addon.framework.addon_context import AddonContext, hosting_cluster
 from muster.addon.framework.addon_writer import AddonWriter
 from muster.addon.framework.deployment import Deployment
 from muster.addon.framework.effects import write_works
 from muster.addon.framework.manifests import Sorted, sort_manifests
 from muster.addon.framework.owned import OwnedObjects
 from muster.addon.framework.progress import is_hook_complete
-from muster.addon.framework.rendering import Rendering
-from muster.addon.framework.scene import Scene, hosting_cluster
+from muster.addon.framework.rendered_agent import RenderedAgent
 from muster.addon.framework.status_draft import HOOK_COMPLETED, StatusDraft
-from muster.addon.framework.works import Site, hook_work
+from muster.addon.framework.works import WorkNamespace, hook_work
 from muster.api.addons import HOSTING_PRE_DELETE_FINALIZER, PRE_DELETE
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.work.v1 import ManifestWork
@@ -46,7 +46,7 @@ class NotRemoved(Exception):
 class _Hook:
     """The hooks of one site."""
 
-    site: Site
+    site: WorkNamespace
     cluster: ManagedCluster | None
     manifests: tuple[Object, ...]
 
@@ -63,55 +63,59 @@ class Removal:
         self._writer = writer
         self._deployment = deployment
 
-    async def remove(self, scene: Scene, draft: StatusDraft, rendering: Rendering) -> float | None:
+    async def remove(self, addon_context: AddonContext, draft: StatusDraft, rendering: RenderedAgent) -> float | None:
         """Gives the seconds after which to look again, where only time will tell."""
-        if lifecycle.without_unneeded(scene.addon.metadata.finalizers) == scene.addon.metadata.finalizers:
+        if lifecycle.without_unneeded(addon_context.addon.metadata.finalizers) == addon_context.addon.metadata.finalizers:
             return None
         agent = rendering.agent
-        manifests = sort_manifests(agent.manifests, hosted=scene.is_hosted) if agent is not None else Sorted()
-        hooks = list(_hooks(scene, manifests))
-        problems = [await self._begin(scene, draft, hook) for hook in hooks]
-        pending = [wait for hook in hooks if (wait := self._waits_for(scene, draft, rendering, hook))]
+        manifests = sort_manifests(agent.manifests, hosted=addon_context.is_hosted) if agent is not None else Sorted()
+        hooks = list(_hooks(addon_context, manifests))
+        problems = [await self._begin(addon_context, draft, hook) for hook in hooks]
+        pending = [wait for hook in hooks if (wait := self._waits_for(addon_context, draft, rendering, hook))]
         if pending:
             draft.set(HOOK_COMPLETED, False, "HookManifestIsNotCompleted", " ".join(filter(None, (*pending, *problems))))
-            problems += await self._deployment.deploy(scene, draft, rendering, manifests)
-            await self._writer.report(scene, draft)
+            problems += await self._deployment.deploy(addon_context, draft, rendering, manifests)
+            await self._writer.report(addon_context, draft)
         else:
-            hosted = [one for one in self._works.of(scene.key) if _hosted(scene, one)]
-            problems = [await write_works(self._works, scene.key, (), hosted)]
+            hosted = [one for one in self._works.of(addon_context.key) if _hosted(addon_context, one)]
+            problems = [await write_works(self._works, addon_context.key, (), hosted)]
         if any(problems):
             raise NotRemoved("; ".join(filter(None, problems)))
         if not pending:
-            self._missing.pop(scene.key, None)
-            await self._let_go(scene, draft)
-        missed = self._missing.get(scene.key)
+            self._missing.pop(addon_context.key, None)
+            await self._let_go(addon_context, draft)
+        missed = self._missing.get(addon_context.key)
         return None if missed is None else max(0.0, missed + MISSING_FOR - self._clock.monotonic())
 
-    async def _let_go(self, scene: Scene, draft: StatusDraft) -> None:
-        if lifecycle.without_unneeded(scene.addon.metadata.finalizers):
+    async def _let_go(self, addon_context: AddonContext, draft: StatusDraft) -> None:
+        if lifecycle.without_unneeded(addon_context.addon.metadata.finalizers):
             # Somebody else holds it longer, and there is somebody to read how its hooks ended.
-            scene = await self._writer.report(scene, draft)
-        await self._writer.release(scene)
+            addon_context = await self._writer.report(addon_context, draft)
+        await self._writer.release(addon_context)
 
-    async def _begin(self, scene: Scene, draft: StatusDraft, hook: _Hook) -> str:
+    async def _begin(self, addon_context: AddonContext, draft: StatusDraft, hook: _Hook) -> str:
         """Write the work of a hook that can run; gives why it could not be written."""
         if not hook.manifests or lifecycle.given_up(hook.cluster, hook.site.namespace):
             return ""
-        addon = msgspec.structs.replace(scene.addon, status=draft.status)
-        return await write_works(self._works, scene.key, [hook_work(hook.site, addon, hook.manifests)], ())
+        addon = msgspec.structs.replace(addon_context.addon, status=draft.status)
+        return await write_works(self._works, addon_context.key, [hook_work(hook.site, addon, hook.manifests)], ())
 
-    def _waits_for(self, scene: Scene, draft: StatusDraft, rendering: Rendering, hook: _Hook) -> str:
+    def _waits_for(self, addon_context: AddonContext, draft: StatusDraft, rendering: RenderedAgent, hook: _Hook) -> str:
         """What of a hook is waited for; empty when nothing is."""
         name = hook.site.hook_name
         if reason := lifecycle.given_up(hook.cluster, hook.site.namespace):
-            return self._pass_over(scene, draft, name, reason)
-        work = next((one for one in self._works.of(scene.key) if hook.site.is_hook(one)), None)
+            return self._pass_over(addon_context, draft, name, reason)
+        work = next((one for one in self._works.of(addon_context.key) if hook.site.is_hook(one)), None)
         if rendering.agent is None and work is None:
             leaving = hook.cluster is not None and hook.cluster.metadata.deletion_timestamp
             problem = rendering.problem or "The configurations that it is rendered from are missing."
-            wait = not leaving if rendering.problem else self._is_missed_lately(scene.key)
-            return f"hook manifestWork {name} is not completed. {problem}" if wait else self._pass_over(scene, draft, name, problem)
-        self._missing.pop(scene.key, None)
+            wait = not leaving if rendering.problem else self._is_missed_lately(addon_context.key)
+            return (
+                f"hook manifestWork {name} is not completed. {problem}"
+                if wait
+                else self._pass_over(addon_context, draft, name, problem)
+            )
+        self._missing.pop(addon_context.key, None)
         if rendering.agent is not None and not hook.manifests:
             return ""
         if work is None or not is_hook_complete(work):
@@ -123,23 +127,23 @@ class Removal:
         now = self._clock.monotonic()
         return now < self._missing.setdefault(addon, now) + MISSING_FOR
 
-    def _pass_over(self, scene: Scene, draft: StatusDraft, name: str, reason: str) -> str:
-        log.warning("pre-delete hook passed over", addon=str(scene.key), work=name, reason=reason)
+    def _pass_over(self, addon_context: AddonContext, draft: StatusDraft, name: str, reason: str) -> str:
+        log.warning("pre-delete hook passed over", addon=str(addon_context.key), work=name, reason=reason)
         note = f"hook manifestWork {name} is not run: {reason}"
         draft.set(HOOK_COMPLETED, False, "HookManifestIsNotCompleted", note)
-        self._events.event(scene.addon.document(), "Warning", "PreDeleteHookSkipped", note, action="Delete")
+        self._events.event(addon_context.addon.document(), "Warning", "PreDeleteHookSkipped", note, action="Delete")
         return ""
 
 
-def _hooks(scene: Scene, manifests: Sorted) -> Iterator[_Hook]:
+def _hooks(addon_context: AddonContext, manifests: Sorted) -> Iterator[_Hook]:
     """Those that the addon's finalizers say have to run."""
-    finalizers = scene.addon.metadata.finalizers
+    finalizers = addon_context.addon.metadata.finalizers
     if PRE_DELETE in finalizers:
-        yield _Hook(scene.site, scene.cluster, manifests.managed_hooks)
-    if HOSTING_PRE_DELETE_FINALIZER in finalizers and (host := hosting_cluster(scene.addon)):
-        site = Site(scene.key.name, scene.key.namespace, host)
-        yield _Hook(site, scene.hosting, manifests.hosting_hooks)
+        yield _Hook(addon_context.site, addon_context.cluster, manifests.managed_hooks)
+    if HOSTING_PRE_DELETE_FINALIZER in finalizers and (host := hosting_cluster(addon_context.addon)):
+        site = WorkNamespace(addon_context.key.name, addon_context.key.namespace, host)
+        yield _Hook(site, addon_context.hosting, manifests.hosting_hooks)
 
 
-def _hosted(scene: Scene, work: ManifestWork) -> bool:
-    return Site(scene.key.name, scene.key.namespace, work.metadata.namespace).has(work)
+def _hosted(addon_context: AddonContext, work: ManifestWork) -> bool:
+    return WorkNamespace(addon_context.key.name, addon_context.key.namespace, work.metadata.namespace).has(work)

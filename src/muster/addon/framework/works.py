@@ -40,7 +40,7 @@ _WELL_KNOWN: Final = FeedbackRule(type="WellKnownStatus")
 
 
 @dataclass(frozen=True)
-class Site:
+class WorkNamespace:
     """Where works of an addon are: on its own cluster, or on one that hosts it."""
 
     addon: str
@@ -165,7 +165,7 @@ def _orphan(key: ManifestKey, manifests: Sequence[Object], served: Mapping[tuple
 
 
 def deploy_works(
-    site: Site, addon: ManagedClusterAddOn, manifests: Sequence[Object], rules: WorkRules, present: Sequence[ManifestWork]
+    site: WorkNamespace, addon: ManagedClusterAddOn, manifests: Sequence[Object], rules: WorkRules, present: Sequence[ManifestWork]
 ) -> list[WantedWork]:
     """What should be there; deploy works of the site that are not among them should not."""
     by_key = {manifest_key(one): one for one in manifests}
@@ -177,11 +177,13 @@ def deploy_works(
     ]
 
 
-def hook_work(site: Site, addon: ManagedClusterAddOn, hooks: Sequence[Object]) -> WantedWork:
+def hook_work(site: WorkNamespace, addon: ManagedClusterAddOn, hooks: Sequence[Object]) -> WantedWork:
     return _wanted(site, addon, site.hook_name, hooks, WorkRules(tuple(with_feedback((), hooks, HOOKS))))
 
 
-def _wanted(site: Site, addon: ManagedClusterAddOn, name: str, manifests: Sequence[Object], rules: WorkRules) -> WantedWork:
+def _wanted(
+    site: WorkNamespace, addon: ManagedClusterAddOn, name: str, manifests: Sequence[Object], rules: WorkRules
+) -> WantedWork:
     hashes = config_hashes(addon.status.config_references)
     return WantedWork(
         ObjectKey(site.namespace, name),

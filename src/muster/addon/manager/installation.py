@@ -18,11 +18,11 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+from muster.addon.manager.addon_plan import PlacementState, by_placements, placement_key
 from muster.addon.manager.annotations import FIELD_MANAGER, passed_on
 from muster.addon.manager.installed import InstalledAddon
 from muster.addon.manager.inventory import Inventory, key_of, placement_of
 from muster.addon.manager.ownership import owner_of
-from muster.addon.manager.planning import PlacementState, by_placements, placement_key
 from muster.addon.plans import is_managed
 from muster.api.addon.conversion import INSTALL_NAMESPACE_ANNOTATION
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from muster.addon.manager.addon_plan import PlacementState, placement_key
 from muster.addon.manager.installed import InstalledAddon
-from muster.addon.manager.planning import PlacementState, placement_key
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDecision

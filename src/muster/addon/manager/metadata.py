@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from muster.addon.manager.addon_plan import by_placements
 from muster.addon.manager.annotations import FIELD_MANAGER, passed_on, put_here, with_passed_on
 from muster.addon.manager.inventory import Inventory, key_of
 from muster.addon.manager.ownership import with_owner
-from muster.addon.manager.planning import by_placements
 from muster.addon.plans import is_managed
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster

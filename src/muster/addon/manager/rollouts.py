@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from muster.addon.config_objects import ConfigKey, WatchedConfigObjects
+from muster.addon.manager.addon_plan import AddonSnapshot, plan_addon
 from muster.addon.manager.installed import InstalledAddon
 from muster.addon.manager.inventory import Inventory, key_of, placement_of
-from muster.addon.manager.planning import World, plan_addon
 from muster.addon.manager.references import referenced
 from muster.addon.manager.status import status_of
 from muster.addon.plans import Plans
@@ -102,7 +102,7 @@ class Rollouts:
             return found.spec_hash if found is not None else ""
 
         now = self._context.clock.now()
-        planned = plan_addon(World(addon, placements, installed, hash_of, now))
+        planned = plan_addon(AddonSnapshot(addon, placements, installed, hash_of, now))
         self._plans.put(name, planned.plan)
         wanted = msgspec.structs.replace(addon, status=status_of(addon, planned, hash_of, now))
         answer = await patch_object(self._context.client, addon, wanted, status=True)

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from muster.addon.config_objects import ConfigKey
+from muster.addon.manager.addon_plan import AddonPlan, PlacementShare, by_placements
 from muster.addon.manager.installed import COMPLETED, IN_PROGRESS
-from muster.addon.manager.planning import AddonPlan, Share, by_placements
 from muster.addon.manager.references import ConfigKind, default_configs, in_order, readable_kinds
 from muster.api.addon.v1alpha1 import (
     PROGRESSING,
@@ -69,7 +69,7 @@ def _with_hashes(
 
 
 def _progression(
-    share: Share, before: Sequence[InstallProgression], kept: int, hash_of: Callable[[ConfigKey], str], now: datetime
+    share: PlacementShare, before: Sequence[InstallProgression], kept: int, hash_of: Callable[[ConfigKey], str], now: datetime
 ) -> InstallProgression:
     keys = in_order(share.configs)
     known: dict[ConfigKey, InstallConfigReference] = {}
@@ -97,7 +97,7 @@ def _key(reference: InstallConfigReference) -> ConfigKey | None:
     return None if desired is None else ConfigKey(reference.group, reference.resource, desired.namespace, desired.name)
 
 
-def _condition(share: Share, kept: int) -> Condition:
+def _condition(share: PlacementShare, kept: int) -> Condition:
     if share.missing:
         message = f"Placement {share.key} is not found; no cluster gains or loses the addon by it"
         return Condition(type=PROGRESSING, status="Unknown", reason=PLACEMENT_NOT_FOUND, message=message)

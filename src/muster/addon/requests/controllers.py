@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from muster.addon.requests import approval, signing, token_infrastructure
+from muster.addon.requests import approval, signer, token_infrastructure
 from muster.addon.requests.approval import AddonApprover
 from muster.addon.requests.options import RequestOptions
 from muster.addon.requests.registrations import RegistrationsOf
-from muster.addon.requests.signing import AddonSigner
+from muster.addon.requests.signer import AddonSigner
 from muster.addon.requests.token_infrastructure import TokenInfrastructure
 from muster.runtime.controller import ControllerContext, Runnable
 
@@ -18,7 +18,7 @@ def request_controllers(
     options = options or RequestOptions()
     return {
         approval.NAME: AddonApprover(context, registrations, options),
-        signing.NAME: AddonSigner(context, registrations, options),
+        signer.NAME: AddonSigner(context, registrations, options),
     }
 
 

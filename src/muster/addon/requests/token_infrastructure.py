@@ -88,12 +88,12 @@ class TokenInfrastructure:
             await self._ensure(binding)
         except (Foreign, Invalid, Forbidden, NotFound) as problem:
             # Somebody has to do something, of which no watch may tell.
-            await self._say(addon, str(problem))
+            await self._set_failed(addon, str(problem))
             return RECHECK
         await set_condition(self._client, addon, ready(key.namespace, key.name, uid), self._context.clock.now())
         return None
 
-    async def _say(self, addon: ManagedClusterAddOn, problem: str) -> None:
+    async def _set_failed(self, addon: ManagedClusterAddOn, problem: str) -> None:
         if await set_condition(self._client, addon, failed(problem), self._context.clock.now()):
             log.warning("no tokens for an addon", cluster=addon.metadata.namespace, addon=addon.metadata.name, problem=problem)
 

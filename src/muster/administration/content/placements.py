@@ -29,7 +29,7 @@ from muster.placement.candidates import candidate_of
 from muster.placement.choice import Choice
 from muster.placement.explanation import Verdict, verdicts
 from muster.placement.hub.inventory import Inventory
-from muster.placement.scheduling import schedule
+from muster.placement.scheduler import schedule
 from muster.registration.kinds import CLUSTER_SET_BINDINGS
 from muster.runtime.client import AlreadyExists, Forbidden, KubeClient, NotFound, served
 

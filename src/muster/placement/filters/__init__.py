@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 
 class Filter(Protocol):

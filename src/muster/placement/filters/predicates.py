@@ -16,8 +16,8 @@ from muster.placement.expressions import MOST_EXPRESSIONS, ClusterValue, Express
 from muster.placement.misconfiguration import Misconfigured
 from muster.placement.scores import ScoreReader
 from muster.placement.selection import Selection
+from muster.placement.snapshot import Candidate
 from muster.placement.stopwatch import UNMEASURED, Stopwatch
-from muster.placement.world import Candidate
 
 NAME: Final = "Predicate"
 

@@ -16,7 +16,7 @@ from muster.api.cluster.v1beta1 import ClusterToleration
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import ZERO, parse_time
 from muster.placement.misconfiguration import Misconfigured
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 NAME: Final = "TaintToleration"
 NEVER_FILTERS: Final = "PreferNoSelect"

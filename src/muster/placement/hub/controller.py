@@ -31,13 +31,20 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.placement.candidates import candidate_of
 from muster.placement.choice import Choice
+from muster.placement.hub.decision_plan import (
+    Decision,
+    Write,
+    clusters_of,
+    free_names,
+    is_as_wanted,
+    plan_writes,
+)
 from muster.placement.hub.decision_writer import DecisionWriter, NotWritten, scores_note
+from muster.placement.hub.desired_status import BY_SCORE, is_unnameable, kept_decisions, status_of, waits_until, wanted_decisions
 from muster.placement.hub.inventory import Inventory
 from muster.placement.hub.measurements import Measurements
-from muster.placement.hub.outcome import BY_SCORE, is_unnameable, kept_decisions, status_of, waits_until, wanted_decisions
-from muster.placement.hub.writing import Decision, Write, clusters_of, free_names, is_as_wanted, plan_writes
 from muster.placement.names import DISABLED
-from muster.placement.scheduling import schedule
+from muster.placement.scheduler import schedule
 from muster.runtime.cache import Informer, MutationCache
 from muster.runtime.client import patch_object
 from muster.runtime.controller import ControllerContext

@@ -30,7 +30,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import ObjectKey
 from muster.placement.explanation import debug_document
 from muster.placement.hub.inventory import Inventory
-from muster.placement.scheduling import schedule
+from muster.placement.scheduler import schedule
 from muster.runtime.auth import Authenticator, Authorizer
 from muster.runtime.client import KubeError
 from muster.runtime.webhook import make_pair

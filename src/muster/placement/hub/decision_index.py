@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 from muster.api.cluster.v1beta1 import PLACEMENT_LABEL, Placement, PlacementDecision
 from muster.machinery.clock import Clock
 from muster.machinery.objects import ObjectKey
-from muster.placement.hub.writing import Decision
+from muster.placement.hub.decision_plan import Decision
 
 K = TypeVar("K")
 CONFIRMED_WITHIN: Final = 10.0

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from muster.api.cluster.v1beta1 import Placement, PlacementDecision
 from muster.machinery.objects import Object, ObjectKey
 from muster.placement.hub.decision_index import DecisionIndex, WrittenDecision
-from muster.placement.hub.writing import Change, Create, Decision, Delete, Write
+from muster.placement.hub.decision_plan import Change, Create, Decision, Delete, Write
 from muster.runtime.client import AlreadyExists, Conflict, KubeClient, KubeError, NotFound, Unreachable, served
 from muster.runtime.controller import EventRecorder
 
@@ -62,7 +62,7 @@ class DecisionWriter:
                 if isinstance(error, NotFound):
                     self._forget(placement, one.name)
                 raise NotWritten(one.name, error) from error
-            self._tell(placement, one, warnings)
+            self._record_event(placement, one, warnings)
 
     async def _create(self, placement: Placement, name: str, decision: Decision) -> None:
         key = ObjectKey(placement.metadata.namespace, name)
@@ -119,7 +119,7 @@ class DecisionWriter:
         if written := self._index.get(key):
             self._index.record_delete(key, written.uid)
 
-    def _tell(self, placement: Placement, write: Write, warnings: Sequence[str]) -> None:
+    def _record_event(self, placement: Placement, write: Write, warnings: Sequence[str]) -> None:
         namespace = placement.metadata.namespace
         kind = {"apiVersion": DECISIONS.api_version, "kind": DECISIONS.kind}
         related: Object = {**kind, "metadata": {"name": write.name, "namespace": namespace}}

@@ -18,11 +18,11 @@ import orjson
 from muster.api.cluster.v1 import Taint
 from muster.api.cluster.v1beta1 import PlacementSpec
 from muster.api.meta import LabelSelector
-from muster.placement.expressions import ExpressionError, Sight, compiled, sight_of
+from muster.placement.expressions import ExpressionError, ReferencedData, compiled, referenced_data
 from muster.placement.filters.taints import NEVER_FILTERS
 from muster.placement.misconfiguration import Misconfigured
 from muster.placement.prioritizers.weights import ALLOCATABLE, weights_of
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def interests_of(spec: PlacementSpec) -> Interests:
     claims = {requirement.key for one in by_claims for requirement in one.match_expressions}
     for term in spec.spread_policy.spread_constraints:
         (claims if term.topology_key_type == "Claim" else labels).add(term.topology_key)
-    sight = _sight(text for one in selectors for text in one.cel_selector.cel_expressions)
+    sight = _referenced_data(text for one in selectors for text in one.cel_selector.cel_expressions)
     resources, scores = _of_policy(spec)
-    sight |= Sight(scores=scores)
+    sight |= ReferencedData(scores=scores)
     return Interests(frozenset(labels), frozenset(claims), resources, sight.paths, sight.scores)
 
 
@@ -60,11 +60,11 @@ def _label_keys(selector: LabelSelector) -> Iterable[str]:
     return (*selector.match_labels, *(one.key for one in selector.match_expressions))
 
 
-def _sight(expressions: Iterable[str]) -> Sight:
-    sight = Sight()
+def _referenced_data(expressions: Iterable[str]) -> ReferencedData:
+    sight = ReferencedData()
     for text in expressions:
         try:
-            sight |= sight_of(compiled(text))
+            sight |= referenced_data(compiled(text))
         except ExpressionError:
             continue
     return sight

@@ -23,7 +23,7 @@ from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import ObjectKey
 from muster.placement.hub.decision_index import DecisionIndex
 from muster.placement.hub.interests import Interests, interests_of, touches
-from muster.placement.world import Candidate, World
+from muster.placement.snapshot import Candidate, PlacementSnapshot
 from muster.registration.hub.sets.members import selector_of
 
 _NO_SETS: frozenset[str] = frozenset()
@@ -62,11 +62,11 @@ class Inventory:
         self._scores: dict[tuple[str, str], AddOnPlacementScore] = {}
         self._seekers: dict[str, dict[ObjectKey, _Seeker]] = {}
 
-    def world(self, placement: Placement, now: datetime) -> World:
+    def world(self, placement: Placement, now: datetime) -> PlacementSnapshot:
         metadata = placement.metadata
         own = self.decisions.owned_by(metadata.uid).values()
         present = dict(chain.from_iterable(one.content.clusters for one in own))
-        return World(
+        return PlacementSnapshot(
             clusters=self.clusters,
             sets=self._sets,
             members=self._members,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 
 class Prioritizer(Protocol):

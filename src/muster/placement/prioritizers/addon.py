@@ -10,7 +10,7 @@ from typing import Final
 
 from muster.api.cluster.v1beta1 import AddOnScore
 from muster.placement.scores import NoScores, ScoreReader
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 PREFIX: Final = "AddOn/"
 """Of their names as plugins."""

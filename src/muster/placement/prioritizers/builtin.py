@@ -14,7 +14,7 @@ from typing import ClassVar
 from muster.machinery.golang.quantities import QuantityError, parse_notation
 from muster.machinery.memo import memoized
 from muster.placement.prioritizers.weights import BALANCE, STEADY
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.addon.agent_addon import Agent, Installation, KubeClient, RoleBindingRequest
-from muster.addon.framework.scene import hosting_cluster
+from muster.addon.framework.addon_context import hosting_cluster
 from muster.addon.hub_addon import HubAddon
 from muster.addon.templates.addon import DEPLOYMENT_CONFIGS, deployment_config, pod_settings
 from muster.addon.templates.proxies import proxy_authority

@@ -13,7 +13,7 @@ from typing import Final
 
 from muster.addon.agent_addon import Agent, Installation, KubeClient
 from muster.addon.agent_pods import install_namespace as namespace_manifests
-from muster.addon.framework.scene import hosting_cluster
+from muster.addon.framework.addon_context import hosting_cluster
 from muster.addon.hub_addon import HubAddon
 from muster.addon.templates.addon import DEPLOYMENT_CONFIGS, deployment_config
 from muster.api.addon.v1alpha1 import ConfigGroupResource

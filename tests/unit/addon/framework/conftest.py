@@ -17,7 +17,7 @@ from muster.addon.framework import Framework
 from muster.addon.framework.role_bindings import RoleBinding
 from muster.addon.framework.rules import AGGREGATION_RULES, RULES
 from muster.addon.install import aggregated_binding, aggregated_role
-from muster.addon.plans import Plan, Planned, PlannedConfig, Plans
+from muster.addon.plans import AddonPlans, Planned, PlannedConfig, Plans
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigGroupResource, ConfigSpecHash, ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.crds import HUB, definitions
@@ -195,7 +195,7 @@ class AddonSite(MortalHub):
 
     def plan(self, uid: str, *configs: PlannedConfig, released: bool = True, clusters: tuple[str, ...] = (CLUSTER,)) -> None:
         assert self.plans is not None
-        self.plans.put(ADDON, Plan(uid, {cluster: Planned(configs, released) for cluster in clusters}))
+        self.plans.put(ADDON, AddonPlans(uid, {cluster: Planned(configs, released) for cluster in clusters}))
 
     async def report(
         self, work: str = f"addon-{ADDON}-deploy-0", namespace: str = CLUSTER, *, applied: str = "True", **feedback: Any

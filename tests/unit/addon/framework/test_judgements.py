@@ -13,7 +13,7 @@ from muster.addon.framework.manifests import ManifestKey, plural_of, sort_manife
 from muster.addon.framework.progress import Deployed, is_hook_complete, set_applied, set_progress
 from muster.addon.framework.status_draft import StatusDraft
 from muster.addon.framework.works import WORKLOADS as WORKLOAD_KINDS
-from muster.addon.framework.works import Site, WorkRules, deploy_works, with_feedback
+from muster.addon.framework.works import WorkNamespace, WorkRules, deploy_works, with_feedback
 from muster.api.addon.v1alpha1 import AddOnConfig, ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.work.v1 import FeedbackRule, JsonPath, ManifestConfig, ManifestWork, ResourceIdentifier
@@ -253,7 +253,7 @@ def test_feedback_is_added_to_the_rules_that_an_addon_has() -> None:
 def test_large_manifests_are_divided_and_a_work_that_is_as_wanted_is_left_alone() -> None:
     addon = ManagedClusterAddOn.decode({"metadata": {"name": ADDON, "namespace": CLUSTER, "uid": "u"}, "spec": {}})
     large: list[Object] = [{**config_map(f"m{number}"), "data": {"a": "x" * 250_000}} for number in range(3)]
-    site = Site(ADDON, CLUSTER)
+    site = WorkNamespace(ADDON, CLUSTER)
     wanted = deploy_works(site, addon, large, WorkRules(), ())
     assert [one.key.name for one in wanted] == [f"addon-{ADDON}-deploy-{number}" for number in range(3)]
     made = [ManifestWork.decode(one.document()) for one in wanted]

@@ -11,7 +11,7 @@ from tests.support.addon_requests import CLUSTER, content
 from tests.support.mortal_hub import Life
 from tests.support.template_addons import template_of
 from tests.unit.addon.requests.test_approval import SIGNER, may_sign
-from tests.unit.addon.requests.test_signing import SUBJECT, _parts, custom, elliptic, secret_of
+from tests.unit.addon.requests.test_signer import SUBJECT, _parts, custom, elliptic, secret_of
 from tests.unit.addon.requests.test_token_infrastructure import OBJECTS, TOKEN, none_left, until_ready
 
 WRITES = 6

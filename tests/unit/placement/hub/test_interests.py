@@ -9,7 +9,7 @@ import pytest
 
 from muster.api.cluster.v1beta1 import PlacementSpec
 from muster.placement.hub.interests import Interests, interests_of, touches
-from muster.placement.world import Candidate
+from muster.placement.snapshot import Candidate
 from tests.support.placement_world import addon, built_in, cluster, placement, policy, selector
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from muster.api.cluster.v1beta1 import Placement
-from muster.placement import scheduling
+from muster.placement import scheduler
 from muster.placement.choice import Choice
+from muster.placement.snapshot import PlacementSnapshot
 from muster.placement.stopwatch import Stopwatch
-from muster.placement.world import World
 from muster.runtime.client.builtin import EVENTS
 from muster.runtime.client.errors import Forbidden
 from tests.support.choosing import (
@@ -422,9 +422,9 @@ async def test_events_tell_of_decisions_and_scores(site: Site) -> None:
 
 
 async def test_a_poisoned_object_of_every_kind_harms_itself_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = scheduling.schedule
+    original = scheduler.schedule
 
-    def poisoned(placement: Placement, world: World, stopwatch: Stopwatch) -> Choice:
+    def poisoned(placement: Placement, world: PlacementSnapshot, stopwatch: Stopwatch) -> Choice:
         if placement.metadata.name == "poisoned":
             raise RuntimeError("a defect")
         return original(placement, world, stopwatch)

@@ -32,7 +32,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class World:
+class PlacementSnapshot:
     """As one placement sees it."""
 
     clusters: Mapping[str, Candidate]

@@ -33,9 +33,9 @@ from muster.placement.prioritizers.addon import AddOn
 from muster.placement.prioritizers.builtin import Allocatable, Balance, Steady
 from muster.placement.prioritizers.weights import ALLOCATABLE, BALANCE, SPREAD, Weights, weights_of
 from muster.placement.scores import ScoreReader
+from muster.placement.snapshot import Candidate, PlacementSnapshot
 from muster.placement.spread import HARD, spread
 from muster.placement.stopwatch import UNMEASURED, Stopwatch
-from muster.placement.world import Candidate, World
 
 _NAME: Final[Callable[[Candidate], str]] = attrgetter("name")
 _SECOND: Final = itemgetter(1)
@@ -43,7 +43,7 @@ _CHOSEN: Final[Callable[[tuple[str, int]], Chosen]] = partial(tuple.__new__, Cho
 """Of very many pairs of a cluster and its score, without a call of Python's for each."""
 
 
-def schedule(placement: Placement, world: World, stopwatch: Stopwatch = UNMEASURED) -> Choice:
+def schedule(placement: Placement, world: PlacementSnapshot, stopwatch: Stopwatch = UNMEASURED) -> Choice:
     spec = placement.spec
     available = _Available.of(spec, world)
     scores = ScoreReader(world)
@@ -102,7 +102,7 @@ class _Available:
     candidates: list[Candidate]
 
     @classmethod
-    def of(cls, spec: PlacementSpec, world: World) -> _Available:
+    def of(cls, spec: PlacementSpec, world: PlacementSnapshot) -> _Available:
         bound = [name for name in world.bound if name in world.sets]
         eligible = sorted(set(bound).intersection(spec.cluster_sets) if spec.cluster_sets else bound)
         names = dict.fromkeys(chain.from_iterable(map(world.members, eligible)))
@@ -149,7 +149,7 @@ class _Removed(Mapping[str, str]):
         return len(self._before) - len(self._left)
 
 
-def _built_in(weights: Weights, world: World) -> Iterator[tuple[Prioritizer, int]]:
+def _built_in(weights: Weights, world: PlacementSnapshot) -> Iterator[tuple[Prioritizer, int]]:
     for name, weight in weights.built_in:
         if name in ALLOCATABLE:
             yield Allocatable(name, ALLOCATABLE[name]), weight

@@ -20,7 +20,7 @@ import msgspec
 from muster.addon.config_objects import ConfigKey
 from muster.addon.manager.installed import InstalledAddon
 from muster.addon.manager.references import Configs, default_configs, in_order, overridden
-from muster.addon.plans import Plan, Planned, PlannedConfig, is_managed
+from muster.addon.plans import AddonPlans, Planned, PlannedConfig, is_managed
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigSpecHash, PlacementStrategy
 from muster.api.cluster.v1alpha1 import RolloutProgressive, RolloutStrategy
 from muster.api.cluster.v1beta1 import PlacementDecision
@@ -44,7 +44,7 @@ class PlacementState:
 
 
 @dataclass(frozen=True)
-class World:
+class AddonSnapshot:
     """All that a plan follows from."""
 
     addon: ClusterManagementAddOn
@@ -57,7 +57,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Share:
+class PlacementShare:
     """Of a placement of the install strategy."""
 
     strategy: PlacementStrategy
@@ -82,9 +82,9 @@ class Share:
 
 @dataclass(frozen=True)
 class AddonPlan:
-    plan: Plan | None
+    plan: AddonPlans | None
     """None where somebody else manages the addon."""
-    shares: tuple[Share, ...] = ()
+    shares: tuple[PlacementShare, ...] = ()
     kept: frozenset[str] = frozenset()
     """Clusters on which it was installed by hand and that no placement chose."""
 
@@ -102,7 +102,7 @@ def by_placements(addon: ClusterManagementAddOn) -> bool:
     return addon.spec.install_strategy.type == "Placements"
 
 
-def plan_addon(world: World) -> AddonPlan:
+def plan_addon(world: AddonSnapshot) -> AddonPlan:
     addon = world.addon
     if not is_managed(addon):
         return AddonPlan(None)
@@ -119,7 +119,7 @@ def plan_addon(world: World) -> AddonPlan:
     for cluster, one in rest.items():
         clusters[cluster] = _left_over(one, defaults, lost, cards)
     kept = frozenset(cluster for cluster, one in rest.items() if one.manual and shares)
-    return AddonPlan(Plan(addon.metadata.uid, clusters), tuple(shares), kept)
+    return AddonPlan(AddonPlans(addon.metadata.uid, clusters), tuple(shares), kept)
 
 
 @dataclass
@@ -144,17 +144,17 @@ def _planned(key: ConfigKey, spec_hash: str) -> PlannedConfig:
     return PlannedConfig(key.group, key.resource, config)
 
 
-def _divided(world: World, defaults: Configs) -> list[tuple[Share, list[Group]]]:
+def _divided(world: AddonSnapshot, defaults: Configs) -> list[tuple[PlacementShare, list[Group]]]:
     """The shares in the order of the install strategy, and their clusters by decision group."""
     if not by_placements(world.addon):
         return []
     strategies = world.addon.spec.install_strategy.placements
     states = [world.placements.get(placement_key(strategy)) for strategy in strategies]
     divided = divided_groups([state.decisions if state else () for state in states], Precedence.LAST)
-    shares: list[tuple[Share, list[Group]]] = []
-    lost: list[Share] = []
+    shares: list[tuple[PlacementShare, list[Group]]] = []
+    lost: list[PlacementShare] = []
     for strategy, state, groups in reversed(list(zip(strategies, states, divided, strict=True))):
-        share = Share(_complete(strategy, state), overridden(defaults, strategy.configs), missing=state is None)
+        share = PlacementShare(_complete(strategy, state), overridden(defaults, strategy.configs), missing=state is None)
         if state is None:
             lost.append(share)
         else:
@@ -171,7 +171,7 @@ def _divided(world: World, defaults: Configs) -> list[tuple[Share, list[Group]]]
     return shares[::-1]
 
 
-def _is_held_by(addon: InstalledAddon, share: Share) -> bool:
+def _is_held_by(addon: InstalledAddon, share: PlacementShare) -> bool:
     """Whether an addon has been given what a share gives it."""
     return addon.holds(in_order(overridden(share.configs, addon.own)))
 
@@ -187,7 +187,9 @@ def _complete(strategy: PlacementStrategy, state: PlacementState | None) -> Plac
     return msgspec.structs.replace(strategy, rollout_strategy=said)
 
 
-def _rolled_out(share: Share, groups: Sequence[Group], world: World, cards: _Cards) -> tuple[Share, dict[str, Planned]]:
+def _rolled_out(
+    share: PlacementShare, groups: Sequence[Group], world: AddonSnapshot, cards: _Cards
+) -> tuple[PlacementShare, dict[str, Planned]]:
     """The share as far as it has come, and what its clusters are given."""
     configs: dict[str, tuple[PlannedConfig, ...]] = {}
     known: dict[str, Progress] = {}
@@ -216,7 +218,7 @@ def _rolled_out(share: Share, groups: Sequence[Group], world: World, cards: _Car
     return share, {cluster: Planned(configs[cluster], cluster in known or cluster in begun) for cluster in sorted(share.clusters)}
 
 
-def _left_over(addon: InstalledAddon, defaults: Configs, lost: Sequence[Share], cards: _Cards) -> Planned:
+def _left_over(addon: InstalledAddon, defaults: Configs, lost: Sequence[PlacementShare], cards: _Cards) -> Planned:
     """For a cluster that no placement chose. One that was given something while a placement was there that is lost now keeps it,
     and is told to wait only for what it does not have."""
     if not lost or not addon.held:

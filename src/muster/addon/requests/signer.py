@@ -37,13 +37,13 @@ from muster.runtime.client import Forbidden, NotFound
 from muster.runtime.client.builtin import SECRETS
 from muster.runtime.controller import ControllerContext
 
-log = get_logger("muster.addon.requests.signing")
+log = get_logger("muster.addon.requests.signer")
 
 NAME: Final = "addon-csr-signing"
 LONGEST: Final = timedelta(hours=24)
 
 
-class NoAuthority(Exception):
+class NoSigningAuthority(Exception):
     """Nothing can be signed for a signer now; the message names the Secret and the remedy, and nothing of its content."""
 
 
@@ -64,14 +64,14 @@ def authority_in(secret: Object, now: datetime) -> CertificateAuthority:
         try:
             parts.append(base64.b64decode(data.get(entry) or "", validate=True))
         except (binascii.Error, ValueError, TypeError):
-            raise NoAuthority(f"{entry} is not in base64") from None
+            raise NoSigningAuthority(f"{entry} is not in base64") from None
     try:
         authority = CertificateAuthority.read(*parts)
     except UnusableAuthority as error:
-        raise NoAuthority(f"{KEY if error.of_key else CERTIFICATE}: {error.problem}") from None
+        raise NoSigningAuthority(f"{KEY if error.of_key else CERTIFICATE}: {error.problem}") from None
     end = authority.certificate.not_valid_after_utc
     if end <= now:
-        raise NoAuthority(f"{CERTIFICATE}: this authority ended at {end:%Y-%m-%dT%H:%M:%SZ}; put a new one there")
+        raise NoSigningAuthority(f"{CERTIFICATE}: this authority ended at {end:%Y-%m-%dT%H:%M:%SZ}; put a new one there")
     return authority
 
 
@@ -104,7 +104,7 @@ class AddonSigner(RequestController):
             if self._requests.is_news(name, str(problem)):
                 log.warning("request waits for its addon", request=name, problem=str(problem))
             return RECHECK
-        except NoAuthority as problem:
+        except NoSigningAuthority as problem:
             self._wait(csr, str(problem))
             return RECHECK
         except Forbidden as refusal:
@@ -136,15 +136,17 @@ class AddonSigner(RequestController):
         namespace = reference.namespace or self._namespace
         where = f"Secret {namespace}/{reference.name}"
         if (namespace, reference.name) == (self._namespace, GRPC_SIGNER_SECRET):
-            raise NoAuthority(f"{where} is the authority of the hub's own agents; give the addon one of its own")
+            raise NoSigningAuthority(f"{where} is the authority of the hub's own agents; give the addon one of its own")
         try:
             return authority_in(await self._context.client.get(SECRETS, reference.name, namespace), now)
-        except NoAuthority as error:
-            raise NoAuthority(f"{where}: {error}") from None
+        except NoSigningAuthority as error:
+            raise NoSigningAuthority(f"{where}: {error}") from None
         except NotFound:
-            raise NoAuthority(f"{where} is missing; it has to hold {CERTIFICATE} and {KEY} of the authority") from None
+            raise NoSigningAuthority(f"{where} is missing; it has to hold {CERTIFICATE} and {KEY} of the authority") from None
         except Forbidden:
-            raise NoAuthority(f"{where} may not be read by the addon manager; let it get this Secret by a Role there") from None
+            raise NoSigningAuthority(
+                f"{where} may not be read by the addon manager; let it get this Secret by a Role there"
+            ) from None
 
     def _wait(self, csr: Snapshot, problem: str) -> None:
         self._context.events.event(csr.data, "Warning", "SigningFailed", f"No certificate can be signed: {problem}")

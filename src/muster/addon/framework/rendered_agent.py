@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import msgspec
 
 from muster.addon.agent_addon import AddonError, Agent, AgentAddon, Installation
+from muster.addon.framework.addon_context import hosting_cluster
 from muster.addon.framework.configuration import Resolved
 from muster.addon.framework.manifests import location_problem, with_namespace_label
 from muster.addon.framework.registration import install_namespace
-from muster.addon.framework.scene import hosting_cluster
 from muster.addon.framework.status_draft import CONFIGURED, StatusDraft
 from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.cluster.v1 import ManagedCluster
@@ -24,7 +24,7 @@ from muster.api.meta import is_true
 
 
 @dataclass(frozen=True)
-class Rendering:
+class RenderedAgent:
     agent: Agent | None = None
     """None while its configurations are not there, or where it could not be rendered."""
     problem: str = ""
@@ -46,22 +46,22 @@ def render(
     neighbours: Mapping[str, ManagedClusterAddOn],
     *,
     awaited: bool = False,
-) -> Rendering:
+) -> RenderedAgent:
     """`awaited`: somebody else will say when it is configured, and it is not begun before."""
     if resolved.missing or (addon.needs_configuration and not resolved.configs):
-        return Rendering()
+        return RenderedAgent()
     never = not draft.status.config_references and not is_true(draft.status.conditions, CONFIGURED)
     if never and (awaited or draft.condition(CONFIGURED) is not None):
         # Not planned yet, or not this cluster's turn: without its first configuration it is not begun.
-        return Rendering()
+        return RenderedAgent()
     as_wanted = msgspec.structs.replace(installed, status=draft.status)
     try:
         agent = addon.agent(Installation(cluster, as_wanted, resolved.configs, neighbours))
     except AddonError as error:
-        return Rendering(problem=str(error), current=resolved.current)
+        return RenderedAgent(problem=str(error), current=resolved.current)
     problem = location_problem(agent.manifests) if addon.hosted and hosting_cluster(installed) else ""
     if problem:
-        return Rendering(problem=problem, current=resolved.current)
+        return RenderedAgent(problem=problem, current=resolved.current)
     manifests = with_namespace_label(agent.manifests, install_namespace(installed, agent))
     agent = dataclasses.replace(agent, manifests=manifests)
-    return Rendering(agent, problem=agent.paused, current=resolved.current and not agent.paused)
+    return RenderedAgent(agent, problem=agent.paused, current=resolved.current and not agent.paused)

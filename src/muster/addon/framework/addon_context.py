@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.addon.agent_addon import AddonError, Agent, AgentAddon, Installation
-from muster.addon.framework.works import Site
+from muster.addon.framework.works import WorkNamespace
 from muster.api.addon.v1alpha1 import ClusterManagementAddOn, ConfigGroupResource, ManagedClusterAddOn
 from muster.api.addons import HOSTING_CLUSTER_ANNOTATION
 from muster.api.cluster.v1 import ManagedCluster
@@ -33,7 +33,7 @@ class ForeignAddon:
 
 
 @dataclass(frozen=True)
-class Scene:
+class AddonContext:
     agent_addon: AgentAddon
     addon: ManagedClusterAddOn
     cluster: ManagedCluster | None
@@ -53,13 +53,13 @@ class Scene:
         return self.is_hosted and self.hosting is not None and not self.hosting.metadata.deletion_timestamp
 
     @property
-    def site(self) -> Site:
-        return Site(self.key.name, self.key.namespace)
+    def site(self) -> WorkNamespace:
+        return WorkNamespace(self.key.name, self.key.namespace)
 
     @property
-    def hosting_site(self) -> Site | None:
+    def hosting_site(self) -> WorkNamespace | None:
         """Where its hosted part is, if it can be."""
-        return Site(self.key.name, self.key.namespace, hosting_cluster(self.addon)) if self.can_be_hosted else None
+        return WorkNamespace(self.key.name, self.key.namespace, hosting_cluster(self.addon)) if self.can_be_hosted else None
 
     def owner(self) -> str | None:
         """The uid of the ClusterManagementAddOn that owns it; None without."""
@@ -67,7 +67,7 @@ class Scene:
         owners = self.addon.metadata.owner_references
         return next((one.uid for one in owners if (one.kind, one.name) == (kind.kind, self.key.name)), None)
 
-    def works_of(self, site: Site | None, works: list[ManifestWork]) -> tuple[ManifestWork, ...]:
+    def works_of(self, site: WorkNamespace | None, works: list[ManifestWork]) -> tuple[ManifestWork, ...]:
         """Its deploy works at a site, in their order."""
         if site is None:
             return ()
@@ -76,5 +76,5 @@ class Scene:
 
     def is_misplaced(self, work: ManifestWork) -> bool:
         """Whether a hosted work of the addon is in the namespace of a cluster that does not host it."""
-        there = Site(self.key.name, self.key.namespace, work.metadata.namespace)
+        there = WorkNamespace(self.key.name, self.key.namespace, work.metadata.namespace)
         return there.has(work) and there != self.hosting_site

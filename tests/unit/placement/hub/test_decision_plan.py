@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.placement.hub.writing import LIMIT, Change, Create, Decision, Delete, Write, free_names, in_batches, plan_writes
+from muster.placement.hub.decision_plan import LIMIT, Change, Create, Decision, Delete, Write, free_names, in_batches, plan_writes
 
 NAMES = [f"p-decision-{number}" for number in range(1, 9)]
 

@@ -68,10 +68,10 @@ def plan_writes(
     present: Mapping[str, Decision], wanted: Mapping[str, Decision], spare: Iterable[str], limit: int = LIMIT
 ) -> list[Write]:
     """`spare` are names for decisions in transit, which nobody has; `limit` is how many clusters such a one may have."""
-    return _Plan(present, wanted, spare, limit).writes
+    return _DecisionPlan(present, wanted, spare, limit).writes
 
 
-class _Plan:
+class _DecisionPlan:
     def __init__(self, present: Mapping[str, Decision], wanted: Mapping[str, Decision], spare: Iterable[str], limit: int) -> None:
         self._present = present
         self._wanted = wanted

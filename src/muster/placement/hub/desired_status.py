@@ -30,7 +30,7 @@ from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.placement.choice import Choice, Chosen, ChosenGroup
 from muster.placement.decisions import group_of
-from muster.placement.hub.writing import Decision, free_names, in_batches
+from muster.placement.hub.decision_plan import Decision, free_names, in_batches
 
 _CLUSTER: Final[Callable[[Chosen], str]] = attrgetter("cluster")
 BY_SCORE: Final = "Score"

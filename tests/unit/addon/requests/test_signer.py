@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from muster.addon.requests.request import read_request
-from muster.addon.requests.signing import NoAuthority, authority_in, certificate_for
+from muster.addon.requests.signer import NoSigningAuthority, authority_in, certificate_for
 from muster.api.addons import dns_name
 from muster.kube.certificates import CertificateAuthority, SigningKey, key_pem
 from muster.registration.drivers.certificates.requests import issued_certificate
@@ -113,7 +113,7 @@ def _parts(authority: CertificateAuthority) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("case", unusable())
 def test_a_secret_that_cannot_sign_is_told_by_its_entry_and_never_quoted(case: str) -> None:
     secret, named = unusable()[case]
-    with pytest.raises(NoAuthority, match=named) as caught:
+    with pytest.raises(NoSigningAuthority, match=named) as caught:
         authority_in(secret, NOW)
     assert "secret-words" not in str(caught.value)
     assert "BEGIN" not in str(caught.value)
