@@ -15,7 +15,7 @@ from tests.support.holdings import grown, holdings
 from tests.unit.work.agent.conftest import CLUSTER, HUB_URL, Life, Mortal, Site, config_map, namespace, until
 
 MANY = 15
-BOUNDED = {"Memory._entries", "Memory._known"}
+BOUNDED = {"AppliedShapes._entries", "TTLCache._known"}
 """The last of what was applied, and the last answers about executors, are remembered, needed or not; both have a limit."""
 PASSING = {"WorkQueue._timers", "WorkQueue._waiters"}
 """Keys of what is gone, to be looked at once more, and workers that have nothing to do."""
