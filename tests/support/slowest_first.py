@@ -12,7 +12,7 @@ from pathlib import Path
 
 SECONDS: Mapping[str, int] = {
     "e2e/test_readme_tour.py": 90,
-    "e2e/test_local_fleet.py": 55,
+    "e2e/test_local_fleet.py": 85,
     "e2e/test_local_fleet_ends.py": 50,
     "e2e/test_simulated_images.py": 36,
     "e2e/test_grpc_fleet_on_sql.py": 45,
@@ -96,6 +96,7 @@ SECONDS: Mapping[str, int] = {
     "e2e/operator/test_whole_managed_cluster.py": 14,
     "e2e/clusteradm/test_whole_hub.py": 12,
     "unit/cli/clusteradm/test_get.py": 12,
+    "unit/cli/clusteradm/test_doctor_table.py": 11,
     "unit/cli/clusteradm/test_aws_doctor.py": 12,
     "unit/registration/hub/clusters/test_aws_rights.py": 12,
     "unit/gotemplate/test_hostile.py": 10,

@@ -193,7 +193,8 @@ def _left(session: Session) -> str:
     writes = 0 if session.dry_run else len(session.journal.writes)
     if not writes:
         return f"{waited}nothing was written"
-    last = f"{writes} writes were made, the last: {session.journal.writes[-1]}"
+    made = "1 write was made" if writes == 1 else f"{writes} writes were made, the last"
+    last = f"{made}: {session.journal.writes[-1]}"
     return f"{waited}{last}; nothing is undone, and the same command goes on from there"
 
 

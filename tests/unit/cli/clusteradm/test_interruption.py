@@ -37,7 +37,7 @@ async def test_after_a_write_it_is_said_that_nothing_is_undone(fleet: Fleet, tmp
     file = write(tmp_path / "c.json", CONFIG_MAP)
     code, said = await interrupted(fleet, "create", "work", "web", "-f", file, "--clusters", "c1", "--wait")
     assert code == 130
-    assert "interrupted: while waiting for work web; 1 writes were made, the last: create" in said
+    assert "interrupted: while waiting for work web; 1 write was made: create" in said
     assert "the same command goes on from there" in said
     assert "Traceback" not in said
 
