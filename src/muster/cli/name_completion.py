@@ -36,7 +36,7 @@ def objects(kind: str, *, namespaced: bool = False) -> Complete:
 
 
 def contexts(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from muster.runtime.client.kubeconfig import KubeconfigError, context_names
+    from muster.runtime.client import KubeconfigError, context_names
 
     with suppress(KubeconfigError, OSError):
         return _items(context_names(_options(context)[0]), incomplete)

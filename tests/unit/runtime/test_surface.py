@@ -19,13 +19,14 @@ SURFACE = {
     "cache": """
         Cache DynamicCache DynamicRESTMapper FollowedSelections Informer Informers Metadata MutationCache ObservedObject
         Presence Selection Snapshot UNKNOWN label_index older
+        FollowedDefinition followed_definitions
     """,
     "client": """
         AlreadyExists OutgoingRequest AuthInfo BadRequest ClientConfig Conflict CredentialError Credentials DelegatingClient Expired
         FieldValidation Forbidden HttpClient Invalid JSON Kind KubeClient KubeError KubeconfigError Material
         NoCredential NoKindMatch NotFound ObjectList PAGE Page PatchKind Query RESTMapper ReloadingClient RestClient
         SERVICE_ACCOUNT Send ServerFailure StatusError WriteTarget TooManyRequests Transport Unauthorized Unreachable
-        Untrusted Upgraded WatchEvent ReloadedFile WritableKind ManifestWrite context_of document_of dump_kubeconfig gvr_of
+        Untrusted Upgraded WatchEvent ReloadedFile WritableKind Write context_names context_of document_of dump_kubeconfig gvr_of
         in_cluster_config load_context load_kubeconfig namespace_of parse_kubeconfig patch_changes patch_object
         patch_status proxy_for retry_on_conflict served stamp_of status_error
     """,
@@ -35,7 +36,7 @@ SURFACE = {
         remove_finalizer set_condition with_condition with_finalizer without_finalizer write_each
     """,
     "process": """
-        MetricsServer SecureServing run_session
+        MetricsServer SecureServing serve
     """,
     "webhook": """
         AdmissionRequest AdmissionResponse CONFIG_MAP Denied Endpoint Hook ServingCertificate ServingNames
