@@ -5,6 +5,7 @@ compare. Each lives for the whole session; a failing test shows the end of the l
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,10 @@ from tests.support.planes import ControlPlane, EmbeddedPlane, KubePlane
 settings.register_profile("people", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.register_profile("judge", settings.get_profile("people"), derandomize=True)
 settings.load_profile("judge" if os.environ.get("CI") else "people")
+
+# A job in a shell's background is deaf to Ctrl-C, and so would be the programs that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _running: dict[str, ControlPlane] = {}
 
