@@ -25,7 +25,8 @@ from bench.report import Row, median
 TITLE = "Gateway"
 TEXT = """
 `muster gateway` and upstream's cluster-gateway v1.9.1 on one kube-apiserver 1.35 as hub, before another one as the cluster, with
-the same labelled Secret and token, each as it comes, under a Go load that shares the machine's cores with all of them. The caller
+the same labelled Secret and token, each as it comes, but that ours, a
+single replica, is told to offer HTTP/2 (`--http2`), under a Go load that shares the machine's cores with all of them. The caller
 is a user with a bearer token who has every right by RBAC and no group that is let through unasked. Ours asks the hub for
 `foo/get` on the object by name (answers are remembered for 10 s; 100 objects are read in turn, after a warm-up, so that nearly
 all are remembered ones; of objects that are read once each none is), checks `clustergateways/proxy`, and writes an audit line for

@@ -177,7 +177,7 @@ class Ours(Gateway):
         self._hub.install()
 
     def launch(self) -> None:
-        self._hub.start()
+        self._hub.start("--http2")
 
     def stop(self) -> None:
         self._hub.stop()

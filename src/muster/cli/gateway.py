@@ -80,6 +80,11 @@ if TYPE_CHECKING:
 @click.option("--oam-api", is_flag=True, help="Serve cluster.core.oam.dev/v1alpha1 too, for clients of upstream's gateway.")
 @click.option("--allow-loopback-endpoints", is_flag=True, help="Allow clusters whose API server is on the gateway's own machine.")
 @click.option(
+    "--http2",
+    is_flag=True,
+    help="Offer HTTP/2 on the port, for a single replica: the hub's API server then sends all requests through one connection.",
+)
+@click.option(
     "--exempt-discovery/--no-exempt-discovery",
     default=True,
     show_default=True,
@@ -174,6 +179,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
         JudgeOptions(given["exempt_discovery"], given["hub_namespaces"], tuple(map(_denial, given["denials"]))),
         _impersonation(given, here),
         _cluster_proxy(given, here),
+        given["http2"],
     )
     installed = None
     if given["install"]:

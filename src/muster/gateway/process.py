@@ -31,11 +31,11 @@ from muster.gateway.names import ATTACH, HEALTH, PROXY, RESOURCE
 from muster.gateway.relay import ClusterProblem, ClusterRelay, PassageCut
 from muster.gateway.rights import RightsOfStreams
 from muster.gateway.serving import ServingSource
-from muster.gateway.serving_tls import ServingTls
+from muster.gateway.serving_tls import ServingTls, http2_context
 from muster.gateway.target import Target
 from muster.gateway.tunnel.attach import Attach
 from muster.gateway.tunnel.tunnels import Tunnels
-from muster.http import HttpServer, Request, Response, UpstreamError
+from muster.http import HttpServer, Request, Response, UpstreamError, server_context
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.confinement import own
@@ -70,6 +70,8 @@ class GatewayOptions:
     impersonation: ImpersonationFile | None = None
     cluster_proxy: ClusterProxyOptions | None = None
     """The way to clusters whose Secrets name upstream's cluster-proxy."""
+    http2: bool = False
+    """An aggregator that is offered it sends everything by one connection, so all but one of several replicas would idle."""
 
 
 class GatewayServer(Manager):
@@ -97,7 +99,7 @@ class GatewayServer(Manager):
         self._audit = Audit(own(options.audit_log)) if options.audit_log is not None else None
         informers = Informers(client, clock=clock, random=random)
         self._callers = CallerAuthentication(informers, tokens=TokenReviewer(client, clock=clock), clock=clock)
-        self._tls = ServingTls(self._callers.client_cas, self._replace_tls)
+        self._tls = ServingTls(self._callers.client_cas, self._replace_tls, make=http2_context if options.http2 else server_context)
         self._callers.on_rotation(self._tls.rotated)
         self._tunnels = Tunnels(self._tunnel_changed, clock=clock)
         self._cluster_proxy = ClusterProxy(options.cluster_proxy, clock=clock) if options.cluster_proxy is not None else None
@@ -202,7 +204,7 @@ class GatewayServer(Manager):
             reads_bodies=True,
             strangers=_STRANGERS,
             on_error=_on_error,
-            http2=True,
+            http2=self._options.http2,
         )
         await self._http.start(self._options.host, self._options.port)
 

@@ -1,7 +1,5 @@
 """The TLS context of the gateway's port: its certificate, and the authorities by which callers' certificates are verified.
 
-It offers HTTP/2, on which an aggregating API server sends its users' requests by one connection instead of many.
-
 Either may change at any time, each told by somebody else. A context is made beside the loop, so two changes can be under way at
 once; they are made one after the other, each of what is newest when its turn comes, or the earlier could undo the later and refuse
 every caller until the next rotation.
@@ -23,14 +21,15 @@ Make = Callable[[bytes, bytes, bytes], ssl.SSLContext]
 """(certificate, key, authorities of callers); called in a thread."""
 
 
-def _context(certificate: bytes, key: bytes, authorities: bytes) -> ssl.SSLContext:
+def http2_context(certificate: bytes, key: bytes, authorities: bytes) -> ssl.SSLContext:
+    """That of a port which offers HTTP/2 too."""
     return server_context(certificate, key, authorities, alpn=HTTP_2_OR_1)
 
 
 class ServingTls:
     """`first` makes the context to listen with; from then on `replace` is given every newer one."""
 
-    def __init__(self, authorities: Callable[[], bytes], replace: Replace, *, make: Make = _context) -> None:
+    def __init__(self, authorities: Callable[[], bytes], replace: Replace, *, make: Make = server_context) -> None:
         self._authorities = authorities
         self._replace = replace
         self._make = make

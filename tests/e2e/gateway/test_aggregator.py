@@ -1,5 +1,5 @@
-"""kube-apiserver's aggregator speaks HTTP/2 with the gateway: requests and watches of everybody share a connection, upgrades have
-their own. The embedded hub speaks HTTP/1.1 with it."""
+"""kube-apiserver's aggregator speaks HTTP/2 with a gateway that offers it (`--http2`): requests and watches of everybody share a
+connection, upgrades have their own. The embedded hub speaks HTTP/1.1 with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.gateway.conftest import GatewaySite
+from tests.e2e.gateway.conftest import GATEWAYS, GatewaySite
 from tests.support.administrator import wait_for
 from tests.support.client import Client
 from tests.support.sites import KUBE
@@ -32,6 +32,18 @@ def _connections(port: int) -> set[str]:
             if state == ESTABLISHED and int(remote.rpartition(":")[2], 16) == port:
                 found.add(local)
     return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def offering(site: GatewaySite) -> Iterator[None]:
+    def restarted(*flags: str) -> None:
+        site.gateway.stop()
+        site.gateway.start(*flags)
+        wait_for(lambda: site.admin.get(GATEWAYS).status == 200, "the gateway's API through the hub", timeout=90)
+
+    restarted("--http2")
+    yield
+    restarted()
 
 
 @pytest.fixture

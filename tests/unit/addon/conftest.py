@@ -18,7 +18,7 @@ from tests.support.followed_addon import FollowedAddon
 from tests.support.mortal_hub import Life, Mortal, MortalHub, hub_server
 
 OPTIONS = AddonOptions()
-WITHIN = 30.0
+WITHIN = 75.0
 
 
 class ManagerSite(MortalHub):
