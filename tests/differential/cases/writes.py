@@ -1,12 +1,19 @@
 """Create and update: what the server sets, keeps and refuses."""
 
-from tests.differential.dsl import case, configmap, deployment, get, merge, post, put, secret, setup
+from tests.differential.dsl import apply, case, configmap, deployment, get, json_patch, merge, post, put, secret, setup
 
 LEASE = "coordination.k8s.io/v1:leases"
+CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
 def lease(name: str, **spec: object) -> dict[str, object]:
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+
+
+def cluster_role(name: str = "${slug}", **metadata: str) -> dict[str, object]:
+    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    return {**kind, "metadata": {"name": name, **metadata}, "rules": rules}
 
 
 CASES = [
@@ -39,6 +46,17 @@ CASES = [
         "the namespace of the body must be the one of the path",
         post("configmaps", configmap("a", namespace="other")),
         post("configmaps", configmap("b", namespace="${ns}")),
+    ),
+    case(
+        "the namespace of what lives in none is dropped",
+        post(CLUSTER_ROLES, cluster_role(namespace="other")),
+        put(f"{CLUSTER_ROLES}/${{slug}}", cluster_role(namespace="default")),
+        merge(f"{CLUSTER_ROLES}/${{slug}}", {"metadata": {"namespace": "other"}}),
+        json_patch(f"{CLUSTER_ROLES}/${{slug}}", [{"op": "add", "path": "/metadata/namespace", "value": "other"}]),
+        apply(f"{CLUSTER_ROLES}/${{slug}}", cluster_role(namespace="other")),
+        apply(f"{CLUSTER_ROLES}/${{slug}}-applied", cluster_role("${slug}-applied", namespace="other")),
+        get(f"{CLUSTER_ROLES}/${{slug}}"),
+        cleanup=[f"{CLUSTER_ROLES}/${{slug}}", f"{CLUSTER_ROLES}/${{slug}}-applied"],
     ),
     case("create in a namespace that does not exist", post("/api/v1/namespaces/d-absent/configmaps", configmap("a"))),
     case(

@@ -138,9 +138,10 @@ def _require_create(ctx: Context) -> None:
 
 
 def _match_namespace(ctx: Context, resource: ServedResource, meta: Object) -> None:
+    """What lives in no namespace may be sent with one, which is dropped."""
     wanted = ctx.namespace_of(resource)
     given = meta.get("namespace") or ""
-    if given and given != wanted:
+    if wanted and given and given != wanted:
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
     if wanted:
         meta["namespace"] = wanted
