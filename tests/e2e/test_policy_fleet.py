@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.local_fleet import Fleet, eventually
+from tests.support.local_fleet import eventually
+from tests.support.policy_fleet import AGENTS, CONTROLLER, POLICIES, STANDALONE, PolicyFleet
 from tests.support.processes import free_ports
 from tests.support.sites import beside_kube
 
 pytestmark = beside_kube
 
-SAMPLES = Path(__file__).parents[2] / "examples" / "policy"
-CLUSTERADM = str(Path(sys.executable).parent / "clusteradm")
-CONTROLLER, STANDALONE = "config-policy-controller", "governance-standalone-hub-templating"
-AGENTS, POLICIES, HUB_CLUSTER = "open-cluster-management-agent-addon", "open-cluster-management-policies", "local-cluster"
+HUB_CLUSTER = "local-cluster"
 PRUNED = """\
 apiVersion: policy.open-cluster-management.io/v1
 kind: ConfigurationPolicy
@@ -34,59 +28,6 @@ spec:
     - complianceType: musthave
       objectDefinition: {apiVersion: v1, kind: ConfigMap, metadata: {name: pruned, namespace: default}, data: {a: b}}
 """
-
-
-class PolicyFleet(Fleet):
-    def clusteradm(self, *words: str, code: int = 0) -> str:
-        environ = {**os.environ, "KUBECONFIG": str(self.directory / "kubeconfig")}
-        done = subprocess.run([CLUSTERADM, *words], capture_output=True, text=True, timeout=120, env=environ, check=False)
-        assert done.returncode == code, f"clusteradm {words} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def enable(self, names: str, clusters: str) -> None:
-        self.clusteradm("addon", "enable", "--names", names, "--clusters", clusters, "--wait", "--timeout", "60s")
-
-    def disable(self, names: str, clusters: str) -> None:
-        self.clusteradm("addon", "disable", "--names", names, "--clusters", clusters, "--wait", "--timeout", "60s")
-
-    def apply(self, sample: str, context: str = "hub") -> None:
-        self.kubectl("apply", "-f", str(SAMPLES / sample), context=context)
-
-    def found(self, kind: str, *words: str, context: str = "hub") -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-o", "json", *words, context=context))["items"]
-        return items
-
-    def names(self, kind: str, *words: str, context: str = "hub") -> set[str]:
-        return {one["metadata"]["name"] for one in self.found(kind, *words, context=context)}
-
-    def said(self, policy: str, context: str) -> tuple[str, str]:
-        """Whether it is compliant, and its last message."""
-        found = next(
-            one for one in self.found("configurationpolicies", "-n", POLICIES, context=context) if one["metadata"]["name"] == policy
-        )
-        status = found.get("status") or {}
-        return status.get("compliant", ""), (status.get("history") or [{"message": ""}])[0]["message"]
-
-    def settings(self, context: str) -> dict[str, str]:
-        found = {one["metadata"]["name"]: one for one in self.found("configmaps", "-n", "default", context=context)}
-        return dict((found.get("shop-settings") or {}).get("data") or {})
-
-    def flags(self, context: str) -> list[str]:
-        (deployment,) = [
-            one for one in self.found("deployments", "-n", AGENTS, context=context) if one["metadata"]["name"] == CONTROLLER
-        ]
-        return [flag for flag in deployment["spec"]["template"]["spec"]["containers"][0]["args"] if "standalone" in flag]
-
-    def of_hub_templates(self, cluster: str) -> set[str]:
-        """What of them is on the hub and on the cluster."""
-        hub = {
-            one
-            for kind in ("clusterroles", "clusterrolebindings", "csr")
-            for one in self.names(kind)
-            if STANDALONE in one and cluster in one
-        }
-        there = {one for one in self.names("secrets", "-A", context=cluster) if STANDALONE in one or one.endswith("-last-resolved")}
-        return hub | there
 
 
 @pytest.fixture(scope="module")
