@@ -84,24 +84,24 @@ MEANINGS: Final = {
     ("muster hub", "ResourceCleanup"): "Before a deleted cluster goes, its addons go, then its works.",
     ("muster hub", "ManagedClusterAgentRestriction"): (
         "*Ours.* Agents, and those who create clusters that they may not accept, may not write what clusters are selected by "
-        "([registration](../registration.md#what-an-agent-may-write-and-what-is-made-of-it))."
+        "([registration](../registration.md))."
     ),
     ("muster work-hub", "NilExecutorValidating"): (
-        "To write a work without executor takes the right to the agents' own account ([works](../work.md#who-may-write-works))."
+        "To write a work without executor takes the right to the agents' own account ([works](../work.md))."
     ),
     ("muster work-hub", "ManifestWorkReplicaSet"): (
-        "Works for many clusters are made of ManifestWorkReplicaSets ([works](../work.md#works-for-many-clusters))."
+        "Works for many clusters are made of ManifestWorkReplicaSets ([works](../work.md))."
     ),
     ("muster work-hub", "CleanUpCompletedManifestWork"): (
         "Completed works with `deleteOption.ttlSecondsAfterFinished` are deleted after that time."
     ),
     ("muster work-hub", "ExecutorByBinding"): (
         "*Ours.* A ManagedServiceAccountBinding lets its subjects use an executor, as the verb `execute-as` does "
-        "([works](../work.md#by-binding-instead-of-by-verb))."
+        "([works](../work.md))."
     ),
     ("muster work-hub", "ExecutorByBindingOnly"): "*Ours.* Only such bindings count.",
     ("muster placement", "PlacementDebugServer"): (
-        "The placement controller serves why clusters are selected, to their readers ([placement](../placement.md#why))."
+        "The placement controller serves why clusters are selected, to their readers ([placement](../placement.md))."
     ),
     ("muster addon-manager", "AddonManagement"): "The addon manager runs; where it is off, the operator does not install it.",
     ("", "ManagedServiceAccount"): "*Ours.* The addon of [managed service accounts](../accounts.md).",
@@ -114,9 +114,7 @@ MEANINGS: Final = {
     ("muster agent", "ClusterClaim"): "ClusterClaims are reported in the ManagedCluster's status.",
     ("muster agent", "ClusterProperty"): "ClusterProperties (`about.k8s.io`) are reported beside claims.",
     ("muster agent", "MultipleHubs"): "The agent has several hubs in an order, and moves to the next when one is lost.",
-    ("muster work-agent", "RawFeedbackJsonString"): (
-        "Feedback values may be lists and objects, as JSON ([works](../work.md#values-that-are-reported-back))."
-    ),
+    ("muster work-agent", "RawFeedbackJsonString"): ("Feedback values may be lists and objects, as JSON ([works](../work.md))."),
     ("muster work-agent", "ExecutorValidatingCaches"): "Accepted and without effect: permissions of executors are always cached.",
     ("muster work-agent", "ExecutorPerManifest"): "*Ours.* As `--executor-mode=per-manifest`: each manifest is judged alone.",
     ("muster work-agent", "ExecutorReviewsAlways"): "*Ours.* As `--executor-reviews=always`: the cluster reviews each object.",
