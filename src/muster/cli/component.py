@@ -264,6 +264,7 @@ async def serve_component(flags: CommonFlags, component: HubComponent[W], here: 
         if flags.install:
             await component.install_namespaces(client)
         if webhooks is not None:
+            webhooks.measure(metrics)
             stack.push_async_callback(webhooks.stop)
             with _listening(webhooks.host_port):
                 await (webhooks.prepare() if flags.install_only else webhooks.start())

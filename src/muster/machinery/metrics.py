@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+EXPIRATION_METRIC = "muster_certificate_expiration_timestamp_seconds"
+EXPIRATION_HELP = "When a certificate of this process expires, in seconds since 1970-01-01."
 
 Labels = tuple[tuple[str, str], ...]
 

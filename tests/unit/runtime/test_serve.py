@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import pytest
 
 from muster.machinery.metrics import Metrics
 from muster.machinery.tasks import RunnableEnded
+from muster.runtime.controller.leader_election import LeaderElection
 from muster.runtime.controller.manager import Manager, RunnableFunc
 from muster.runtime.process.serve import serve
 from tests.support.fetching import fetch
+from tests.unit.runtime.scripted import ScriptedClient
 
 ANY_PORT = ("127.0.0.1", 0)
 
@@ -80,3 +83,41 @@ async def test_what_ends_the_manager_ends_the_process_with_its_name() -> None:
     manager.add("culprit", RunnableFunc(fail))
     with pytest.raises(RunnableEnded, match="culprit ended: RuntimeError: no more"):
         await serve(manager, Metrics(), ANY_PORT, lambda port: None)
+
+
+async def test_a_replica_tells_whether_it_leads() -> None:
+    def line(leads: int) -> bytes:
+        return f'leader_election_master_status{{name="lease"}} {leads}\n'.encode()
+
+    turn = asyncio.Event()
+
+    class Waiting(LeaderElection):
+        async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+            await turn.wait()
+            await lead()
+
+    manager, metrics, ports, leads = Manager(), Metrics(), asyncio.Queue[int](), asyncio.Event()
+
+    async def work() -> None:
+        leads.set()
+        await for_ever()
+
+    manager.add("work", RunnableFunc(work))
+    election = Waiting(ScriptedClient(), "lease", "default", "one")
+    task: asyncio.Task[None] = asyncio.create_task(serve(manager, metrics, ANY_PORT, ports.put_nowait, election=election))
+    await asyncio.wait_for(ports.get(), 10)
+    assert line(0) in metrics.render()
+    turn.set()
+    await asyncio.wait_for(leads.wait(), 10)
+    assert line(1) in metrics.render()
+    await end(task)
+
+
+async def test_a_process_of_which_nobody_leads_does_not_tell() -> None:
+    manager, metrics, ports = Manager(), Metrics(), asyncio.Queue[int]()
+    manager.add("webhooks", RunnableFunc(for_ever), needs_leader_election=False)
+    election = LeaderElection(ScriptedClient(), "lease", "default", "one")
+    task: asyncio.Task[None] = asyncio.create_task(serve(manager, metrics, ANY_PORT, ports.put_nowait, election=election))
+    await asyncio.wait_for(ports.get(), 10)
+    assert b"leader_election" not in metrics.render()
+    await end(task)

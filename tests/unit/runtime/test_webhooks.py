@@ -15,6 +15,7 @@ from cryptography import x509
 
 from muster.fleet.in_process import InProcessClient
 from muster.http import UpstreamUntrusted, server_context
+from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR, Object
 from muster.runtime.client.builtin import API_SERVICES, CONFIG_MAPS, CRDS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from muster.runtime.client.errors import Forbidden, KubeError
@@ -56,8 +57,13 @@ async def pair(client: InProcessClient) -> ServingPair:
 
 
 @pytest.fixture
-async def webhooks(pair: ServingPair) -> AsyncIterator[WebhookServer]:
-    server = WebhookServer(server_context(pair.cert, pair.key))
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+async def webhooks(pair: ServingPair, metrics: Metrics) -> AsyncIterator[WebhookServer]:
+    server = WebhookServer(server_context(pair.cert, pair.key), metrics=metrics)
     server.admission("/judge", judge)
     server.admission("/fill", fill)
     server.conversion("/convert", upgrade)
@@ -110,6 +116,20 @@ async def test_warnings_reach_the_caller_and_reviews_keep_their_uid(webhooks: We
     code, answer = await post(webhooks, pair.ca, "/judge", review)
     assert code == 200
     assert answer["response"] == {"uid": "u1", "allowed": True, "warnings": ["looks odd"]}
+
+
+async def test_requests_are_counted_by_webhook_and_code(webhooks: WebhookServer, pair: ServingPair, metrics: Metrics) -> None:
+    def review(**data: str) -> bytes:
+        request = {"uid": "u1", "operation": "CREATE", "object": {**config_map("a"), "data": data}}
+        return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
+
+    for path, body in (("/judge", review()), ("/judge", review(bad="y")), ("/judge", review(crash="y")), ("/nowhere", b"{}")):
+        await post(webhooks, pair.ca, path, body)
+    counted = [line for line in metrics.render().decode().splitlines() if line.startswith("controller_runtime_webhook")]
+    assert counted == [
+        'controller_runtime_webhook_requests_total{webhook="/judge",code="200"} 2',
+        'controller_runtime_webhook_requests_total{webhook="/judge",code="500"} 1',
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ run a thousand agents.
 from __future__ import annotations
 
 import random as chance
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from muster.aws.process_env import found
@@ -21,7 +23,7 @@ from muster.machinery.backoff import Backoff
 from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.confinement import temporary_directory
 from muster.machinery.logs import get_logger
-from muster.machinery.metrics import Metrics
+from muster.machinery.metrics import EXPIRATION_HELP, EXPIRATION_METRIC, Labels, Metrics
 from muster.machinery.tasks import race
 from muster.registration.agent.bootstrap_session import register
 from muster.registration.agent.context import AgentContext, AgentState, Connect
@@ -33,6 +35,8 @@ from muster.registration.agent.state.bootstrap import Bootstraps, Candidate
 from muster.registration.agent.state.hub_secret import HubSecret, names_of
 from muster.registration.agent.state.identity import settle
 from muster.registration.agent.state.old_layout import take_over
+from muster.registration.drivers.certificates.profile import CERTIFICATE
+from muster.registration.drivers.certificates.requests import validity_of
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, HubAddress, HubEndpoint
 from muster.registration.drivers.interfaces import Driver, SpokeContext
 from muster.runtime.cache import Informer, Informers, Snapshot
@@ -79,6 +83,7 @@ class Agent:
         self._failover = Failover(clock, options.hub_connection_timeout)
         self._context: AgentContext | None = None
         self.state = AgentState()
+        self._metrics.gauges(EXPIRATION_METRIC, EXPIRATION_HELP, self._read_expiration)
 
     @property
     def cluster_name(self) -> str:
@@ -96,6 +101,13 @@ class Agent:
     @property
     def ready(self) -> bool:
         return self.unready() is None
+
+    def _read_expiration(self) -> Iterable[tuple[Labels, float]]:
+        """Of the agent's certificate at the hub, if its driver has one that can be read."""
+        certificate = self._context.secret.data.get(CERTIFICATE) if self._context is not None else None
+        if certificate:
+            with suppress(ValueError):
+                yield (("certificate", "hub-client"),), validity_of(certificate).until.timestamp()
 
     async def run(self) -> None:
         """Until cancelled."""

@@ -16,6 +16,7 @@ from muster.machinery.metrics import Metrics
 from muster.registration import drivers
 from muster.registration.drivers.interfaces import HubContext, HubDriver
 from muster.registration.drivers.ownership import claimed_by_others
+from muster.registration.hub.cluster_metrics import ClusterMetrics
 from muster.registration.hub.clusters.acceptance import Acceptance
 from muster.registration.hub.clusters.auto_acceptance import AutoAcceptance
 from muster.registration.hub.clusters.collection import Collection
@@ -72,6 +73,7 @@ class Hub(Manager):
         made = {name: self._driver(name, options) for name in options.drivers}
         shared = HubControllerContext(self._context, options, made)
         self._controllers = make_controllers(CONTROLLERS, shared, options.disabled_controllers)
+        ClusterMetrics(shared)
         self.add_context(self._context)
         for name, driver in made.items():
             self.add(f"driver {name}", driver)

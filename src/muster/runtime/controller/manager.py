@@ -72,6 +72,11 @@ class Manager:
         self.ready_checks[name] = (lambda: check() if self.elected else None) if once_elected else check
 
     @property
+    def has_elected_only(self) -> bool:
+        """Whether there is anything that needs leader election."""
+        return bool(self._elected_only)
+
+    @property
     def ready(self) -> bool:
         """Whether every cache has held its whole state once."""
         return all(informers.has_synced for informers in self._informers)

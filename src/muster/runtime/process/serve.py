@@ -29,6 +29,9 @@ async def serve(
     """Until cancelled. `announce` is called with the port of the health server: when that listens, or (`once_synced`) when the
     caches are complete too. Metrics that are None are shown elsewhere. Raises OSError when it cannot listen, and what `Manager.run`
     raises."""
+    if metrics is not None and election is not None and manager.has_elected_only:
+        text = "Whether this replica leads: 1 from when its controllers began."
+        metrics.gauge("leader_election_master_status", text, lambda: float(manager.elected), name=election.lease)
     health = HealthServer(metrics)
     for name, check in manager.live_checks.items():
         health.live(name, check)

@@ -21,6 +21,7 @@ from muster.http import HttpServer, Request, Response
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
+from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object, ObjectKey
 from muster.runtime.client.patches import json_patch
 from muster.runtime.webhook.clients import WebhookClients
@@ -131,8 +132,16 @@ Convert = Callable[[Object, str], Awaitable[Object]]
 class WebhookServer:
     """Serves webhooks by path, and `/healthz`. Register before or while serving."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None, clients: WebhookClients | None = None, *, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self,
+        tls: ssl.SSLContext | None = None,
+        clients: WebhookClients | None = None,
+        *,
+        metrics: Metrics | None = None,
+        clock: Clock = SYSTEM,
+    ) -> None:
         """`tls` asks for certificates of the clients' CA where `clients` are given."""
+        self._metrics = metrics or Metrics()
         self._clients = clients
         self._clock = clock
         self._admissions: dict[str, Admit] = {}
@@ -167,6 +176,16 @@ class WebhookServer:
         admit, convert = self._admissions.get(request.path), self._conversions.get(request.path)
         if admit is None and convert is None:
             return Response(404, b"no webhook at this path\n", content_type=_TEXT)
+        response = await self._review(request, admit, convert)
+        self._metrics.counter(
+            "controller_runtime_webhook_requests_total",
+            "Total number of admission and conversion requests by webhook and HTTP status code",
+            webhook=request.path,
+            code=str(response.status),
+        ).inc()
+        return response
+
+    async def _review(self, request: Request, admit: Admit | None, convert: Convert | None) -> Response:
         if request.method != "POST":
             return Response(405, b"webhooks are called by POST\n", content_type=_TEXT)
         try:

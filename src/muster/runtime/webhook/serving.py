@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from muster.http import server_context
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.confinement import read
+from muster.machinery.metrics import EXPIRATION_HELP, EXPIRATION_METRIC, Labels, Metrics
 from muster.runtime.client.base import KubeClient
 from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, follow_files
 from muster.runtime.webhook.clients import WebhookClients, announced_clients, clients_in_file
@@ -56,6 +58,7 @@ class WebhookServing(abc.ABC):
         self._names = names
         self._serving = serving
         self._clock = clock
+        self._metrics: Metrics | None = None
         self._pair: ServingPair | None = None
         self._server: WebhookServer | None = None
         self._clients: WebhookClients | None = None
@@ -68,6 +71,15 @@ class WebhookServing(abc.ABC):
     @abc.abstractmethod
     async def trust(self, ca: bytes) -> None:
         """Tell the API server whom to trust when it calls these webhooks."""
+
+    def measure(self, metrics: Metrics) -> None:
+        """Count requests there, and tell when the certificate expires. Before `start`."""
+        self._metrics = metrics
+        metrics.gauges(EXPIRATION_METRIC, EXPIRATION_HELP, self._read_expiration)
+
+    def _read_expiration(self) -> Iterable[tuple[Labels, float]]:
+        if self._pair is not None:
+            yield (("certificate", "webhook"),), self._pair.not_after.timestamp()
 
     def problem(self) -> str | None:
         """Why they cannot answer yet, if so."""
@@ -100,7 +112,7 @@ class WebhookServing(abc.ABC):
         await self.prepare()
         assert self._pair is not None, "prepared"
         self._clients = await self._find_clients()
-        self._server = WebhookServer(await self._context(self._pair), self._clients, clock=self._clock)
+        self._server = WebhookServer(await self._context(self._pair), self._clients, metrics=self._metrics, clock=self._clock)
         self.register(self._server)
         await self._server.start(self._serving.host, self._serving.port)
 
@@ -139,7 +151,9 @@ class WebhookServing(abc.ABC):
 
     async def _reload(self, cert: bytes, key: bytes) -> None:
         assert self._server is not None, "started"
-        self._server.replace_tls(await self._context(ServingPair(cert, key, b"")))
+        pair = ServingPair(cert, key, b"")
+        self._server.replace_tls(await self._context(pair))
+        self._pair = pair
 
     async def change(self, pair: ServingPair) -> None:
         """Serve another certificate, once it is trusted."""

@@ -22,6 +22,7 @@ from muster.fleet.in_process import InProcessClient
 from muster.kube import certificates, yaml
 from muster.machinery.authentication import UserInfo
 from muster.machinery.golang.timestamps import format_micro_time
+from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object
 from muster.registration.agent.agent import Agent
 from muster.registration.agent.install import ACCOUNT, install
@@ -286,10 +287,10 @@ class Fleet:
         self.spoke = Hub(server, "c1", clock)
         self.random = random.Random(1).random
 
-    def agent(self, **options: Any) -> Agent:
+    def agent(self, *, metrics: Metrics | None = None, **options: Any) -> Agent:
         client = Link(self.spoke, self.account)
         chosen = replace(self.options, **options)
-        return Agent(client, chosen, clock=self.clock, random=self.random, connect=self.connect)
+        return Agent(client, chosen, clock=self.clock, random=self.random, connect=self.connect, metrics=metrics)
 
     def connect(self, endpoint: HubEndpoint) -> Link:
         """As whom a kubeconfig lets one in, judged as a hub would: by certificate, else by token."""

@@ -3,12 +3,15 @@
 import base64
 
 import pytest
+from cryptography import x509
 
 from muster.machinery.authentication import UserInfo
+from muster.machinery.metrics import Metrics
 from muster.registration.agent.agent import EXPIRED
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import AGENT_NAMESPACE
 from muster.runtime.client.builtin import NAMESPACES, SECRETS, SIGNING_REQUESTS
+from tests.support.agents import agent_running
 from tests.unit.registration.agent.conftest import Fleet, until
 
 HOUR = {"client-cert-expiration-seconds": ("3600",)}
@@ -28,6 +31,17 @@ async def test_an_agent_joins_and_is_available(fleet: Fleet) -> None:
     files = {path.name: path.read_bytes() for path in (fleet.directory / "hub").iterdir()}
     assert files == stored
     assert await fleet.pending() == {}
+
+
+async def test_an_agent_tells_when_its_certificate_expires(fleet: Fleet) -> None:
+    metrics = Metrics()
+    series = 'muster_certificate_expiration_timestamp_seconds{certificate="hub-client"}'
+    await fleet.give(fleet.hub.kubeconfig())
+    async with agent_running(fleet.agent(metrics=metrics)):
+        assert series not in metrics.render().decode()
+        await fleet.join()
+        until = x509.load_pem_x509_certificate((await fleet.stored())["tls.crt"]).not_valid_after_utc
+        assert f"{series} {until.timestamp():.15g}\n" in metrics.render().decode()
 
 
 async def test_there_is_no_hub_secret_before_there_is_a_credential(fleet: Fleet) -> None:

@@ -14,6 +14,7 @@ from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM
+from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR, Object
 from muster.registration.hub.install import (
     ACCOUNT,
@@ -209,16 +210,24 @@ async def test_webhooks_serve_the_certificate_in_files_and_follow_it(site: Site,
         (tmp_path / "tls.key").write_bytes(pair.key)
 
     clock = FakeClock()
-    first, second = (make_pair(["127.0.0.1"], SYSTEM.now(), timedelta(days=1)) for _ in range(2))
+    first, second = (make_pair(["127.0.0.1"], SYSTEM.now(), timedelta(days=days)) for days in (1, 2))
     write(first)
     webhooks = Webhooks(site.client("nobody"), HubOptions(), ServingOptions("127.0.0.1", 0, certificates=tmp_path), clock=clock)
+    metrics = Metrics()
+    webhooks.measure(metrics)
+
+    def expires(pair: ServingPair) -> bytes:
+        series = 'muster_certificate_expiration_timestamp_seconds{certificate="webhook"}'
+        return f"{series} {pair.not_after.timestamp():.15g}\n".encode()
+
     await webhooks.start()
     following = asyncio.create_task(webhooks.run())
     try:
         assert await shown(webhooks.port) == first.cert
+        assert expires(first) in metrics.render()
         write(second)
         async with asyncio.timeout(10):
-            while await shown(webhooks.port) != second.cert:
+            while await shown(webhooks.port) != second.cert or expires(second) not in metrics.render():
                 await clock.advance(10)
     finally:
         following.cancel()

@@ -13,6 +13,7 @@ from muster.api.crds import HUB, SPOKE, definitions
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.machinery.clock import SYSTEM, Clock
+from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CONFIG_MAPS, CRDS, NAMESPACES
 from muster.runtime.client.errors import NotFound, Unreachable
@@ -101,11 +102,13 @@ class Site:
         await self.spoke.create(NAMESPACES, namespace("app"))
 
     @contextlib.asynccontextmanager
-    async def agent(self, life: Life | None = None, *, clock: Clock = SYSTEM, **options: Any) -> AsyncIterator[Life]:
+    async def agent(
+        self, life: Life | None = None, *, clock: Clock = SYSTEM, metrics: Metrics | None = None, **options: Any
+    ) -> AsyncIterator[Life]:
         life = life or Life()
         hub = Mortal(self.server.client(self.server.clusters["hub"]), HUB_URL, life)
         spoke = Mortal(self.server.client(self.server.clusters["spoke"]), "https://spoke.example", life)
-        agent = WorkAgent(hub, spoke, WorkAgentOptions(cluster_name=CLUSTER, **options), clock=clock)
+        agent = WorkAgent(hub, spoke, WorkAgentOptions(cluster_name=CLUSTER, **options), clock=clock, metrics=metrics)
         task = asyncio.create_task(agent.run())
         try:
             yield life
