@@ -43,6 +43,15 @@ def test_gates_come_with_the_defaults_of_their_components(tmp_path: Path) -> Non
     assert on == {"DefaultClusterSet", "ResourceCleanup", "AddonManagement", "ClusterClaim"}
 
 
+def test_metrics_come_with_their_type_labels_and_help(tmp_path: Path) -> None:
+    write(tmp_path)
+    text = (tmp_path / "metrics.md").read_text()
+    assert "| `workqueue_depth` | gauge | `name` | Current depth of workqueue |" in text
+    assert "| `ocm_proxy_open_streams` | gauge | `…` | Watches and followed logs that are open, by cluster. |" in text
+    assert "| `scheduling_plugin_duration_seconds` | histogram | `name`, `plugin_type`, `plugin_name` |" in text
+    assert "| `grpc_server_ce_oversized_total` | counter | `data_type` |" in text
+
+
 def test_kinds_come_with_the_fields_inside_their_lists(tmp_path: Path) -> None:
     write(tmp_path)
     assert "| `spec.workload.manifests` |" in (tmp_path / "crds.md").read_text()

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from tools.reference import commands, crds, feature_gates
+from tools.reference import commands, crds, feature_gates, metrics
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "commands.md": commands.page,
     "crds.md": crds.page,
     "feature-gates.md": feature_gates.page,
+    "metrics.md": metrics.page,
 }
 
 
