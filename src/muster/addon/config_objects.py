@@ -156,13 +156,17 @@ class WatchedConfigObjects:
 
     async def _ask(self, ref: ObjectRef) -> None:
         """For an object that was there before it was followed, of which a watch therefore does not tell."""
+        found = None
         try:
-            self._cache.record_write(ref, await self._client.get(ref.resource, ref.name, ref.namespace))
+            found = await self._client.get(ref.resource, ref.name, ref.namespace)
         except NotFound:
-            self._cache.record_write(ref, None)
+            pass
         except Forbidden:
             # It counts as missing until somebody lets this account read it.
             return
+        if self._cache.get(ref).presence is Presence.UNKNOWN:
+            # Else a watch has told of it meanwhile, and knows it better than an answer that was on its way.
+            self._cache.record_write(ref, found)
 
     def _unfollow(self, key: ConfigKey) -> None:
         ref = self._resolved.pop(key, None)

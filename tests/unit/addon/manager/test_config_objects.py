@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import NoReturn
 
 import pytest
 
 from muster.addon.config_objects import ConfigKey, WatchedConfigObjects
 from muster.api.addon.v1alpha1 import GROUP
 from muster.machinery.authentication import UserInfo
+from muster.runtime.client import JSON
 from muster.runtime.client.rest import Query
 from tests.support.mortal_hub import Mortal
 from tests.unit.addon.manager.conftest import CONFIGS, Life, Site
@@ -121,3 +123,59 @@ async def test_who_waits_for_the_hub_to_tell_does_not_outlast_what_is_stopped(ba
     running.cancel()
     await asyncio.wait([waiting], timeout=30)
     assert waiting.cancelled()
+
+
+class Late(Mortal):
+    """Its answer about one object is on the way for long."""
+
+    asked: asyncio.Event
+    arrive: asyncio.Event
+
+    async def exchange(
+        self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
+    ) -> bytes:
+        try:
+            return await super().exchange(method, path, query, body, media, idempotent=idempotent)
+        finally:
+            if method == "GET" and path.endswith("/addondeploymentconfigs/a"):
+                self.asked.set()
+                await self.arrive.wait()
+
+
+async def _late(bare: Site) -> tuple[Late, WatchedConfigObjects, asyncio.Task[NoReturn], asyncio.Task[bool]]:
+    """Asked for an object of a kind that is watched already, and not answered yet."""
+    await bare.deployment_config("other")
+    client = Late(bare.server.client(bare.server.clusters["hub"], UserInfo("admin", groups=("system:masters",))))
+    client.life, client.asked, client.arrive = Life(), asyncio.Event(), asyncio.Event()
+    objects = WatchedConfigObjects(client, clock=bare.clock)
+    running = asyncio.create_task(objects.run())
+    first = asyncio.create_task(objects.refer("v", (KEY._replace(name="other"),)))
+
+    async def ended() -> bool:
+        return first.done()
+
+    await bare.until(ended, "the kind to be watched")
+    second = asyncio.create_task(objects.refer("u", (KEY,)))
+
+    async def asked() -> bool:
+        return client.asked.is_set()
+
+    await bare.until(asked, "the hub to be asked")
+    return client, objects, running, second
+
+
+async def test_a_late_answer_does_not_take_back_what_a_watch_has_told(bare: Site) -> None:
+    client, objects, running, second = await _late(bare)
+    told = asyncio.Event()
+    objects.on_change(lambda *_: told.set())
+    await bare.deployment_config("a")
+
+    async def seen() -> bool:
+        return told.is_set()
+
+    await bare.until(seen, "the watch to tell")
+    client.arrive.set()
+    assert await second
+    assert objects.get(*KEY) is not None
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
