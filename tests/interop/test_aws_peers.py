@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 
 from muster.aws import policies
 from muster.aws.arns import EksCluster
@@ -116,18 +117,25 @@ def go_agent(ground: ControlPlane, aws: AwsThread, our_hub: Hub) -> Iterator[tup
     fleet.stop()
 
 
+async def _or_none(asked: Awaitable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """In one request: what is asked for twice may be taken away in between."""
+    try:
+        return await asked
+    except ClientError as error:
+        if error.response["Error"]["Code"] in ("NoSuchEntity", "ResourceNotFoundException"):
+            return None
+        raise
+
+
 def on_aws(aws: AwsThread, pair: RoleNames) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
     """The role that the hub made for a cluster, and its access entry."""
 
     async def found() -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
         admin = Botocore(aws.aws, await aws.aws.administrator(HUB_ACCOUNT))
         entry = {"clusterName": pair.hub.name, "principalArn": pair.hub_role_arn}
-        named = await admin.code("iam", "get_role", RoleName=pair.hub_role) == "OK"
-        listed = await admin.code("eks", "describe_access_entry", **entry) == "OK"
-        return (
-            (await admin.iam("get_role", RoleName=pair.hub_role))["Role"] if named else None,
-            (await admin.eks("describe_access_entry", **entry))["accessEntry"] if listed else None,
-        )
+        role = await _or_none(admin.iam("get_role", RoleName=pair.hub_role))
+        listed = await _or_none(admin.eks("describe_access_entry", **entry))
+        return role and role["Role"], listed and listed["accessEntry"]
 
     return aws.run(found())
 
