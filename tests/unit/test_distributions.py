@@ -57,7 +57,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(made: Distribu
 
 def test_the_sdist_makes_the_same_wheel(made: Distributions, tmp_path: Path) -> None:
     with tarfile.open(made.sdist) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extractall(tmp_path)  # our own, and Debian's Python 3.11 has no filters yet
     (tree,) = tmp_path.iterdir()
     again = build(tmp_path / "dist", tree)
     assert contents(again.wheel) == contents(made.wheel)
