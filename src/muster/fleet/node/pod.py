@@ -33,7 +33,7 @@ from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
 from muster.fleet.node.states import INITIALIZING, PodFacts, Standing, Waiting, pod_status, remembered, restarts_after
 from muster.fleet.node.volumes import Volumes
 from muster.machinery.backoff import Backoff
-from muster.machinery.clock import Clock, Random, within
+from muster.machinery.clock import Clock, Random, sleep, within
 from muster.machinery.confinement import CredentialProgram
 from muster.machinery.golang.timestamps import parse_time
 from muster.machinery.logs import get_logger
@@ -43,6 +43,8 @@ from muster.runtime.client import SERVICE_ACCOUNT, Conflict, KubeClient, KubeErr
 from muster.runtime.client.builtin import CONFIG_MAPS, PODS, SECRETS
 
 log = get_logger("muster.fleet.node")
+
+_REMOVALS, _REMOVAL_PAUSE = 20, 0.1
 _REFERENCED = {"secrets": SECRETS, "configmaps": CONFIG_MAPS}
 MOUNT_RETRY = (0.5, 60.0)
 
@@ -342,7 +344,16 @@ class PodWorker:
         # Gone already, or another pod of that name by now: both are fine.
         with contextlib.suppress(NotFound, Conflict):
             await self._pod_services.attached.kubelet.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace=0)
-        await asyncio.to_thread(shutil.rmtree, self.directory, True)
+        await self._remove_files()
+
+    async def _remove_files(self) -> None:
+        """Again where a thread was still writing a volume: what it made meanwhile keeps the directory."""
+        for _ in range(_REMOVALS):
+            await asyncio.to_thread(shutil.rmtree, self.directory, True)
+            if not await asyncio.to_thread(self.directory.exists):
+                return
+            await sleep(self._clock, _REMOVAL_PAUSE)
+        log.warning("files of a pod are left", pod=self.pod.key, directory=str(self.directory))
 
 
 def _initializing(standing: Standing) -> Standing:

@@ -1,6 +1,7 @@
 """Pods on an embedded node: run, end, start again, wait, and go."""
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,22 @@ async def test_fifty_pods_run_side_by_side_each_with_an_address_of_its_own(stage
     for number in range(50):
         await stage.gone(f"p{number}")
     assert stage.node.running == 0
+
+
+async def test_files_that_are_written_during_the_removal_go_too(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stage.pod("web", "serve")
+    await stage.ready("web")
+    home = tmp_path / "node" / "default" / "pods" / stage.read("web")["metadata"]["uid"]
+    remove, late = shutil.rmtree, [home / "volumes"]
+
+    def removing(path: Path, ignore_errors: bool = False) -> None:
+        remove(path, ignore_errors)
+        if path == home and late:
+            late.pop().mkdir(parents=True)
+
+    monkeypatch.setattr(shutil, "rmtree", removing)
+    await stage.client.delete(PODS, "web", "default")
+    await stage.gone("web")
+    await stage.until(lambda: not late and not home.exists(), "its files are gone")
