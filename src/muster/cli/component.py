@@ -95,6 +95,21 @@ def process_options(command: Command) -> Command:
 
 def controller_options(command: Command) -> Command:
     """Health and leadership: what the flags of every component end with."""
+    leadership = (
+        click.option(
+            "--leader-elect/--no-leader-elect",
+            " /--disable-leader-election",
+            default=True,
+            show_default=True,
+            help="Use leader election, so that only one of several replicas is active.",
+        ),
+        log_options,
+    )
+    return health_options(_with(command, *leadership))
+
+
+def health_options(command: Command) -> Command:
+    """Where a component serves its health checks and metrics."""
     return _with(
         command,
         click.option(
@@ -112,14 +127,6 @@ def controller_options(command: Command) -> Command:
             metavar="HOST:PORT",
             help="Address and port to serve health checks and metrics on; replaces --health-host and --health-port.",
         ),
-        click.option(
-            "--leader-elect/--no-leader-elect",
-            " /--disable-leader-election",
-            default=True,
-            show_default=True,
-            help="Use leader election, so that only one of several replicas is active.",
-        ),
-        log_options,
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.component import cluster_options, component_problem, host_port
+from muster.cli.component import cluster_options, component_problem, health_options, host_port
 from muster.cli.examples import examples
 from muster.cli.log_options import log_options
 from muster.cli.process import (
@@ -124,19 +124,7 @@ if TYPE_CHECKING:
 @click.option(
     "--audit-log", type=FilePath(dir_okay=False), help="Path of the audit log, which has one line for every request to a cluster."
 )
-@click.option("--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
-@click.option(
-    "--health-port",
-    type=click.IntRange(0, 65535),
-    default=8081,
-    show_default=True,
-    help="Port to serve health checks and metrics on; 0 picks a free one.",
-)
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    help="Address and port to serve health checks and metrics on; replaces --health-host and --health-port.",
-)
+@health_options
 @log_options
 def command(**options: Any) -> None:
     """Run the cluster gateway, which serves the API of every managed cluster at clustergateways/NAME/proxy."""

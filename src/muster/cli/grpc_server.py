@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from muster.cli.component import health_options, host_port
 from muster.cli.examples import examples
 from muster.cli.grpc_persistence import open_persistence, persistence, persistence_options
 from muster.cli.log_options import log_options
@@ -104,19 +105,7 @@ FILE_CHECK_INTERVAL: Final = 1.0
     "--kube-api-burst", type=int, default=0, help="Request burst limit; accepted for compatibility and not used.", hidden=True
 )
 @click.option("--terminate-on-files", type=Names(), multiple=True, help="Files whose change makes the process exit.")
-@click.option("--health-host", help="Address to serve health checks and metrics on.  [default: 127.0.0.1; 0.0.0.0 in a cluster]")
-@click.option(
-    "--health-port",
-    type=click.IntRange(0, 65535),
-    default=8081,
-    show_default=True,
-    help="Port to serve health checks and metrics on; 0 picks a free one.",
-)
-@click.option(
-    "--listen",
-    metavar="HOST:PORT",
-    help="Address and port to serve health checks and metrics on; replaces --health-host and --health-port.",
-)
+@health_options
 @log_options
 def command(**options: Any) -> None:
     """Run the gRPC server, which serves registration, works, add-ons, leases and events to agents in OCM's wire format."""
@@ -140,7 +129,6 @@ class Settings:
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     """Raises what click raises for flags that are wrong."""
     from muster.api.cluster.write_rules import ClusterWriteRules
-    from muster.cli.component import host_port
     from muster.transport.server.server import GrpcServerOptions
 
     heartbeat = None if given["broker_heartbeat_disabled"] else given["broker_heartbeat_interval"]
