@@ -1,1 +1,1 @@
-"""ManagedServiceAccounts: accounts on managed clusters whose tokens their agents bring to the hub."""
+"""ManagedServiceAccounts: service accounts on managed clusters whose tokens an agent stores on the hub."""

@@ -138,7 +138,7 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.accounts.agent.agent import AccountAgent
-    from muster.accounts.agent.reconcile import AgentOptions
+    from muster.accounts.agent.reconciler import AgentOptions
     from muster.accounts.names import AGENT
     from muster.machinery.metrics import Metrics
     from muster.registration.drivers.endpoints import ClientSettings

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from muster.accounts.agent.agent import AccountAgent
-from muster.accounts.agent.reconcile import AgentOptions
+from muster.accounts.agent.reconciler import AgentOptions
 from muster.accounts.hub.addon import AGENT_RULES, KINDS
 from muster.accounts.hub.manifests import agent_manifests
 from muster.accounts.names import AGENT

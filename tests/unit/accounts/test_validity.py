@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.accounts.agent.tokens import AccountProblem, validity_of
+from muster.accounts.agent.tokens import AccountError, validity_of
 from muster.api.authentication.v1beta1 import ManagedServiceAccount, ManagedServiceAccountSpec, Rotation
 
 
@@ -27,7 +27,7 @@ def test_durations(text: str, seconds: int) -> None:
 def test_any_text_is_a_validity_or_names_the_field(text: str) -> None:
     try:
         seconds = validity_of(account(text))
-    except AccountProblem as problem:
+    except AccountError as problem:
         said = str(problem)
     else:
         said = ""

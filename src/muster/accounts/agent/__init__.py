@@ -1,1 +1,1 @@
-"""The agent on a managed cluster: keeps an account there for each ManagedServiceAccount, and its token on the hub."""
+"""The agent on a managed cluster: maintains a ServiceAccount there for each ManagedServiceAccount, and its token on the hub."""

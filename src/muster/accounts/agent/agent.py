@@ -1,7 +1,8 @@
-"""The agent, put together: what it follows on the hub and on its cluster, its one controller, and its lease.
+"""The agent's manager: its informers on the hub and on the managed cluster, its one controller, and its lease.
 
-It takes two clients, each with the agent's own identity there, and needs no more on the hub than upstream's agents are given:
-secrets get, list, watch, create and update, accounts get, list and watch, and their status.
+It takes two clients, one for the hub and one for the managed cluster, each with the agent's own identity there. On the hub it
+needs no more permissions than upstream grants its agents: get, list, watch, create and update for Secrets, get, list and watch
+for ManagedServiceAccounts, and writes to their status.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import random as chance
 from typing import Final
 
-from muster.accounts.agent.reconcile import AccountReconciler, AgentOptions
+from muster.accounts.agent.reconciler import AccountReconciler, AgentOptions
 from muster.accounts.names import ADDON, AGENT, SELECTOR
 from muster.addon.lease import LeaseUpdater
 from muster.api.authentication.v1beta1 import ManagedServiceAccount
@@ -21,8 +22,8 @@ from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS
 from muster.runtime.controller import ControllerContext, Manager, RunnableFunc
 
 WORKERS: Final = 4
-LONGEST_DELAY: Final = 60.0
-"""Seconds after which what failed is tried again at the latest."""
+MAX_RETRY_DELAY: Final = 60.0
+"""Upper limit in seconds of the delay before a failed reconcile is repeated."""
 
 
 class AccountAgent(Manager):
@@ -44,7 +45,7 @@ class AccountAgent(Manager):
         spoke_informers = Informers(spoke, clock=clock, random=random)
         service_accounts = spoke_informers.of(SERVICE_ACCOUNTS, options.namespace, label_selector=SELECTOR)
         reconciler = AccountReconciler(hub, spoke, options, accounts, secrets, service_accounts, clock)
-        controller = context.controller("managedserviceaccounts", reconciler.reconcile, max_delay=LONGEST_DELAY)
+        controller = context.controller("managedserviceaccounts", reconciler.reconcile, max_delay=MAX_RETRY_DELAY)
         controller.watch(accounts, lambda account: [account.metadata.name])
         controller.watch(secrets, lambda secret: [secret.name])
         controller.watch(service_accounts, lambda found: [found.name])
@@ -57,6 +58,6 @@ class AccountAgent(Manager):
             self.add("the lease", RunnableFunc(self._renew))
 
     async def _renew(self) -> None:
-        # An agent that cannot read what it works on is not well.
+        # The lease is renewed only once the caches have synced: an agent that cannot read its objects is not healthy.
         await self.synced()
         await self._lease.run()

@@ -1,7 +1,7 @@
-"""The Secret on the hub in which a ManagedServiceAccount's token lies: what it has to be, and whose it is.
+"""The Secret on the hub that contains the token of a ManagedServiceAccount: its content, and whether it belongs to the account.
 
-Its data are exactly the token and the authority of the managed cluster; what others have put into its metadata stays. A Secret of
-that name which neither bears the label nor is owned by the account is somebody else's, and is not touched.
+Its data are exactly the token and the CA bundle of the managed cluster; metadata that others have added stays. A Secret of that
+name which neither has the label nor is owned by the ManagedServiceAccount belongs to somebody else and is not changed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ OPAQUE: Final = "Opaque"
 
 
 def foreign_secret(found: Object, account: ManagedServiceAccount) -> str:
-    """Why a Secret is not to be touched; empty when it is the account's."""
+    """Why a Secret must not be changed; empty if it belongs to the account."""
     name = f"{account.metadata.namespace}/{account.metadata.name}"
     metadata = found.get("metadata") or {}
     labelled = (metadata.get("labels") or {}).get(ACCOUNT_LABEL) == "true"
     if not labelled and not any(one.get("uid") == account.metadata.uid for one in metadata.get("ownerReferences") or ()):
         return (
-            f"Secret {name} on the hub is somebody else's; delete it, label it {ACCOUNT_LABEL}=true to have it "
+            f"Secret {name} on the hub was created by somebody else; delete it, label it {ACCOUNT_LABEL}=true to have it "
             "overwritten, or choose another name for the account"
         )
     if found.get("type", OPAQUE) != OPAQUE:
@@ -42,7 +42,7 @@ def token_in(found: Object | None) -> bytes:
 
 
 def token_secret(found: Object | None, account: ManagedServiceAccount, token: bytes, ca: bytes) -> Object:
-    """As it should be; equal to what was found when that is so already."""
+    """The desired Secret; equal to `found` if that is up to date."""
     before: Object = found or {"metadata": {"name": account.metadata.name, "namespace": account.metadata.namespace}}
     metadata = before["metadata"]
     data = {CA_ENTRY: base64.b64encode(ca).decode(), TOKEN_ENTRY: base64.b64encode(token).decode()}
@@ -61,10 +61,11 @@ def token_secret(found: Object | None, account: ManagedServiceAccount, token: by
 
 
 def _owners(found: list[Any], account: ManagedServiceAccount) -> list[Any]:
-    """The account among the owners. A reference to an earlier account of its name goes: it would keep nothing alive."""
+    """Owner references with the account among them. A reference to an earlier account of the same name is dropped: its uid no
+    longer exists."""
     if any(one.get("uid") == account.metadata.uid for one in found):
         return found
     kind, name = account.resource.kind, account.metadata.name
     others = [one for one in found if (one.get("kind"), one.get("name")) != (kind, name)]
-    mine = {"apiVersion": account.resource.api_version, "kind": kind, "name": name, "uid": account.metadata.uid}
-    return [*others, mine]
+    reference = {"apiVersion": account.resource.api_version, "kind": kind, "name": name, "uid": account.metadata.uid}
+    return [*others, reference]

@@ -1,4 +1,4 @@
-"""What an agent says of a ManagedServiceAccount: a function of the token that lies on the hub, or of why none does."""
+"""The status of a ManagedServiceAccount, computed from the token on the hub or from the reason why there is none."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from muster.runtime.controller import with_condition
 
 FAILED: Final = "TokenReportFailed"
 NO_SECRET: Final = "SecretNotCreated"
-_LONGEST: Final = 1024
+MAX_MESSAGE_LENGTH: Final = 1024
 
 
 def with_token(account: ManagedServiceAccount, claims: TokenClaims, now: datetime) -> ManagedServiceAccount:
-    account = _with(account, SECRET_CREATED, True, SECRET_CREATED, "The Secret with the token is there", now)
-    account = _with(account, TOKEN_REPORTED, True, TOKEN_REPORTED, "The token lies on the hub", now)
+    account = _with(account, SECRET_CREATED, True, SECRET_CREATED, "The Secret with the token exists", now)
+    account = _with(account, TOKEN_REPORTED, True, TOKEN_REPORTED, "The token is stored on the hub", now)
     status = msgspec.structs.replace(
         account.status,
         expiration_timestamp=format_time(claims.expires),
@@ -31,8 +31,8 @@ def with_token(account: ManagedServiceAccount, claims: TokenClaims, now: datetim
 
 
 def with_failure(account: ManagedServiceAccount, problem: str, now: datetime, *, secret: bool) -> ManagedServiceAccount:
-    """`secret`: whether the Secret is there. What was said of an earlier token stays: it may still serve."""
-    message = one_line(problem)[:_LONGEST]
+    """`secret`: whether the Secret exists. The status of an earlier token stays, because that token may still be valid."""
+    message = one_line(problem)[:MAX_MESSAGE_LENGTH]
     if not secret:
         account = _with(account, SECRET_CREATED, False, NO_SECRET, message, now)
     return _with(account, TOKEN_REPORTED, False, FAILED, message, now)
@@ -42,5 +42,5 @@ def _with(
     account: ManagedServiceAccount, kind: str, status: bool, reason: str, message: str, now: datetime
 ) -> ManagedServiceAccount:
     generation = account.metadata.generation
-    said = Condition(type=kind, status=str(status), reason=reason, message=message, observed_generation=generation)
-    return with_condition(account, said, now)
+    condition = Condition(type=kind, status=str(status), reason=reason, message=message, observed_generation=generation)
+    return with_condition(account, condition, now)

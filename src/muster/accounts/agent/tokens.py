@@ -1,9 +1,10 @@
-"""Tokens of the managed cluster's accounts: for how long they are asked for, whether one still serves, and the asking.
+"""Tokens of the ServiceAccounts: their validity, when they are replaced, and the requests for them.
 
-A token is judged by what it says of itself, so nothing has to be remembered beside it and a restart changes nothing: it serves
-while it is of the right account and less than `ROTATION` of its real life is over, which may be shorter than what was asked for.
-Whether the cluster accepts it only the cluster can say (TokenReview); that is asked of every token that is new to this process, of
-every token after its account was made anew, and otherwise once in `REVIEW_INTERVAL`: no watch tells of a signing key that is gone.
+A token is judged by its own claims, so no state is needed beside it and a restart changes nothing: it is kept while it belongs to
+the right ServiceAccount and less than `ROTATION_SHARE` of its actual lifetime is over, which may be shorter than requested.
+Whether the cluster still accepts it is checked by a TokenReview: for every token that is new to this process, for every token
+whose ServiceAccount was created again, and otherwise once in `REVIEW_INTERVAL`, because no watch reports that a signing key was
+removed.
 """
 
 from __future__ import annotations
@@ -20,30 +21,30 @@ from muster.machinery.golang.errors import GoError
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS, TOKEN_REVIEWS
 
-ROTATION: Final = 0.8
-"""Of a token's life: after so much it is replaced."""
+ROTATION_SHARE: Final = 0.8
+"""Share of a token's lifetime after which it is replaced."""
 REVIEW_INTERVAL: Final = 3600.0
-SHORTEST_PAUSE: Final = 10.0
+MIN_ROTATION_INTERVAL: Final = 10.0
 """Seconds between two rotations by age, however short tokens live and however much clocks differ."""
-SHORTEST_VALIDITY: Final = 600
-LONGEST_VALIDITY: Final = 1 << 32
-"""Seconds; what an API server grants."""
+MIN_VALIDITY: Final = 600
+MAX_VALIDITY: Final = 1 << 32
+"""Seconds; the range that an API server accepts."""
 _FIELD: Final = "spec.rotation.validity"
 
 
-class AccountProblem(Exception):
-    """Why an account has no token on the hub; says what is wrong, where, and the remedy."""
+class AccountError(Exception):
+    """Why an account has no token on the hub: the problem, the object or field, and the remedy."""
 
 
 def validity_of(account: ManagedServiceAccount) -> int:
-    """Seconds. Raises AccountProblem."""
+    """Seconds. Raises AccountError."""
     text = (account.spec.rotation if account.spec is not None else Rotation()).validity
     try:
         seconds = parse_duration(text) // SECOND
     except GoError as error:
-        raise AccountProblem(f"{_FIELD}: {error}; expected a duration such as 24h0m0s") from None
-    if not SHORTEST_VALIDITY <= seconds <= LONGEST_VALIDITY:
-        raise AccountProblem(f"{_FIELD}: {text} is not between 10m and 2^32 seconds, which an API server grants; choose another")
+        raise AccountError(f"{_FIELD}: {error}; expected a duration such as 24h0m0s") from None
+    if not MIN_VALIDITY <= seconds <= MAX_VALIDITY:
+        raise AccountError(f"{_FIELD}: {text} is not between 10m and 2^32 seconds, as API servers require; choose another")
     return seconds
 
 
@@ -64,7 +65,7 @@ class _Review:
 
 
 class AccountTokens:
-    """Tokens of accounts in one namespace of the managed cluster."""
+    """Tokens of ServiceAccounts in one namespace of the managed cluster."""
 
     def __init__(self, spoke: KubeClient, namespace: str, clock: Clock) -> None:
         self._spoke = spoke
@@ -81,42 +82,42 @@ class AccountTokens:
         self._rotated.pop(name, None)
 
     async def request(self, name: str, uid: str, validity: int) -> IssuedToken:
-        """A new one. Raises AccountProblem and KubeError."""
+        """Request a new token. Raises AccountError and KubeError."""
         spec = {"expirationSeconds": validity}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         answer = await self._spoke.create(SERVICE_ACCOUNTS, body, self._namespace, name=name, subresource="token")
         token = str((answer.get("status") or {}).get("token") or "").encode()
         claims = read_claims(token)
         if claims is None or claims.subject != self.subject(name):
-            raise AccountProblem(f"the managed cluster has answered with no token of {self.subject(name)}")
+            raise AccountError(f"the managed cluster's answer to the TokenRequest has no token of {self.subject(name)}")
         self._rotated[name] = self._clock.monotonic()
         self._accepted(name, token, uid)
         return IssuedToken(token, claims)
 
     async def replacement_reason(self, name: str, uid: str, token: bytes, longest: float | None) -> str:
-        """Why another token is needed; empty when this one serves. `longest`: how long one may live, where that is to be heeded.
-        Raises KubeError."""
+        """Why a new token is needed; empty if this one is to be kept. `longest` is the lifetime above which a token is replaced,
+        if any. Raises KubeError."""
         claims = read_claims(token)
         if claims is None:
             return "it is missing or malformed"
         if claims.subject != self.subject(name):
-            return "it is another account's"
+            return "it belongs to another account"
         if longest is not None and claims.seconds > longest:
-            return "it lives longer than wanted"
+            return "its lifetime is longer than the requested validity"
         if self._until_rotation(name, claims) <= 0:
-            return "most of its life is over"
-        return "" if await self._review(name, token, uid) else "the managed cluster refuses it"
+            return "most of its lifetime is over"
+        return "" if await self._review(name, token, uid) else "the managed cluster does not accept it"
 
-    def next_look(self, name: str, claims: TokenClaims) -> float:
-        """Seconds until a token is to be looked at again."""
+    def recheck_delay(self, name: str, claims: TokenClaims) -> float:
+        """Seconds until the token has to be checked again."""
         review = self._reviews.get(name)
         reviewed = REVIEW_INTERVAL if review is None else max(review.due - self._clock.monotonic(), 0.0)
         return min(self._until_rotation(name, claims), reviewed)
 
     def _until_rotation(self, name: str, claims: TokenClaims) -> float:
-        rest = (claims.after(ROTATION) - self._clock.now()).total_seconds()
+        remaining = (claims.after(ROTATION_SHARE) - self._clock.now()).total_seconds()
         rotated = self._rotated.get(name)
-        return rest if rotated is None else max(rest, rotated + SHORTEST_PAUSE - self._clock.monotonic())
+        return remaining if rotated is None else max(remaining, rotated + MIN_ROTATION_INTERVAL - self._clock.monotonic())
 
     async def _review(self, name: str, token: bytes, uid: str) -> bool:
         known = self._reviews.get(name)

@@ -1,4 +1,4 @@
-"""The hub's side of ManagedServiceAccounts: the addon that brings the agent to clusters, and accounts whose time is up."""
+"""The hub's side of ManagedServiceAccounts: the addon that deploys the agent to clusters, and the expiry of ephemeral accounts."""
 
 from muster.accounts.hub.addon import MANAGED_SERVICE_ACCOUNT
 

@@ -1,8 +1,8 @@
-"""The addon `managed-serviceaccount`, as its hub sees it, and what has to be on the hub for it.
+"""The addon `managed-serviceaccount` on the hub, and the objects and permissions that it requires there.
 
-An AddOnDeploymentConfig says where the agent runs and how its pods are, as it does for addons of templates. On the hub the agent of
-a cluster has the role `AGENT_RULES` in its cluster's namespace, and nothing anywhere else. RBAC cannot say "Secrets with a label":
-the agent may read all Secrets of that one namespace, which holds what is for this cluster.
+An AddOnDeploymentConfig configures the agent's namespace and pods, as for template addons. On the hub the agent of a cluster has
+the role `AGENT_RULES` in its cluster's namespace and no permissions elsewhere. RBAC cannot express "Secrets with a label": the
+agent may read all Secrets of that one namespace, which is reserved for this cluster.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ AGENT_RULES: Final = (
     rule(GROUP, ["managedserviceaccounts"], READ),
     rule(GROUP, ["managedserviceaccounts/status"], ["get", "update", "patch"]),
 )
-"""What the agent of a cluster may do in that cluster's namespace on the hub."""
+"""Permissions of a cluster's agent in that cluster's namespace on the hub."""
 MANAGER_RULES: Final = (
     rule(GROUP, ["managedserviceaccounts"], [*READ, "delete"]),
-    # To give the role to agents without having it: the manager itself may read no Secret.
+    # `bind` grants the role to agents without holding it: the manager itself may not read Secrets.
     rule(RBAC_GROUP, ["clusterroles"], ["bind"], [AGENT]),
 )
 CREDENTIAL: Final = KubeClient(permissions=(RoleBindingRequest("ClusterRole", AGENT),))
@@ -42,7 +42,7 @@ KINDS: Final = tuple(kind for kind in ACCOUNTS if kind.resource.plural == Manage
 @dataclass(frozen=True)
 class ManagedServiceAccountAddon:
     image: str
-    """Muster's, which has the agent in it."""
+    """Muster's image, which contains the agent."""
     name: str = ADDON
     config_kinds: tuple[ConfigGroupResource, ...] = (DEPLOYMENT_CONFIGS,)
     hosted: bool = False
@@ -63,7 +63,7 @@ class ManagedServiceAccountAddon:
 MANAGED_SERVICE_ACCOUNT: Final = HubAddon(
     ADDON,
     display_name="Managed service account",
-    description="Accounts of managed clusters, with their tokens on the hub.",
+    description="Service accounts on managed clusters, with their tokens on the hub.",
     make=ManagedServiceAccountAddon,
     config_kinds=(DEPLOYMENT_CONFIGS,),
     kinds=KINDS,

@@ -1,7 +1,7 @@
-"""Accounts whose time is up: a ManagedServiceAccount with `ttlSecondsAfterCreation` is deleted when that time has passed.
+"""Deletes each ManagedServiceAccount with `ttlSecondsAfterCreation` once that time has passed.
 
-Its agent then removes the account on the cluster, and with it every token ends. Each account has a timer of its own, so it goes at
-the second it said, whoever else there is.
+Its agent then deletes the ServiceAccount on the cluster, which invalidates every token of it. Each object is requeued for its own
+time of expiry, so the number of other objects delays nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.runtime.controller import ControllerContext, Stop
 log = get_logger("muster.accounts.hub")
 
 NAME: Final = "ephemeral-accounts"
-LONGEST_SLEEP: Final = 86400.0
+MAX_REQUEUE_DELAY: Final = 86400.0
 """Seconds; a clock that was set meanwhile is noticed after that."""
 
 
@@ -42,18 +42,18 @@ class AccountExpiry:
         seconds = account.spec.ttl_seconds_after_creation
         if seconds is None:
             return None
-        rest = self._until(account.metadata.creation_timestamp, seconds)
-        if rest > 0:
-            return min(rest, LONGEST_SLEEP)
+        remaining = self._until(account.metadata.creation_timestamp, seconds)
+        if remaining > 0:
+            return min(remaining, MAX_REQUEUE_DELAY)
         try:
             await self._client.delete(ManagedServiceAccount, key.name, key.namespace, uid=account.metadata.uid)
         except NotFound:
             return None
-        log.info("account deleted: its time is up", cluster=key.namespace, account=key.name)
+        log.info("expired account deleted", cluster=key.namespace, account=key.name)
         return None
 
     def _until(self, created: str, seconds: int) -> float:
         try:
             return (parse_time(created) + timedelta(seconds=seconds) - self._clock.now()).total_seconds()
         except (GoError, OverflowError) as error:
-            raise Stop(f"metadata.creationTimestamp {created!r} and {seconds} s make no time: {error}") from None
+            raise Stop(f"metadata.creationTimestamp {created!r} and {seconds} s do not add up to a time: {error}") from None

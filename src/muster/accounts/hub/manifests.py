@@ -1,7 +1,8 @@
-"""What the agent is on a managed cluster: its account, its rights there, and its Deployment.
+"""Manifests of the agent for a managed cluster: its ServiceAccount, its permissions there, and its Deployment.
 
-The rights are those of its work: accounts and tokens in its own namespace, its lease, and TokenReviews. RBAC cannot say "accounts
-with a label", so whoever has the agent's account can get a token of every account in that namespace; keep others' out of it.
+The permissions are the minimum: ServiceAccounts and their tokens in the agent's own namespace, its lease, and TokenReviews. RBAC
+cannot express "ServiceAccounts with a label", so everybody who can act as the agent can get a token of every ServiceAccount in
+that namespace; do not put others into it.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ def agent_manifests(cluster: str, namespace: str, image: str) -> list[Object]:
 
 
 def _deployment(cluster: str, namespace: str, image: str) -> Object:
-    # Upstream's, which cannot be changed where its addon was before.
+    # Upstream's labels: the selector of an existing Deployment is immutable, and upstream's addon may have been here before.
     labels = {"addon-agent": ADDON}
     return agent_deployment(AGENT, namespace, labels, image, COMMAND, cluster)
 
 
 def agent_deployment(name: str, namespace: str, labels: dict[str, str], image: str, command: str, cluster: str) -> Object:
-    """Of an addon's agent that is a command of Muster's image; its account has the same name."""
+    """The Deployment of an addon agent that is a command of Muster's image; its ServiceAccount has the same name."""
     pod = {**pod_basics(name), "containers": [_container(command, cluster, image)]}
     spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
     return _object("apps/v1", "Deployment", {"metadata": {**named(name, namespace), "labels": labels}, "spec": spec})

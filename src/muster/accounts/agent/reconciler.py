@@ -1,14 +1,15 @@
-"""One pass for one ManagedServiceAccount: account → token → Secret → status.
+"""Reconciles one ManagedServiceAccount: ServiceAccount → token → Secret → status.
 
-The account on the managed cluster is made if it is missing. One of that name without the label was made by somebody else, perhaps
-for the agent itself or for another addon, with rights of its own: it is neither taken over nor asked for a token, and the condition
-says so. The token that lies on the hub stays as long as it serves (`tokens.py`); another one is there before the old one ends, and
-takes its place in a single write. A ManagedServiceAccount that is gone, or going, takes its account along, and that ends every
-token of it; the Secret is collected by the hub. One that was made anew while nobody looked gets a new account, so tokens
-of the former one end all the same.
+The ServiceAccount on the managed cluster is created if it is missing. An existing one of that name without the label was created
+by somebody else, perhaps for the agent itself or for another addon, with permissions of its own: it is not adopted and no token
+is requested for it, and the condition says so. The token on the hub stays as long as it is valid (`tokens.py`); its successor is
+requested before it expires and replaces it in a single write. When a ManagedServiceAccount is deleted, its ServiceAccount is
+deleted too, which invalidates every token of it; the hub's garbage collector removes the Secret. If a ManagedServiceAccount was
+deleted and created again while the agent was not running, it gets a new ServiceAccount, so that tokens of the former one become
+invalid all the same.
 
-Nothing is remembered that a restart would miss, so a pass may end before or after any request. What fails is told in the account's
-own condition and tried again.
+No state is kept in memory that a restart would lose, so a reconcile may be interrupted before or after any request. A failure is
+reported in the object's own condition and retried.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 
 from muster.accounts.agent.secrets import foreign_secret, token_in, token_secret
 from muster.accounts.agent.status import with_failure, with_token
-from muster.accounts.agent.tokens import AccountProblem, AccountTokens, validity_of
+from muster.accounts.agent.tokens import AccountError, AccountTokens, validity_of
 from muster.accounts.names import ACCOUNT_LABEL, OWNER_ANNOTATION
 from muster.api import condition_of
 from muster.api.authentication.v1beta1 import TOKEN_REPORTED, ManagedServiceAccount
@@ -33,18 +34,18 @@ from muster.runtime.client.builtin import SECRETS, SERVICE_ACCOUNTS
 
 log = get_logger("muster.accounts.agent")
 
-RECHECK: Final = 300.0
-"""Seconds until what somebody else has to mend is looked at again: objects without the label are not watched."""
+RECHECK_INTERVAL: Final = 300.0
+"""Seconds until a problem that somebody else has to resolve is checked again: objects without the label are not watched."""
 
 
 @dataclass(frozen=True)
 class AgentOptions:
     cluster: str
-    """On the hub; its namespace there has the accounts."""
+    """Name of the cluster on the hub; the namespace of that name has its ManagedServiceAccounts."""
     namespace: str
-    """On the managed cluster: where the accounts are, and the agent's lease."""
+    """Namespace on the managed cluster for the ServiceAccounts and the agent's lease."""
     authority: Callable[[], bytes]
-    """PEM of whoever vouches for the managed cluster's API server; empty where the system's own authorities do."""
+    """Returns the CA bundle (PEM) of the managed cluster's API server; empty if the system's trusted CAs cover it."""
 
 
 class AccountReconciler:
@@ -72,25 +73,25 @@ class AccountReconciler:
         key = ObjectKey(self._options.cluster, name)
         account = self._latest.get(key)
         if account is None or account.metadata.deletion_timestamp:
-            # One that cannot be read is there all the same.
+            # An object that cannot be decoded still exists on the hub.
             if account is not None or key not in self._accounts.malformed:
                 await self._remove(name)
             return None
         try:
             claims = await self._provide(account)
-        except AccountProblem as problem:
+        except AccountError as problem:
             await self._report_failure(account, str(problem))
-            return RECHECK
+            return RECHECK_INTERVAL
         except (Conflict, Unreachable):
-            # Somebody was faster, or there is nobody to be told.
+            # The object has changed meanwhile, or the hub cannot be reached: no condition could be written.
             raise
         except KubeError as error:
             await self._report_failure(account, str(error))
             raise
         await self._write_status(account, with_token(account, claims, self._clock.now()))
-        return self._tokens.next_look(name, claims)
+        return self._tokens.recheck_delay(name, claims)
 
-    # The account has a token on the hub.
+    # Token
 
     async def _provide(self, account: ManagedServiceAccount) -> TokenClaims:
         name = account.metadata.name
@@ -98,24 +99,25 @@ class AccountReconciler:
         uid = await self._ensure_service_account(name, account.metadata.uid)
         found = await self._secret_of(account)
         token = token_in(found)
-        reason = await self._tokens.replacement_reason(name, uid, token, self._longest_life(account, validity))
+        reason = await self._tokens.replacement_reason(name, uid, token, self._max_lifetime(account, validity))
         if reason:
             token = (await self._tokens.request(name, uid, validity)).token
         claims = read_claims(token)
-        assert claims is not None, "a token that cannot be read is replaced"
+        assert claims is not None, "a malformed token is replaced"
         await self._write_secret(found, token_secret(found, account, token, self._options.authority()))
         if reason:
-            log.info("token replaced", account=name, cause=reason, expires=claims.expires.isoformat())
+            log.info("token replaced", account=name, reason=reason, expires=claims.expires.isoformat())
         return claims
 
-    def _longest_life(self, account: ManagedServiceAccount, validity: int) -> float | None:
-        """A shorter validity counts at once, but once: a cluster may give tokens that live longer than was asked for."""
-        told = condition_of(account.status.conditions, TOKEN_REPORTED)
-        known = told is not None and told.observed_generation >= account.metadata.generation
+    def _max_lifetime(self, account: ManagedServiceAccount, validity: int) -> float | None:
+        """Seconds that a token may live, or None for any. A shorter validity is applied at once, but only once per generation: a
+        cluster may issue tokens that live longer than requested."""
+        reported = condition_of(account.status.conditions, TOKEN_REPORTED)
+        known = reported is not None and reported.observed_generation >= account.metadata.generation
         return None if known else float(validity)
 
     async def _ensure_service_account(self, name: str, owner: str) -> str:
-        """Gives its uid; `owner` is that of the object on the hub. Raises AccountProblem and KubeError."""
+        """Returns its uid. `owner` is the uid of the ManagedServiceAccount. Raises AccountError and KubeError."""
         key = ObjectKey(self._options.namespace, name)
         known = self._service_accounts.snapshot(key)
         if known is not None and (known.data["metadata"].get("annotations") or {}).get(OWNER_ANNOTATION, owner) != owner:
@@ -123,14 +125,14 @@ class AccountReconciler:
             known = None
         found = known.data if known is not None else await self._get_or_create(name, owner)
         metadata = found["metadata"]
-        where = f"ServiceAccount {key} on the managed cluster"
+        subject = f"ServiceAccount {key} on the managed cluster"
         if (metadata.get("labels") or {}).get(ACCOUNT_LABEL) != "true":
-            raise AccountProblem(
-                f"{where} was made by somebody else, and its rights are not for the hub to have; choose another name for the "
-                f"account, or, if the hub may have them, label it {ACCOUNT_LABEL}=true"
+            raise AccountError(
+                f"{subject} was created by somebody else, and the hub must not obtain its permissions; choose another name for the "
+                f"account, or, if the hub may have these permissions, label it {ACCOUNT_LABEL}=true"
             )
         if metadata.get("deletionTimestamp"):
-            raise AccountProblem(f"{where} is being deleted; it is made anew when it is gone")
+            raise AccountError(f"{subject} is being deleted; it is created again after that")
         return str(metadata["uid"])
 
     async def _get_or_create(self, name: str, owner: str) -> Object:
@@ -138,29 +140,29 @@ class AccountReconciler:
         try:
             return await self._spoke.get(SERVICE_ACCOUNTS, name, namespace)
         except NotFound:
-            marks = {"labels": {ACCOUNT_LABEL: "true"}, "annotations": {OWNER_ANNOTATION: owner}}
-            metadata = {"name": name, "namespace": namespace, **marks}
+            owned = {"labels": {ACCOUNT_LABEL: "true"}, "annotations": {OWNER_ANNOTATION: owner}}
+            metadata = {"name": name, "namespace": namespace, **owned}
             body = {"apiVersion": SERVICE_ACCOUNTS.api_version, "kind": SERVICE_ACCOUNTS.kind, "metadata": metadata}
         try:
-            made = await self._spoke.create(SERVICE_ACCOUNTS, body, namespace)
+            created = await self._spoke.create(SERVICE_ACCOUNTS, body, namespace)
         except AlreadyExists:
             return await self._spoke.get(SERVICE_ACCOUNTS, name, namespace)
-        self._service_accounts.record_write(made)
-        return made
+        self._service_accounts.record_write(created)
+        return created
 
     async def _secret_of(self, account: ManagedServiceAccount) -> Object | None:
-        """Raises AccountProblem where it is somebody else's, and KubeError."""
+        """Raises AccountError if the Secret belongs to somebody else, and KubeError."""
         known = self._secrets.snapshot(ObjectKey(account.metadata.namespace, account.metadata.name))
         if known is not None:
             found = known.decode()
         else:
             try:
-                # One that has lost its label is not watched.
+                # A Secret that has lost its label is not in the cache.
                 found = await self._hub.get(SECRETS, account.metadata.name, account.metadata.namespace)
             except NotFound:
                 return None
         if problem := foreign_secret(found, account):
-            raise AccountProblem(problem)
+            raise AccountError(problem)
         return found
 
     async def _write_secret(self, found: Object | None, wanted: Object) -> None:
@@ -172,13 +174,13 @@ class AccountReconciler:
             answer = await self._hub.update(SECRETS, wanted)
         self._secrets.record_write(answer)
 
-    # What is told of it.
+    # Status
 
     async def _report_failure(self, account: ManagedServiceAccount, problem: str) -> None:
         known = self._secrets.snapshot(ObjectKey(account.metadata.namespace, account.metadata.name))
         after = with_failure(account, problem, self._clock.now(), secret=known is not None)
         if await self._write_status(account, after):
-            log.warning("no token for an account", account=account.metadata.name, problem=problem)
+            log.warning("token not issued", account=account.metadata.name, problem=problem)
 
     async def _write_status(self, before: ManagedServiceAccount, after: ManagedServiceAccount) -> bool:
         answer = await patch_object(self._hub, before, after, status=True)
@@ -186,7 +188,7 @@ class AccountReconciler:
             self._latest.record_write(answer)
         return answer is not None
 
-    # It is no longer wanted.
+    # Deletion
 
     async def _remove(self, name: str) -> None:
         self._tokens.forget(name)
@@ -200,4 +202,4 @@ class AccountReconciler:
         except NotFound:
             answer = {"kind": "Status"}
         self._service_accounts.record_delete(found.key, found.uid, answer)
-        log.info("account removed", account=found.name)
+        log.info("account deleted", account=found.name)
