@@ -43,6 +43,12 @@ def deployment_problem(deployment: Object) -> str:
     return f"{where}: {ready} of {wanted} pods are available" + (f": {message}" if message else "")
 
 
+def pod_selector(deployment: Object) -> str:
+    """Of its pods, as a query has it; empty if it selects by other means than labels."""
+    labels = (deployment["spec"].get("selector") or {}).get("matchLabels") or {}
+    return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
 def hub_problem(manager: ClusterManager, *, gateway: bool = True) -> str:
     """Why a ClusterManager's hub does not work yet; empty when it does. Clusters can join one whose gateway does not answer yet."""
     if manager.status.observed_generation < manager.metadata.generation:

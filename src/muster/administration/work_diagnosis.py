@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from muster.administration.content.work_status import one_line
 from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
-from muster.administration.readiness import deployment_problem
+from muster.administration.readiness import deployment_problem, pod_selector
 from muster.api import MalformedObject, condition_of
 from muster.api.work.v1 import ManifestCondition, ManifestWork
 from muster.machinery.golang.durations import human_duration
@@ -140,8 +140,7 @@ async def _deployment(diagnosis: Diagnosis, manifest: ManifestCondition) -> tupl
 
 async def _pod_problem(managed: KubeClient, deployment: Object) -> str:
     """What the first of its pods waits for or failed with."""
-    labels = ((deployment["spec"].get("selector") or {}).get("matchLabels")) or {}
-    selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    selector = pod_selector(deployment)
     if not selector:
         return ""
     try:

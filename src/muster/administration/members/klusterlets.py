@@ -8,7 +8,7 @@ from typing import Final
 
 from muster.administration.errors import AdministrationError
 from muster.administration.progress import SILENT, Progress, wait
-from muster.administration.readiness import deployment_problem
+from muster.administration.readiness import deployment_problem, pod_selector
 from muster.api import MalformedObject, condition_of
 from muster.api.operator.v1 import Klusterlet
 from muster.machinery.clock import SYSTEM, Clock
@@ -28,7 +28,7 @@ from muster.registration.drivers.flags import GRPC
 from muster.registration.drivers.interfaces import AccountToken
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET, PENDING_SECRET
 from muster.runtime.client import Forbidden, KubeClient, NotFound
-from muster.runtime.client.builtin import DEPLOYMENTS, SECRETS, SERVICE_ACCOUNTS
+from muster.runtime.client.builtin import DEPLOYMENTS, PODS, SECRETS, SERVICE_ACCOUNTS
 from muster.transport.client.config import ConfigError, parse_config
 
 TOKEN_SECONDS: Final = 600
@@ -155,6 +155,26 @@ async def operator_problem(client: KubeClient) -> str:
         return deployment_problem(await client.get(DEPLOYMENTS, KLUSTERLET, OPERATOR_NAMESPACE))
     except NotFound:
         return f"there is no operator: Deployment {OPERATOR_NAMESPACE}/{KLUSTERLET} is missing"
+
+
+async def former_agents_problem(client: KubeClient, cluster: str) -> str:
+    """Whether agents still run that a Klusterlet of this cluster had before it was changed last; empty when none does."""
+    for klusterlet in await find_klusterlets(client, cluster):
+        if klusterlet.status.observed_generation < klusterlet.metadata.generation:
+            return "the operator has not seen the Klusterlet yet"
+        for one in klusterlet.status.generations:
+            if one.resource != DEPLOYMENTS.plural:
+                continue
+            try:
+                deployment = await client.get(DEPLOYMENTS, one.name, one.namespace)
+            except NotFound as error:
+                return str(error)
+            if problem := deployment_problem(deployment):
+                return problem
+            pods = (await client.list(PODS, one.namespace, label_selector=pod_selector(deployment))).items
+            if ending := [pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")]:
+                return f"pod {ending[0]} of before still ends"
+    return ""
 
 
 async def await_agents(client: KubeClient, name: str, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:

@@ -19,8 +19,8 @@ from muster.administration.hub.authority import grpc_authority
 from muster.administration.hubs import HubAddress, is_hub
 from muster.administration.members import accept as accepting
 from muster.administration.members import joining, unjoining
-from muster.administration.members.klusterlets import find_klusterlets
-from muster.administration.progress import Progress, wait
+from muster.administration.members.klusterlets import find_klusterlets, former_agents_problem
+from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.readiness import await_available as await_all
 from muster.administration.readiness import await_hub
 from muster.api import is_true
@@ -43,7 +43,7 @@ from muster.registration.drivers.grpc import SERVER
 from muster.registration.drivers.profile import DriverOptions
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import HUB_LOCK, HUB_NAMESPACE, LEASE
-from muster.runtime.client import ClientConfig, Forbidden, KubeClient, NotFound, served
+from muster.runtime.client import ClientConfig, Conflict, Forbidden, KubeClient, NotFound, served
 from muster.runtime.client.builtin import LEASES, NAMESPACES
 
 CLUSTER_GATEWAYS: Final = served(ClusterGateway)
@@ -180,23 +180,38 @@ async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
     )
     address = HubAddress(hub.grpc, await grpc_authority(hub.client)) if hub.grpc else api
     await joining.join(cluster.client, address, options, progress)
-    await _forget_other_addresses(hub.client, cluster)
+    await forget_other_addresses(hub.client, cluster, progress)
 
 
-async def _forget_other_addresses(hub: KubeClient, cluster: Site) -> None:
-    """Agents add to where their cluster is reached, and take nothing away: after a move the old address would stay."""
-    try:
-        found = await hub.get(MANAGED_CLUSTERS, cluster.name)
-    except NotFound:
-        return
-    known = (found.get("spec") or {}).get("managedClusterClientConfigs") or []
-    kept = [one for one in known if one.get("url") == cluster.url]
-    if kept != known:
+async def forget_other_addresses(hub: KubeClient, cluster: Site, progress: Progress = SILENT) -> None:
+    """Agents add to where their cluster is reached, and take nothing away: after a move the old address would stay. An agent of
+    before the move adds it once more for as long as it runs, so its end is waited for."""
+
+    async def look() -> str:
+        try:
+            found = await hub.get(MANAGED_CLUSTERS, cluster.name)
+        except NotFound:
+            return ""
+        spec = found.get("spec") or {}
+        known = spec.get("managedClusterClientConfigs") or []
+        kept = [one for one in known if one.get("url") == cluster.url]
+        if kept == known:
+            return ""
+        if problem := await former_agents_problem(cluster.client, cluster.name):
+            return problem
+        if not kept and spec.get("hubAcceptsClient"):
+            return "its agent has not told yet where it is reached now"
         patch = {
             "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
             "spec": {"managedClusterClientConfigs": kept},
         }
-        await hub.patch(MANAGED_CLUSTERS, cluster.name, patch)
+        try:
+            await hub.patch(MANAGED_CLUSTERS, cluster.name, patch)
+        except Conflict as error:
+            return str(error)
+        return ""
+
+    await wait(f"address of {cluster.name}", look, within=STEP_TIMEOUT, progress=progress)
 
 
 async def accept(hub: Site, name: str, progress: Progress) -> None:
