@@ -10,8 +10,7 @@ export PEERS_CACHE
 unexport PYTHONDONTWRITEBYTECODE
 # Tests wait more than they compute: five workers fill two cores. Files stay together so that one server serves a whole file, and
 # come in the order of tests/support/slowest_first.py: by xdist's own, most tests first, the slowest would come last and alone.
-PYTEST := $(BIN)/python -m pytest
-# Against real peers, what failed runs once more, alone; what passes then is printed as flaky.
+# What failed runs once more, alone; what passes then is printed as flaky.
 AGAIN := $(BIN)/python -m tools.flaky
 WORKERS ?= 5
 XDIST ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -81,7 +80,7 @@ test: setup ## lint, and unit, end-to-end and differential tests on the embedded
 # Beside lint, whose mypy has use for one core only.
 suites: setup
 	@$(BIN)/python -m compileall -q src
-	$(PYTEST) $(XDIST) tests/e2e tests/unit tests/differential
+	$(AGAIN) $(XDIST) tests/e2e tests/unit tests/differential
 
 peers: ## build the real kube-apiserver, etcd and the other Go peers (cached outside the tree)
 	$(MAKE) --no-print-directory -C peers

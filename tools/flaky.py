@@ -1,8 +1,8 @@
-"""Runs a suite against real peers; what failed runs once more, alone, and what then passes is named as flaky.
+"""Runs a suite; what failed runs once more, alone, and what then passes is named as flaky.
 
     python -m tools.flaky -n 3 --dist loadfile tests/e2e
 
-Real servers and controllers act when they please, so one test in a thousand can meet a moment that it did not expect. A test that
+Servers and controllers act when they please, so one test in ten thousand can meet a moment that it did not expect. A test that
 fails twice, the second time with the machine to itself, is red. One that passes then is green here, and its name is printed so that
 somebody looks for the cause. A test that did not come to run counts as one that failed. Failures in many files at once are no
 matter of luck and are not run again, nor is anything if a file could not be read. Arguments are pytest's; the end is green only if
