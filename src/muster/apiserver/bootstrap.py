@@ -15,7 +15,7 @@ from muster.apiserver import kubernetes_service
 from muster.apiserver.aggregation.local_services import builtin_api_services
 from muster.apiserver.aggregation.trust import KEYS as TRUST
 from muster.apiserver.aggregation.trust import filled, trust_templates
-from muster.apiserver.auth.vault import ClusterKeys
+from muster.apiserver.auth.cluster_keys import ClusterKeys
 from muster.apiserver.builtin.resources import builtin_table
 from muster.apiserver.kubernetes_service import service_templates
 from muster.apiserver.objects import encoder, object_key

@@ -24,7 +24,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.handlers import deletion, patches, reads, watches, writes
-from muster.apiserver.longrunning import OpenRequest, OpenRequests
+from muster.apiserver.long_running_requests import OpenRequest, OpenRequests
 from muster.apiserver.nonresource.metrics import RequestMetrics
 from muster.apiserver.presentation.negotiation import JSON, check_collection, check_object, error_media
 from muster.apiserver.presentation.responses import NO_CACHE, Later, warning_fields

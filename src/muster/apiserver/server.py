@@ -17,13 +17,14 @@ from pathlib import Path
 
 from muster.apiserver import errors
 from muster.apiserver.aggregation import Aggregator
+from muster.apiserver.assembly import SUBRESOURCES, wire_cluster
 from muster.apiserver.audit import Audit
 from muster.apiserver.auth.access import Access
+from muster.apiserver.auth.cluster_keys import ClusterKeys, ClusterKeyStore
 from muster.apiserver.auth.credential_cluster import claimed_cluster
 from muster.apiserver.auth.identity import LOOPBACK
 from muster.apiserver.auth.statictokens import StaticTokens
 from muster.apiserver.auth.tokenwebhook import TokenWebhooks, WebhookTarget, load_webhook_config
-from muster.apiserver.auth.vault import ClusterKeys, Vault
 from muster.apiserver.bootstrap import BootstrapLayer, bootstrap_objects
 from muster.apiserver.builtin.resources import builtin_table
 from muster.apiserver.client import DirectClient
@@ -32,14 +33,13 @@ from muster.apiserver.controllers import builtin_controllers
 from muster.apiserver.controllers.namespaces import DELETION_GRACE_PERIOD
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.handlers import reviews
-from muster.apiserver.longrunning import OpenRequests, Revocations
+from muster.apiserver.long_running_requests import OpenRequests, Revocations
 from muster.apiserver.nonresource.health import Health
 from muster.apiserver.nonresource.metrics import ServerMetrics
 from muster.apiserver.nonresource.paths import NonResourcePaths
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.request import split_cluster
-from muster.apiserver.wiring import SUBRESOURCES, wire_cluster
 from muster.apiserver.worker import SWITCH_SECONDS, Worker
 from muster.http import HttpServer, Request, Response, server_context
 from muster.http.upstream import host_port
@@ -127,7 +127,7 @@ class ApiServer:
         await self.store.start()
         self.store.add_cluster(_SYSTEM)
         now = self.config.clock()
-        self._keys = await Vault(self.store, _SYSTEM).keys(now)
+        self._keys = await ClusterKeyStore(self.store, _SYSTEM).keys(now)
         created = self._keys.client_ca.certificate.not_valid_before_utc + BACKDATE
         self._layer = BootstrapLayer(bootstrap_objects(self.ca_pem.decode()), created, self._keys_of, self._advertised)
         self._tls = self._tls_context()
@@ -177,7 +177,7 @@ class ApiServer:
         cluster = Cluster(name, f"/clusters/{name}", self.store, table, self.config.clock, self.health, self.worker)
         static_tokens = StaticTokens(self.config.static_tokens)
         wire_cluster(cluster, static_tokens, self.token_webhooks.of(name), lambda: self.cluster_url(name))
-        keys = await cluster.part(Access).vault.keys(self.config.clock())
+        keys = await cluster.part(Access).key_store.keys(self.config.clock())
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
         self.clusters[name] = cluster
         self._follow(cluster)
@@ -190,13 +190,13 @@ class ApiServer:
         def lost() -> None:
             if cluster.removed:
                 return
-            if cluster.part(Access).vault.is_current():
+            if cluster.part(Access).key_store.is_current():
                 self._follow(cluster)
             else:
                 self._forget(cluster)
                 cluster.part(OpenRequests).end_all()
 
-        cluster.part(Access).vault.subscribe(lost)
+        cluster.part(Access).key_store.subscribe(lost)
 
     def _forget(self, cluster: Cluster) -> None:
         cluster.removed = True
@@ -241,7 +241,7 @@ class ApiServer:
 
     def _keys_of(self, name: str) -> ClusterKeys | None:
         cluster = self.clusters.get(name)
-        return (Vault(self.store, name) if cluster is None else cluster.part(Access).vault).existing()
+        return (ClusterKeyStore(self.store, name) if cluster is None else cluster.part(Access).key_store).existing()
 
     def _addressed(self, request: Request) -> tuple[str | None, str]:
         """(the cluster that the path names, else the one that the request's credential is of, path within it)."""
@@ -290,7 +290,7 @@ class ApiServer:
         return None if found is None or self._layer is None else self._layer.materialize(cluster.name, resource, found)
 
     async def admin_credentials(self, cluster: Cluster) -> KeyPair:
-        keys = await cluster.part(Access).vault.keys(self.config.clock())
+        keys = await cluster.part(Access).key_store.keys(self.config.clock())
         now = self.config.clock()
         return keys.client_ca.issue("kubernetes-admin", now, _ADMIN_LIFETIME, organizations=(MASTERS,))
 

@@ -33,7 +33,7 @@ from muster.apiserver.fairness import FairQueue
 from muster.apiserver.handlers.continue_tokens import decode_token, encode_token
 from muster.apiserver.handlers.reads import EXPIRED_CONTINUE, TOO_OLD
 from muster.apiserver.handlers.watches import with_revision
-from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.long_running_requests import OpenRequests
 from muster.apiserver.nonresource.discovery import Discovery
 from muster.apiserver.nonresource.health import Check, Health
 from muster.apiserver.nonresource.metrics import RequestMetrics

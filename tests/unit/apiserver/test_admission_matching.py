@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.apiserver.admission.attributes import AdmissionAttributes
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.matching import Matcher, Rule
+from muster.apiserver.admission.matcher import Matcher, Rule
 from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.client import DirectClient
 from muster.apiserver.context import Context

@@ -90,7 +90,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 async def extension(server: ApiServer, client: DirectClient, tmp_path: Path) -> AsyncIterator[Extension]:
-    keys = server.clusters["default"].part(Access).vault.existing()
+    keys = server.clusters["default"].part(Access).key_store.existing()
     assert keys is not None
     made = Extension(tmp_path, keys.proxy_ca_pem)
     await made.http.start("127.0.0.1", 0)

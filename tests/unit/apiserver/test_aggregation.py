@@ -92,7 +92,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 async def extension(server: ApiServer, tmp_path: Path) -> AsyncIterator[Extension]:
-    keys = server.clusters["default"].part(Access).vault.existing()
+    keys = server.clusters["default"].part(Access).key_store.existing()
     assert keys is not None
     made = Extension(tmp_path, keys.proxy_ca_pem)
     await made.http.start("127.0.0.1", 0)
@@ -318,7 +318,7 @@ async def test_an_apiservice_that_is_written_while_its_server_is_asked_is_availa
 
 async def test_every_cluster_knows_its_own_authorities(server: ApiServer) -> None:
     other = await server.add_cluster("other")
-    keys = other.part(Access).vault.existing()
+    keys = other.part(Access).key_store.existing()
     assert keys is not None
     path = object_path("v1", "configmaps", "kube-system", "extension-apiserver-authentication")
     theirs = (await server.client(other).get(path))["data"]

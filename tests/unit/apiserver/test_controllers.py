@@ -209,7 +209,7 @@ async def test_an_approved_request_is_signed_by_the_clusters_ca(client: DirectCl
 
     pem = base64.b64decode(await eventually(certificate, "certificate"))
     signed = x509.load_pem_x509_certificate(pem)
-    keys = await cluster.part(Access).vault.keys(datetime.now(UTC))
+    keys = await cluster.part(Access).key_store.keys(datetime.now(UTC))
     assert keys.client_ca.signed(signed)
     assert (signed.not_valid_after_utc - datetime.now(UTC)).total_seconds() <= 3600
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.long_running_requests import OpenRequests
 from muster.apiserver.nonresource.metrics import ServerMetrics
 from muster.machinery.authorization import AccessAttributes
 

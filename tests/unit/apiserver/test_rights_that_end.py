@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver import longrunning
+from muster.apiserver import long_running_requests
 from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.credentials import ends
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.context import Context
 from muster.apiserver.handlers import watches
-from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.long_running_requests import OpenRequests
 from muster.apiserver.nodes import LogOptions
 from muster.apiserver.server import ApiServer
 from muster.http import Connection, Headers, RawConnection, Request, Response, StreamResponse, Takeover
@@ -81,7 +81,7 @@ async def test_a_watch_ends_when_its_certificate_does(tmp_path: Path) -> None:
     async with serving("default") as server:
         cluster = server.clusters["default"]
         await permit(server.client(cluster), "short")
-        keys = await cluster.part(Access).vault.keys(cluster.clock())
+        keys = await cluster.part(Access).key_store.keys(cluster.clock())
         pair = keys.client_ca.issue("short", cluster.clock() - timedelta(hours=1), timedelta(hours=1, seconds=2))
         (tmp_path / "pair").write_bytes(pair.certificate + pair.key)
         tls = trust(server)
@@ -198,7 +198,7 @@ async def test_streams_end_with_their_cluster(server: ApiServer) -> None:
 async def test_a_stream_that_does_not_end_by_itself_is_cut(
     server: ApiServer, client: DirectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(longrunning, "CUT_AFTER", 0.05)
+    monkeypatch.setattr(long_running_requests, "CUT_AFTER", 0.05)
     cluster = server.clusters["default"]
     await permit(client, "reader")
     lines = server.client(cluster, UserInfo("reader")).lines(MAPS, {"watch": "true"})

@@ -124,9 +124,9 @@ async def test_addresses_of_another_range_can_be_had_once_it_is_ready(client: Di
 
 
 async def test_a_full_range_is_full(client: DirectClient, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    from muster.apiserver import addresses
+    from muster.apiserver import service_addresses
 
-    monkeypatch.setattr(addresses, "SERVICE_NETWORK", ipaddress.ip_network("10.96.0.0/29"))
+    monkeypatch.setattr(service_addresses, "SERVICE_NETWORK", ipaddress.ip_network("10.96.0.0/29"))
     for number in range(5):  # of six, one is Service kubernetes'
         await client.create(SERVICES, service(f"web{number}"))
     with pytest.raises(ApiError) as refused:

@@ -156,7 +156,7 @@ async def test_a_token_issued_by_one_server_is_believed_by_the_other_at_once(dsn
 async def test_both_servers_have_one_certificate_authority_and_the_same_bootstrap_objects(dsn: str) -> None:
     async with servers_on(dsn, dsn) as (one, two):
         assert one.ca_pem == two.ca_pem
-        keys = [await server.clusters["default"].part(Access).vault.keys(server.config.clock()) for server in (one, two)]
+        keys = [await server.clusters["default"].part(Access).key_store.keys(server.config.clock()) for server in (one, two)]
         assert keys[0].client_ca_pem == keys[1].client_ca_pem
         found = [await client_of(server).get(f"{NAMESPACES}/kube-system") for server in (one, two)]
         assert found[0] == found[1]
@@ -240,7 +240,7 @@ async def test_an_aggregated_api_server_is_known_to_every_server(dsn: str, tmp_p
     """Also to those that do not lead, and to one that starts later."""
     async with servers_on(dsn, dsn) as servers:
         leader = await eventually(lambda: leader_of(servers), "one leads")
-        keys = leader.clusters["default"].part(Access).vault.existing()
+        keys = leader.clusters["default"].part(Access).key_store.existing()
         assert keys is not None
         extension = Extension(tmp_path, keys.proxy_ca_pem)
         await extension.http.start("127.0.0.1", 0)

@@ -11,7 +11,7 @@ import pytest
 
 from muster.apiserver.client import DirectClient
 from muster.apiserver.handlers import watches
-from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.long_running_requests import OpenRequests
 from muster.apiserver.server import ApiServer
 from muster.http import RawConnection
 from tests.unit.apiserver.conftest import eventually

@@ -10,7 +10,7 @@ import pytest
 from muster.apiserver.client import DirectClient
 from muster.apiserver.errors import internal
 from muster.apiserver.handlers import watches
-from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.long_running_requests import OpenRequests
 from muster.apiserver.server import ApiServer
 from tests.unit.apiserver.conftest import eventually
 from tests.unit.apiserver.test_consistency import DEFINITIONS, THINGS, definition, serve_things, thing

@@ -23,7 +23,7 @@ async def test_a_renewed_certificate_changes_the_identity_and_cuts_no_watch(
 ) -> None:
     cluster = server.clusters["default"]
     now = server.config.clock()
-    keys = await cluster.part(Access).vault.keys(now)
+    keys = await cluster.part(Access).key_store.keys(now)
     cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
 
     def issue(name: str) -> None:

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from muster.apiserver.auth.access import Access
-from muster.apiserver.auth.outgoing import LIFETIME, WEBHOOK_CLIENT, WebhookIdentity
+from muster.apiserver.auth.webhook_identity import LIFETIME, WEBHOOK_CLIENT, WebhookIdentity
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.fleet.in_process import InProcessClient
 from muster.http import server_context
@@ -93,7 +93,7 @@ async def test_the_embedded_server_says_by_which_certificate_it_is_known_and_ren
         assert clients is not None
         assert clients.names == {WEBHOOK_CLIENT}
         times = [NOW]
-        identity = WebhookIdentity(cluster.part(Access).vault, lambda: times[0])
+        identity = WebhookIdentity(cluster.part(Access).key_store, lambda: times[0])
         first = await identity.pair()
         assert await identity.pair() is first
         times[0] += LIFETIME / 2

@@ -18,7 +18,7 @@ import orjson
 from muster.apiserver import errors
 from muster.apiserver.admission.attributes import AdmissionAttributes
 from muster.apiserver.admission.expressions import Conditions, bindings
-from muster.apiserver.admission.matching import Matcher
+from muster.apiserver.admission.matcher import Matcher
 from muster.apiserver.cel_environment import environment
 from muster.apiserver.registry.resource import ServedResource
 from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget

@@ -17,12 +17,12 @@ from muster.apiserver.admission.lifecycle import NamespaceLifecycle
 from muster.apiserver.admission.limit_ranger import LimitRanger
 from muster.apiserver.admission.policies import ValidatingPolicies
 from muster.apiserver.admission.priority import Priority
-from muster.apiserver.admission.quotas import StorageQuotas
 from muster.apiserver.admission.resource_quota import ResourceQuota
 from muster.apiserver.admission.runtime_class import RuntimeClass
 from muster.apiserver.admission.service_account import ServiceAccount
 from muster.apiserver.admission.signers import SignerPermissions
 from muster.apiserver.admission.storage_object_in_use_protection import StorageObjectInUseProtection
+from muster.apiserver.admission.storage_quotas import StorageQuotas
 from muster.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context

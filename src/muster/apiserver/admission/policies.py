@@ -15,7 +15,7 @@ from muster.apiserver import errors
 from muster.apiserver.admission.attributes import AdmissionAttributes, is_exempt, refused
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.expressions import Conditions, bindings, namespace_view
-from muster.apiserver.admission.matching import Matcher
+from muster.apiserver.admission.matcher import Matcher
 from muster.apiserver.admission.params import Misconfigured, collect_params, params_row
 from muster.apiserver.cel_environment import OUT_OF_BUDGET, Compiled, Composition, compile_expression, environment
 from muster.apiserver.cluster import Cluster

@@ -20,7 +20,7 @@ import orjson
 from muster.apiserver.aggregation.openapi import RemoteOpenApi
 from muster.apiserver.auth.access import Access
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.services import ServiceResolver
+from muster.apiserver.service_resolver import ServiceResolver
 from muster.apiserver.webhooks import go_words, trusting
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
@@ -97,7 +97,7 @@ class Remote:
 
     async def _identify(self, context: ssl.SSLContext) -> None:
         now = self._cluster.clock()
-        keys = await self._cluster.part(Access).vault.keys(now)
+        keys = await self._cluster.part(Access).key_store.keys(now)
         pair: KeyPair = keys.proxy_ca.issue(PROXY_NAME, now, CERTIFICATE_LIFETIME)
         await asyncio.to_thread(load_chain, context, pair.certificate, pair.key)
 

@@ -12,8 +12,8 @@ from typing import Final
 import orjson
 
 from muster.apiserver.aggregation.remote import PROXY_NAME
-from muster.apiserver.auth.outgoing import WEBHOOK_CLIENT
-from muster.apiserver.auth.vault import ClusterKeys
+from muster.apiserver.auth.cluster_keys import ClusterKeys
+from muster.apiserver.auth.webhook_identity import WEBHOOK_CLIENT
 from muster.machinery.objects import Object
 
 NAMESPACE: Final = "kube-system"

@@ -17,11 +17,11 @@ from datetime import datetime
 from cryptography import x509
 
 from muster.apiserver import errors
+from muster.apiserver.auth.cluster_keys import ClusterKeys, ClusterKeyStore
 from muster.apiserver.auth.impersonation import impersonated
-from muster.apiserver.auth.outgoing import WebhookIdentity
 from muster.apiserver.auth.rbac import Rbac
 from muster.apiserver.auth.serviceaccounts import API_AUDIENCES, BoundObjectGone, InvalidToken, TokenIssuer
-from muster.apiserver.auth.vault import ClusterKeys, Vault
+from muster.apiserver.auth.webhook_identity import WebhookIdentity
 from muster.apiserver.cluster import Cluster
 from muster.http import Request
 from muster.kube.certificates import common_name
@@ -59,14 +59,14 @@ class Access:
     def __init__(
         self,
         cluster: Cluster,
-        vault: Vault,
+        key_store: ClusterKeyStore,
         tokens: Sequence[TokenAuthenticator],
         issuer_url: Callable[[], str],
         proxy_names: Sequence[str] = (),
     ) -> None:
         self._cluster = cluster
-        self.vault = vault
-        self.webhook_identity = WebhookIdentity(vault, cluster.clock)
+        self.key_store = key_store
+        self.webhook_identity = WebhookIdentity(key_store, cluster.clock)
         self.rbac = Rbac(cluster)
         self._issuer_url = issuer_url
         self._issuer: TokenIssuer | None = None
@@ -81,7 +81,7 @@ class Access:
 
     async def token_issuer(self) -> TokenIssuer:
         if self._issuer is None:
-            keys = await self.vault.keys(self._cluster.clock())
+            keys = await self.key_store.keys(self._cluster.clock())
             self._issuer = TokenIssuer(self._cluster, keys.signing_key, self._issuer_url())
         return self._issuer
 
@@ -164,7 +164,7 @@ class Access:
     def _by_certificate(self, request: Request, der: bytes) -> UserInfo | None:
         """The certificate's identity, or, for a front proxy, that of the user it speaks for."""
         memo: dict[str, _Inspected] = request.connection.memo.setdefault(_MEMO, {})
-        known, keys = memo.get(self._cluster.name), self.vault.existing()
+        known, keys = memo.get(self._cluster.name), self.key_store.existing()
         if known is None or known[0] is not keys:  # a cluster that was removed and made anew has other keys under its name
             known = memo[self._cluster.name] = self._inspect(der, keys)
         _, user, is_proxy, until = known

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from cryptography import x509
 
+from muster.apiserver.auth.cluster_keys import cluster_of_authority
 from muster.apiserver.auth.credentials import bearer_token, unverified_claims
-from muster.apiserver.auth.vault import cluster_of_authority
 from muster.apiserver.request import CLUSTER_PREFIX
 from muster.http import Request
 from muster.kube.certificates import common_name

@@ -6,10 +6,10 @@ from __future__ import annotations
 from muster.apiserver.controllers.apiservices import ApiServices
 from muster.apiserver.controllers.certificates import CertificateController
 from muster.apiserver.controllers.clusterrole_aggregation import RoleAggregation
-from muster.apiserver.controllers.definitions import DefinitionController
+from muster.apiserver.controllers.crds import DefinitionController
 from muster.apiserver.controllers.election import Election
 from muster.apiserver.controllers.expiry import BootstrapTokenExpiry, EventExpiry
-from muster.apiserver.controllers.garbage import GarbageCollector
+from muster.apiserver.controllers.garbage_collector import GarbageCollector
 from muster.apiserver.controllers.in_use_protection import InUseProtection
 from muster.apiserver.controllers.manager import Controller, ControllerContext, ControllerManager
 from muster.apiserver.controllers.namespaces import NamespaceController

@@ -98,7 +98,7 @@ class CertificateController:
             await self._set_condition(cluster, csr, "Failed", "SignerValidationFailure", problem, "status")
             return
         request = _request(spec)
-        keys = await cluster.part(Access).vault.keys(now)
+        keys = await cluster.part(Access).key_store.keys(now)
         seconds = spec.get("expirationSeconds")
         lifetime = min(timedelta(seconds=seconds), _LIFETIME) if seconds else _LIFETIME
         usages = [_EXTENDED[usage] for usage in spec.get("usages") or () if usage in _EXTENDED] or [CLIENT_AUTH]

@@ -1,5 +1,5 @@
 """ValidatingAdmissionPolicies are looked at once per generation: their status says so, and which expressions do not fit the types
-they are about (`admission.typechecking`). Such a policy still counts; the warning is for its author."""
+they are about (`admission.type_checker`). Such a policy still counts; the warning is for its author."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PolicyStatus:
         return [entry.key for entry in cluster.store.list(cluster.name, POLICIES)]
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
-        from muster.apiserver.admission.typechecking import check_types
+        from muster.apiserver.admission.type_checker import check_types
 
         policy = cluster.read(POLICIES, key)
         if policy is None:

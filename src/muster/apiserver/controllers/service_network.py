@@ -1,8 +1,9 @@
 """Keeps what belongs to the network of Services: Service `kubernetes`, an IPAddress for every cluster IP, and ready ranges.
 
-In kube-apiserver the allocator writes an IPAddress in the request that makes a Service and repairs what is missing later; here the
-repair alone writes them, right after the Service, and the allocator looks at Services first (`addresses`). A ServiceCIDR has a
-finalizer and is ready; one that is being deleted waits, as in kube-controller-manager, until no cluster IP needs it.
+In kube-apiserver the allocator writes an IPAddress in the request that creates a Service, and a repair loop adds what is missing
+later. Here only the repair loop writes IPAddresses, right after the Service; the allocator (`service_addresses`) reads the Services
+themselves. A ServiceCIDR has a finalizer and the condition Ready; one that is being deleted waits, as in kube-controller-manager,
+until no cluster IP needs it.
 """
 
 from __future__ import annotations

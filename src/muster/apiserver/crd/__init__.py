@@ -1,6 +1,6 @@
-"""CustomResourceDefinitions: judging them, turning them into served rows, converting and naming their resources.
+"""CustomResourceDefinitions: their validation, accepted names, served resources, and the conversion between versions.
 
-`definition` says whether a definition may be stored, `naming` which of its names are accepted, `compiled` makes the registry rows
-the request pipeline serves, and `conversion` moves objects between versions. Everything here is pure or asks the outside through a
-callback; watching definitions and cleaning up after them is the controller's work.
+`definition` validates a definition, `accepted_names` decides which of its names are accepted, `compiled` makes the rows of the
+registry that the request pipeline serves, and `converters` convert objects between versions. Everything here is pure or makes calls
+through a callback; watching definitions and cleaning up after them is the work of the controller (`controllers.crds`).
 """

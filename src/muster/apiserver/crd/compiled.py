@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import orjson
 
+from muster.apiserver.crd.content_cache import ContentCache
 from muster.apiserver.crd.converters import Converter, converter_for
 from muster.apiserver.crd.printer_columns import table_columns
 from muster.apiserver.crd.rules import rule_tree
 from muster.apiserver.crd.scale import check_scale
-from muster.apiserver.crd.sharing import ContentCache
 from muster.apiserver.crd.warnings import deprecation, finalizer_warnings
 from muster.apiserver.decode import strict
 from muster.apiserver.decode.errors import DecodeError

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from muster.apiserver.crd.column_checks import check_columns
 from muster.apiserver.crd.conversion_checks import check_conversion
-from muster.apiserver.crd.goshape import rendered_versions
+from muster.apiserver.crd.go_structs import rendered_versions
 from muster.apiserver.crd.schema_checks import check_schema, check_selectable_fields
 from muster.kube import names
 from muster.kube.fielderrors import FieldError, invalid, not_supported, required

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from muster.apiserver.crd.goshape import rendered_rule
+from muster.apiserver.crd.go_structs import rendered_rule
 from muster.apiserver.crd.rules import Rule, compile_rules, rule_tree
 from muster.cel import Declaration, from_structural_schema
 from muster.cel.estimate import STATIC_COST_LIMIT, STATIC_CRD_COST_LIMIT, cost_complaint, maximum_cardinality

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from muster.apiserver.crd.goshape import SCHEMA_FIELDS, rendered_schema
+from muster.apiserver.crd.go_structs import SCHEMA_FIELDS, rendered_schema
 from muster.apiserver.crd.rule_checks import DefinitionRules, TotalCost, default_breaks_rules
 from muster.kube.fielderrors import FieldError, duplicate, forbidden, invalid, required, too_many
 from muster.kube.structural_schema.default_checks import check_defaults

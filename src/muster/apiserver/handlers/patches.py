@@ -15,8 +15,8 @@ from muster.apiserver import errors
 from muster.apiserver.bodies import decode_yaml, finish_patched
 from muster.apiserver.context import Context
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepen, too_deep
+from muster.apiserver.decode.from_unstructured import from_unstructured_problem
 from muster.apiserver.decode.jsonsyntax import syntax_problem
-from muster.apiserver.decode.restoring import restore_problem
 from muster.apiserver.decode.strict import json_kind
 from muster.apiserver.handlers.managed_fields import keep_managed_fields, other_versions, reset_fields
 from muster.apiserver.handlers.patch_messages import shown_result
@@ -123,7 +123,7 @@ def _plain_change(
             new = finish_patched(ctx, resource, result, options)
         except errors.CannotDecode as error:
             document = orjson.loads(before)
-            problem = restore_problem(document, resource.schema) if media == STRATEGIC_PATCH else ""
+            problem = from_unstructured_problem(document, resource.schema) if media == STRATEGIC_PATCH else ""
             raise errors.unusable_patch(shown_result(media, document, body), problem or error.problem) from None
         check_name(new["metadata"].get("name"), name)
         return new

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.fairness import FairQueue
-from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.long_running_requests import OpenRequests
 from muster.apiserver.registry.resource import ServedResource
 from muster.machinery import metrics
 from muster.machinery.authorization import AccessAttributes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver import addresses as server_addresses
+from muster.apiserver import service_addresses as server_addresses
 from muster.fleet.node.services import routes
 from tests.support.stage import PODS, SERVICES, Stage
 from tests.support.traps import open_trap

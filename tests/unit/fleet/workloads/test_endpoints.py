@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.services import ServiceResolver
+from muster.apiserver.service_resolver import ServiceResolver
 from muster.fleet.workloads.endpoints import endpoints_of, slice_of, target_port
 from muster.runtime.client.builtin import ENDPOINT_SLICES
 from tests.support.stage import PODS, SERVICES, Stage

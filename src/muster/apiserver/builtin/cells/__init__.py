@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.apiserver.builtin.cells.forms import Cell, Live
+from muster.apiserver.builtin.cells.formats import Cell, Live
 
 from . import cluster, extension, network, storage, workloads
 

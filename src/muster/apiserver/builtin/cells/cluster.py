@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.apiserver.builtin.cells.forms import NONE, UNKNOWN, Cell, Live, at, count, since, spec, status
+from muster.apiserver.builtin.cells.formats import NONE, UNKNOWN, Cell, Live, at, count, since, spec, status
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.objects import Object
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.apiserver.builtin.cells.forms import NONE, UNSET, Cell, at, labels_text, selector_text, spec, status, with_more
+from muster.apiserver.builtin.cells.formats import NONE, UNSET, Cell, at, labels_text, selector_text, spec, status, with_more
 from muster.machinery.objects import Object
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.apiserver.builtin.cells.forms import NONE, UNSET, Cell, at, count, spec, status
+from muster.apiserver.builtin.cells.formats import NONE, UNSET, Cell, at, count, spec, status
 from muster.machinery.objects import Object
 
 _MODES = (("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP"))

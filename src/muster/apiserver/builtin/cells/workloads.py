@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from muster.apiserver.builtin.cells.forms import (
+from muster.apiserver.builtin.cells.formats import (
     NONE,
     UNSET,
     Cell,

@@ -11,7 +11,7 @@ from typing import Final
 from muster.apiserver.builtin.kinds import (
     certificates,
     configuration,
-    definitions,
+    crds,
     extensions,
     jobs,
     networking,
@@ -54,7 +54,9 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
     ("", "serviceaccounts"): Hooks(configuration.prepare_service_account, None),
     ("", "services"): Hooks(services.prepare_service, on_spec(services.validate_service), claim=services.claim_addresses),
     ("apiextensions.k8s.io", "customresourcedefinitions"): Hooks(
-        definitions.prepare_definition, definitions.validate_definition, definitions.delete_definition
+        crds.prepare_definition,
+        crds.validate_definition,
+        crds.delete_definition,
     ),
     ("apiregistration.k8s.io", "apiservices"): _checked(extensions.validate_api_service, extensions.prepare_api_service),
     ("apps", "controllerrevisions"): Hooks(None, workloads.validate_controller_revision),

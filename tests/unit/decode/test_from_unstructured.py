@@ -3,7 +3,7 @@
 import pytest
 
 from muster.apiserver.builtin.resources import builtin_resources
-from muster.apiserver.decode.restoring import restore_problem
+from muster.apiserver.decode.from_unstructured import from_unstructured_problem
 
 DEPLOYMENT = next(row.schema for row in builtin_resources() if (row.kind, row.version) == ("Deployment", "v1"))
 
@@ -20,8 +20,8 @@ DEPLOYMENT = next(row.schema for row in builtin_resources() if (row.kind, row.ve
     ],
 )
 def test_the_first_container_of_the_wrong_sort_is_told(template: object, problem: str) -> None:
-    assert restore_problem({"spec": {"template": template}}, DEPLOYMENT) == problem
+    assert from_unstructured_problem({"spec": {"template": template}}, DEPLOYMENT) == problem
 
 
 def test_wrong_scalars_are_left_to_others() -> None:
-    assert restore_problem({"spec": {"replicas": "three"}}, DEPLOYMENT) == ""
+    assert from_unstructured_problem({"spec": {"replicas": "three"}}, DEPLOYMENT) == ""

@@ -46,10 +46,10 @@ class DefinitionController:
         return [entry.key for entry in entries]
 
     def _serve(self, cluster: Cluster, definition: Object) -> None:
-        from muster.apiserver.crd import compiled, naming
+        from muster.apiserver.crd import accepted_names, compiled
 
         spec = definition["spec"]
-        if not naming.is_served(definition):
+        if not accepted_names.is_served(definition):
             return
         try:
             rows = compiled.compile_definition(definition, cluster.webhook_route)
@@ -66,22 +66,22 @@ class DefinitionController:
         cluster.resources.replace_custom(spec["group"], spec["names"]["plural"], ())
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
-        from muster.apiserver.crd import naming
+        from muster.apiserver.crd import accepted_names
 
         definition = cluster.read(DEFINITIONS, key)
         if definition is None:
             return None
         if definition["metadata"].get("deletionTimestamp"):
-            return await self._clean_up(cluster, definition) if naming.needs_cleanup(definition) else None
+            return await self._clean_up(cluster, definition) if accepted_names.needs_cleanup(definition) else None
         others = [other for other in cluster.scan(DEFINITIONS) if other["metadata"]["name"] != key]
-        status = naming.reconcile_status(definition, others, cluster.now())
+        status = accepted_names.reconcile_status(definition, others, cluster.now())
         if status != definition.get("status"):
             await self._write(cluster, {**definition, "status": status}, "status")
         return None
 
     async def _clean_up(self, cluster: Cluster, definition: Object) -> float | None:
         """Ask every instance to go; let the definition go when none is left."""
-        from muster.apiserver.crd import naming
+        from muster.apiserver.crd import accepted_names
 
         spec = definition["spec"]
         storage = f"{spec['group']}/{spec['names']['plural']}"
@@ -97,14 +97,16 @@ class DefinitionController:
                         if error.code != 404:
                             raise
         if cluster.store.count(cluster.name, storage):
-            status = naming.terminating_status(definition.get("status") or {}, naming.CLEANUP_STARTED, cluster.now())
+            status = accepted_names.terminating_status(
+                definition.get("status") or {}, accepted_names.CLEANUP_STARTED, cluster.now()
+            )
             if status != definition.get("status"):
                 await self._write(cluster, {**definition, "status": status}, "status")
             return 0.2
-        status = naming.terminating_status(definition.get("status") or {}, naming.CLEANUP_DONE, cluster.now())
+        status = accepted_names.terminating_status(definition.get("status") or {}, accepted_names.CLEANUP_DONE, cluster.now())
         updated = await self._write(cluster, {**definition, "status": status}, "status")
         if updated is not None:
-            kept = [f for f in updated["metadata"].get("finalizers", ()) if f != naming.FINALIZER]
+            kept = [f for f in updated["metadata"].get("finalizers", ()) if f != accepted_names.FINALIZER]
             updated["metadata"]["finalizers"] = kept
             await self._write(cluster, updated, "")
         return None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from muster.apiserver.auth.vault import Vault
+from muster.apiserver.auth.cluster_keys import ClusterKeyStore
 from muster.kube.certificates import KeyPair
 
 WEBHOOK_CLIENT: Final = "kube-apiserver-webhook-client"
@@ -18,8 +18,8 @@ LIFETIME: Final = timedelta(days=30)
 
 
 class WebhookIdentity:
-    def __init__(self, vault: Vault, clock: Callable[[], datetime]) -> None:
-        self._vault = vault
+    def __init__(self, key_store: ClusterKeyStore, clock: Callable[[], datetime]) -> None:
+        self._key_store = key_store
         self._clock = clock
         self._pair: KeyPair | None = None
         self._renew_at: datetime | None = None
@@ -28,7 +28,7 @@ class WebhookIdentity:
         """The same one until it is time for another."""
         now = self._clock()
         if self._pair is None or self._renew_at is None or now >= self._renew_at:
-            keys = await self._vault.keys(now)
+            keys = await self._key_store.keys(now)
             self._pair = keys.proxy_ca.issue(WEBHOOK_CLIENT, now, LIFETIME)
             self._renew_at = now + LIFETIME / 2
         return self._pair

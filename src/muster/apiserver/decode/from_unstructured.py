@@ -15,7 +15,7 @@ from .layouts import Layout, TypeExpr, has_layout, layout
 _SLICE, _MAP = "slice", "map"
 
 
-def restore_problem(value: Any, schema: Schema) -> str:
+def from_unstructured_problem(value: Any, schema: Schema) -> str:
     """The first container that does not fit, in the order of the type's fields; empty if all do."""
     return _in_struct(value, layout(schema.name)) if has_layout(schema.name) else ""
 

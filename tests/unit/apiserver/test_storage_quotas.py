@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.admission import quotas
+from muster.apiserver.admission import storage_quotas
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer
@@ -26,7 +26,7 @@ def event(name: str, namespace: str = "default", **more: Any) -> dict[str, Any]:
 
 
 def allow(monkeypatch: pytest.MonkeyPatch, storage: str, *, objects: int = 10_000, size: int = 16 << 20) -> None:
-    monkeypatch.setitem(quotas.QUOTAS, storage, replace(quotas.QUOTAS[storage], objects=objects, size=size))
+    monkeypatch.setitem(storage_quotas.QUOTAS, storage, replace(storage_quotas.QUOTAS[storage], objects=objects, size=size))
 
 
 @pytest.fixture

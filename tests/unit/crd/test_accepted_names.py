@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.apiserver.crd.naming import FINALIZER, begin_deletion, is_served, needs_cleanup, reconcile_status
+from muster.apiserver.crd.accepted_names import FINALIZER, begin_deletion, is_served, needs_cleanup, reconcile_status
 
 NOW, LATER = "2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"
 

@@ -27,6 +27,6 @@ def validate_definition(ctx: HookContext, new: Object, old: Object | None) -> li
 
 
 def delete_definition(ctx: HookContext, marked: Object) -> None:
-    from muster.apiserver.crd import naming
+    from muster.apiserver.crd import accepted_names
 
-    naming.begin_deletion(marked, ctx.now())
+    accepted_names.begin_deletion(marked, ctx.now())

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from muster.apiserver.addresses import ServiceAddresses
 from muster.apiserver.admission.plugins import admission_chain
 from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.auth.access import Access, TokenAuthenticator
 from muster.apiserver.auth.bootstraptokens import BootstrapTokens
-from muster.apiserver.auth.vault import Vault
+from muster.apiserver.auth.cluster_keys import ClusterKeyStore
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.handlers.pod_logs import refuse_terminal, serve_log
 from muster.apiserver.handlers.pod_requests import bind_pod, evict_pod
 from muster.apiserver.handlers.scale import serve_scale
 from muster.apiserver.handlers.token_requests import create_token
-from muster.apiserver.longrunning import OpenRequests
+from muster.apiserver.long_running_requests import OpenRequests
 from muster.apiserver.pipeline import SubresourceHandler
-from muster.apiserver.services import ServiceResolver
+from muster.apiserver.service_addresses import ServiceAddresses
+from muster.apiserver.service_resolver import ServiceResolver
 from muster.apiserver.webhooks import WebhookRoute
 
 SUBRESOURCES: dict[tuple[str, str], SubresourceHandler] = {
@@ -37,7 +37,7 @@ def wire_cluster(
 ) -> None:
     """Give a new cluster its access rules, admission chain and aggregator."""
     tokens: Sequence[TokenAuthenticator] = [static_tokens, BootstrapTokens(cluster), token_webhook]
-    access = Access(cluster, Vault(cluster.store, cluster.name), tokens, issuer_url)
+    access = Access(cluster, ClusterKeyStore(cluster.store, cluster.name), tokens, issuer_url)
     services = ServiceResolver(cluster)
     cluster.rules = access
     cluster.addresses = ServiceAddresses(cluster)

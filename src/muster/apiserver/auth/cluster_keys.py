@@ -90,7 +90,7 @@ def cluster_of_authority(common_name: str) -> str | None:
     return None
 
 
-class Vault:
+class ClusterKeyStore:
     """Reads and makes the keys of one cluster."""
 
     def __init__(self, store: Store, cluster: str) -> None:
