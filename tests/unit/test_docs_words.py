@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
-PLAIN = [page for page in PAGES if page == ROOT / "docs/architecture.md" or page.parent == ROOT / "docs/decisions"]
+PLAIN = [
+    *(ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / "docs" / name for name in ("architecture.md", "critiques.md", "limits.md")),
+    *sorted((ROOT / "docs/decisions").glob("*.md")),
+]
 FORMER = re.compile(
     r"\b(ground|grounds|the house|table of contents|elsewhere|heed|heeds|keeper|seam|way to the hub|fares?|faring"
     r"|says|said|tells|told|whoever|nobody|somebody|strangers?|newcomers?)\b",
