@@ -445,7 +445,9 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             from muster.cli.work_beside import run_beside
 
             # It waits for what the registration agent writes, which is the elected one.
-            manager.add("the work agent", RunnableFunc(partial(run_beside, settings.work, here)), needs_leader_election=False)
+            manager.add(
+                "the work agent", RunnableFunc(partial(run_beside, settings.work, here, metrics)), needs_leader_election=False
+            )
         election = LeaderElection(management, LEASE, settings.options.namespace, leader_identity(here.environ))
         await serve_manager(
             manager,

@@ -35,6 +35,7 @@ from muster.machinery.confinement import read
 from muster.work.names import AGENT_GATES, ALL_REVIEWS, ALL_VERBS, PER_MANIFEST, RAW_FEEDBACK
 
 if TYPE_CHECKING:
+    from muster.machinery.metrics import Metrics
     from muster.registration.drivers.endpoints import EndpointFormat, HubEndpoint
     from muster.work.agent.options import WorkAgentOptions
 
@@ -281,12 +282,13 @@ def _explain(error: Exception) -> click.ClickException | None:
     return cluster_problem(error, "the cluster", "--health-port")
 
 
-async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
+async def serve(settings: Settings, here: ProcessEnv = PROCESS, metrics: Metrics | None = None) -> None:
+    """`metrics` are those of the process, if it is not the work agent's own."""
     with explained(_explain):
-        await _serve(settings, here)
+        await _serve(settings, here, metrics)
 
 
-async def _serve(settings: Settings, here: ProcessEnv) -> None:
+async def _serve(settings: Settings, here: ProcessEnv, metrics: Metrics | None) -> None:
     from muster.machinery.metrics import Metrics
     from muster.registration.drivers.endpoints import ClientSettings
     from muster.runtime.controller import LeaderElection, Manager, RunnableFunc, leader_identity
@@ -294,7 +296,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.work.agent.agent import WorkAgent
     from muster.work.names import AGENT
 
-    metrics = Metrics()
+    metrics = metrics or Metrics()
     async with AsyncExitStack() as stack:
         management = settings.management.connect_in(stack, AGENT, metrics, AT_ONCE)
         spoke = settings.spoke.connect_in(stack, AGENT, metrics, AT_ONCE) if settings.spoke else management

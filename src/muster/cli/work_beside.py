@@ -17,6 +17,7 @@ from muster.cli.hub_address import find_hub, until_elsewhere
 from muster.cli.process import LOOPBACK, ProcessEnv
 
 if TYPE_CHECKING:
+    from muster.machinery.metrics import Metrics
     from muster.registration.drivers.endpoints import EndpointFormat
 
 LOOK_SECONDS = 1.0
@@ -40,13 +41,13 @@ def beside(directory: str, endpoints: EndpointFormat, arguments: Sequence[str]) 
     return Beside(file, endpoints, told)
 
 
-async def run_beside(beside: Beside, here: ProcessEnv) -> None:
+async def run_beside(beside: Beside, here: ProcessEnv, metrics: Metrics) -> None:
     """Until cancelled, or until the work agent ends by itself: then so does this, in the same way."""
     file = here.path(beside.file)
     while True:
         await _until_there(file)
         context = work_agent.command.make_context("work-agent", list(beside.arguments))
-        agent = asyncio.create_task(work_agent.serve(work_agent.settings(context.params, here), here))
+        agent = asyncio.create_task(work_agent.serve(work_agent.settings(context.params, here), here, metrics))
         moved = asyncio.create_task(until_elsewhere(file, beside.endpoints, find_hub(file, beside.endpoints).url))
         try:
             await asyncio.wait((agent, moved), return_when=asyncio.FIRST_COMPLETED)

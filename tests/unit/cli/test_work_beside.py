@@ -13,6 +13,7 @@ import yaml
 from muster.cli import hub_address, work_agent, work_beside
 from muster.cli.process import ProcessEnv
 from muster.cli.work_beside import beside, run_beside
+from muster.machinery.metrics import Metrics
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
 
@@ -33,7 +34,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
     """The hubs that work agents were run for."""
     seen: asyncio.Queue[str] = asyncio.Queue()
 
-    async def serve(settings: work_agent.Settings, here: ProcessEnv) -> None:
+    async def serve(settings: work_agent.Settings, here: ProcessEnv, metrics: Metrics) -> None:
         seen.put_nowait(settings.options.hub_url)
         try:
             await asyncio.Event().wait()
@@ -54,7 +55,9 @@ def process_env(tmp_path: Path) -> ProcessEnv:
 
 async def test_it_runs_while_there_is_a_hub_and_anew_for_another_one(tmp_path: Path, runs: asyncio.Queue[str]) -> None:
     directory = tmp_path / "hub"
-    running = asyncio.create_task(run_beside(beside(str(directory), KUBECONFIGS, ["--agent-id=a"]), process_env(tmp_path)))
+    running = asyncio.create_task(
+        run_beside(beside(str(directory), KUBECONFIGS, ["--agent-id=a"]), process_env(tmp_path), Metrics())
+    )
     try:
         async with asyncio.timeout(10):
             lead_to(directory, "https://first:6443")
@@ -81,13 +84,13 @@ async def test_a_kubeconfig_that_is_being_written_is_waited_for(tmp_path: Path, 
 
 
 async def test_the_end_of_the_work_agent_is_the_end_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def serve(settings: work_agent.Settings, here: ProcessEnv) -> None:
+    async def serve(settings: work_agent.Settings, here: ProcessEnv, metrics: Metrics) -> None:
         raise click.ClickException("no")
 
     monkeypatch.setattr(work_agent, "serve", serve)
     lead_to(tmp_path / "hub", "https://first:6443")
     with pytest.raises(click.ClickException, match="no"):
-        await run_beside(beside(str(tmp_path / "hub"), KUBECONFIGS, []), process_env(tmp_path))
+        await run_beside(beside(str(tmp_path / "hub"), KUBECONFIGS, []), process_env(tmp_path), Metrics())
 
 
 @pytest.mark.parametrize("broken", [lambda file: file.unlink(), lambda file: file.write_text("a: 1")])

@@ -33,6 +33,8 @@ async def judge(request: AdmissionRequest) -> AdmissionResponse:
     data = (request.object or {}).get("data") or {}
     if data.get("bad"):
         raise Denied("bad is bad", 422, "Invalid")
+    if data.get("away"):
+        raise Denied("the server cannot be asked", 503, "ServiceUnavailable")
     if data.get("crash"):
         raise ValueError("boom")
     return allow("looks odd") if data.get("odd") else allow()
@@ -123,13 +125,19 @@ async def test_requests_are_counted_by_webhook_and_code(webhooks: WebhookServer,
         request = {"uid": "u1", "operation": "CREATE", "object": {**config_map("a"), "data": data}}
         return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request})
 
-    for path, body in (("/judge", review()), ("/judge", review(bad="y")), ("/judge", review(crash="y")), ("/nowhere", b"{}")):
+    def counted(prefix: str) -> list[str]:
+        return [line for line in metrics.render().decode().splitlines() if line.startswith(prefix)]
+
+    undecided = 'muster_webhook_undecided_reviews_total{webhook="%s"} %s'
+    assert counted("muster_webhook") == [undecided % ("/fill", 0), undecided % ("/judge", 0)]
+    bodies = (review(), review(bad="y"), review(away="y"), review(crash="y"))
+    for path, body in (*(("/judge", body) for body in bodies), ("/nowhere", b"{}")):
         await post(webhooks, pair.ca, path, body)
-    counted = [line for line in metrics.render().decode().splitlines() if line.startswith("controller_runtime_webhook")]
-    assert counted == [
-        'controller_runtime_webhook_requests_total{webhook="/judge",code="200"} 2',
+    assert counted("controller_runtime_webhook") == [
+        'controller_runtime_webhook_requests_total{webhook="/judge",code="200"} 3',
         'controller_runtime_webhook_requests_total{webhook="/judge",code="500"} 1',
     ]
+    assert counted("muster_webhook") == [undecided % ("/fill", 0), undecided % ("/judge", 1)]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from muster.http import HttpServer, Request, Response
 from muster.machinery.authentication import UserInfo
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
-from muster.machinery.metrics import Metrics
+from muster.machinery.metrics import Counter, Metrics
 from muster.machinery.objects import Object, ObjectKey
 from muster.runtime.client.patches import json_patch
 from muster.runtime.webhook.clients import WebhookClients
@@ -150,6 +150,8 @@ class WebhookServer:
 
     def admission(self, path: str, webhook: Admit) -> None:
         self._admissions[path] = webhook
+        # From 0 on: of a series that begins at 1 Prometheus sees no increase.
+        self._undecided(path)
 
     def conversion(self, path: str, webhook: Convert) -> None:
         self._conversions[path] = webhook
@@ -185,6 +187,13 @@ class WebhookServer:
         ).inc()
         return response
 
+    def _undecided(self, path: str) -> Counter:
+        return self._metrics.counter(
+            "muster_webhook_undecided_reviews_total",
+            "Total number of admission reviews that were denied because the webhook could not decide them (code 5xx)",
+            webhook=path,
+        )
+
     async def _review(self, request: Request, admit: Admit | None, convert: Convert | None) -> Response:
         if request.method != "POST":
             return Response(405, b"webhooks are called by POST\n", content_type=_TEXT)
@@ -197,7 +206,10 @@ class WebhookServer:
             return Response(400, b"the body is not a review\n", content_type=_TEXT)
         try:
             if admit is not None and admission is not None:
-                response = (await _admit(admit, admission)).document(admission.uid)
+                decision = await _admit(admit, admission)
+                if not decision.allowed and decision.code >= 500:
+                    self._undecided(request.path).inc()
+                response = decision.document(admission.uid)
             else:
                 assert convert is not None
                 response = await _convert(convert, asked)

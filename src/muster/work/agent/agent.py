@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections import Counter
-from collections.abc import Iterable
 
-from muster.api import condition_of
 from muster.api.work.v1 import ExecutorServiceAccount
 from muster.machinery.clock import SYSTEM, Clock, Random
-from muster.machinery.metrics import Labels, Metrics
+from muster.machinery.metrics import Metrics
 from muster.runtime.cache import DynamicCache, DynamicRESTMapper, Metadata
 from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext
@@ -26,22 +23,19 @@ from muster.work.agent.event_reporter import EventReporter
 from muster.work.agent.executor import ExecutorGate
 from muster.work.agent.grpc_source import GrpcWorkSource
 from muster.work.agent.interfaces import WorkSource
+from muster.work.agent.metrics import WorkMetrics
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.agent.reconcile import Reconciler
 from muster.work.agent.records import Records
 from muster.work.agent.source import KubeWorkSource
 from muster.work.kinds import APPLIED_WORKS
-from muster.work.names import AGENT, APPLIED, AVAILABLE
+from muster.work.names import AGENT
 
 TIMEOUT = 300.0
 """Seconds for one pass: a work may have a thousand manifests, and a cluster may be slow."""
 
 LONGEST_DELAY = 30.0
 """Seconds after which a pass that failed as a whole (a cluster is away) is tried again at the latest."""
-
-MEASURED = (APPLIED, AVAILABLE)
-"""Conditions by which works are counted."""
-STATUSES = ("True", "False", "Unknown")
 
 
 class WorkAgent:
@@ -99,9 +93,7 @@ class WorkAgent:
         self._works = context.controller("manifestworks", self._reconcile, timeout=TIMEOUT, max_delay=LONGEST_DELAY)
         self._ends = context.controller("appliedmanifestworks", finalizing.reconcile, timeout=TIMEOUT, max_delay=LONGEST_DELAY)
 
-        self._statuses: dict[str, tuple[str, ...]] = {}
-        """Statuses of `MEASURED`, by work, as they were after its last pass."""
-        context.metrics.gauges("muster_manifestworks", "ManifestWorks by condition and its status.", self._read_statuses)
+        self._metrics = WorkMetrics(context.metrics, clock)
 
     @property
     def hub_hash(self) -> str:
@@ -137,16 +129,7 @@ class WorkAgent:
         try:
             return await self._reconciler.reconcile(name)
         finally:
-            work = self._source.get(name)
-            if work is None:
-                self._statuses.pop(name, None)
-            else:
-                found = [condition_of(work.status.conditions, kind) for kind in MEASURED]
-                self._statuses[name] = tuple("Unknown" if one is None else one.status for one in found)
-
-    def _read_statuses(self) -> Iterable[tuple[Labels, float]]:
-        counts = Counter(one for statuses in self._statuses.values() for one in zip(MEASURED, statuses, strict=True))
-        return [((("condition", kind), ("status", status)), counts[kind, status]) for kind in MEASURED for status in STATUSES]
+            self._metrics.reconciled(name, self._source.get(name))
 
     def _when_idle(self, work: str, within: float) -> bool:
         if not self._works.crowded:
@@ -155,6 +138,7 @@ class WorkAgent:
         return True
 
     def _work_changed(self, name: str) -> None:
+        self._metrics.changed(name, self._source.get(name))
         self._works.enqueue(name)
         # A work that went leaves its record behind; one that came back saves it.
         if self._records.of(name) is not None:

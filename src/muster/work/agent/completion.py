@@ -32,10 +32,13 @@ def finished_manifests(work: ManifestWork) -> frozenset[int]:
 
 
 def _complete(conditions: Conditions, generation: int) -> bool:
-    return all(
-        (one := condition_of(conditions, kind)) is not None and one.status == "True" and one.observed_generation == generation
-        for kind in (COMPLETE, APPLIED)
-    )
+    return all(is_current(conditions, kind, generation) for kind in (COMPLETE, APPLIED))
+
+
+def is_current(conditions: Conditions, kind: str, generation: int) -> bool:
+    """Whether a condition is True, and of this generation."""
+    condition = condition_of(conditions, kind)
+    return condition is not None and condition.status == "True" and condition.observed_generation == generation
 
 
 async def ended(manifest: Manifest, sight: ObservedObject) -> bool:

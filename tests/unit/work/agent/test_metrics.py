@@ -1,4 +1,4 @@
-"""What `/metrics` of the work agent tells of works: how many there are, by condition."""
+"""What `/metrics` of the work agent shows of works: how many there are by condition, and how long changes take."""
 
 from __future__ import annotations
 
@@ -38,3 +38,34 @@ async def test_works_that_were_applied_before_the_agent_started_are_counted_too(
         await until(lambda: site.applied("good"), "it to be applied")
     async with site.agent(metrics=metrics):
         await until(shown, "it to be counted")
+
+
+def value(metrics: Metrics, name: str) -> float:
+    (line,) = [line for line in metrics.render().decode().splitlines() if line.startswith(f"{name} ")]
+    return float(line.split()[-1])
+
+
+async def test_a_change_is_open_until_it_is_applied_and_then_counted_once(site: Site) -> None:
+    metrics = Metrics()
+    count, oldest = "muster_manifestwork_apply_duration_seconds_count", "muster_manifestwork_oldest_change_seconds"
+
+    async def applied(changes: int) -> bool:
+        return value(metrics, count) == changes and value(metrics, oldest) == 0
+
+    async def is_open() -> bool:
+        return value(metrics, oldest) > 0
+
+    async with site.agent(metrics=metrics):
+        await until(lambda: applied(0), "nothing to be open")
+        await site.create("good", config_map("a"))
+        await until(lambda: applied(1), "one change to be applied")
+        await site.create("bad", config_map("b", "nowhere"))
+        await until(is_open, "the other to be open")
+        first = value(metrics, oldest)
+        assert value(metrics, oldest) > first, "it grows until somebody makes the namespace"
+        await site.spoke.create(NAMESPACES, namespace("nowhere"))
+        await until(lambda: applied(2), "both to be applied")
+        await site.create("worse", config_map("c", "nowhere-else"))
+        await until(is_open, "it to be open")
+        await site.hub.delete(MANIFEST_WORKS, "worse", CLUSTER)
+        await until(lambda: applied(2), "a work that is gone to be open no more")
