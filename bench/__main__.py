@@ -29,7 +29,7 @@ from bench import (
 from bench.report import Row
 
 GOTEMPLATE_TEXT = """
-The same template and data in Python and in Go, in turns; best of several turns. The last two rows compare with
+The same template and data, alternately in Python and in Go; best of several rounds. The last two rows compare with
 go-template-utils' ResolveTemplate.
 """
 

@@ -30,15 +30,15 @@ from muster.runtime.client.kubeconfig import load_kubeconfig
 
 TITLE = "Addons"
 TEXT = """
-`muster addon-manager` and upstream's addon manager (OCM v1.2.1), each on a kube-apiserver 1.35 + etcd of its own that starts empty,
-with the same flags and definitions; the managers share the machine's cores with it. Clusters are objects without agents, decisions
+`muster addon-manager` and upstream's addon manager (OCM v1.2.1), each on its own kube-apiserver 1.35 + etcd that starts empty,
+with the same flags and CRDs; the managers share the machine's cores with it. Clusters are objects without agents, and decisions
 are written by the benchmark. The addon is a template of three manifests with a credential and one role on the hub, installed by
-its strategy; works are reported as applied by the benchmark. As they come: upstream holds itself to 50 requests per second, ours
-has no limit; limits lifted: upstream with 10,000. Writes are counted in the audit log, Events are left out. A rollout is 50
-clusters at a time, and each has to be reported before the next one's turn.
+its install strategy; the benchmark reports works as applied. "As they come" means default settings: upstream limits itself to
+50 requests per second, ours has no limit; "limits lifted": upstream with 10,000. Writes are counted in the audit log, without
+Events. A rollout updates 50 clusters at a time, and each has to be reported before the next one begins.
 
-With leases: one managed cluster with that many addons that report by a lease, which other programs renew every minute; what is
-counted is the registration agent's requests, to its own cluster and to the hub.
+With leases: one managed cluster with that many addons that report by a lease, which other programs renew every minute; counted
+are the registration agent's requests, to its own cluster and to the hub.
 """
 ADDON_WRITES = ("managedclusteraddons", "managedclusteraddons/status")
 

@@ -30,11 +30,11 @@ from bench.sides import Ours, Side, Theirs, earlier
 
 TITLE = "API server"
 TEXT = """
-`muster apiserver` (one process) and kube-apiserver 1.35 + etcd on the same machine in the same run, under the same load in
-turns; medians over the rounds. On in both: TLS, token authentication, RBAC (the load's user may touch ConfigMaps through
-a ClusterRole), admission, validation, audit log at Metadata level, durable writes (SQLite `synchronous=FULL`, etcd with
-fsync). Objects are ConfigMaps of 1.1 KB. The load generator (Go, HTTP/1.1, kept connections) shares the cores with the
-servers. Memory is resident memory: ours with its controllers, the peer's without kube-controller-manager.
+`muster apiserver` (one process) and kube-apiserver 1.35 + etcd, measured alternately under the same load, on one machine and in
+one run; medians over the rounds. Both have TLS, token authentication, RBAC (a ClusterRole allows the load's user to access
+ConfigMaps), admission, validation, an audit log at Metadata level, and durable writes (SQLite `synchronous=FULL`, etcd with
+fsync). Objects are ConfigMaps of 1.1 KB. The load generator (Go, HTTP/1.1, keep-alive connections) shares the cores with the
+servers. Memory is resident memory: ours includes the controllers, the peer's does not include kube-controller-manager.
 """
 VERBS = ("create", "get", "update", "patch", "apply", "delete")
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"

@@ -38,10 +38,11 @@ from muster.runtime.client.http import HttpClient
 
 TITLE = "Registration through AWS IAM"
 TEXT = """
-`muster hub` and upstream's registration controller (OCM v1.2.1) with the driver `awsirsa`, each on a kube-apiserver of its own, on
-one local AWS, whose call log is counted: every call that the hub's role makes, per cluster, but those for its own session and the
-one question for the authentication mode that ours asks. Clusters are mapped by access entries, as upstream does it, and with ours
-once more by `aws-auth`. An hour of status updates is sixty changes of a ManagedCluster's status, with time for the hub to see each.
+`muster hub` and upstream's registration controller (OCM v1.2.1) with the driver `awsirsa`, each on its own kube-apiserver, with
+one local AWS, whose call log is evaluated. Counted are all calls of the hub's role, per cluster, except those for its own
+session and our single request for the authentication mode. Clusters are mapped by access entries, as upstream does, and for
+ours also by `aws-auth`. An hour of status updates is sixty changes of a ManagedCluster's status, with enough time for the hub
+to observe each.
 """
 HUB_ACCOUNT, MANAGED_ACCOUNT = "111111111111", "222222222222"
 DRIVERS = "--enabled-registration-drivers=csr,awsirsa"

@@ -24,20 +24,20 @@ from bench.report import Row, median
 
 TITLE = "Gateway"
 TEXT = """
-`muster gateway` and upstream's cluster-gateway v1.9.1 on one kube-apiserver 1.35 as hub, before another one as the cluster, with
-the same labelled Secret and token, each as it comes, but that ours, a
-single replica, is told to offer HTTP/2 (`--http2`), under a Go load that shares the machine's cores with all of them. The caller
-is a user with a bearer token who has every right by RBAC and no group that is let through unasked. Ours asks the hub for
-`foo/get` on the object by name (answers are remembered for 10 s; 100 objects are read in turn, after a warm-up, so that nearly
-all are remembered ones; of objects that are read once each none is), checks `clustergateways/proxy`, and writes an audit line for
-each request; upstream's does only the second unless it is told to authorize the path, and has no audit log. The question that it
-asks then names neither object nor resource, so it is one question for all of them, and remembered too. Figures are medians of
-rounds in which all are measured right after each other. "Added" is the median over that of the same GET from the cluster itself;
-of the tunnel, over that of the same GET by the same gateway without it. CPU is that of the gateway's process. The document is
-`/openapi/v2`, which a kube-apiserver has at hand, so that what is measured is the way. Memory of watches is the most that was
-resident while they were open, less what was before, in processes just started; the lag is from the start of the write, which goes
-the same way, to the event; what opening them costs is not in the CPU per event, but in a row of its own. The tunnel goes through
-the hub's API server. At rest all clusters are the one there is; upstream's probes none by itself.
+`muster gateway` and upstream's cluster-gateway v1.9.1, with one kube-apiserver 1.35 as hub and another one as the cluster, the
+same labelled Secret and token, and default settings, except that ours, a single replica, offers HTTP/2 (`--http2`). The Go load
+shares the machine's cores with all of them. The caller is a user with a bearer token who has every permission by RBAC and
+belongs to no group that is exempt from authorization. For each request, ours authorizes `foo/get` on the object by name, checks
+`clustergateways/proxy`, and writes an audit line. Authorization results are cached for 10 s: 100 objects are read in turn,
+after a warm-up, so nearly all results are cached ones; for objects that are read once each, none is. Upstream does only the
+second check unless it is configured to authorize the path, and has no audit log. Its access review then contains neither object
+nor resource, so it is the same one for all requests, and cached too. Figures are medians of rounds in which all are measured
+right after each other. "Added" is the median minus that of the same GET from the cluster itself; for the tunnel, minus that of
+the same GET by the same gateway without it. CPU is that of the gateway's process. The document is `/openapi/v2`, which a
+kube-apiserver has in memory, so that the forwarding is measured. Memory of watches is the maximum resident memory while they
+are open, minus that before, in newly started processes. The lag is from the start of the write, which takes the same path, to
+the event. Opening the watches is not included in the CPU per event, but has its own row. The tunnel passes the hub's API
+server. At rest, all clusters are the one that exists; upstream does not probe clusters by default.
 """
 DIRECTLY, BY_HUB = "asked directly", "through the hub"
 

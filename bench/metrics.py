@@ -21,9 +21,9 @@ from bench.report import ROOT, Row, median
 
 TITLE = "Metrics"
 TEXT = """
-`muster.machinery.metrics` beside prometheus-client: CPU time and memory of one process each, median of several turns. A request
-counts into a counter with seven labels and a histogram with six and 23 buckets; a component is a registry with one counter, one
-histogram and one gauge, of which the simulation has thousands in a process.
+`muster.machinery.metrics` and prometheus-client: CPU time and memory of one process each, median of several rounds. A request
+is counted in a counter with seven labels and a histogram with six labels and 23 buckets; a component has a registry with one
+counter, one histogram and one gauge, of which the simulation has thousands in a process.
 """
 ROUNDS = 7
 REQUESTS, SERIES, COMPONENTS = 20_000, 1000, 200

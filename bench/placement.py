@@ -32,13 +32,13 @@ from muster.runtime.client.typed import served
 
 TITLE = "Placements"
 TEXT = """
-`muster placement` and upstream's placement controller (OCM v1.2.1), each on a kube-apiserver 1.35 + etcd of its own that starts
-empty, with the same flags and definitions; the controllers share the machine's cores with it. Clusters are objects without
-agents.
-Placements select by one label (or by one CEL expression) and take 10 clusters each, or all of them. As they come: upstream holds
-itself to 50 requests per second, ours has no limit; limits lifted: upstream with 10,000. Writes are those of decisions and status,
-counted in the audit log; Events are left out. A change is measured until the last decision shows it. Scores: that many
-AddOnPlacementScores are written, spread over the time that the row says, while 20 placements rank by them.
+`muster placement` and upstream's placement controller (OCM v1.2.1), each on its own kube-apiserver 1.35 + etcd that starts
+empty, with the same flags and CRDs; the controllers share the machine's cores with it. Clusters are objects without agents.
+Placements select by one label (or by one CEL expression) and take 10 clusters each, or all of them. "As they come" means
+default settings: upstream limits itself to 50 requests per second, ours has no limit; "limits lifted": upstream with 10,000.
+Writes are those of decisions and status, counted in the audit log, without Events. A change is measured until the last decision
+contains it. Scores: that many AddOnPlacementScores are written, spread over the time that the row names, while 20 placements
+rank clusters by them.
 """
 NAMESPACE = "bench"
 

@@ -36,12 +36,12 @@ from muster.runtime.client.kubeconfig import load_kubeconfig
 
 TITLE = "Registration"
 TEXT = """
-`muster hub` and upstream's registration controller (OCM v1.2.1), each on a kube-apiserver 1.35 + etcd of its own that starts empty,
-with the same flags. Clusters join all at once; they are logical clusters with our agents in one load process, the same for both
-hubs. Both hubs accept them by themselves and approve their certificates; leader election and webhooks are off, all else is
-each side's default, upstream's limit of 50 requests per second included (one row is without it). Requests are counted in the API
-server's audit log, per cluster, until 10 s after the last cluster is Available. One agent: `muster agent` and upstream's
-registration agent, one process each, joined and then left alone.
+`muster hub` and upstream's registration controller (OCM v1.2.1), each on its own kube-apiserver 1.35 + etcd that starts empty,
+with the same flags. All clusters join at the same time; they are logical clusters with our agents in one load process, the same
+for both hubs. Both hubs accept clusters and approve their certificates automatically; leader election and webhooks are off.
+Everything else is each side's default, including upstream's limit of 50 requests per second (one row is without it). Requests
+per cluster are counted in the API server's audit log, until 10 s after the last cluster is Available. For one agent, `muster
+agent` and upstream's registration agent run in one process each and are idle after joining.
 """
 JOIN_WITHIN = 600.0
 SETTLE = 10.0

@@ -18,13 +18,13 @@ from bench.report import Row
 
 TITLE = "A thousand clusters on one machine"
 TEXT = """
-`muster sim`: one embedded hub (API server on SQLite with durable writes, and registration's controllers) in one process, all
-managed clusters with their agents in a second one; the agents reach the hub over TLS, each with its own certificate. The clusters
-join a hundred at a time. CPU is in cores of this machine, requests are those the hub's API server answered.
+`muster sim`: one embedded hub (API server on SQLite with durable writes, and the registration controllers) in one process, and
+all managed clusters with their agents in a second one; the agents connect to the hub over TLS, each with its own certificate.
+The clusters join a hundred at a time. CPU is in cores of this machine, requests are those that the hub's API server answered.
 
-With an addon (`--addon`, a run of its own) the hub also runs placement's controller and the addon manager, and each cluster a work
-agent. When all have joined, an addon made of a template is installed everywhere by a placement; it is Available on a cluster when
-its certificate is signed and stored, and its Deployment applied and reported.
+With an addon (`--addon`, a separate run) the hub also runs the placement controller and the addon manager, and each cluster a
+work agent. When all clusters have joined, an addon made from a template is installed on all of them by a placement. It is
+Available on a cluster when its certificate is signed and stored, and its Deployment is applied and reported.
 """
 
 

@@ -43,10 +43,11 @@ from muster.runtime.client.restmapper import RESTMapper
 
 TITLE = "Templates in policies"
 TEXT = """
-Documents resolved by our resolver and by go-template-utils' ResolveTemplate in turns, per second of processor time, best of several
-turns, both with warm caches.
-"At rest" nothing has changed since the last time; "values change" the output differs each time and is read as YAML; "YAML both
-ways" the document becomes YAML again too; "never seen" its template is compiled as well. Go remembers nothing in any of them.
+Documents resolved by our resolver and by go-template-utils' ResolveTemplate alternately, per second of CPU time, best of
+several rounds, both with warm caches.
+"At rest": nothing has changed since the last evaluation. "Values change": the output differs each time and is parsed as YAML.
+"YAML both ways": the document is also serialized as YAML. "Never seen": its template is compiled as well. The Go library caches
+nothing in any of these cases.
 """
 PEER = Path(__file__).parent.parent / "peers" / "resolver"
 NAMESPACE = "shop"

@@ -34,16 +34,17 @@ TITLE = "Transport"
 DIRECT_AT_ONCE = 32
 """Writes under way without a server between: kube-apiserver and etcd get through fewer with less, and with more."""
 TEXT = """
-`muster grpc-server` and upstream's (OCM v1.2.1), in turn on one kube-apiserver 1.35 + etcd, under the same Go load over mTLS,
-which shares the machine's cores with them. Upstream runs at its defaults (50 requests per second to the API server) and with that
-limit lifted. A lease is renewed with the version that the server's echo brought, as agents must. Requests are counted in the audit
-log by account. A hub's write is counted from when the API server is asked for it, whose own answer takes the most of that and
-varies with its disk; so it is counted from that answer on, too. Beside the works' status stands what the API server takes of the
-same writes from a Go client of its own, with no gRPC server between: on these cores nobody can reach more. Silent readers
-subscribe and never read; their streams are full before anything is measured, and what has not come ten seconds after the last
-write counts as not delivered. Deliveries and resync: broker and wire alone, before objects in memory, beside sdk-go v1.3.0's own
-server and broker; every change is encoded anew, 1 KB each. Agents of five streams come back by themselves after 0.25 s at first
-and 7.5 s at most. On SQLite and PostgreSQL the server is the hub's API server itself; upstream has no such thing.
+`muster grpc-server` and upstream's (OCM v1.2.1), alternately on one kube-apiserver 1.35 + etcd, under the same Go load over
+mTLS, which shares the machine's cores with them. Upstream runs with its defaults (50 requests per second to the API server) and
+with that limit lifted. A lease is renewed with the version that the server's last event contained, as agents must. Requests are
+counted in the audit log by account. A write on the hub is measured from its request to the API server, whose response takes
+most of that time and depends on its disk; therefore it is also measured from that response. Next to the status of works is the
+rate at which the API server accepts the same writes directly from a Go client, without a gRPC server: on these cores that is
+the upper limit. Silent readers subscribe and never read; their streams are full before the measurement begins, and what has not
+arrived ten seconds after the last write counts as not delivered. Deliveries and resync measure only broker and protocol, with
+objects in memory, next to sdk-go v1.3.0's own server and broker; every change is encoded again, 1 KB each. Agents with five
+streams each reconnect by themselves after 0.25 s at first and 7.5 s at most. On SQLite and PostgreSQL the server is itself the
+hub's API server; upstream has no equivalent.
 """
 
 

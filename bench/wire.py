@@ -24,9 +24,9 @@ from bench.report import Row
 
 TITLE = "The wire"
 TEXT = """
-A gRPC server of ours beside one with frames by `h2`, both on uvloop under TLS 1.3, messages of 1,000 bytes; the client only counts.
-CPU time of the server process; rates as reached with client and server on one machine. Memory is what the streams add to the
-process, with their connections.
+Our gRPC server and one with frames by `h2`, both on uvloop with TLS 1.3, messages of 1,000 bytes; the client only counts. CPU
+time of the server process; rates are those reached with client and server on one machine. Memory is what the streams add to the
+process, including their connections.
 """
 NAMES = ("ours", "h2")
 

@@ -29,18 +29,18 @@ from muster.work.kinds import MANIFEST_WORKS
 
 TITLE = "Works"
 TEXT = """
-`muster work-agent` and upstream's work agent (OCM v1.2.1), each on a kube-apiserver 1.35 + etcd of its own that starts empty, with
-the same flags; it is hub and managed cluster at once, and the agents share the machine's cores with it. The works exist before the
-agent starts. As they come: upstream holds itself to 50 requests per second and client, ours has no limit; limits lifted:
-upstream with 10,000. Requests are counted in the audit log by account; until all works are Available unless the row says
-otherwise. With an executor, works are allowed by RoleBindings in ten namespaces; upstream at its defaults would need over 20
-minutes for 1,000 such works, so there are 200 in those rows. Idle: the minute that begins 15 s after all are Available.
-
-What each agent has still to do when all are Available is in the rows with the idle minute: ours writes the last word of its
-records (decision 0013), one request per work; upstream's goes on asking for every object every 10 to 19 seconds. No agent that
-keeps OCM's records can do with less than eleven requests for such a work, ten objects and the record that owns them: 1.10 per
-manifest. How many upstream sends until then depends on how long it takes; on this machine with limits lifted it is too quick for
-a fifth of them to be 1.10.
+`muster work-agent` and upstream's work agent (OCM v1.2.1), each on its own kube-apiserver 1.35 + etcd that starts empty and is
+both hub and managed cluster, with the same flags; the agents share the machine's cores with it. The works exist before the
+agent starts. "As they come" means default settings: upstream limits itself to 50 requests per second and client, ours has no
+limit; "limits lifted": upstream with 10,000. Requests are counted in the audit log by account, until all works are Available
+unless the row specifies otherwise. With an executor, works are permitted by RoleBindings in ten namespaces; upstream with its
+defaults would need more than 20 minutes for 1,000 such works, so these rows have 200. "Idle" is the minute that begins 15 s
+after all works are Available. Requests that an agent still has to send then are in the rows of the idle minute: ours completes
+its records (decision 0013), one request per work; upstream's continues to read every object every 10 to 19 seconds. An agent
+that keeps OCM's records needs at least eleven requests for such a work, ten objects and the record that owns them: 1.10 per
+manifest. How many upstream
+sends until all works are Available depends on how long that takes; on this machine, with limits lifted, it finishes so soon that
+1.10 is more than a fifth of them.
 """
 WITHIN = 1800.0
 RESTART = 30.0

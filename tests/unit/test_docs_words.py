@@ -12,7 +12,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
 PLAIN = [
     *(ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md")),
-    *(ROOT / "docs" / name for name in ("architecture.md", "critiques.md", "limits.md")),
+    *(ROOT / "docs" / name for name in ("architecture.md", "benchmarks.md", "critiques.md", "limits.md")),
     *sorted((ROOT / "docs/decisions").glob("*.md")),
 ]
 FORMER = re.compile(
