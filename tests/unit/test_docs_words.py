@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
 PLAIN = [
-    *(ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md")),
     *(ROOT / "docs" / name for name in ("architecture.md", "benchmarks.md", "critiques.md", "limits.md")),
     *sorted((ROOT / "docs/decisions").glob("*.md")),
 ]
