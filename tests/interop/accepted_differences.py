@@ -198,7 +198,7 @@ ACCEPTED: tuple[Accepted, ...] = (
     ),
     Accepted(
         "replicas",
-        "a number of replicas that is no longer said",
+        "a number of replicas that is removed from the manifest",
         lambda moment: moment.about[0] == "Deployment" and moment.path[-2:] == ("spec", "replicas"),
     ),
     Accepted("let-go", "what becomes `ReadOnly`", _let_go),

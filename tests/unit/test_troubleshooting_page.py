@@ -22,7 +22,7 @@ def quoted() -> Iterator[str]:
     header = ""
     for before, line in zip([""] + (lines := PAGE.read_text().splitlines()), lines, strict=False):
         header = before if line.startswith("|---") else header
-        if line.startswith("| ") and before.startswith("|") and header.startswith(("| doctor says", "| what is said")):
+        if line.startswith("| ") and before.startswith("|") and header.startswith(("| message of doctor |", "| message |")):
             for text in re.findall(r"`([^`]+)`", line.split(" | ")[0]):
                 yield from (piece for piece in text.split("…") if piece.strip())
 

@@ -73,7 +73,7 @@ TABLE: Final = (
     Difference('a constant without a value in an expression (`"a".matches("(")`) fails cluster by cluster', _constant),
     Difference("a mistake in decision groups is found after choosing", _groups),
     Difference("of two mistakes a random one is named", _two_problems),
-    Difference("`validUntil` wakes nobody; `scores()` in expressions counts expired ones", _expired),
+    Difference("`validUntil` triggers no reconcile; `scores()` in expressions counts expired ones", _expired),
     Difference("`tolerationSeconds` of more than 292 years have ended", _overflow),
 )
 

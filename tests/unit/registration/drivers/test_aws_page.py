@@ -58,7 +58,7 @@ def test_a_message_of_the_page_is_one_that_is_said(message: str) -> None:
 
 
 def test_which_actions_of_the_proposal_are_left_and_which_are_added() -> None:
-    kept, dropped, *_ = section("The rights of the roles").split("Nine are dropped:")
+    kept, dropped, *_ = section("Permissions of the roles").split("Nine are dropped:")
     dropped, added = dropped.split("Added are")
     added, entries = added.split("Access entries add")
     ours = {action.removeprefix("iam:") for action in CREATOR_ROLE_ACTIONS}
