@@ -66,7 +66,7 @@ $(CLIENTS)/.installed: requirements/clients.lock $(VENV)/.installed
 	VIRTUAL_ENV=$(CLIENTS) $(BIN)/uv pip sync -q --system-certs --compile-bytecode --require-hashes requirements/clients.lock
 	@touch $@
 
-clients: $(CLIENTS)/.installed ## create .venv-clients with the client libraries that the gateway is tried with
+clients: $(CLIENTS)/.installed ## create .venv-clients with the clients that fleets and the gateway are tried with
 
 up: $(READY) ## start a hub and two managed clusters on this machine
 	@$(BIN)/muster up

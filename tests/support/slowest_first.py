@@ -56,6 +56,7 @@ SECONDS: Mapping[str, int] = {
     "e2e/operator/test_cluster_manager.py": 32,
     "interop/gotemplate/test_differential.py": 30,
     "interop/test_registration.py": 30,
+    "interop/test_fleet_clients.py": 30,
     "interop/test_cluster_proxy.py": 30,
     "interop/test_aws_peers.py": 25,
     "interop/test_aws_authenticator.py": 20,
