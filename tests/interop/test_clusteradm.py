@@ -248,7 +248,7 @@ def test_our_operator_knows_what_upstreams_sample_of_a_hub_asks_for(
 ) -> None:
     stored = operators.post(collection("clustermanagers"), samples[sample], query={"dryRun": "All"}).expect(201)
     manager = ClusterManager.decode(stored)
-    plan = hub_plan.Plan(manager, IMAGE)
+    plan = hub_plan.ClusterManagerPlan(manager, IMAGE)
 
     assert hub_plan.gate_review(manager) == GateReview()
     plan.check_mode()
@@ -270,7 +270,7 @@ def test_our_operator_knows_what_upstreams_sample_of_a_hub_asks_for(
 def test_our_operator_knows_what_upstreams_sample_of_an_agent_asks_for(operators: Client, samples: dict[str, Document]) -> None:
     stored = operators.post(collection("klusterlets"), samples[AGENT], query={"dryRun": "All"}).expect(201)
     klusterlet = Klusterlet.decode(stored)
-    plan = agent_plan.Plan(klusterlet, IMAGE)
+    plan = agent_plan.KlusterletPlan(klusterlet, IMAGE)
 
     assert agent_plan.gate_review(klusterlet) == GateReview()
     agent_plan.check(plan)

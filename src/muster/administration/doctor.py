@@ -28,7 +28,7 @@ from muster.api.cluster.v1 import ACCEPTED, AVAILABLE, CLOCK_SYNCED, JOINED, Man
 from muster.api.operator.v1 import ClusterManager, Klusterlet
 from muster.machinery.golang.durations import human_duration
 from muster.machinery.golang.timestamps import parse_time
-from muster.operator.klusterlet.plan import Plan, agent_namespace_of
+from muster.operator.klusterlet.plan import KlusterletPlan, agent_namespace_of
 from muster.operator.names import CLUSTER_MANAGER, OPERATOR_NAMESPACE
 from muster.registration.drivers.certificates.requests import issued_certificate, validity_of, verdict_of
 from muster.registration.drivers.flags import AWS, AWS_ALIAS, GRPC
@@ -386,7 +386,7 @@ async def _klusterlet(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klu
         yield Finding(PROBLEM, subject, f"it is being deleted, and held by {held}", remedy)
     if not diagnosis.available and (warning := await last_warning(managed, agent_namespace_of(klusterlet))):
         yield Finding(NOTE, "agent's last warning", warning)
-    plan = Plan(klusterlet, "")
+    plan = KlusterletPlan(klusterlet, "")
     if plan.registration.registration_driver.auth_type in (AWS, AWS_ALIAS):
         async for finding in agents_identity(diagnosis, managed, klusterlet):
             yield finding

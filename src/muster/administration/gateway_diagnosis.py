@@ -33,7 +33,7 @@ from muster.gateway.names import COMPONENT, CREDENTIALS_NAMESPACE, RESOURCE
 from muster.gateway.target import CREDENTIAL_MISSING, ENDPOINT_MISSING
 from muster.machinery.objects import GVR, Object
 from muster.operator.cluster_manager.components import GATEWAY, GATEWAY_DEGRADED
-from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.operator.names import CLUSTER_MANAGER
 from muster.operator.spec import BadSpec
 from muster.registration.names import HUB_NAMESPACE
@@ -68,9 +68,9 @@ async def gateway(diagnosis: Diagnosis) -> Findings:
     yield await _cluster(diagnosis, plan)
 
 
-async def _plan(diagnosis: Diagnosis) -> Plan | None:
+async def _plan(diagnosis: Diagnosis) -> ClusterManagerPlan | None:
     try:
-        return Plan(await diagnosis.hub.get(ClusterManager, CLUSTER_MANAGER), "")
+        return ClusterManagerPlan(await diagnosis.hub.get(ClusterManager, CLUSTER_MANAGER), "")
     except NotFound:
         return None
 
@@ -88,7 +88,7 @@ async def _leftovers(diagnosis: Diagnosis) -> Findings:
         yield Finding(PROBLEM, SUBJECT, text, f"kubectl delete apiservice {name}")
 
 
-async def _problem(diagnosis: Diagnosis, plan: Plan, served: list[tuple[str, str]]) -> Finding | None:
+async def _problem(diagnosis: Diagnosis, plan: ClusterManagerPlan, served: list[tuple[str, str]]) -> Finding | None:
     """The first thing on the way that is not as it should be."""
     name = GATEWAY.deployment(plan)
     try:
@@ -118,7 +118,7 @@ async def _problem(diagnosis: Diagnosis, plan: Plan, served: list[tuple[str, str
     return None
 
 
-async def _distrusted(diagnosis: Diagnosis, plan: Plan, found: Object) -> str:
+async def _distrusted(diagnosis: Diagnosis, plan: ClusterManagerPlan, found: Object) -> str:
     """Why the API server would not take the certificate that is served for the gateway's."""
     name, where = found["metadata"]["name"], f"Secret {plan.namespace}/{SERVING_SECRET}"
     try:
@@ -151,7 +151,7 @@ def _issued(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
-async def _cluster(diagnosis: Diagnosis, plan: Plan) -> Finding:
+async def _cluster(diagnosis: Diagnosis, plan: ClusterManagerPlan) -> Finding:
     """What the gateway says of the cluster, and what it lacks of it."""
     subject, name = "gateway to the cluster", diagnosis.name
     resource = GVR(f"{GROUP}/{plan.gateway_version}", RESOURCE, ClusterGateway.resource.kind, False)

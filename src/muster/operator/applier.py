@@ -54,7 +54,7 @@ class ApplyFailed(Exception):
     """Some of it could not be applied; the rest was."""
 
     def __init__(self, outcomes: Sequence[ApplyResult]) -> None:
-        self.failures = tuple(one for one in outcomes if one.error is not None)
+        self.failures = tuple(outcome for outcome in outcomes if outcome.error is not None)
         super().__init__("; ".join(map(str, self.failures)))
 
 
@@ -62,7 +62,7 @@ def checked(outcomes: Sequence[ApplyResult]) -> list[Object]:
     """The objects as they are now. Raises ApplyFailed if one could not be applied."""
     if any(one.error is not None for one in outcomes):
         raise ApplyFailed(outcomes)
-    return [one.result for one in outcomes if one.result is not None]
+    return [outcome.result for outcome in outcomes if outcome.result is not None]
 
 
 class Applier:
@@ -179,7 +179,9 @@ async def _remains(
 async def _touch(client: KubeClient, ref: ObjectRef, found: Object, clock: Clock) -> None:
     """Have the API server try once more to empty a definition, now and then."""
     conditions = (found.get("status") or {}).get("conditions") or ()
-    if not any(one["type"] == "Terminating" and one.get("reason") == "InstanceDeletionFailed" for one in conditions):
+    if not any(
+        condition["type"] == "Terminating" and condition.get("reason") == "InstanceDeletionFailed" for condition in conditions
+    ):
         return
     last = (found["metadata"].get("annotations") or {}).get(TOUCHED, "")
     now = format_time(clock.now())

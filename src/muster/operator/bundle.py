@@ -137,7 +137,7 @@ def files() -> dict[str, str]:
     for operator in (CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR):
         parts = {"operator.yaml": bundle(operator), **extra.get(operator.name, {})}
         for name, documents in parts.items():
-            made[f"{operator.name}/{name}"] = yaml.dump_all(whole(one) for one in documents)
+            made[f"{operator.name}/{name}"] = yaml.dump_all(whole(document) for document in documents)
         made |= _chart(operator, extra.get(operator.name, {}).get("bootstrap.yaml", []))
         sample = SAMPLES[operator.name]
         made[f"{operator.name}/{sample[0].kind.lower()}.yaml"] = yaml.dump(whole(sample))

@@ -30,8 +30,8 @@ def chart_files(name: str, documents: Iterable[Document], bootstrap: Iterable[Do
     """By path below `deploy/`; the documents say themselves what they are, and name NAMESPACE where they mean the operator's."""
     ref, documents, bootstrap = f"charts/{name}", list(documents), list(bootstrap)
     definitions = [one for one in documents if one["kind"] == "CustomResourceDefinition"]
-    made = {f"{ref}/crds/{one['spec']['names']['plural']}.yaml": yaml.dump(one) for one in definitions}
-    others = [with_values(one) for one in documents if one not in definitions]
+    made = {f"{ref}/crds/{definition['spec']['names']['plural']}.yaml": yaml.dump(definition) for definition in definitions}
+    others = [with_values(document) for document in documents if document not in definitions]
     made[f"{ref}/templates/operator.yaml"] = template(others, "not .Values.noOperator")
     if bootstrap:
         made[f"{ref}/templates/bootstrap.yaml"] = template(bootstrap, ".Values.createBootstrapSA")

@@ -117,7 +117,7 @@ def _pod(workload: Workload) -> Document:
         "hostNetwork": workload.host_network,
         "dnsPolicy": "ClusterFirstWithHostNet" if workload.host_network else "",
         "nodeSelector": dict(workload.placement.node_selector),
-        "tolerations": [known_fields(one) for one in workload.placement.tolerations],
+        "tolerations": [known_fields(toleration) for toleration in workload.placement.tolerations],
         "hostAliases": [{"ip": ip, "hostnames": [name]} for name, ip in workload.host_aliases.items()],
         "affinity": _apart(workload.name) if workload.replicas > 1 else None,
     }
@@ -157,9 +157,12 @@ def _scratch(workload: Workload) -> dict[str, str]:
 
 
 def _volumes(workload: Workload) -> list[Document]:
-    secrets = [{"name": one.name, "secret": {"secretName": one.secret, **_optional(one)}} for one in workload.secrets]
-    maps = [{"name": one.name, "configMap": {"name": one.config_map, **_optional(one)}} for one in workload.config_maps]
-    tokens = [{"name": one.volume, "projected": {"sources": [_account_token(one)]}} for one in workload.tokens]
+    secrets = [{"name": secret.name, "secret": {"secretName": secret.secret, **_optional(secret)}} for secret in workload.secrets]
+    maps = [
+        {"name": config_map.name, "configMap": {"name": config_map.config_map, **_optional(config_map)}}
+        for config_map in workload.config_maps
+    ]
+    tokens = [{"name": token.volume, "projected": {"sources": [_account_token(token)]}} for token in workload.tokens]
     return [*secrets, *maps, *tokens, *({"name": name, "emptyDir": {}} for name in _scratch(workload))]
 
 
@@ -181,12 +184,12 @@ def _probe(path: str, **times: int) -> Document:
     return {"httpGet": {"path": path, "port": "health", "scheme": "HTTP"}, "timeoutSeconds": 5, **times}
 
 
-def _resources(asked: ResourceRequirement | None) -> Document:
-    if asked is None or asked.type == "Default":
+def _resources(required: ResourceRequirement | None) -> Document:
+    if required is None or required.type == "Default":
         return dict(DEFAULT_RESOURCES)
-    if asked.type == "BestEffort" or asked.resource_requirements is None:
+    if required.type == "BestEffort" or required.resource_requirements is None:
         return {}
-    return known_fields(asked.resource_requirements)  # type: ignore[no-any-return]
+    return known_fields(required.resource_requirements)  # type: ignore[no-any-return]
 
 
 def _apart(app: str) -> Document:

@@ -23,4 +23,6 @@ async def own_image(client: KubeClient, environ: Mapping[str, str]) -> str:
     except KubeError:
         return image()
     containers = pod["spec"]["containers"]
-    return str(next((one["image"] for one in containers if one["name"] in CONTAINERS.values()), containers[0]["image"]))
+    return str(
+        next((container["image"] for container in containers if container["name"] in CONTAINERS.values()), containers[0]["image"])
+    )

@@ -22,7 +22,7 @@ class OperatorOptions:
     """Where the operator is, and the pull secret."""
     sync_labels: bool = False
     """Whether labels of the object go to all that is made for it."""
-    patience: timedelta = REMOVAL_TIMEOUT
+    removal_timeout: timedelta = REMOVAL_TIMEOUT
     """How long a removal waits for what others have to do: agents that clean up, a managed cluster that is away."""
     connect: Callable[[bytes], KubeClient] = connect_by_kubeconfig
     """To the cluster of a hosted object."""

@@ -24,7 +24,7 @@ MAY_DIAL: Final = "open-cluster-management.io/pods-may-dial"
 RUN: Final = {MAY_RUN: "true"}
 """The label."""
 
-Place = tuple[str, int]
+HostPort = tuple[str, int]
 """A name or an address, and a port."""
 
 
@@ -38,13 +38,13 @@ def not_running(namespace: str) -> str:
     return f"pods of namespace {namespace} do not run on this node; to let them, kubectl label namespace {namespace} {label}"
 
 
-def dialled(namespace: Object | None) -> frozenset[Place]:
+def dialled(namespace: Object | None) -> frozenset[HostPort]:
     """What is allowed by the annotation; what cannot be read there allows nothing."""
     text = ((namespace or {}).get("metadata", {}).get("annotations") or {}).get(MAY_DIAL) or ""
-    return frozenset(found for found in map(_place, text.split(",")) if found is not None)
+    return frozenset(found for found in map(_host_port, text.split(",")) if found is not None)
 
 
-def host_port_of(url: str) -> Place | None:
+def host_port_of(url: str) -> HostPort | None:
     """Where a URL leads, or what is only `host:port`; None for what leads nowhere."""
     try:
         parts = urlsplit(url if "//" in url else f"//{url}")
@@ -54,15 +54,15 @@ def host_port_of(url: str) -> Place | None:
     return (host, port or (443 if parts.scheme == "https" else 80)) if host else None
 
 
-def on_this_machine(urls: Iterable[str]) -> list[Place]:
+def on_this_machine(urls: Iterable[str]) -> list[HostPort]:
     """Those of the places that pods may not dial unless they are allowed to."""
     found = (host_port_of(url) for url in urls if url)
     return list(dict.fromkeys(one for one in found if one is not None and _needs_leave(one[0])))
 
 
-async def allow(client: KubeClient, namespace: str, places: Iterable[Place]) -> None:
+async def allow(client: KubeClient, namespace: str, host_ports: Iterable[HostPort]) -> None:
     """Let pods of a namespace dial these too. One that is not there is left so: nobody runs in it."""
-    wanted = frozenset(places)
+    wanted = frozenset(host_ports)
     try:
         known = dialled(await client.get(NAMESPACES, namespace)) if wanted else wanted
     except NotFound:
@@ -81,5 +81,5 @@ def _needs_leave(host: str) -> bool:
         return False
 
 
-def _place(text: str) -> Place | None:
+def _host_port(text: str) -> HostPort | None:
     return host_port_of(text.strip()) if text.rpartition(":")[2].strip().isdecimal() else None

@@ -55,4 +55,4 @@ async def _delete(cluster: TargetCluster, resource: GVR, key: ObjectKey, uid: st
 
 def established(definition: Object) -> bool:
     conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)

@@ -184,8 +184,8 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
 
     async def _set_conditions(self, obj: R, conditions: Sequence[Condition], made: Installed | None = None) -> None:
         """And what was made, where that is known."""
-        told = (None, None) if made is None else (generations(made.deployments), related(made.object_refs))
-        after = with_status(obj, conditions, format_time(self._clock.now()), generations=told[0], related=told[1])
+        reported = (None, None) if made is None else (generations(made.deployments), related(made.object_refs))
+        after = with_status(obj, conditions, format_time(self._clock.now()), generations=reported[0], related=reported[1])
         await patch_object(self._client, obj, after, status=True)
 
     def _replicas(self) -> int:

@@ -47,7 +47,7 @@ class Hub:
 
     async def _make(self) -> tuple[Awaitable[None], Callable[[], Awaitable[None]]]:
         client = await self.world.operator(CLUSTER_MANAGER_OPERATOR)
-        options = OperatorOptions(image=IMAGES[0], patience=timedelta(seconds=2))
+        options = OperatorOptions(image=IMAGES[0], removal_timeout=timedelta(seconds=2))
         return ClusterManagerOperator(client, options).manager.run(), client.close
 
     async def create(self, **spec: Any) -> None:

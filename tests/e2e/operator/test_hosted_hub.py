@@ -45,7 +45,9 @@ async def test_a_hub_is_made_elsewhere_reached_by_its_components_and_taken_away(
     async with AsyncExitStack() as stack:
         client = await world.operator(CLUSTER_MANAGER_OPERATOR)
         stack.push_async_callback(client.close)
-        operator = ClusterManagerOperator(client, OperatorOptions(image="example.com/muster:one", patience=timedelta(seconds=2)))
+        operator = ClusterManagerOperator(
+            client, OperatorOptions(image="example.com/muster:one", removal_timeout=timedelta(seconds=2))
+        )
         await stack.enter_async_context(running(operator.manager.run()))
         world.well.add(CM)
         document = {"apiVersion": CLUSTER_MANAGERS.api_version, "kind": "ClusterManager", "metadata": {"name": CM}}

@@ -228,7 +228,7 @@ async def test_a_managed_cluster_that_is_away_is_left_when_patience_is_over(
     async def make() -> tuple[Awaitable[None], Callable[[], Awaitable[None]]]:
         client = await world.operator(KLUSTERLET_OPERATOR)
         return KlusterletOperator(
-            client, KlusterletOptions(image=IMAGES[0], patience=timedelta(seconds=1))
+            client, KlusterletOptions(image=IMAGES[0], removal_timeout=timedelta(seconds=1))
         ).manager.run(), client.close
 
     spoke.operator = Mortal(make)

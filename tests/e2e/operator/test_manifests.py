@@ -16,7 +16,7 @@ from muster.machinery.objects import GVR, Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR, SAMPLES, Operator, bundle, whole
 from muster.operator.cluster_manager import manifests
 from muster.operator.cluster_manager.components import SERVERS
-from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS, NAMESPACES
 from muster.runtime.client.errors import Forbidden
 from muster.runtime.install import await_definitions, ensure_namespace
@@ -85,7 +85,7 @@ async def test_what_is_around_an_operator_is_valid(world: World, namespace: str,
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 async def test_what_a_hub_consists_of_is_valid(world: World, namespace: str, spec: dict[str, Any]) -> None:
     await world.until_found(GVR("v1", "serviceaccounts", "ServiceAccount"), "default", namespace)
-    plan = Plan(ClusterManager.decode({"metadata": {"name": "hub-here"}, "spec": spec}), "muster:test", replicas=3)
+    plan = ClusterManagerPlan(ClusterManager.decode({"metadata": {"name": "hub-here"}, "spec": spec}), "muster:test", replicas=3)
     documents = [manifests.component_namespace(plan), *manifests.hub_permissions(plan), *manifests.components(plan)]
     for _, webhooks in SERVERS:
         ca = make_pair(manifests.webhook_hosts(plan, webhooks), SYSTEM.now(), timedelta(days=1)).ca

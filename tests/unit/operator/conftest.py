@@ -84,5 +84,5 @@ async def hub(here: Cluster) -> AsyncIterator[Hub]:
     # It stands on what this module has.
     from tests.unit.operator.hubs import operated
 
-    async with operated(here, patience=timedelta(seconds=1)) as hub:
+    async with operated(here, removal_timeout=timedelta(seconds=1)) as hub:
         yield hub

@@ -13,10 +13,10 @@ from muster.api.crds import definitions
 from muster.api.operator.v1 import ClusterManager, Klusterlet
 from muster.machinery.clock import SYSTEM
 from muster.operator.cluster_manager import manifests as hub
-from muster.operator.cluster_manager.plan import Plan as HubPlan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan as HubPlan
 from muster.operator.klusterlet import manifests as managed
 from muster.operator.klusterlet.connection import ConnectionCheck, ForeignCredential
-from muster.operator.klusterlet.plan import Plan, check
+from muster.operator.klusterlet.plan import KlusterletPlan, check
 from muster.operator.spec import BadSpec
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
@@ -50,9 +50,9 @@ def variables(role: str, region: str) -> dict[str, str]:
     }
 
 
-def plan_of(mode: str = "Default", registration: Mapping[str, Any] = BY_AWS, **spec: Any) -> Plan:
+def plan_of(mode: str = "Default", registration: Mapping[str, Any] = BY_AWS, **spec: Any) -> KlusterletPlan:
     given = {"deployOption": {"mode": mode}, "registrationConfiguration": dict(registration), **spec}
-    return Plan(Klusterlet.decode({"metadata": {"name": "k", "uid": "u"}, "spec": given}), "muster:1")
+    return KlusterletPlan(Klusterlet.decode({"metadata": {"name": "k", "uid": "u"}, "spec": given}), "muster:1")
 
 
 def pods(documents: list[Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from muster.machinery.objects import Object
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, bundle
 from muster.operator.cluster_manager import manifests, status
 from muster.operator.cluster_manager.components import GATEWAY
-from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.operator.deployments import Rollout
 from muster.operator.names import CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
@@ -76,9 +76,9 @@ async def led_to(hub: Hub) -> None:
     await hub.place.until_found(API_SERVICES, API_SERVICE)
 
 
-def plan(annotations: dict[str, str] | None = None, **spec: Any) -> Plan:
+def plan(annotations: dict[str, str] | None = None, **spec: Any) -> ClusterManagerPlan:
     document = {"metadata": {"name": CM, "annotations": annotations or {}}, "spec": {"addOnManagerConfiguration": ON, **spec}}
-    return Plan(ClusterManager.decode(document), IMAGE)
+    return ClusterManagerPlan(ClusterManager.decode(document), IMAGE)
 
 
 def definition(version: str = "v1alpha1") -> Object:

@@ -16,9 +16,9 @@ from muster.machinery.objects import Object
 from muster.operator.applier import Wanted
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR, bundle
 from muster.operator.cluster_manager import manifests as hub
-from muster.operator.cluster_manager.plan import Plan as HubPlan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan as HubPlan
 from muster.operator.klusterlet import manifests as managed
-from muster.operator.klusterlet.plan import Plan as ManagedPlan
+from muster.operator.klusterlet.plan import KlusterletPlan as ManagedPlan
 from muster.registration.drivers.flags import AGENT_FLAGS, HUB_FLAGS
 from muster.runtime.client.builtin import DEPLOYMENTS
 

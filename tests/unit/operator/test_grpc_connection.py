@@ -10,7 +10,7 @@ import pytest
 from muster.api import Condition
 from muster.api.operator.v1 import Klusterlet
 from muster.operator.klusterlet.connection import ConnectionCheck
-from muster.operator.klusterlet.plan import Plan
+from muster.operator.klusterlet.plan import KlusterletPlan
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
 from tests.unit.registration.drivers.conftest import until
@@ -26,7 +26,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 async def check(secrets: Mapping[str, Mapping[str, bytes]], name: str = "c1") -> Condition:
     configured = {"registrationDriver": {"authType": "grpc"}}
     document = {"metadata": {"name": "k"}, "spec": {"clusterName": name, "registrationConfiguration": configured}}
-    return await ConnectionCheck(Plan(Klusterlet.decode(document), ""), secrets.get).run()
+    return await ConnectionCheck(KlusterletPlan(Klusterlet.decode(document), ""), secrets.get).run()
 
 
 def hub_secret(site: Site) -> dict[str, bytes]:
@@ -61,7 +61,7 @@ async def test_what_is_wrong_is_said_by_secret(site: Site) -> None:
         for content, problem in (
             (config.replace(site.token.encode(), b"nobodys-token"), "valid client certificate or bearer token"),
             (b"url: ''", "url: not set"),
-            (foreign, "must be in the Secret itself, not in a file elsewhere"),
+            (foreign, "must be in the Secret itself, not in another file"),
         ):
             found = await check({BOOTSTRAP_SECRET: {"config.yaml": content}})
             assert found.reason == "BootstrapSecretError,HubKubeConfigSecretMissing"

@@ -15,7 +15,7 @@ from muster.machinery.objects import Object
 from muster.operator.cluster_manager import exposure
 from muster.operator.cluster_manager.components import GRPC_SERVER
 from muster.operator.cluster_manager.controller import ClusterManagerOperator
-from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.operator.names import CLUSTER_MANAGERS
 from muster.operator.options import OperatorOptions
 from muster.operator.spec import BadSpec
@@ -324,9 +324,9 @@ async def test_a_hosted_hub_has_its_server_where_its_components_are(hosted_hub: 
     assert await hub.place.find(NAMESPACES, HOSTED_CM) is None
 
 
-def plan(server: Object) -> Plan:
+def plan(server: Object) -> ClusterManagerPlan:
     spec = {"registrationConfiguration": GRPC, "serverConfiguration": server}
-    return Plan(ClusterManager.decode({"metadata": {"name": CM}, "spec": spec}), "muster:1")
+    return ClusterManagerPlan(ClusterManager.decode({"metadata": {"name": CM}, "spec": spec}), "muster:1")
 
 
 @pytest.mark.parametrize(
@@ -360,4 +360,4 @@ def test_several_exposures_share_the_service() -> None:
 def test_the_server_runs_only_where_a_driver_wants_it(names: tuple[str, ...], wanted: bool) -> None:
     drivers = {"registrationDrivers": [{"authType": name} for name in names]}
     manager = ClusterManager.decode({"metadata": {"name": CM}, "spec": {"registrationConfiguration": drivers}})
-    assert GRPC_SERVER.wanted(Plan(manager, "muster:1")) is wanted
+    assert GRPC_SERVER.wanted(ClusterManagerPlan(manager, "muster:1")) is wanted

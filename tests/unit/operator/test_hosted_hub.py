@@ -79,7 +79,7 @@ async def hub(here: Cluster, far: Cluster) -> AsyncIterator[Hub]:
         return Cuttable(far.server.client(far.server.clusters[far.name]), "hub")
 
     async with AsyncExitStack() as stack:
-        yield await stack.enter_async_context(operated(here, patience=timedelta(seconds=1), connect=connect))
+        yield await stack.enter_async_context(operated(here, removal_timeout=timedelta(seconds=1), connect=connect))
 
 
 async def up(hub: Hub) -> None:

@@ -14,7 +14,7 @@ from muster.kube import yaml
 from muster.operator.hosted import refuse_foreign_files
 from muster.operator.klusterlet.connection import ConnectionCheck, ForeignCredential, open_secret
 from muster.operator.klusterlet.manifests import REGISTRATION, Component, agent_deployment
-from muster.operator.klusterlet.plan import Plan
+from muster.operator.klusterlet.plan import KlusterletPlan
 from muster.operator.names import KLUSTERLETS
 from muster.registration.drivers import find
 from muster.registration.drivers.endpoints import EndpointError
@@ -159,7 +159,7 @@ async def test_no_program_is_run_for_a_kubeconfig() -> None:
 
 
 async def test_a_credential_of_the_agent_alone_is_unknown_not_degraded() -> None:
-    plan = Plan(_klusterlet(), "")
+    plan = KlusterletPlan(_klusterlet(), "")
     found = await ConnectionCheck(plan, {HUB_SECRET: {"kubeconfig": EXEC, "cluster-name": b"c1"}}.get).run()
     assert (found.status, found.reason) == ("Unknown", "HubKubeConfigUnchecked")
 
@@ -194,6 +194,6 @@ def _klusterlet(reason: str = "", status: str = "True") -> Klusterlet:
 )
 def test_an_agent_that_needs_the_hub_is_not_started_before_there_is_a_credential(reason: str, status: str, replicas: int) -> None:
     work = Component("work-agent", "work-sa", "work", (), (), lambda plan: ["work"], ("WorkDesiredDegraded",), "w", needs_hub=True)
-    plan = Plan(_klusterlet(reason, status), "image", replicas=3)
+    plan = KlusterletPlan(_klusterlet(reason, status), "image", replicas=3)
     assert agent_deployment(plan, work)["spec"]["replicas"] == replicas
     assert agent_deployment(plan, REGISTRATION)["spec"]["replicas"] == 3

@@ -27,7 +27,7 @@ from muster.aws.role_names import RoleNames
 from muster.machinery.objects import Object
 from muster.operator.klusterlet.connection import open_secret
 from muster.operator.klusterlet.manifests import Component, components
-from muster.operator.klusterlet.plan import Plan
+from muster.operator.klusterlet.plan import KlusterletPlan
 from muster.registration.drivers.awsirsa import PROFILE
 from muster.registration.drivers.awsirsa.as_agent import agents_token, with_token
 from muster.registration.drivers.awsirsa.names import ROLE_ARN, TOKEN_DIRECTORY, TOKEN_FILE
@@ -47,7 +47,7 @@ WEB_IDENTITY: Final = "assume_role_with_web_identity"
 
 
 async def agents_identity(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
-    plan = Plan(klusterlet, "")
+    plan = KlusterletPlan(klusterlet, "")
     try:
         pair = PROFILE.pair(plan.registration)
     except BadField as error:
@@ -67,7 +67,7 @@ async def agents_identity(diagnosis: Diagnosis, managed: KubeClient, klusterlet:
     yield await _way(diagnosis, managed, klusterlet, pair, stored)
 
 
-async def _wrong_with_pods(managed: KubeClient, plan: Plan, component: Component, pair: RoleNames) -> list[str]:
+async def _wrong_with_pods(managed: KubeClient, plan: KlusterletPlan, component: Component, pair: RoleNames) -> list[str]:
     """Of one of the agents: its account, and what its pods find."""
     namespace, wanted = plan.agent_namespace, pair.managed_role_arn
     try:
@@ -99,7 +99,9 @@ def _audiences(pod: Object) -> set[str]:
     return {str((source.get("serviceAccountToken") or {}).get("audience") or "") for source in sources}
 
 
-def _wrong_with_kubeconfig(plan: Plan, stored: Mapping[str, bytes], pair: RoleNames, diagnosis: Diagnosis) -> Finding | None:
+def _wrong_with_kubeconfig(
+    plan: KlusterletPlan, stored: Mapping[str, bytes], pair: RoleNames, diagnosis: Diagnosis
+) -> Finding | None:
     where = f"Secret {plan.agent_namespace}/{HUB_SECRET}"
     kubeconfig = stored.get(plan.endpoints.key)
     if kubeconfig is None:
@@ -132,7 +134,7 @@ async def _way(
         return Finding(verdict, WAY, f"AWS cannot be asked from here: {error}", "can it be asked from the agents' pods?")
     except AwsError as error:
         return _refused(error, pair, diagnosis, next(iter(issuers), ""))
-    plan = Plan(klusterlet, "")
+    plan = KlusterletPlan(klusterlet, "")
     contents = {**stored, plan.endpoints.key: with_token(stored[plan.endpoints.key], signed)}
     return await _on_the_hub(diagnosis, plan, pair, contents)
 
@@ -150,7 +152,7 @@ def _refused(error: AwsError, pair: RoleNames, diagnosis: Diagnosis, issuer: str
     return Finding(PROBLEM, WAY, text, remedy)
 
 
-async def _on_the_hub(diagnosis: Diagnosis, plan: Plan, pair: RoleNames, contents: Mapping[str, bytes]) -> Finding:
+async def _on_the_hub(diagnosis: Diagnosis, plan: KlusterletPlan, pair: RoleNames, contents: Mapping[str, bytes]) -> Finding:
     source = f"Secret {plan.agent_namespace}/{HUB_SECRET}"
     try:
         async with asyncio.timeout(WITHIN), open_secret(plan.endpoints, contents, source, diagnosis.name) as hub:

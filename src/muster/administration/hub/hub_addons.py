@@ -34,7 +34,7 @@ from muster.machinery.objects import Object
 from muster.operator.applier import ObjectRef, remove
 from muster.operator.cluster_manager.components import GATEWAY, GATEWAY_DEGRADED, HUB_ADDONS_CONTROLLER
 from muster.operator.cluster_manager.manifests import CLUSTER_ADDONS
-from muster.operator.cluster_manager.plan import HUB_ADDON_GATES, Plan
+from muster.operator.cluster_manager.plan import HUB_ADDON_GATES, ClusterManagerPlan
 from muster.operator.hub_addons import HUB_ADDONS, with_required
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGER_LABEL, CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
@@ -148,7 +148,7 @@ def _switched_on(manager: ClusterManager) -> set[str]:
 
 async def refuse_collision(client: KubeClient, manager: ClusterManager) -> None:
     """Raises Refused where another API is where the gateway's would be."""
-    plan = Plan(manager, "")
+    plan = ClusterManagerPlan(manager, "")
     try:
         versions = api_services(plan.gateway_version, oam=plan.gateway_oam)
     except BadSpec as error:
@@ -162,7 +162,7 @@ async def await_installed(client: KubeClient, *, within: float, progress: Progre
 
     async def look() -> str:
         manager = await _manager(client)
-        plan = Plan(manager, "")
+        plan = ClusterManagerPlan(manager, "")
         for addon in plan.hub_addons:
             try:
                 await client.get(CLUSTER_ADDONS, addon)
@@ -174,7 +174,7 @@ async def await_installed(client: KubeClient, *, within: float, progress: Progre
         await wait("add-ons of the hub", look, within=within, progress=progress, clock=clock)
 
 
-async def _deployment_problem(client: KubeClient, plan: Plan) -> str:
+async def _deployment_problem(client: KubeClient, plan: ClusterManagerPlan) -> str:
     try:
         return deployment_problem(await client.get(DEPLOYMENTS, HUB_ADDONS_CONTROLLER.deployment(plan), plan.namespace))
     except NotFound as error:
@@ -185,7 +185,7 @@ async def await_uninstalled(client: KubeClient, *, within: float, progress: Prog
     """Until nothing runs of what is switched off, and the API server leads nobody to it."""
 
     async def look() -> str:
-        plan = Plan(await _manager(client), "")
+        plan = ClusterManagerPlan(await _manager(client), "")
         ours = f"{CLUSTER_MANAGER_LABEL}={plan.name}"
         found = () if plan.gateway else (await client.list(API_SERVICES, label_selector=ours)).items
         if left := [one["metadata"]["name"] for one in found if one["metadata"]["name"] in POSSIBLE_API_SERVICES]:
@@ -210,7 +210,7 @@ async def _exists(client: KubeClient, ref: ObjectRef) -> bool:
 
 async def gateway_problem(client: KubeClient, manager: ClusterManager) -> str:
     """Why a gateway that is switched on does not answer; empty when it does. Raises KubeError."""
-    plan = Plan(manager, "")
+    plan = ClusterManagerPlan(manager, "")
     said = condition_of(manager.status.conditions, GATEWAY_DEGRADED)
     if said is not None and said.status == "True":
         return f"{said.reason}: {said.message}"

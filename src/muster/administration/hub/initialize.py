@@ -32,7 +32,7 @@ from muster.kube.patching.mergepatch import apply_merge_patch
 from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.applier import Applier, checked
 from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, BundleOptions, bundle
-from muster.operator.cluster_manager.plan import ADDON_MANAGER_GATES, AUTO_APPROVAL, Plan, registration_arguments
+from muster.operator.cluster_manager.plan import ADDON_MANAGER_GATES, AUTO_APPROVAL, ClusterManagerPlan, registration_arguments
 from muster.operator.names import CLUSTER_MANAGER, CLUSTER_MANAGERS
 from muster.operator.spec import BadSpec
 from muster.placement.hub.options import GATES as PLACEMENT_GATES
@@ -120,7 +120,7 @@ def check(options: InitOptions) -> None:
     _check_approvals(options, {driver.name for driver in drivers})
     try:
         manager = ClusterManager.decode(cluster_manager(options))
-        registration_arguments(Plan(manager, options.bundle.image))
+        registration_arguments(ClusterManagerPlan(manager, options.bundle.image))
     except (BadSpec, MalformedObject) as error:
         # What flags say has been looked at by then.
         raise AdministrationError(f"--cluster-manager-values-file: clusterManager: {error}") from None

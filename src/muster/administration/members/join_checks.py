@@ -23,7 +23,7 @@ from muster.api import MalformedObject
 from muster.api.cluster.v1 import ManagedCluster
 from muster.api.operator.v1 import Klusterlet
 from muster.operator.klusterlet.connection import ForeignCredential, open_secret
-from muster.operator.klusterlet.plan import Plan
+from muster.operator.klusterlet.plan import KlusterletPlan
 from muster.registration.agent.failover import denied
 from muster.registration.agent.state.hub_secret import CLUSTER_NAME
 from muster.registration.drivers import DEFAULT, endpoints_of, find
@@ -142,7 +142,7 @@ async def _known_as(here: KubeClient, who: Introduction) -> str:
         return ""
     known = await hub_secret(here, who.existing)
     # A Klusterlet may say already what its agents are to change to.
-    formats = (Plan(who.existing, "").endpoints, endpoints_of(DEFAULT), endpoints_of(who.driver))
+    formats = (KlusterletPlan(who.existing, "").endpoints, endpoints_of(DEFAULT), endpoints_of(who.driver))
     endpoints = next((one for one in formats if known.get(one.key)), None)
     if endpoints is None:
         return ""

@@ -15,7 +15,7 @@ from muster.machinery.clock import SYSTEM, Clock
 from muster.operator.conditions import APPLIED
 from muster.operator.klusterlet.connection import contents_of
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, REGISTRATION_DEGRADED, WORK_DEGRADED
-from muster.operator.klusterlet.plan import Plan, agent_namespace_of
+from muster.operator.klusterlet.plan import KlusterletPlan, agent_namespace_of
 from muster.operator.klusterlet.status import AVAILABLE
 from muster.operator.names import KLUSTERLET, KLUSTERLETS, OPERATOR_NAMESPACE
 from muster.operator.spec import BadSpec
@@ -66,12 +66,12 @@ async def _contents(client: KubeClient, klusterlet: Klusterlet, secret: str) -> 
 
 async def bootstrap_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str, bytes]:
     """What the agents introduce themselves with; of several hubs', the first."""
-    return await _contents(client, klusterlet, _bootstrap_secrets(Plan(klusterlet, ""))[0])
+    return await _contents(client, klusterlet, _bootstrap_secrets(KlusterletPlan(klusterlet, ""))[0])
 
 
 async def bootstrap_tokens(client: KubeClient, klusterlet: Klusterlet) -> list[str]:
     """What agents that reach their hub over gRPC introduce themselves with."""
-    plan, found = Plan(klusterlet, ""), []
+    plan, found = KlusterletPlan(klusterlet, ""), []
     for secret in _bootstrap_secrets(plan):
         content = (await _contents(client, klusterlet, secret)).get(plan.endpoints.key)
         with suppress(ConfigError):
@@ -82,7 +82,7 @@ async def bootstrap_tokens(client: KubeClient, klusterlet: Klusterlet) -> list[s
 
 def account_token(client: KubeClient, klusterlet: Klusterlet) -> AccountToken:
     """Gives tokens of the account that registers the cluster, for whoever may create them: what an agent's pod has."""
-    plan = Plan(klusterlet, "")
+    plan = KlusterletPlan(klusterlet, "")
     account = f"{plan.name}-{'work' if plan.singleton else 'registration'}-sa"
 
     async def token(audience: str) -> str:
@@ -94,7 +94,7 @@ def account_token(client: KubeClient, klusterlet: Klusterlet) -> AccountToken:
     return token
 
 
-def _bootstrap_secrets(plan: Plan) -> tuple[str, ...]:
+def _bootstrap_secrets(plan: KlusterletPlan) -> tuple[str, ...]:
     try:
         return plan.bootstrap_secrets
     except BadSpec:

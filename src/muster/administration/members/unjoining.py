@@ -45,7 +45,7 @@ from muster.operator.bundle import KLUSTERLET_OPERATOR, bundle
 from muster.operator.conditions import DELETING
 from muster.operator.hosted import read_kubeconfig_secret
 from muster.operator.klusterlet.connection import ForeignCredential, Open, open_secret
-from muster.operator.klusterlet.plan import Plan, agent_namespace_of, is_hosted
+from muster.operator.klusterlet.plan import KlusterletPlan, agent_namespace_of, is_hosted
 from muster.operator.klusterlet.removal import APPLIED_WORKS
 from muster.operator.names import EXTERNAL_MANAGED_SECRET, KLUSTERLETS, KUBECONFIG_KEY, OPERATOR_NAMESPACE, operator_lock
 from muster.operator.spec import BadSpec
@@ -261,7 +261,7 @@ async def _hub_client(run: _Leave, klusterlet: Klusterlet) -> AbstractAsyncConte
 
 async def _portable(run: _Leave, klusterlet: Klusterlet) -> Mapping[str, bytes]:
     """The agents' credential; where it is of use to their pods alone, one that is as good. Raises Unfit and KubeError."""
-    stored, plan = await hub_secret(run.client, klusterlet), Plan(klusterlet, "")
+    stored, plan = await hub_secret(run.client, klusterlet), KlusterletPlan(klusterlet, "")
     if run.dry_run:
         # No token is issued then.
         return stored
@@ -273,7 +273,7 @@ async def _portable(run: _Leave, klusterlet: Klusterlet) -> Mapping[str, bytes]:
 
 
 def _endpoints(klusterlet: Klusterlet) -> EndpointFormat:
-    return Plan(klusterlet, "").endpoints
+    return KlusterletPlan(klusterlet, "").endpoints
 
 
 @asynccontextmanager

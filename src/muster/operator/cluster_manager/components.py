@@ -30,7 +30,7 @@ from muster.operator.cluster_manager.plan import (
     GATEWAY_FILES,
     REGISTRATION_WEBHOOK,
     WORK_WEBHOOK,
-    Plan,
+    ClusterManagerPlan,
     WebhookField,
     driver_secrets,
     driver_tokens,
@@ -85,10 +85,10 @@ class Webhooks:
     def possible(self) -> tuple[Hook, ...]:
         return (*self.hooks, *self.of_bindings)
 
-    def wanted(self, plan: Plan) -> tuple[Hook, ...]:
+    def wanted(self, plan: ClusterManagerPlan) -> tuple[Hook, ...]:
         return self.possible if plan.by_bindings else self.hooks
 
-    def callers(self, plan: Plan) -> list[tuple[GVR, str]]:
+    def callers(self, plan: ClusterManagerPlan) -> list[tuple[GVR, str]]:
         """What tells the API server to call them, and whom to trust then."""
         return [*((hook.resource, hook.name) for hook in self.wanted(plan)), *((CRDS, name) for name in self.converted)]
 
@@ -105,33 +105,33 @@ class Component:
     command: str
     flags: tuple[str, ...]
     """What it is told whatever the spec says."""
-    image: Callable[[Plan], str]
-    settings: Callable[[Plan], list[str]]
+    image: Callable[[ClusterManagerPlan], str]
+    settings: Callable[[ClusterManagerPlan], list[str]]
     """Flags that come from the spec."""
     webhooks: Webhooks | None = None
     degraded: str = ""
     """The condition that tells of it, if there is one; `Progressing` tells of all."""
-    wanted: Callable[[Plan], bool] = lambda plan: True
+    wanted: Callable[[ClusterManagerPlan], bool] = lambda plan: True
     binding_rules: tuple[Document, ...] = ()
-    secrets: Callable[[Plan], tuple[SecretVolume, ...]] = lambda plan: ()
+    secrets: Callable[[ClusterManagerPlan], tuple[SecretVolume, ...]] = lambda plan: ()
     """That it reads, beside what webhooks and hosted components do."""
-    tokens: Callable[[Plan], tuple[AccountToken, ...]] = lambda plan: ()
-    variables: Callable[[Plan], Mapping[str, str]] = lambda plan: {}
+    tokens: Callable[[ClusterManagerPlan], tuple[AccountToken, ...]] = lambda plan: ()
+    variables: Callable[[ClusterManagerPlan], Mapping[str, str]] = lambda plan: {}
     config_maps: tuple[ConfigMapVolume, ...] = ()
-    ports: Callable[[Plan], Mapping[str, int]] = lambda plan: {}
+    ports: Callable[[ClusterManagerPlan], Mapping[str, int]] = lambda plan: {}
     """That it listens on, beside webhooks and health."""
-    more_permissions: Callable[[Plan], Sequence[Wanted]] = lambda plan: ()
+    more_permissions: Callable[[ClusterManagerPlan], Sequence[Wanted]] = lambda plan: ()
     """What the hub has for its account beside its own role."""
-    rules_for: Callable[[Plan], Sequence[Document]] | None = None
+    rules_for: Callable[[ClusterManagerPlan], Sequence[Document]] | None = None
     """Those of `rules` that the plan has a use for, where not all of them are."""
 
-    def deployment(self, plan: Plan) -> str:
+    def deployment(self, plan: ClusterManagerPlan) -> str:
         return f"{plan.name}-{self.suffix}"
 
-    def cluster_role(self, plan: Plan) -> str:
+    def cluster_role(self, plan: ClusterManagerPlan) -> str:
         return f"open-cluster-management:{plan.name}-{self.role}"
 
-    def may(self, plan: Plan) -> Sequence[Document]:
+    def may(self, plan: ClusterManagerPlan) -> Sequence[Document]:
         rules = self.rules() if self.rules_for is None else self.rules_for(plan)
         return (*rules, *self.binding_rules) if plan.by_bindings else rules
 
@@ -200,7 +200,7 @@ PLACEMENT_CONTROLLER: Final = Component(
 )
 
 
-def _addons_permissions(plan: Plan) -> list[Wanted]:
+def _addons_permissions(plan: ClusterManagerPlan) -> list[Wanted]:
     """The role that administrators extend is the bundle's, since only they can make it; on a hub elsewhere the operator is one."""
     binding = addon.aggregated_binding(plan.hub_namespace, plan.name)
     return [addon.aggregated_role(), binding] if plan.hosted else [binding]
@@ -239,7 +239,7 @@ GRPC_SERVER: Final = Component(
 )
 
 
-def _gateway_permissions(plan: Plan) -> list[Wanted]:
+def _gateway_permissions(plan: ClusterManagerPlan) -> list[Wanted]:
     """Who may read the credentials of clusters is the bundle's to say, since only an administrator may; on a hub elsewhere the
     operator is one."""
     own = gateway_permissions(plan.hub_namespace, credentials=False)
@@ -315,7 +315,7 @@ HOOKS: Final = tuple(hook for _, webhooks in SERVERS for hook in webhooks.hooks)
 POSSIBLE_HOOKS: Final = tuple(hook for _, webhooks in SERVERS for hook in webhooks.possible)
 
 
-def wanted(plan: Plan) -> list[Component]:
+def wanted(plan: ClusterManagerPlan) -> list[Component]:
     return [component for component in COMPONENTS if component.wanted(plan)]
 
 

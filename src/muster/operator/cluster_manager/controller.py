@@ -24,7 +24,7 @@ from muster.operator.cluster_manager.gateway import HubSite, wanted_deployments
 from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.cluster_manager.grpc_config import config_problem
 from muster.operator.cluster_manager.installation import KINDS, install, settle
-from muster.operator.cluster_manager.plan import Plan, gate_review, is_hosted
+from muster.operator.cluster_manager.plan import ClusterManagerPlan, gate_review, is_hosted
 from muster.operator.cluster_manager.removal import Removal
 from muster.operator.cluster_manager.status import HUB_FAILED
 from muster.operator.conditions import StepFailed, Waiting
@@ -72,7 +72,7 @@ class _Removing:
     step: Callable[[], Awaitable[tuple[list[str], float]]]
 
 
-class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOptions]):
+class ClusterManagerOperator(OperatorReconciler[ClusterManager, ClusterManagerPlan, OperatorOptions]):
     subject = SUBJECT
 
     def _concerned(self, manager: ClusterManager) -> list[str]:
@@ -86,9 +86,11 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
             return found.namespace
         return next((manager.metadata.name for manager in self._objects.cache if not is_hosted(manager)), "")
 
-    def _plan(self, manager: ClusterManager) -> Plan:
+    def _plan(self, manager: ClusterManager) -> ClusterManagerPlan:
         labels = manager.metadata.labels if self._options.sync_labels else {}
-        return Plan(manager, self._options.image, 1 if is_hosted(manager) else self._replicas(), labels, self._begun(manager))
+        return ClusterManagerPlan(
+            manager, self._options.image, 1 if is_hosted(manager) else self._replicas(), labels, self._begun(manager)
+        )
 
     def _begun(self, manager: ClusterManager) -> bool | None:
         """By the namespaces that are labelled with its name: whether this is known to be a hosted hub."""
@@ -99,15 +101,15 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
                 return hosted
         return None
 
-    async def _make(self, plan: Plan, ready: list[Condition]) -> Installed:
+    async def _make(self, plan: ClusterManagerPlan, ready: list[Condition]) -> Installed:
         return await install(await self._site(plan))
 
-    async def _site(self, plan: Plan) -> HubSite:
+    async def _site(self, plan: ClusterManagerPlan) -> HubSite:
         """Raises Waiting when there is no hub to work on, BadSpec, and StepFailed."""
         plan.check_mode()
         if not plan.hosted:
             if rival := self._rival(plan.manager):
-                text = f"ClusterManager {rival} has made this cluster a hub already; delete one of them, or host one elsewhere"
+                text = f"ClusterManager {rival} has installed a hub here already: delete one, or host one on another cluster"
                 raise Waiting(HUB_FAILED, text)
             return HubSite(plan, self._here, self._here, None, self._options.namespace, self._clock)
         await settle(plan, self._here)
@@ -124,35 +126,35 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
         older = [other for other in self._objects.cache if not is_hosted(other) and seniority(other) < mine]
         return min(older, key=seniority).metadata.name if older else ""
 
-    async def _kubeconfig(self, plan: Plan) -> tuple[bytes, ClientConfig] | None:
+    async def _kubeconfig(self, plan: ClusterManagerPlan) -> tuple[bytes, ClientConfig] | None:
         """The kubeconfig of a hosted hub; None if there is none. Raises Waiting for an invalid one."""
         try:
             return await read_kubeconfig_secret(self._client, EXTERNAL_HUB_SECRET, plan.namespace)
         except KubeconfigError as error:
             raise Waiting(HUB_FAILED, str(error)) from error
 
-    def _deployments(self, plan: Plan) -> list[Object]:
+    def _deployments(self, plan: ClusterManagerPlan) -> list[Object]:
         return [one.data for one in self._here.all(DEPLOYMENTS) if one.namespace == plan.namespace]
 
-    def _gate_review(self, plan: Plan) -> GateReview:
+    def _gate_review(self, plan: ClusterManagerPlan) -> GateReview:
         return gate_review(plan.manager)
 
-    def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
+    def _rollout_conditions(self, plan: ClusterManagerPlan, deployments: Sequence[Object]) -> list[Condition]:
         service = self._here.find(SERVICES, ObjectKey(plan.namespace, service_name(plan)))
         problem = config_problem(self._here.config_map(GRPC_CONFIG, plan.namespace))
         return said.rolling(plan, rollouts(wanted_deployments(plan), deployments), service, problem)
 
-    def _removing(self, plan: Plan) -> Removing[ClusterManager]:
+    def _removing(self, plan: ClusterManagerPlan) -> Removing[ClusterManager]:
         async def step() -> tuple[list[str], float]:
             return await self._take_away(plan), REMOVAL_INTERVAL
 
         return _Removing(plan.manager, step)
 
-    async def _take_away(self, plan: Plan) -> list[str]:
+    async def _take_away(self, plan: ClusterManagerPlan) -> list[str]:
         hub: TargetCluster | None = self._here
         if plan.hosted:
             hub = await self._hub_of_leaving(plan)
-        removal = Removal(plan, self._here, hub, self._clock, self._options.patience)
+        removal = Removal(plan, self._here, hub, self._clock, self._options.removal_timeout)
         try:
             return await removal.run()
         except Unreachable as error:
@@ -161,7 +163,7 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, Plan, OperatorOp
             log.warning("the hub is away: its part is left there", cluster_manager=plan.name, error=str(error))
             return await replace(removal, hub=None).run()
 
-    async def _hub_of_leaving(self, plan: Plan) -> TargetCluster | None:
+    async def _hub_of_leaving(self, plan: ClusterManagerPlan) -> TargetCluster | None:
         try:
             found = await self._kubeconfig(plan)
             return await self._remote_clusters.at(plan.name, found[0], self._options.connect) if found else None

@@ -16,7 +16,7 @@ from muster.api import Document
 from muster.api.operator.v1 import GRPC_PROTOCOL, LOAD_BALANCER, ROUTE, EndpointExposure
 from muster.kube.names import dns1123_subdomain
 from muster.machinery.objects import Object
-from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.operator.pod_namespaces import host_port_of
 from muster.operator.spec import BadSpec
 from muster.runtime.install import named
@@ -26,15 +26,15 @@ LOAD_BALANCER_PORT: Final = 443
 _FIELD: Final = "spec.serverConfiguration.endpointsExposure"
 
 
-def service_name(plan: Plan) -> str:
+def service_name(plan: ClusterManagerPlan) -> str:
     return f"{plan.name}-grpc-server"
 
 
-def is_load_balanced(plan: Plan) -> bool:
+def is_load_balanced(plan: ClusterManagerPlan) -> bool:
     return any(exposure.type == LOAD_BALANCER for _, exposure in _exposures(plan))
 
 
-def service(plan: Plan) -> Document:
+def service(plan: ClusterManagerPlan) -> Document:
     balanced = is_load_balanced(plan)
     others = any(exposure.type != LOAD_BALANCER for _, exposure in _exposures(plan))
     ports = [_port(GRPC_PROTOCOL, PORT)] if others or not balanced else []
@@ -46,7 +46,7 @@ def service(plan: Plan) -> Document:
     }
 
 
-def hosts(plan: Plan, found: Object | None) -> list[str]:
+def hosts(plan: ClusterManagerPlan, found: Object | None) -> list[str]:
     """By which names and addresses agents know the server; `found` is the Service as it is. Raises BadSpec."""
     own = f"{service_name(plan)}.{plan.namespace}"
     names = [f"{own}.svc", own, f"{own}.svc.cluster.local"]
@@ -59,19 +59,19 @@ def balancers(found: Object | None) -> list[str]:
     return [str(one[key]) for one in ingress for key in ("ip", "hostname") if one.get(key)]
 
 
-def routed(plan: Plan) -> list[str]:
+def routed(plan: ClusterManagerPlan) -> list[str]:
     """The hosts that somebody else's Routes have to lead to the Service from."""
     return [exposure.host for _, exposure in _exposures(plan) if exposure.type == ROUTE and exposure.host]
 
 
-def _exposures(plan: Plan) -> Iterator[tuple[int, EndpointExposure]]:
+def _exposures(plan: ClusterManagerPlan) -> Iterator[tuple[int, EndpointExposure]]:
     configured = plan.manager.spec.server_configuration
     for index, endpoint in enumerate(configured.endpoints_exposure if configured else ()):
         if endpoint.protocol == GRPC_PROTOCOL and endpoint.grpc is not None:
             yield index, endpoint.grpc
 
 
-def _configured(plan: Plan) -> Iterator[str]:
+def _configured(plan: ClusterManagerPlan) -> Iterator[str]:
     for index, exposure in _exposures(plan):
         field = f"{_FIELD}[{index}].grpc.{exposure.type}.host"
         host = exposure.host

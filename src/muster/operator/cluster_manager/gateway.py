@@ -18,19 +18,19 @@ from muster.operator.applier import ObjectRef, Wanted, remove
 from muster.operator.cluster_manager import manifests, status
 from muster.operator.cluster_manager.components import GATEWAY, Component, wanted
 from muster.operator.cluster_manager.manifests import owned
-from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.operator.deployments import Rollout, rollouts
 from muster.operator.site import Installed, Site
 from muster.runtime.client.builtin import API_SERVICES, SECRETS
 from muster.runtime.webhook import ServingCertificate, ServingPair, trust_webhooks
 
-LOOK_AGAIN: Final = timedelta(minutes=1)
+RETRY_INTERVAL: Final = timedelta(minutes=1)
 """The interval of checks for conflicts, since the CRDs of others are not watched."""
 
-HubSite = Site[Plan]
+HubSite = Site[ClusterManagerPlan]
 
 
-def wanted_deployments(plan: Plan) -> list[str]:
+def wanted_deployments(plan: ClusterManagerPlan) -> list[str]:
     return [component.deployment(plan) for component in wanted(plan)]
 
 
@@ -57,12 +57,12 @@ async def lead_to(site: HubSite, made: Installed, ca: bytes) -> str:
     if not plan.gateway:
         return ""
     documents = manifests.gateway_api_services(plan, ca)
-    there = [one for one in documents if site.target.find(API_SERVICES, key_of(one[1])) is not None]
+    there = [document for document in documents if site.target.find(API_SERVICES, key_of(document[1])) is not None]
     problem = ""
     if len(there) < len(documents) and is_available(plan, made, GATEWAY):
         problem = await _conflict(site, documents)
         if problem:
-            made.requeue_at(site.clock.now() + LOOK_AGAIN)
+            made.requeue_at(site.clock.now() + RETRY_INTERVAL)
         else:
             there = documents
     await site.apply_on_target(made, owned(plan, there))
@@ -75,12 +75,12 @@ async def _conflict(site: HubSite, documents: Sequence[Wanted]) -> str:
     return f"{problem}; {another_version(site.plan.gateway_version)}" if problem else ""
 
 
-def is_available(plan: Plan, made: Installed, component: Component) -> bool:
+def is_available(plan: ClusterManagerPlan, made: Installed, component: Component) -> bool:
     found = _rollouts(plan, made)[component.deployment(plan)]
     return found is not None and found.functional
 
 
-def _rollouts(plan: Plan, made: Installed) -> dict[str, Rollout | None]:
+def _rollouts(plan: ClusterManagerPlan, made: Installed) -> dict[str, Rollout | None]:
     return rollouts(wanted_deployments(plan), [obj for _, obj in made.deployments])
 
 
@@ -96,5 +96,5 @@ def conditions(site: HubSite, made: Installed, problem: str) -> list[Condition]:
     return status.gateway(site.plan, _rollouts(site.plan, made), found, problem)
 
 
-def _names(plan: Plan) -> list[str]:
+def _names(plan: ClusterManagerPlan) -> list[str]:
     return [api_service_name(version, group) for group, version in api_services(plan.gateway_version, oam=plan.gateway_oam)]

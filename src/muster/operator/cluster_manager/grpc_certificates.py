@@ -118,7 +118,11 @@ def _successor(old: HubAuthority | None, contents: Contents, now: datetime) -> H
 
 def _bundle(authority: CertificateAuthority, others: bytes, now: datetime) -> bytes:
     """An authority and those of the others that are in their time."""
-    kept = (one for one in _certificates(others) if one != authority.certificate and one.not_valid_after_utc > now)
+    kept = (
+        certificate
+        for certificate in _certificates(others)
+        if certificate != authority.certificate and certificate.not_valid_after_utc > now
+    )
     return b"".join((authority.pem, *(one.public_bytes(Encoding.PEM) for one in kept)))
 
 

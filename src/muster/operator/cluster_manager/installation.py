@@ -21,7 +21,7 @@ from muster.operator.cluster_manager.gateway import HubSite
 from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET, ensure_authority, ensure_serving
 from muster.operator.cluster_manager.grpc_config import config_hash
 from muster.operator.cluster_manager.manifests import owned
-from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.operator.cluster_manager.status import (
     ACCOUNTS_FAILED,
     ADDONS_FAILED,
@@ -72,7 +72,7 @@ PRUNED: Final = (
 KINDS: Final = (*PRUNED, CRDS, NAMESPACES)
 
 
-async def settle(plan: Plan, here: TargetCluster) -> None:
+async def settle(plan: ClusterManagerPlan, here: TargetCluster) -> None:
     """Create the components' namespace, in which users of a hosted hub create the Secret with its kubeconfig.
 
     Raises StepFailed and BadSpec."""
@@ -216,7 +216,7 @@ async def _webhooks(site: HubSite, made: Installed, component: Component, webhoo
     """Not before they answer; but once configured, they are kept right."""
     documents = manifests.webhook_configurations(site.plan, webhooks, endpoint)
     if not gateway.is_available(site.plan, made, component):
-        documents = [one for one in documents if site.target.find(one[0], key_of(one[1])) is not None]
+        documents = [document for document in documents if site.target.find(document[0], key_of(document[1])) is not None]
     await _on_hub(site, made, documents)
 
 

@@ -28,7 +28,7 @@ from muster.operator.cluster_manager.components import (
     account_secret,
     wanted,
 )
-from muster.operator.cluster_manager.plan import DEBUG_PORT, Plan, account_annotations, driver_rules
+from muster.operator.cluster_manager.plan import DEBUG_PORT, ClusterManagerPlan, account_annotations, driver_rules
 from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.hub_addons import HUB_ADDONS
 from muster.operator.names import CLUSTER_MANAGER_LABEL
@@ -53,7 +53,7 @@ REMOVED_FIRST: Final = ("managedclusteraddons", "manifestworks", "managedcluster
 """Definitions that go before the others, in this order: each waits for its objects, and those for the ones before."""
 
 
-def owned(plan: Plan, documents: Sequence[Wanted]) -> list[Wanted]:
+def owned(plan: ClusterManagerPlan, documents: Sequence[Wanted]) -> list[Wanted]:
     return labelled(documents, {CLUSTER_MANAGER_LABEL: plan.name})
 
 
@@ -63,17 +63,17 @@ def namespace(name: str, *, host_network: bool = False, pods: bool = False) -> W
     return NAMESPACES, {"metadata": {**named(name), "labels": labels}}
 
 
-def component_namespace(plan: Plan) -> Wanted:
+def component_namespace(plan: ClusterManagerPlan) -> Wanted:
     host_network = any(plan.bind(webhooks.field).host_network for _, webhooks in SERVERS)
     return namespace(plan.namespace, host_network=host_network, pods=True)
 
 
-def trust_bundle(plan: Plan, authorities: Sequence[bytes]) -> Wanted:
+def trust_bundle(plan: ClusterManagerPlan, authorities: Sequence[bytes]) -> Wanted:
     text = "".join(f"{ca.decode().strip()}\n" for ca in authorities)
     return CONFIG_MAPS, {"metadata": named(CA_BUNDLE, plan.namespace), "data": {"ca-bundle.crt": text}}
 
 
-def webhook_hosts(plan: Plan, webhooks: Webhooks) -> list[str]:
+def webhook_hosts(plan: ClusterManagerPlan, webhooks: Webhooks) -> list[str]:
     """Under which names the hub reaches them. Raises BadSpec."""
     if plan.hosted:
         return [plan.hosted_webhook(webhooks.field).address]
@@ -81,7 +81,7 @@ def webhook_hosts(plan: Plan, webhooks: Webhooks) -> list[str]:
     return [f"{service}.svc", service, f"{service}.svc.cluster.local"]
 
 
-def webhook_endpoint(plan: Plan, webhooks: Webhooks, ca: bytes) -> Endpoint:
+def webhook_endpoint(plan: ClusterManagerPlan, webhooks: Webhooks, ca: bytes) -> Endpoint:
     """Raises BadSpec."""
     if plan.hosted:
         configured = plan.hosted_webhook(webhooks.field)
@@ -98,24 +98,24 @@ def account_definitions() -> list[Wanted]:
     return [(CRDS, document) for document in definitions(ACCOUNTS)]
 
 
-def addon_definitions(plan: Plan) -> list[Wanted]:
+def addon_definitions(plan: ClusterManagerPlan) -> list[Wanted]:
     """Kinds that addons of Muster's own bring, and that have no other reason to be there."""
     kinds = [kind for name in plan.hub_addons for kind in HUB_ADDONS[name].kinds]
     return [(CRDS, document) for document in definitions(kinds)]
 
 
-def hub_addons(plan: Plan) -> list[Wanted]:
+def hub_addons(plan: ClusterManagerPlan) -> list[Wanted]:
     return [(CLUSTER_ADDONS, HUB_ADDONS[name].definition()) for name in plan.hub_addons]
 
 
-def hub_permissions(plan: Plan) -> list[Wanted]:
+def hub_permissions(plan: ClusterManagerPlan) -> list[Wanted]:
     """On the hub: accounts and what they may do. Raises BadSpec."""
     accounts = accounts_and_roles(plan, wanted(plan))
     accounts += driver_permissions(plan.hub_namespace, driver_rules(plan))
     return accounts if plan.hosted else _with_annotations(plan, accounts)
 
 
-def accounts_and_roles(plan: Plan, components: Sequence[Component] = COMPONENTS) -> list[Wanted]:
+def accounts_and_roles(plan: ClusterManagerPlan, components: Sequence[Component] = COMPONENTS) -> list[Wanted]:
     documents: list[Wanted] = [executor_admin(plan.name)]
     for component in components:
         role, rules = component.cluster_role(plan), component.may(plan)
@@ -124,12 +124,12 @@ def accounts_and_roles(plan: Plan, components: Sequence[Component] = COMPONENTS)
     return documents
 
 
-def _with_annotations(plan: Plan, documents: list[Wanted]) -> list[Wanted]:
+def _with_annotations(plan: ClusterManagerPlan, documents: list[Wanted]) -> list[Wanted]:
     """The controllers' account, where they run, says what drivers want it to."""
     annotations = account_annotations(plan)
     if not annotations:
         return documents
-    return [_annotated(one, annotations) if _is_account(one, ACCOUNT) else one for one in documents]
+    return [_annotated(document, annotations) if _is_account(document, ACCOUNT) else document for document in documents]
 
 
 def _is_account(wanted: Wanted, name: str) -> bool:
@@ -141,7 +141,7 @@ def _annotated(wanted: Wanted, annotations: Mapping[str, str]) -> Wanted:
     return resource, {**document, "metadata": {**document["metadata"], "annotations": dict(annotations)}}
 
 
-def components(plan: Plan, hashes: Mapping[str, str] = _NO_HASHES) -> list[Wanted]:
+def components(plan: ClusterManagerPlan, hashes: Mapping[str, str] = _NO_HASHES) -> list[Wanted]:
     """Where the components run: Services of those that are called, and the Deployments. `hashes` are of ConfigMaps that users have
     made, by name: whoever reads one at its start is rolled out anew when it changes. Raises BadSpec."""
     documents: list[Wanted] = []
@@ -159,7 +159,7 @@ def components(plan: Plan, hashes: Mapping[str, str] = _NO_HASHES) -> list[Wante
     return documents
 
 
-def _service(plan: Plan, component: Component, webhooks: Webhooks) -> Document:
+def _service(plan: ClusterManagerPlan, component: Component, webhooks: Webhooks) -> Document:
     port = {"name": "webhook", "port": SERVICE_PORT, "targetPort": plan.bind(webhooks.field).port, "protocol": "TCP"}
     return {
         "metadata": named(webhooks.service, plan.namespace),
@@ -167,11 +167,11 @@ def _service(plan: Plan, component: Component, webhooks: Webhooks) -> Document:
     }
 
 
-def debug_service_name(plan: Plan) -> str:
+def debug_service_name(plan: ClusterManagerPlan) -> str:
     return f"{plan.name}-placement"
 
 
-def _debug_service(plan: Plan) -> Document:
+def _debug_service(plan: ClusterManagerPlan) -> Document:
     port = {"name": "https", "port": DEBUG_PORT, "targetPort": DEBUG_PORT, "protocol": "TCP"}
     return {
         "metadata": named(debug_service_name(plan), plan.namespace),
@@ -179,7 +179,7 @@ def _debug_service(plan: Plan) -> Document:
     }
 
 
-def _gateway_service(plan: Plan) -> Document:
+def _gateway_service(plan: ClusterManagerPlan) -> Document:
     port = {"name": "https", "port": apiservice.SERVICE_PORT, "targetPort": apiservice.PORT, "protocol": "TCP"}
     return {
         "metadata": named(apiservice.SERVICE, plan.namespace),
@@ -187,7 +187,7 @@ def _gateway_service(plan: Plan) -> Document:
     }
 
 
-def gateway_on_hosted_hub(plan: Plan) -> list[Wanted]:
+def gateway_on_hosted_hub(plan: ClusterManagerPlan) -> list[Wanted]:
     """What leads a hub elsewhere to the gateway: a Service that is only a name. Raises BadSpec."""
     host, port = plan.gateway_address
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
@@ -195,16 +195,16 @@ def gateway_on_hosted_hub(plan: Plan) -> list[Wanted]:
     return [credentials_namespace(), (SERVICES, {"metadata": named(apiservice.SERVICE, plan.hub_namespace), "spec": spec})]
 
 
-def gateway_api_services(plan: Plan, ca: bytes) -> list[Wanted]:
+def gateway_api_services(plan: ClusterManagerPlan, ca: bytes) -> list[Wanted]:
     """Raises BadSpec."""
     port = plan.gateway_address[1] if plan.hosted else apiservice.SERVICE_PORT
     served = apiservice.api_services(plan.gateway_version, oam=plan.gateway_oam)
     return [(API_SERVICES, apiservice.api_service(group, version, plan.hub_namespace, ca, port)) for group, version in served]
 
 
-def _workload(plan: Plan, component: Component, hashes: Mapping[str, str]) -> Workload:
+def _workload(plan: ClusterManagerPlan, component: Component, hashes: Mapping[str, str]) -> Workload:
     spec = plan.manager.spec
-    read = {one.config_map for one in component.config_maps}
+    read = {config_map.config_map for config_map in component.config_maps}
     bind = plan.bind(component.webhooks.field) if component.webhooks else None
     return Workload(
         component.deployment(plan),
@@ -228,7 +228,7 @@ def _workload(plan: Plan, component: Component, hashes: Mapping[str, str]) -> Wo
     )
 
 
-def _arguments(plan: Plan, component: Component) -> tuple[str, ...]:
+def _arguments(plan: ClusterManagerPlan, component: Component) -> tuple[str, ...]:
     arguments = [component.command, *component.flags, f"--namespace={plan.hub_namespace}", "--health-host=$(POD_IP)"]
     if component.webhooks is not None:
         bind = plan.bind(component.webhooks.field)
@@ -239,14 +239,14 @@ def _arguments(plan: Plan, component: Component) -> tuple[str, ...]:
     return (*arguments, *component.settings(plan))
 
 
-def _secrets(plan: Plan, component: Component) -> tuple[SecretVolume, ...]:
+def _secrets(plan: ClusterManagerPlan, component: Component) -> tuple[SecretVolume, ...]:
     secrets = [SecretVolume("hub-kubeconfig", account_secret(component.account), HUB_KUBECONFIG)] if plan.hosted else []
     if component.webhooks is not None:
         secrets.append(SecretVolume("certificates", component.webhooks.secret, CERTIFICATES))
     return (*secrets, *component.secrets(plan))
 
 
-def webhook_configurations(plan: Plan, webhooks: Webhooks, endpoint: Endpoint) -> list[Wanted]:
+def webhook_configurations(plan: ClusterManagerPlan, webhooks: Webhooks, endpoint: Endpoint) -> list[Wanted]:
     return [(hook.resource, hook.document(endpoint)) for hook in webhooks.wanted(plan)]
 
 

@@ -91,7 +91,7 @@ WORK_WEBHOOK: Final = WebhookField(
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClusterManagerPlan:
     """`namespace` is where the components run; `hub_namespace` is where, on the hub, their accounts are."""
 
     manager: ClusterManager
@@ -193,7 +193,7 @@ class Plan:
         text = self.manager.metadata.annotations.get(ADDRESS_ANNOTATION, "")
         host, port = host_port_of(f"https://{text}") or ("", 0)
         if dns1123_subdomain(host) or "/" in text:
-            where = "the hub must be told where it reaches the gateway, as HOST or HOST:PORT"
+            where = "the address of the gateway must be given, as HOST or HOST:PORT"
             raise BadSpec(_annotation(ADDRESS_ANNOTATION), f"{text!r} is no address: in Hosted mode {where}")
         return host, port
 
@@ -205,7 +205,7 @@ class Plan:
             return None
         host, port = host_port_of(text if ":" in text else f"{text}:{CLUSTER_PROXY_PORT}") or ("", 0)
         if dns1123_subdomain(host) or "/" in text or "@" in text:
-            where = "the gateway must be told where it reaches cluster-proxy, as HOST or HOST:PORT"
+            where = "the address of cluster-proxy must be given, as HOST or HOST:PORT"
             raise BadSpec(_annotation(CLUSTER_PROXY_ANNOTATION), f"{text!r} is no address: {where}")
         return host, port
 
@@ -243,7 +243,7 @@ class Plan:
         configured = webhook.hosted(hosted) if hosted else None
         if configured is None or not configured.address:
             where = f"spec.deployOption.hosted.{webhook.name}.address"
-            raise BadSpec(where, "in Hosted mode the hub must be told where it reaches the webhooks")
+            raise BadSpec(where, "in Hosted mode the address of the webhooks must be given")
         return configured
 
     def bind(self, webhook: WebhookField) -> BindConfiguration:
@@ -273,21 +273,21 @@ def _is_on(gates: Iterable[FeatureGate], name: str) -> bool:
     return any(gate.feature == name and gate.mode == "Enable" for gate in gates)
 
 
-def registration_gates(plan: Plan) -> list[str]:
+def registration_gates(plan: ClusterManagerPlan) -> list[str]:
     return gate_flags(plan.registration.feature_gates, HUB_GATES)
 
 
-def work_gates(plan: Plan) -> list[str]:
+def work_gates(plan: ClusterManagerPlan) -> list[str]:
     return gate_flags(plan.manager.spec.work_configuration.feature_gates, WORK_GATES)
 
 
-def placement_gates(plan: Plan) -> list[str]:
+def placement_gates(plan: ClusterManagerPlan) -> list[str]:
     configured = plan.manager.spec.placement_configuration
     flags = gate_flags(configured.feature_gates if configured else (), PLACEMENT_GATES)
     return [*flags, *(("--debug-host=$(POD_IP)", f"--debug-port={DEBUG_PORT}") if plan.placement_debug else ())]
 
 
-def gateway_arguments(plan: Plan) -> list[str]:
+def gateway_arguments(plan: ClusterManagerPlan) -> list[str]:
     """Raises BadSpec."""
     switches = {"--oam-api": plan.gateway_oam, "--allow-loopback-endpoints": plan.gateway_loopback}
     return [
@@ -297,7 +297,7 @@ def gateway_arguments(plan: Plan) -> list[str]:
     ]
 
 
-def _cluster_proxy_arguments(plan: Plan) -> list[str]:
+def _cluster_proxy_arguments(plan: ClusterManagerPlan) -> list[str]:
     if plan.gateway_cluster_proxy is None:
         return []
     host, port = plan.gateway_cluster_proxy
@@ -311,14 +311,14 @@ def _cluster_proxy_arguments(plan: Plan) -> list[str]:
     ]
 
 
-def gateway_secrets(plan: Plan) -> dict[str, str]:
+def gateway_secrets(plan: ClusterManagerPlan) -> dict[str, str]:
     """What the gateway proves itself to cluster-proxy with: Secrets beside it, and in which directories. They are cluster-proxy's,
     which an administrator copies, and may come later than the gateway. Raises BadSpec."""
     names = () if plan.gateway_cluster_proxy is None else (CLUSTER_PROXY_CA, CLUSTER_PROXY_CLIENT)
     return {name: f"{GATEWAY_FILES}/{name}" for name in names}
 
 
-def registration_arguments(plan: Plan) -> list[str]:
+def registration_arguments(plan: ClusterManagerPlan) -> list[str]:
     """The flags of the controllers that come from the registration configuration. Raises BadSpec."""
     configured = plan.registration
     arguments = registration_gates(plan)
@@ -339,27 +339,27 @@ def _driver_arguments(configured: HubRegistrationConfiguration) -> list[str]:
     return [*enabled, *(argument for _, process in found for argument in process.arguments)]
 
 
-def driver_secrets(plan: Plan) -> dict[str, str]:
+def driver_secrets(plan: ClusterManagerPlan) -> dict[str, str]:
     """What drivers have the controllers read as files: Secrets, and in which directories. Raises BadSpec."""
     return {name: path for _, process in _drivers(plan.registration) for name, path in process.secrets.items()}
 
 
-def driver_rules(plan: Plan) -> list[HubRules]:
+def driver_rules(plan: ClusterManagerPlan) -> list[HubRules]:
     """What drivers have the controllers allowed. Raises BadSpec."""
     return [process.rules for _, process in _drivers(plan.registration)]
 
 
-def driver_tokens(plan: Plan) -> tuple[AccountToken, ...]:
+def driver_tokens(plan: ClusterManagerPlan) -> tuple[AccountToken, ...]:
     """What drivers have the controllers prove to others who they are by. Raises BadSpec."""
     return tuple(token for _, process in _drivers(plan.registration) for token in process.tokens)
 
 
-def driver_variables(plan: Plan) -> dict[str, str]:
+def driver_variables(plan: ClusterManagerPlan) -> dict[str, str]:
     """What drivers have the controllers find in their environment. Raises BadSpec."""
     return {name: value for _, process in _drivers(plan.registration) for name, value in process.variables.items()}
 
 
-def account_annotations(plan: Plan) -> dict[str, str]:
+def account_annotations(plan: ClusterManagerPlan) -> dict[str, str]:
     """What drivers put on the account that the controllers run as. Raises BadSpec."""
     return {key: value for _, process in _drivers(plan.registration) for key, value in process.annotations.items()}
 

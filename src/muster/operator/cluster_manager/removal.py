@@ -5,9 +5,9 @@ works, clusters, replica sets, then the rest; each waits for its objects, so the
 accounts, roles, and what was kept for clusters → the namespace on a hub elsewhere → webhook configurations → the namespace here. A
 pass takes what steps it can, never waits, and says what is left. Only what carries this ClusterManager's label is touched.
 
-It must end even when nobody is left to finalize: webhooks that do not answer are unconfigured first, clusters and replica sets
-are let go at once when no controller of theirs runs, and what agents should have cleaned up is let go when `patience` is over.
-Then webhooks go too, since they might be what holds it up.
+It must end even if no controller is left to finalize: webhooks that do not answer are unconfigured first, finalizers of clusters
+and replica sets are removed at once if their controller does not run, and those of agents after `removal_timeout`. Then the
+webhooks' configurations are removed too, since they might be what blocks the removal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from muster.operator.cluster_manager.components import (
     Component,
 )
 from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
-from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.operator.deployments import rollout
 from muster.operator.names import CLUSTER_MANAGER_LABEL, PULL_SECRET
 from muster.operator.target_cluster import TargetCluster
@@ -78,11 +78,11 @@ FINALIZERS: Final = {CLUSTERS: REGISTRATION_CONTROLLER, f"manifestworkreplicaset
 class Removal:
     """`hub` is None if it can no longer be reached: then its objects are left."""
 
-    plan: Plan
+    plan: ClusterManagerPlan
     here: TargetCluster
     hub: TargetCluster | None
     clock: Clock
-    patience: timedelta
+    removal_timeout: timedelta
 
     async def run(self) -> list[str]:
         """What is left; nothing when all is gone. Raises KubeError."""
@@ -103,7 +103,7 @@ class Removal:
     def overdue(self) -> bool:
         """Whether it takes longer than anybody should need."""
         since = self.plan.manager.metadata.deletion_timestamp
-        return bool(since) and self.clock.now() - parse_time(since) >= self.patience
+        return bool(since) and self.clock.now() - parse_time(since) >= self.removal_timeout
 
     async def _silent_webhooks(self, hub: TargetCluster) -> None:
         """Nobody shall be asked who does not answer."""
@@ -147,20 +147,20 @@ class Removal:
             return ""
         finalizer = FINALIZERS.get(kind.name)
         orphaned = bool(objects) and finalizer is not None and not await self._answers(finalizer)
-        if objects and (orphaned or await self._patience_over(hub, kind.name)):
+        if objects and (orphaned or await self._removal_timed_out(hub, kind.name)):
             for obj in objects:
                 await _let_go(hub, resource, obj)
             return ""
         named = ", ".join(str(ObjectKey(o["metadata"].get("namespace") or "", o["metadata"]["name"])) for o in objects[:NAMED])
         return f"{len(objects)} {resource.kind}: {named}{' …' if len(objects) > NAMED else ''}" if objects else ""
 
-    async def _patience_over(self, hub: TargetCluster, definition: str) -> bool:
+    async def _removal_timed_out(self, hub: TargetCluster, definition: str) -> bool:
         try:
             found = await hub.client.get(CRDS, definition)
         except NotFound:
             return False
         since = found["metadata"].get("deletionTimestamp")
-        return bool(since) and self.clock.now() - parse_time(since) >= self.patience
+        return bool(since) and self.clock.now() - parse_time(since) >= self.removal_timeout
 
     async def _components(self) -> list[str]:
         namespace = self.plan.namespace
@@ -240,5 +240,7 @@ async def _let_go(hub: TargetCluster, resource: GVR, obj: Object) -> None:
     except (NotFound, Conflict):
         return
     log.warning(
-        "let go of an object that nobody finalized", resource=str(resource), key=str(ObjectKey(namespace, metadata["name"]))
+        "removed the finalizers of an object whose controller is gone",
+        resource=str(resource),
+        key=str(ObjectKey(namespace, metadata["name"])),
     )

@@ -16,7 +16,7 @@ from muster.operator.cluster_manager.components import (
     wanted,
 )
 from muster.operator.cluster_manager.exposure import PORT, balancers, is_load_balanced, routed, service_name
-from muster.operator.cluster_manager.plan import Plan
+from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.operator.conditions import APPLIED, condition
 from muster.operator.deployments import Rollout
 
@@ -36,7 +36,7 @@ def applied() -> Condition:
 
 
 def rolling(
-    plan: Plan, rollouts: Mapping[str, Rollout | None], service: Object | None = None, config_problem: str = ""
+    plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None], service: Object | None = None, config_problem: str = ""
 ) -> list[Condition]:
     """Of the Deployments by name; None is one that is not there. `service` is the gRPC server's, `config_problem` what is wrong
     with its configuration."""
@@ -54,18 +54,18 @@ def rolling(
     ]
 
 
-def _registration(plan: Plan, rollouts: Mapping[str, Rollout | None]) -> Condition:
-    said = _degraded(plan, rollouts, REGISTRATION_DEGRADED, "Registration", "registration")
-    return said or condition(REGISTRATION_DEGRADED, False, "RegistrationFunctional", "Registration is managing credentials")
+def _registration(plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None]) -> Condition:
+    degraded = _degraded(plan, rollouts, REGISTRATION_DEGRADED, "Registration", "registration")
+    return degraded or condition(REGISTRATION_DEGRADED, False, "RegistrationFunctional", "Registration is managing credentials")
 
 
-def _placement(plan: Plan, rollouts: Mapping[str, Rollout | None]) -> Condition:
-    said = _degraded(plan, rollouts, PLACEMENT_DEGRADED, "Placement", "placement")
-    return said or condition(PLACEMENT_DEGRADED, False, "PlacementFunctional", "Placement is scheduling placement decisions")
+def _placement(plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None]) -> Condition:
+    degraded = _degraded(plan, rollouts, PLACEMENT_DEGRADED, "Placement", "placement")
+    return degraded or condition(PLACEMENT_DEGRADED, False, "PlacementFunctional", "Placement is scheduling placement decisions")
 
 
 def _grpc_server(
-    plan: Plan, rollouts: Mapping[str, Rollout | None], service: Object | None, config_problem: str
+    plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None], service: Object | None, config_problem: str
 ) -> list[Condition]:
     """Nothing where there is none and never was."""
     if not plan.grpc_server:
@@ -76,21 +76,21 @@ def _grpc_server(
         # Pods that were there before go on with what they have read.
         return [condition(GRPC_DEGRADED, True, "GrpcServerConfigInvalid", config_problem)]
     where = f"Service {plan.namespace}/{service_name(plan)}"
-    said = _degraded(plan, rollouts, GRPC_DEGRADED, "GrpcServer", "gRPC server")
-    if said is None and is_load_balanced(plan) and not balancers(service):
+    degraded = _degraded(plan, rollouts, GRPC_DEGRADED, "GrpcServer", "gRPC server")
+    if degraded is None and is_load_balanced(plan) and not balancers(service):
         text = f"{where} has got no address from a load balancer yet: agents outside of the cluster cannot reach it"
-        said = condition(GRPC_DEGRADED, True, "LoadBalancerPending", text)
+        degraded = condition(GRPC_DEGRADED, True, "LoadBalancerPending", text)
     text = "The gRPC server serves agents"
     if hosts := routed(plan):
         text += (
             f"; a Route of {', '.join(hosts)} that passes TLS through to port {PORT} of {where} is not made by this operator: "
             "an administrator has to make it"
         )
-    return [said or condition(GRPC_DEGRADED, False, "GrpcServerFunctional", text)]
+    return [degraded or condition(GRPC_DEGRADED, False, "GrpcServerFunctional", text)]
 
 
 def gateway(
-    plan: Plan, rollouts: Mapping[str, Rollout | None], api_services: Mapping[str, Object | None], problem: str
+    plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None], api_services: Mapping[str, Object | None], problem: str
 ) -> list[Condition]:
     """`api_services` are those that should lead to it, by name; `problem` is why they may not. Nothing where there is no gateway
     and never was."""
@@ -100,8 +100,8 @@ def gateway(
         return [condition(GATEWAY_DEGRADED, False, "ClusterGatewayNotWanted", text)] if known else []
     if problem:
         return [condition(GATEWAY_DEGRADED, True, "GroupVersionTaken", problem)]
-    if said := _degraded(plan, rollouts, GATEWAY_DEGRADED, "ClusterGateway", "cluster gateway"):
-        return [said]
+    if degraded := _degraded(plan, rollouts, GATEWAY_DEGRADED, "ClusterGateway", "cluster gateway"):
+        return [degraded]
     for name, found in api_services.items():
         if hindrance := "it is not there yet" if found is None else unavailable(found):
             text = f"APIService {name} is not available: {hindrance}"
@@ -110,7 +110,9 @@ def gateway(
     return [condition(GATEWAY_DEGRADED, False, "ClusterGatewayFunctional", text)]
 
 
-def _degraded(plan: Plan, rollouts: Mapping[str, Rollout | None], kind: str, stem: str, what: str) -> Condition | None:
+def _degraded(
+    plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None], kind: str, stem: str, what: str
+) -> Condition | None:
     """What is wrong with the Deployments that a condition tells of."""
     names = [one.deployment(plan) for one in wanted(plan) if one.degraded == kind]
     missing = [name for name in names if rollouts.get(name) is None]

@@ -22,7 +22,7 @@ from muster.api import Condition
 from muster.machinery.confinement import temporary_directory
 from muster.operator.conditions import condition
 from muster.operator.klusterlet.manifests import HUB_CONNECTION, HUB_KUBECONFIG_MISSING, HUB_SECRET_MISSING
-from muster.operator.klusterlet.plan import Plan
+from muster.operator.klusterlet.plan import KlusterletPlan
 from muster.registration.agent.state.directory import mirror
 from muster.registration.agent.state.hub_secret import CLUSTER_NAME
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubEndpoint
@@ -42,7 +42,7 @@ BOOTSTRAP_REASONS: Final = ("BootstrapSecretError", "BootstrapSecretUnauthorized
 Contents = Mapping[str, bytes]
 Open = Callable[[EndpointFormat, Contents, str, str], AbstractAsyncContextManager[KubeClient]]
 """A client for the way to a hub in a Secret, whose place is told for errors, and for a cluster. Raises EndpointError."""
-Look = Callable[[KubeClient, str], Awaitable["Finding"]]
+Probe = Callable[[KubeClient, str], Awaitable["Finding"]]
 """What a hub answers to whoever asks for a cluster."""
 
 
@@ -71,7 +71,7 @@ def _refuse_foreign_files(endpoint: HubEndpoint, source: str, directory: Path) -
     """One that named files of the operator's pod could have the operator's own token sent anywhere."""
     for field, path in endpoint.files().items():
         if not path.resolve().is_relative_to(directory.resolve()):
-            raise EndpointError(source, f"{field}: must be in the Secret itself, not in a file elsewhere")
+            raise EndpointError(source, f"{field}: must be in the Secret itself, not in another file")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Finding:
 class ConnectionCheck:
     """`read` gives a Secret of the agent namespace; None when it is not there."""
 
-    plan: Plan
+    plan: KlusterletPlan
     read: Callable[[str], Contents | None]
     open: Open = open_secret
 
@@ -114,11 +114,11 @@ class ConnectionCheck:
         stored = self.read(HUB_SECRET) or {}
         return self.plan.klusterlet.spec.cluster_name or stored.get(CLUSTER_NAME, b"").decode(errors="replace")
 
-    def _place(self, secret: str) -> str:
+    def _source(self, secret: str) -> str:
         return f"Secret {self.plan.agent_namespace}/{secret}"
 
     async def _hub(self) -> Finding:
-        where = self._place(HUB_SECRET)
+        where = self._source(HUB_SECRET)
         contents = self.read(HUB_SECRET)
         if contents is None:
             text = f"{where} is missing: on the hub, an administrator has to accept the cluster and its request"
@@ -130,39 +130,41 @@ class ConnectionCheck:
         if not cluster:
             return Finding(False, "ClusterNameMissing", f"{where} has no {CLUSTER_NAME}, which the agent puts there")
 
-        async def look(hub: KubeClient, cluster: str) -> Finding:
+        async def probe(hub: KubeClient, cluster: str) -> Finding:
             missing = await self._driver.missing_to_serve(hub, cluster)
             return _unpermitted(where, missing, HUB_REASONS) or Finding(True, "HubConnectionFunctional", f"{where} works")
 
-        return await self._try(contents, where, look, HUB_REASONS)
+        return await self._try(contents, where, probe, HUB_REASONS)
 
     async def _bootstrap(self) -> Finding:
         findings = [await self._bootstrap_by(secret) for secret in self.plan.bootstrap_secrets]
-        return next((one for one in findings if one.works is not False), findings[0])
+        return next((finding for finding in findings if finding.works is not False), findings[0])
 
     async def _bootstrap_by(self, secret: str) -> Finding:
-        where = self._place(secret)
+        where = self._source(secret)
         contents = self.read(secret)
         if contents is None:
             return Finding(False, "BootstrapSecretMissing", f"{where} is missing")
 
-        async def look(hub: KubeClient, cluster: str) -> Finding:
+        async def probe(hub: KubeClient, cluster: str) -> Finding:
             refused = _unpermitted(where, await self._driver.missing_to_register(hub, cluster), BOOTSTRAP_REASONS)
             if refused is not None:
                 return refused
             awaited = await self._driver.awaits(hub, cluster, self.plan.registration) if cluster else ""
             return Finding(False, AWAITED, awaited) if awaited else Finding(True, "BootstrapSecretFunctional", f"{where} works")
 
-        return await self._try(contents, where, look, BOOTSTRAP_REASONS)
+        return await self._try(contents, where, probe, BOOTSTRAP_REASONS)
 
-    async def _try(self, contents: Contents, where: str, look: Look, reasons: tuple[str, str, str]) -> Finding:
+    async def _try(self, contents: Contents, where: str, probe: Probe, reasons: tuple[str, str, str]) -> Finding:
         failed, _, unchecked = reasons
         cluster = self._cluster()
         try:
             async with asyncio.timeout(WITHIN), self.open(self._endpoints, contents, where, cluster) as hub:
-                return await look(hub, cluster)
+                return await probe(hub, cluster)
         except ForeignCredential as error:
-            text = f"{where} is of use to the agent alone; whether it works on {error}, the ManagedCluster's conditions tell"
+            text = (
+                f"{where} can be used by the agent only; whether it works on {error} is reported by the ManagedCluster's conditions"
+            )
             return Finding(None, unchecked, text)
         except TimeoutError:
             return Finding(False, failed, f"{where}: no answer from the hub within {WITHIN:g} s")

@@ -21,7 +21,7 @@ from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import ObjectKey
 from muster.operator.klusterlet.connection import HUB_REASONS, ConnectionCheck, Contents, Open, contents_of
-from muster.operator.klusterlet.plan import Plan, agent_namespace_of
+from muster.operator.klusterlet.plan import KlusterletPlan, agent_namespace_of
 from muster.operator.names import KLUSTERLET_FINALIZER, KLUSTERLETS
 from muster.operator.spec import BadSpec
 from muster.registration.names import BOOTSTRAP_SECRET, HUB_SECRET
@@ -88,7 +88,7 @@ class Connections:
             return None
         if KLUSTERLET_FINALIZER not in klusterlet.metadata.finalizers:
             return None
-        plan = Plan(klusterlet, "")
+        plan = KlusterletPlan(klusterlet, "")
         looked, state = self._looked.get(name), self._state(plan)
         if looked is not None and looked.at == state and self._clock.monotonic() < looked.until:
             return looked.until - self._clock.monotonic()
@@ -105,7 +105,7 @@ class Connections:
         self._looked[name] = _Looked(state, self._clock.monotonic() + pause, times)
         return pause
 
-    def _state(self, plan: Plan) -> tuple[object, ...]:
+    def _state(self, plan: KlusterletPlan) -> tuple[object, ...]:
         key = plan.agent_namespace
         versions = [self._cached(name, key) for name in self._secrets]
         return (plan.klusterlet.metadata.uid, plan.klusterlet.metadata.generation, *(v and v.resource_version for v in versions))
@@ -113,7 +113,7 @@ class Connections:
     def _cached(self, secret: str, namespace: str) -> Snapshot | None:
         return self._secrets[secret].cache.get(ObjectKey(namespace, secret))
 
-    async def _contents(self, plan: Plan) -> Callable[[str], Contents | None]:
+    async def _contents(self, plan: KlusterletPlan) -> Callable[[str], Contents | None]:
         """The Secrets that matter; those of several hubs go by any name, and are not watched but read."""
         read: dict[str, Contents] = {}
         for name in (HUB_SECRET, *plan.bootstrap_secrets):

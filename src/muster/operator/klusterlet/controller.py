@@ -32,7 +32,7 @@ from muster.operator.klusterlet.connections import Connections
 from muster.operator.klusterlet.deletion import KlusterletDeletion
 from muster.operator.klusterlet.installation import KINDS, AgentSite, install, wanted_deployments
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED
-from muster.operator.klusterlet.plan import Plan, agent_namespace_of, check, gate_review, is_hosted
+from muster.operator.klusterlet.plan import KlusterletPlan, agent_namespace_of, check, gate_review, is_hosted
 from muster.operator.klusterlet.status import APPLY_FAILED
 from muster.operator.names import (
     EXTERNAL_MANAGED_SECRET,
@@ -81,7 +81,7 @@ SUBJECT: Final = Subject(
 )
 
 
-class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]):
+class KlusterletOperator(OperatorReconciler[Klusterlet, KlusterletPlan, KlusterletOptions]):
     subject = SUBJECT
 
     def __init__(
@@ -121,11 +121,11 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
         owners = (one.metadata.name for one in self._objects.cache if agent_namespace_of(one) == found.namespace)
         return next(owners, "")
 
-    def _plan(self, klusterlet: Klusterlet) -> Plan:
+    def _plan(self, klusterlet: Klusterlet) -> KlusterletPlan:
         labels = klusterlet.metadata.labels if self._options.sync_labels else {}
-        return Plan(klusterlet, self._options.image, 1 if is_hosted(klusterlet) else self._replicas(), labels)
+        return KlusterletPlan(klusterlet, self._options.image, 1 if is_hosted(klusterlet) else self._replicas(), labels)
 
-    async def _make(self, plan: Plan, ready: list[Condition]) -> Installed | None:
+    async def _make(self, plan: KlusterletPlan, ready: list[Condition]) -> Installed | None:
         check(plan)
         self._refuse_taken(plan)
         site = await self._site(plan, ready)
@@ -134,11 +134,11 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
             return None
         return await install(site)
 
-    def _while_waiting(self, plan: Plan) -> float | None:
+    def _while_waiting(self, plan: KlusterletPlan) -> float | None:
         # This cluster is watched; the target clusters of other Klusterlets are not.
         return WHILE_TAKEN if plan.hosted else None
 
-    def _refuse_taken(self, plan: Plan) -> None:
+    def _refuse_taken(self, plan: KlusterletPlan) -> None:
         """Raises Waiting when another Klusterlet has the agents' namespace, or has asked for it earlier."""
         namespace = plan.agent_namespace
         claims = {one.metadata.name: one for one in self._objects.cache if agent_namespace_of(one) == namespace}
@@ -150,7 +150,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
             text = f"namespace {namespace} belongs to Klusterlet {name}; choose another spec.namespace, or delete one of them"
             raise Waiting(APPLY_FAILED, text)
 
-    async def _site(self, plan: Plan, ready: list[Condition]) -> AgentSite:
+    async def _site(self, plan: KlusterletPlan, ready: list[Condition]) -> AgentSite:
         """Notes in `ready` whether there is a managed cluster to work on. Raises Waiting."""
         if not plan.hosted:
             return AgentSite(plan, self._here, self._here, None, self._options.namespace, self._clock)
@@ -163,7 +163,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
         ready.append(said.ready_to_apply())
         return AgentSite(plan, self._here, managed, config, self._options.namespace, self._clock)
 
-    async def _kubeconfig(self, plan: Plan) -> tuple[bytes, ClientConfig]:
+    async def _kubeconfig(self, plan: KlusterletPlan) -> tuple[bytes, ClientConfig]:
         """Raises KubeconfigError if there is no kubeconfig of the managed cluster."""
         found = await read_kubeconfig_secret(self._client, EXTERNAL_MANAGED_SECRET, plan.agent_namespace)
         if found is None:
@@ -172,23 +172,23 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, Plan, KlusterletOptions]
             raise KubeconfigError(where, "", KUBECONFIG_KEY, problem)
         return found
 
-    def _deployments(self, plan: Plan) -> list[Object]:
+    def _deployments(self, plan: KlusterletPlan) -> list[Object]:
         return [one.data for one in self._here.all(DEPLOYMENTS) if one.labels.get(KLUSTERLET_LABEL) == plan.name]
 
-    def _gate_review(self, plan: Plan) -> GateReview:
+    def _gate_review(self, plan: KlusterletPlan) -> GateReview:
         return gate_review(plan.klusterlet)
 
-    def _rollout_conditions(self, plan: Plan, deployments: Sequence[Object]) -> list[Condition]:
+    def _rollout_conditions(self, plan: KlusterletPlan, deployments: Sequence[Object]) -> list[Condition]:
         return said.running(plan, rollouts(wanted_deployments(plan), deployments))
 
-    def _removing(self, plan: Plan) -> Removing[Klusterlet]:
+    def _removing(self, plan: KlusterletPlan) -> Removing[Klusterlet]:
         async def managed() -> TargetCluster:
             kubeconfig, _ = await self._kubeconfig(plan)
             return await self._remote_clusters.at(plan.name, kubeconfig, self._options.connect)
 
-        return KlusterletDeletion(plan, self._here, managed, self._last(plan), self._clock, self._options.patience)
+        return KlusterletDeletion(plan, self._here, managed, self._last(plan), self._clock, self._options.removal_timeout)
 
-    def _last(self, plan: Plan) -> bool:
+    def _last(self, plan: KlusterletPlan) -> bool:
         """Whether no other Klusterlet stays on the managed cluster, as far as that can be known here."""
         if plan.hosted:
             return True

@@ -2,7 +2,7 @@
 
 Its finalizer covers the objects on this cluster, the hosted finalizer those on another managed cluster; each is removed after them.
 If the managed cluster is unreachable, the removal waits for it. The time since when is an annotation of the Klusterlet, so that it
-survives a restart. After `patience`, the objects on the managed cluster are left there.
+survives a restart. After `removal_timeout`, the objects on the managed cluster are left there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.api.resource import ObjectMeta
 from muster.machinery.clock import Clock
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.logs import get_logger
-from muster.operator.klusterlet.plan import LONGEST_NAME, Plan
+from muster.operator.klusterlet.plan import LONGEST_NAME, KlusterletPlan
 from muster.operator.klusterlet.removal import Removal
 from muster.operator.names import EVICTION_ANNOTATION, KLUSTERLET_HOSTED_FINALIZER
 from muster.operator.reconciler import REMOVAL_INTERVAL
@@ -36,12 +36,12 @@ WHILE_AWAY: Final = 10.0
 class KlusterletDeletion:
     """One pass. `managed` gives the managed cluster of a hosted Klusterlet and raises KubeconfigError; `last`: see Removal."""
 
-    plan: Plan
+    plan: KlusterletPlan
     here: TargetCluster
     managed: Callable[[], Awaitable[TargetCluster]]
     last: bool
     clock: Clock
-    patience: timedelta
+    removal_timeout: timedelta
 
     def __post_init__(self) -> None:
         self.obj = self.plan.klusterlet
@@ -81,7 +81,7 @@ class KlusterletDeletion:
         if since is None:
             await self._annotate(format_time(self.clock.now()))
             return False
-        return self.clock.now() - since >= self.patience
+        return self.clock.now() - since >= self.removal_timeout
 
     async def _annotate(self, since: str) -> None:
         others = {key: value for key, value in self.obj.metadata.annotations.items() if key != EVICTION_ANNOTATION}

@@ -17,7 +17,7 @@ from muster.operator.conditions import Waiting
 from muster.operator.hosted import copy_secret
 from muster.operator.klusterlet import manifests
 from muster.operator.klusterlet.manifests import SHARED, components
-from muster.operator.klusterlet.plan import Plan
+from muster.operator.klusterlet.plan import KlusterletPlan
 from muster.operator.klusterlet.status import APPLY_FAILED, CRD_FAILED, MANAGED_FAILED, MANAGEMENT_FAILED
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_FIELDS, KLUSTERLET_LABEL, PULL_SECRET
 from muster.operator.prune import prune, step
@@ -40,7 +40,7 @@ OWNED: Final = (DEPLOYMENTS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS
 KINDS: Final = (*OWNED, CRDS)
 
 
-AgentSite = Site[Plan]
+AgentSite = Site[KlusterletPlan]
 
 
 async def install(site: AgentSite) -> Installed:
@@ -138,5 +138,5 @@ async def _identity(cluster: TargetCluster) -> str:
     return str((await cluster.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
 
 
-def wanted_deployments(plan: Plan) -> list[str]:
+def wanted_deployments(plan: KlusterletPlan) -> list[str]:
     return [component.deployment(plan) for component in components(plan)]

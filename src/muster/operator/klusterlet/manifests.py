@@ -19,7 +19,7 @@ from muster.operator.deployments import SecretVolume, Workload, deployment
 from muster.operator.klusterlet import properties
 from muster.operator.klusterlet.plan import (
     CLUSTER_PROPERTY,
-    Plan,
+    KlusterletPlan,
     agent_arguments,
     work_arguments,
     work_gates,
@@ -64,7 +64,7 @@ class Component:
     """In the names of its roles."""
     cluster_rules: Sequence[Document]
     namespace_rules: Sequence[Document]
-    arguments: Callable[[Plan], list[str]]
+    arguments: Callable[[KlusterletPlan], list[str]]
     degraded: tuple[str, ...]
     """The conditions that tell of it."""
     managed_secret: str
@@ -74,34 +74,34 @@ class Component:
     needs_hub: bool = False
     """Whether it is of no use before there is a credential for the hub, which it then finds in files."""
 
-    def deployment(self, plan: Plan) -> str:
+    def deployment(self, plan: KlusterletPlan) -> str:
         return f"{plan.name}-{self.suffix}"
 
-    def account(self, plan: Plan) -> str:
+    def account(self, plan: KlusterletPlan) -> str:
         return f"{plan.name}-{self.account_suffix}"
 
-    def cluster_role(self, plan: Plan) -> str:
+    def cluster_role(self, plan: KlusterletPlan) -> str:
         return f"open-cluster-management:{plan.name}-{self.role}:agent"
 
-    def namespace_role(self, plan: Plan) -> str:
+    def namespace_role(self, plan: KlusterletPlan) -> str:
         return f"open-cluster-management:management:{plan.name}-{self.role}:agent"
 
 
-def _electing(plan: Plan) -> list[str]:
+def _electing(plan: KlusterletPlan) -> list[str]:
     return ["--leader-elect"] if plan.replicas > 1 else []
 
 
-def _registration(plan: Plan) -> list[str]:
+def _registration(plan: KlusterletPlan) -> list[str]:
     return ["agent", *agent_arguments(plan), *_electing(plan)]
 
 
-def _work(plan: Plan) -> list[str]:
+def _work(plan: KlusterletPlan) -> list[str]:
     endpoints = plan.endpoints
     hub = [f"--workload-source-driver={endpoints.name}", f"--workload-source-config={HUB_KUBECONFIG}/{endpoints.key}"]
     return ["work-agent", *hub, *work_arguments(plan), *_electing(plan)]
 
 
-def _both(plan: Plan) -> list[str]:
+def _both(plan: KlusterletPlan) -> list[str]:
     gates = [gates.replace("--feature-gates", "--work-feature-gates") for gates in work_gates(plan)]
     return [*_registration(plan), "--with-work", f"--hub-kubeconfig-dir={HUB_KUBECONFIG}", *work_options(plan), *gates]
 
@@ -145,16 +145,16 @@ SINGLETON_COMPONENTS: Final = (SINGLE_AGENT,)
 MANAGED_SECRETS: Final = tuple(component.managed_secret for component in (*COMPONENTS, *SINGLETON_COMPONENTS))
 
 
-def registering(plan: Plan) -> Component:
+def registering(plan: KlusterletPlan) -> Component:
     """The agent that registers the cluster, and looks after its addons."""
     return SINGLE_AGENT if plan.singleton else REGISTRATION
 
 
-def components(plan: Plan) -> tuple[Component, ...]:
+def components(plan: KlusterletPlan) -> tuple[Component, ...]:
     return SINGLETON_COMPONENTS if plan.singleton else COMPONENTS
 
 
-def owned(plan: Plan, documents: Sequence[Wanted]) -> list[Wanted]:
+def owned(plan: KlusterletPlan, documents: Sequence[Wanted]) -> list[Wanted]:
     return labelled(documents, {**plan.labels, KLUSTERLET_LABEL: plan.name})
 
 
@@ -168,7 +168,7 @@ def _namespace(name: str, *, pods: bool = True) -> Wanted:
     return NAMESPACES, {"metadata": {**named(name), "annotations": annotations, **({"labels": dict(RUN)} if pods else {})}}
 
 
-def spoke_definitions(plan: Plan) -> list[Wanted]:
+def spoke_definitions(plan: KlusterletPlan) -> list[Wanted]:
     further = [properties.definition()] if plan.gate(CLUSTER_PROPERTY) else []
     return shared([(CRDS, document) for document in (*definitions(SPOKE), *further)])
 
@@ -183,30 +183,31 @@ def addon_namespace() -> list[Wanted]:
     return shared([_namespace(ADDON_NAMESPACE)])
 
 
-def klusterlet_namespace(plan: Plan) -> list[Wanted]:
+def klusterlet_namespace(plan: KlusterletPlan) -> list[Wanted]:
     """On the managed cluster. Hosted agents have no pods there."""
     return owned(plan, [_namespace(plan.klusterlet_namespace, pods=not plan.hosted)])
 
 
-def agent_namespace(plan: Plan) -> list[Wanted]:
+def agent_namespace(plan: KlusterletPlan) -> list[Wanted]:
     return owned(plan, [_namespace(plan.agent_namespace)])
 
 
-def managed_permissions(plan: Plan) -> list[Wanted]:
+def managed_permissions(plan: KlusterletPlan) -> list[Wanted]:
     """On the managed cluster: accounts, and what they may do there. Raises BadSpec."""
     documents: list[Wanted] = [_account(plan, f"{plan.name}-{WORK_ACCOUNT}", plan.klusterlet_namespace)]
     for component in components(plan):
         account = component.account(plan)
         permissions = account_permissions(account, plan.klusterlet_namespace, component.cluster_role(plan), component.cluster_rules)
         documents += [
-            _account(plan, account, plan.klusterlet_namespace) if one[0] is SERVICE_ACCOUNTS else one for one in permissions
+            _account(plan, account, plan.klusterlet_namespace) if permission[0] is SERVICE_ACCOUNTS else permission
+            for permission in permissions
         ]
         if component.executes:
             documents += _execution(plan, account)
     return owned(plan, _once(documents))
 
 
-def _execution(plan: Plan, account: str) -> list[Wanted]:
+def _execution(plan: KlusterletPlan, account: str) -> list[Wanted]:
     """What works may need beyond the agent's own role: Kubernetes' `admin`, and whatever is labelled for the agent."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": plan.klusterlet_namespace}
     prefix = f"open-cluster-management:{plan.name}-work"
@@ -218,7 +219,7 @@ def _execution(plan: Plan, account: str) -> list[Wanted]:
     ]
 
 
-def management_permissions(plan: Plan) -> list[Wanted]:
+def management_permissions(plan: KlusterletPlan) -> list[Wanted]:
     """Where the agents run: accounts, and what they may do in their namespace. Raises BadSpec."""
     documents: list[Wanted] = []
     for component in components(plan):
@@ -230,19 +231,19 @@ def management_permissions(plan: Plan) -> list[Wanted]:
     return owned(plan, documents)
 
 
-def addon_permissions(plan: Plan, namespaces: Sequence[str]) -> list[Wanted]:
+def addon_permissions(plan: KlusterletPlan, namespaces: Sequence[str]) -> list[Wanted]:
     """What the agent may do for addons in these namespaces of the managed cluster. Raises BadSpec."""
     role = f"open-cluster-management:{plan.name}-registration:addon-management"
     return _addon_permissions(plan, role, plan.klusterlet_namespace, namespaces)
 
 
-def hosted_addon_permissions(plan: Plan, namespaces: Sequence[str]) -> list[Wanted]:
+def hosted_addon_permissions(plan: KlusterletPlan, namespaces: Sequence[str]) -> list[Wanted]:
     """The same for addons that are hosted where the agent is, if that is another cluster. Raises BadSpec."""
     role = f"open-cluster-management:management:{plan.name}-registration:addon-management"
     return _addon_permissions(plan, role, plan.agent_namespace, namespaces)
 
 
-def _addon_permissions(plan: Plan, role: str, account_namespace: str, namespaces: Sequence[str]) -> list[Wanted]:
+def _addon_permissions(plan: KlusterletPlan, role: str, account_namespace: str, namespaces: Sequence[str]) -> list[Wanted]:
     """In these namespaces and in no others: a role alone permits nothing."""
     if not plan.addons:
         return []
@@ -257,7 +258,7 @@ def running_in(namespaces: Sequence[str]) -> list[Wanted]:
     return [(NAMESPACES, {"metadata": {**named(namespace), "labels": dict(RUN)}}) for namespace in namespaces]
 
 
-def _account(plan: Plan, name: str, namespace: str) -> Wanted:
+def _account(plan: KlusterletPlan, name: str, namespace: str) -> Wanted:
     annotations = dict(plan.by_driver.annotations)
     metadata: Document = {**named(name, namespace), **({"annotations": annotations} if annotations else {})}
     return SERVICE_ACCOUNTS, {"metadata": metadata}
@@ -265,18 +266,18 @@ def _account(plan: Plan, name: str, namespace: str) -> Wanted:
 
 def _once(documents: Sequence[Wanted]) -> list[Wanted]:
     unique: list[Wanted] = []
-    for one in documents:
-        if one not in unique:
-            unique.append(one)
+    for document in documents:
+        if document not in unique:
+            unique.append(document)
     return unique
 
 
-def deployments(plan: Plan) -> list[Wanted]:
+def deployments(plan: KlusterletPlan) -> list[Wanted]:
     """Raises BadSpec."""
     return owned(plan, [(DEPLOYMENTS, agent_deployment(plan, component)) for component in components(plan)])
 
 
-def agent_deployment(plan: Plan, component: Component) -> Document:
+def agent_deployment(plan: KlusterletPlan, component: Component) -> Document:
     spec = plan.klusterlet.spec
     alias = spec.hub_api_server_host_alias
     secrets = [SecretVolume("spoke-kubeconfig", component.managed_secret, MANAGED_KUBECONFIG)] if plan.hosted else []
@@ -308,16 +309,16 @@ def agent_deployment(plan: Plan, component: Component) -> Document:
     )
 
 
-def _scratch(plan: Plan, component: Component) -> dict[str, str]:
+def _scratch(plan: KlusterletPlan, component: Component) -> dict[str, str]:
     """Where the agent that registers puts files for others."""
     if component.needs_hub:
         return {}
     return {**plan.by_driver.scratch, **({"hub-kubeconfig": HUB_KUBECONFIG} if plan.singleton else {})}
 
 
-def _replicas(plan: Plan, component: Component) -> int:
+def _replicas(plan: KlusterletPlan, component: Component) -> int:
     """None of one that would only wait; but whatever else is wrong with the connection, it must be there to clean up."""
-    said = condition_of(plan.klusterlet.status.conditions, HUB_CONNECTION)
+    connection = condition_of(plan.klusterlet.status.conditions, HUB_CONNECTION)
     missing = {HUB_SECRET_MISSING, HUB_KUBECONFIG_MISSING}
-    waiting = said is None or (said.status == "True" and not missing.isdisjoint(said.reason.split(",")))
+    waiting = connection is None or (connection.status == "True" and not missing.isdisjoint(connection.reason.split(",")))
     return 0 if component.needs_hub and waiting else plan.replicas

@@ -58,7 +58,7 @@ _CONFIGURED: Final = "spec.registrationConfiguration"
 
 
 @dataclass(frozen=True)
-class Plan:
+class KlusterletPlan:
     klusterlet: Klusterlet
     image: str
     replicas: int = 1
@@ -155,10 +155,10 @@ def is_hosted(klusterlet: Klusterlet) -> bool:
 
 
 def agent_namespace_of(klusterlet: Klusterlet) -> str:
-    return Plan(klusterlet, "").agent_namespace
+    return KlusterletPlan(klusterlet, "").agent_namespace
 
 
-def check(plan: Plan) -> None:
+def check(plan: KlusterletPlan) -> None:
     """Raises BadSpec for what cannot work, before anything is made."""
     mode = "spec.deployOption.mode"
     if len(plan.name) > LONGEST_NAME:
@@ -177,12 +177,12 @@ def check(plan: Plan) -> None:
         raise BadSpec("spec.clusterName", f"{name!r} cannot name a cluster")
     if plan.multiple_hubs and not plan.driver.several_hubs:
         remedy = "give each hub a Klusterlet of its own, with a namespace and an identity of its own"
-        words = f"{MULTIPLE_HUBS}: an agent that registers by {plan.driver.name} has an identity for one hub; {remedy}"
-        raise BadSpec(f"{_CONFIGURED}.featureGates", words)
+        message = f"{MULTIPLE_HUBS}: an agent that registers by {plan.driver.name} has an identity for one hub; {remedy}"
+        raise BadSpec(f"{_CONFIGURED}.featureGates", message)
     agent_arguments(plan)
 
 
-def agent_arguments(plan: Plan) -> list[str]:
+def agent_arguments(plan: KlusterletPlan) -> list[str]:
     """What the registration agent is told. Raises BadSpec."""
     spec = plan.klusterlet.spec
     arguments = [f"--namespace={plan.agent_namespace}"]
@@ -197,14 +197,14 @@ def agent_arguments(plan: Plan) -> list[str]:
     return arguments + _configured_arguments(plan) + _driver_arguments(plan)
 
 
-def work_arguments(plan: Plan) -> list[str]:
+def work_arguments(plan: KlusterletPlan) -> list[str]:
     """What a work agent of its own is told."""
     name = plan.klusterlet.spec.cluster_name
     arguments = [f"--namespace={plan.agent_namespace}", f"--agent-id={plan.klusterlet.metadata.uid}"]
     return [*arguments, *([f"--spoke-cluster-name={name}"] if name else []), *work_options(plan), *work_gates(plan)]
 
 
-def work_options(plan: Plan) -> list[str]:
+def work_options(plan: KlusterletPlan) -> list[str]:
     """How works are applied, whichever process does it."""
     configured = plan.klusterlet.spec.work_configuration or SpokeWorkConfiguration()
     given = {
@@ -214,7 +214,7 @@ def work_options(plan: Plan) -> list[str]:
     return [f"{flag}={value}" for flag, value in given.items() if value]
 
 
-def work_gates(plan: Plan) -> list[str]:
+def work_gates(plan: KlusterletPlan) -> list[str]:
     configured = plan.klusterlet.spec.work_configuration
     return gate_flags(configured.feature_gates, WORK_GATES) if configured else []
 
@@ -225,7 +225,7 @@ def _https(url: str) -> str:
     return url
 
 
-def _configured_arguments(plan: Plan) -> list[str]:
+def _configured_arguments(plan: KlusterletPlan) -> list[str]:
     configured = plan.registration
     arguments = gate_flags(configured.feature_gates, AGENT_GATES)
     for key, value in sorted(configured.cluster_annotations.items()):
@@ -262,7 +262,7 @@ def _without_comma(value: str, field: str) -> str:
     return value
 
 
-def _driver_arguments(plan: Plan) -> list[str]:
+def _driver_arguments(plan: KlusterletPlan) -> list[str]:
     chosen = [] if plan.driver.name == DEFAULT else [f"--registration-auth={plan.driver.name}"]
     return [*chosen, *plan.by_driver.arguments]
 

@@ -17,7 +17,7 @@ from muster.machinery.objects import GVR, Object
 from muster.operator.applier import ObjectRef, remove
 from muster.operator.klusterlet.installation import OWNED
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED, served_kinds
-from muster.operator.klusterlet.plan import Plan
+from muster.operator.klusterlet.plan import KlusterletPlan
 from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_LABEL, PULL_SECRET
 from muster.operator.target_cluster import TargetCluster
 from muster.registration.names import HUB_SECRET, PENDING_SECRET
@@ -33,7 +33,7 @@ APPLIED_WORK_FINALIZER: Final = "cluster.open-cluster-management.io/applied-mani
 class Removal:
     """`last` says that no other Klusterlet stays here."""
 
-    plan: Plan
+    plan: KlusterletPlan
     here: TargetCluster
     last: bool
 

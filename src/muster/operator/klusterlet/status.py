@@ -9,7 +9,7 @@ from muster.api import Condition
 from muster.operator.conditions import APPLIED, condition
 from muster.operator.deployments import Rollout
 from muster.operator.klusterlet.manifests import REGISTRATION_DEGRADED, WORK_DEGRADED, Component, components
-from muster.operator.klusterlet.plan import Plan
+from muster.operator.klusterlet.plan import KlusterletPlan
 
 READY_TO_APPLY: Final = "ReadyToApply"
 AVAILABLE: Final = "Available"
@@ -31,11 +31,11 @@ def applied() -> Condition:
 def ready_to_apply(problem: str = "") -> Condition:
     """Of a hosted Klusterlet: whether the managed cluster can be reached."""
     if problem:
-        return condition(READY_TO_APPLY, False, PREPARE_FAILED, f"No way to the managed cluster: {problem}")
+        return condition(READY_TO_APPLY, False, PREPARE_FAILED, f"Cannot connect to the managed cluster: {problem}")
     return condition(READY_TO_APPLY, True, "KlusterletPrepared", "Klusterlet is ready to apply")
 
 
-def running(plan: Plan, rollouts: Rollouts) -> list[Condition]:
+def running(plan: KlusterletPlan, rollouts: Rollouts) -> list[Condition]:
     return [
         _available(plan, rollouts),
         _desired(plan, rollouts, REGISTRATION_DEGRADED),
@@ -43,7 +43,7 @@ def running(plan: Plan, rollouts: Rollouts) -> list[Condition]:
     ]
 
 
-def _available(plan: Plan, rollouts: Rollouts) -> Condition:
+def _available(plan: KlusterletPlan, rollouts: Rollouts) -> Condition:
     names = [component.deployment(plan) for component in components(plan)]
     for name in names:
         found = rollouts.get(name)
@@ -55,12 +55,12 @@ def _available(plan: Plan, rollouts: Rollouts) -> Condition:
     return condition(AVAILABLE, True, "KlusterletAvailable", f"deployments are ready: {','.join(names)}")
 
 
-def _desired(plan: Plan, rollouts: Rollouts, kind: str) -> Condition:
-    told: Sequence[Component] = [component for component in components(plan) if kind in component.degraded]
-    if not told:
+def _desired(plan: KlusterletPlan, rollouts: Rollouts, kind: str) -> Condition:
+    reported: Sequence[Component] = [component for component in components(plan) if kind in component.degraded]
+    if not reported:
         return condition(kind, False, "DeploymentsFunctional", "no deployment is desired for this")
     replicas = 0
-    for component in told:
+    for component in reported:
         name = component.deployment(plan)
         found = rollouts.get(name)
         if found is None:
@@ -73,5 +73,5 @@ def _desired(plan: Plan, rollouts: Rollouts, kind: str) -> Condition:
     return condition(kind, False, "DeploymentsFunctional", f"deployments replicas are desired: {replicas}")
 
 
-def _missing(plan: Plan, name: str) -> str:
+def _missing(plan: KlusterletPlan, name: str) -> str:
     return f"Failed to get deployment {plan.agent_namespace}/{name}: it is not there"
