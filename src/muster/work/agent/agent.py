@@ -75,7 +75,7 @@ class WorkAgent:
             remover,
             options,
             when_idle=self._when_idle,
-            told=EventReporter(self._events, self._records.of).on_status_reported,
+            on_status_reported=EventReporter(self._events, self._records.of).on_status_reported,
             clock=clock,
             random=random,
         )
@@ -86,7 +86,7 @@ class WorkAgent:
             self._observer,
             self._reconciler.leaving,
             options.eviction_grace,
-            tell=self._work_changed,
+            notify=self._work_changed,
             clock=clock,
             random=random,
         )

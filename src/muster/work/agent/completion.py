@@ -41,8 +41,12 @@ def is_current(conditions: Conditions, kind: str, generation: int) -> bool:
     return condition is not None and condition.status == "True" and condition.observed_generation == generation
 
 
-async def ended(manifest: Manifest, sight: ObservedObject) -> bool:
+async def ended(manifest: Manifest, observed: ObservedObject) -> bool:
     """Whether an object has gone because it had reached its end: a Job may be removed the moment that it is complete."""
-    if sight.presence is not Presence.ABSENT or not sight.raw or all(rule.condition != COMPLETE for rule in manifest.conditions):
+    if (
+        observed.presence is not Presence.ABSENT
+        or not observed.raw
+        or all(rule.condition != COMPLETE for rule in manifest.conditions)
+    ):
         return False
-    return await asyncio.to_thread(completes, manifest.ref.resource, orjson.loads(sight.raw), manifest.conditions)
+    return await asyncio.to_thread(completes, manifest.ref.resource, orjson.loads(observed.raw), manifest.conditions)

@@ -29,13 +29,13 @@ class Echoes:
             self._held[name] = version
             self._gone.discard(name)
         elif self._ours.get(name) != version:
-            self._tell(name)
+            self._notify(name)
 
     def went(self, name: str) -> None:
         self._ours.pop(name, None)
         if name in self._held:
             self._gone.add(name)
-        self._tell(name)
+        self._notify(name)
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Callable[[str], None]]:
@@ -54,8 +54,8 @@ class Echoes:
                 self._gone.discard(name)
                 self._ours.pop(name, None)
             elif held is not None and held != self._ours.get(name):
-                self._tell(name)
+                self._notify(name)
 
-    def _tell(self, name: str) -> None:
+    def _notify(self, name: str) -> None:
         for handler in self._handlers:
             handler(name)

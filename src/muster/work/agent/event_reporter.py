@@ -51,9 +51,9 @@ class EventReporter:
 
 def _trouble(status: ManifestWorkStatus) -> Trouble:
     return {
-        f"{one.resource_meta.sort} {one.resource_meta.key}": said
-        for one in status.resource_status.manifests
-        if (said := _failure(one)) is not None
+        f"{manifest.resource_meta.sort} {manifest.resource_meta.key}": failure
+        for manifest in status.resource_status.manifests
+        if (failure := _failure(manifest)) is not None
     }
 
 

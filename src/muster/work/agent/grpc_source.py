@@ -96,10 +96,10 @@ class GrpcWorkSource:
             self._decoded.pop(name, None)
             return None
         work = self._read(name, entry)
-        status = self._told_status(entry)
+        status = self._reported_status(entry)
         return work if work is None or status is None else msgspec.structs.replace(work, status=status)
 
-    def _told_status(self, entry: Entry) -> ManifestWorkStatus | None:
+    def _reported_status(self, entry: Entry) -> ManifestWorkStatus | None:
         """None where nothing is known to have been told."""
         sent = self._mirror.take_status(entry.uid)
         if sent and entry.uid not in self._statuses:
@@ -115,7 +115,9 @@ class GrpcWorkSource:
         for noted in status.conditions:
             if noted.type == REPORTED:
                 self._sequence.go_on_from(reported_sequence(noted.reason))
-        return msgspec.structs.replace(status, conditions=tuple(one for one in status.conditions if one.type != REPORTED))
+        return msgspec.structs.replace(
+            status, conditions=tuple(condition for condition in status.conditions if condition.type != REPORTED)
+        )
 
     def _read(self, name: str, entry: Entry) -> ManifestWork | None:
         """One that cannot be read leaves its last good version, so that nothing is taken for gone."""

@@ -143,7 +143,7 @@ class Consent(Protocol):
     """The executor's, to the writes of one pass over a work."""
 
     @property
-    def stands(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether its rights are those by which the work was judged."""
 
     async def to(self, manifest: Manifest, write: ManifestWrite, live: Object | None) -> None:
@@ -153,7 +153,7 @@ class Consent(Protocol):
 
 class Applier(Protocol):
     async def apply(
-        self, manifest: Manifest, owner: ManifestOwner, sight: ObservedObject, consent: Consent | None = None
+        self, manifest: Manifest, owner: ManifestOwner, observed: ObservedObject, consent: Consent | None = None
     ) -> Applied:
         """Make the object agree with the manifest by its strategy. Raises KubeError and ApplyProblem, and what `consent` raises."""
 

@@ -91,29 +91,29 @@ class ManifestApplier:
     async def _apply_one(
         self, manifest: Manifest, owner: ManifestOwner, memory: WorkState, turn: asyncio.Semaphore, consent: Consent | None
     ) -> ManifestResult:
-        sight = self._observer.get(manifest.ref)
-        if memory.agrees(manifest, sight):
-            return ManifestResult(manifest, live=sight.raw)
-        if memory.had(manifest) and await ended(manifest, sight):
-            return ManifestResult(manifest, last=sight.raw)
+        observed = self._observer.get(manifest.ref)
+        if memory.agrees(manifest, observed):
+            return ManifestResult(manifest, live=observed.raw)
+        if memory.had(manifest) and await ended(manifest, observed):
+            return ManifestResult(manifest, last=observed.raw)
         now = self._clock.monotonic()
-        if failure := memory.trouble(manifest, sight, now):
+        if failure := memory.trouble(manifest, observed, now):
             return await self._seen(manifest, failure)
         if memory.rests(manifest, now):
             return await self._seen(manifest)
         async with turn:
-            if consent is not None and not consent.stands:
+            if consent is not None and not consent.is_valid:
                 return ManifestResult(manifest, OVERTAKEN)
             try:
-                applied = await self._applier.apply(manifest, owner, sight, consent)
+                applied = await self._applier.apply(manifest, owner, observed, consent)
             except RightsChanged:
                 return ManifestResult(manifest, OVERTAKEN)
             except (KubeError, ApplyProblem, NotPermitted) as error:
-                return await self._failed(manifest, sight, error, memory)
+                return await self._failed(manifest, observed, error, memory)
             except Exception as error:
                 # A manifest can be wrong in ways that nobody has thought of; its neighbours are not to suffer.
                 log.error("applying a manifest failed", object=str(manifest.ref), error=f"{type(error).__name__}: {error}")
-                return await self._failed(manifest, sight, error, memory)
+                return await self._failed(manifest, observed, error, memory)
         self._observer.record_write(manifest.ref, applied.document)
         if applied.document is not None:
             version = applied.document["metadata"].get("resourceVersion", "")
@@ -122,16 +122,18 @@ class ManifestApplier:
                 memory.made(manifest.ref.name, self._clock.monotonic())
         return ManifestResult(manifest, live=applied.document)
 
-    async def _failed(self, manifest: Manifest, sight: ObservedObject, error: Exception, memory: WorkState) -> ManifestResult:
+    async def _failed(self, manifest: Manifest, observed: ObservedObject, error: Exception, memory: WorkState) -> ManifestResult:
         failure = failed(error)
-        memory.failed(manifest, sight, error, failure, self._clock.monotonic(), self._backoff)
+        memory.failed(manifest, observed, error, failure, self._clock.monotonic(), self._backoff)
         return await self._seen(manifest, failure)
 
     async def _seen(self, manifest: Manifest, failure: ManifestFailure | None = None, hidden: str = "") -> ManifestResult:
         """A manifest that is left as it is, with the object that there is."""
-        sight = self._observer.get(manifest.ref)
-        if sight.presence is not Presence.UNKNOWN:
-            return ManifestResult(manifest, failure, live=sight.raw if sight.presence is Presence.PRESENT else None, hidden=hidden)
+        observed = self._observer.get(manifest.ref)
+        if observed.presence is not Presence.UNKNOWN:
+            return ManifestResult(
+                manifest, failure, live=observed.raw if observed.presence is Presence.PRESENT else None, hidden=hidden
+            )
         try:
             return ManifestResult(manifest, failure, live=await self._remover.live(manifest.ref), hidden=hidden)
         except KubeError as error:

@@ -76,12 +76,12 @@ class Reconciler:
         options: WorkAgentOptions,
         *,
         when_idle: Callable[[str, float], bool],
-        told: Callable[[ManifestWork, ManifestWorkStatus], None] = lambda work, status: None,
+        on_status_reported: Callable[[ManifestWork, ManifestWorkStatus], None] = lambda work, status: None,
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
         """`when_idle` has a work looked at again once no other waits for its turn, after so many seconds at the latest; False: none
-        waits. `told` is called with a work as it was and the status that the hub was told."""
+        waits. `on_status_reported` is called with a work as it was and the status that the hub was told."""
         self._source = source
         self._records = records
         self._mapper = mapper
@@ -91,7 +91,7 @@ class Reconciler:
         self._remover = remover
         self._options = options
         self._when_idle = when_idle
-        self._told = told
+        self._on_status_reported = on_status_reported
         self._clock = clock
         self._backoff = Backoff(FIRST_RETRY, LAST_RETRY, jitter=0.2, random=random)
         self._performer = ManifestApplier(observer, applier, remover, self._backoff, writers=options.writers, clock=clock)
@@ -148,7 +148,7 @@ class Reconciler:
         finished = is_finished(work)
         consent = self._consent(work, plan)
         refusals = await self._refusals(work, plan, owner_of(record))
-        done = frozenset(one.ordinal for one in plan.manifests) if finished else finished_manifests(work)
+        done = frozenset(manifest.ordinal for manifest in plan.manifests) if finished else finished_manifests(work)
         record = await self._intend(record, plan, refusals.keys() | done, memory)
         outcomes = await self._performer.apply(plan, refusals, done, owner_of(record), memory, consent)
         if any(outcome.failure is OVERTAKEN for outcome in outcomes.values()):
@@ -214,7 +214,9 @@ class Reconciler:
     ) -> AppliedManifestWork:
         """Have on record whatever may be written now."""
         on_record = known(record)
-        wanted = [one.ref for one in plan.manifests if one.ordinal not in untouched and one.strategy.type != READ_ONLY]
+        wanted = [
+            manifest.ref for manifest in plan.manifests if manifest.ordinal not in untouched and manifest.strategy.type != READ_ONLY
+        ]
         if not all(ref in memory.settled for ref in wanted):
             memory.audited = False
         new = [entry_of(ref) for ref in wanted if identity(ref) not in on_record]
@@ -287,7 +289,7 @@ class Reconciler:
     async def _report(self, work: ManifestWork, outcomes: list[ManifestResult], memory: WorkState) -> float | None:
         """Tell the hub. Values of objects that change all the time are told now and then: gives the seconds until it is time."""
         now = format_time(self._clock.now())
-        ruled = any(isinstance(one.manifest, Manifest) and one.manifest.conditions for one in outcomes)
+        ruled = any(isinstance(outcome.manifest, Manifest) and outcome.manifest.conditions for outcome in outcomes)
         if ruled:
             # Expressions may take their time.
             status = await asyncio.to_thread(self._reporter.status, work, outcomes, now)
@@ -300,7 +302,7 @@ class Reconciler:
             return memory.reported + REPORTING - moment
         memory.reported = moment
         await self._source.report(work, status)
-        self._told(work, status)
+        self._on_status_reported(work, status)
         return None
 
     def _again(
@@ -334,4 +336,4 @@ def _in_spec_order(plan: ApplyPlan) -> list[Manifest | InvalidManifest]:
 
 def _hopeless(one: Manifest | InvalidManifest, error: StatusError) -> ManifestResult:
     """Nothing can be applied for want of a record."""
-    return ManifestResult(one, unfit(one) if isinstance(one, InvalidManifest) else failed(error), unfetched="it was not looked for")
+    return ManifestResult(one, unfit(one) if isinstance(one, InvalidManifest) else failed(error), unfetched="it was not read")

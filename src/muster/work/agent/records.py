@@ -59,8 +59,8 @@ def intended(record: AppliedManifestWork) -> list[AppliedResource]:
     found = []
     for line in record.metadata.annotations.get(INTENT, "").splitlines():
         version, _, rest = line.partition(" ")
-        kind, _, place = rest.partition(" ")
-        (group, _, plural), (namespace, _, name) = kind.rpartition("/"), place.rpartition("/")
+        kind, _, key = rest.partition(" ")
+        (group, _, plural), (namespace, _, name) = kind.rpartition("/"), key.rpartition("/")
         if version and plural and name:
             found.append(AppliedResource(group=group, version=version, resource=plural, namespace=namespace, name=name))
     return found

@@ -82,13 +82,13 @@ class WorkState:
             self.settled.clear()
         self.record = record
 
-    def agrees(self, manifest: Manifest, sight: ObservedObject) -> bool:
+    def agrees(self, manifest: Manifest, observed: ObservedObject) -> bool:
         """Whether there is nothing to be done about a manifest."""
         settled = self.settled.get(manifest.ref)
         return (
             settled is not None
-            and sight.presence is Presence.PRESENT
-            and settled.version == sight.version
+            and observed.presence is Presence.PRESENT
+            and settled.version == observed.version
             and settled.digest == manifest.digest
         )
 
@@ -97,12 +97,12 @@ class WorkState:
         settled = self.settled.get(manifest.ref)
         return settled is not None and settled.digest == manifest.digest
 
-    def trouble(self, manifest: Manifest, sight: ObservedObject, now: float) -> ManifestFailure | None:
+    def trouble(self, manifest: Manifest, observed: ObservedObject, now: float) -> ManifestFailure | None:
         """The failure that is not to be tried again yet."""
         trouble = self.troubles.get(manifest.ref)
         if trouble is None or trouble.digest != manifest.digest:
             return None
-        if trouble.version != sight.version:
+        if trouble.version != observed.version:
             # A change of the object may have mended it, but there are objects that change all the time.
             trouble = self.troubles[manifest.ref] = replace(trouble, due=min(trouble.due, trouble.tried + CHANGED_RETRY))
         return None if trouble.due <= now else trouble.failure
@@ -126,7 +126,7 @@ class WorkState:
         self.troubles.pop(manifest.ref, None)
 
     def failed(
-        self, manifest: Manifest, sight: ObservedObject, error: Exception, failure: ManifestFailure, now: float, backoff: Backoff
+        self, manifest: Manifest, observed: ObservedObject, error: Exception, failure: ManifestFailure, now: float, backoff: Backoff
     ) -> None:
         self.settled.pop(manifest.ref, None)
         former = self.troubles.get(manifest.ref)
@@ -134,9 +134,9 @@ class WorkState:
         delay = backoff.delay(attempts)
         if isinstance(error, ApplyProblem):
             delay = max(delay, CONTESTED_RETRY)
-        elif isinstance(error, NotFound | Unreachable) or _place_goes(error):
+        elif isinstance(error, NotFound | Unreachable) or _namespace_terminates(error):
             delay = min(delay, MISSING_RETRY)
-        self.troubles[manifest.ref] = ApplyFailure(manifest.digest, sight.version, failure, attempts, now, now + delay)
+        self.troubles[manifest.ref] = ApplyFailure(manifest.digest, observed.version, failure, attempts, now, now + delay)
 
     def made(self, namespace: str, now: float) -> None:
         """A namespace was made: what failed for want of it need not wait."""
@@ -156,6 +156,6 @@ class WorkState:
         return min((*(trouble.due for trouble in self.troubles.values()), *self.resting.values()), default=None)
 
 
-def _place_goes(error: Exception) -> bool:
+def _namespace_terminates(error: Exception) -> bool:
     """Whether the namespace is being removed: it may soon be there anew."""
     return isinstance(error, StatusError) and any(cause.get("reason") == TERMINATING for cause in error.causes)

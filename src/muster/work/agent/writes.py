@@ -35,11 +35,11 @@ def guarded(resource: GVR) -> bool:
     return resource.plural in _GUARDED.get(resource.group, ())
 
 
-def seen(ref: ObjectRef, sight: ObservedObject) -> Object | None:
+def seen(ref: ObjectRef, observed: ObservedObject) -> Object | None:
     """The object that is known to be there."""
-    if sight.presence is not Presence.PRESENT:
+    if observed.presence is not Presence.PRESENT:
         return None
-    live: Object = orjson.loads(sight.raw)
+    live: Object = orjson.loads(observed.raw)
     # Elements of lists do not say what they are.
     return {**live, "apiVersion": ref.resource.api_version, "kind": ref.resource.kind}
 

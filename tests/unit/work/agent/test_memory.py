@@ -31,8 +31,8 @@ def memory() -> WorkState:
     return WorkState()
 
 
-def fail(memory: WorkState, error: Exception, now: float = 0.0, sight: ObservedObject = ABSENT) -> None:
-    memory.failed(manifest(), sight, error, failed(error), now, BACKOFF)
+def fail(memory: WorkState, error: Exception, now: float = 0.0, seen: ObservedObject = ABSENT) -> None:
+    memory.failed(manifest(), seen, error, failed(error), now, BACKOFF)
 
 
 def test_what_agreed_agrees_until_manifest_or_object_change(memory: WorkState) -> None:

@@ -62,7 +62,7 @@ def test_what_may_gather_others_may_come_to_hold_anything(aggregation: Any) -> N
         ({"roleRef": "r"}, "roleRef cannot be read: it is no reference"),
         ({"roleRef": {**REFERENCE, "Name": "x"}}, "roleRef cannot be read: 'Name' is no field of a reference"),
         ({"roleRef": {**REFERENCE, "name": None}}, "roleRef cannot be read: name is no string"),
-        ({"roleRef": {"name": "r"}}, "roleRef has to say kind and name"),
+        ({"roleRef": {"name": "r"}}, "roleRef must specify kind and name"),
         ({"roleRef": REFERENCE, "roleref": REFERENCE}, "'roleref' is not roleRef"),
     ],
 )

@@ -243,7 +243,7 @@ async def test_an_expression_that_cannot_be_parsed_is_refused_where_it_is(hub: H
 
 async def test_no_answer_to_a_review_is_no_yes() -> None:
     async with serving(WorkHubOptions(), Broken) as hub:
-        with pytest.raises(ServerFailure, match="user admin may execute as system:serviceaccount:sa-ns:exec1 cannot be asked"):
+        with pytest.raises(ServerFailure, match="user admin may execute as system:serviceaccount:sa-ns:exec1 cannot be reviewed"):
             await hub.admin.create(MANIFEST_WORKS, work("w", spec(runs_as=EXEC1)))
 
 

@@ -56,8 +56,8 @@ class AppliedShapes:
         key = _key(manifest, owner)
         entry = self._entries.get(key)
         if entry is None or entry.digest != manifest.digest or settled is not None or entry.settled:
-            said = shape(drop_nulls(content_of(manifest.document)), rules_of(manifest.ref.resource).fields)
-            outline = sys.intern(orjson.dumps(said).decode())
+            desired = shape(drop_nulls(content_of(manifest.document)), rules_of(manifest.ref.resource).fields)
+            outline = sys.intern(orjson.dumps(desired).decode())
             self._entries[key] = _Entry(manifest.digest, outline, b"" if settled is None else fingerprint(settled))
         self._entries.move_to_end(key)
         if len(self._entries) > self._capacity:
@@ -73,5 +73,5 @@ def _key(manifest: Manifest, owner: ManifestOwner) -> bytes:
 def fingerprint(live: Object) -> bytes:
     """Of all that can be said of an object; not of its status and its versions."""
     metadata = live.get("metadata") or {}
-    said = [content_of(live), [metadata.get(field) for field in _METADATA]]
-    return hashlib.blake2b(orjson.dumps(said, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
+    compared = [content_of(live), [metadata.get(field) for field in _METADATA]]
+    return hashlib.blake2b(orjson.dumps(compared, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

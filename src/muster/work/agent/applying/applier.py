@@ -78,7 +78,7 @@ class ClusterApplier:
         return None if wanted is None or self._memory.settled(manifest, owner, live) else ManifestWrite("update", wanted, AGENT)
 
     async def apply(
-        self, manifest: Manifest, owner: ManifestOwner, sight: ObservedObject, consent: Consent | None = None
+        self, manifest: Manifest, owner: ManifestOwner, observed: ObservedObject, consent: Consent | None = None
     ) -> Applied:
         strategy = self._strategies.get(manifest.strategy.type)
         if strategy is None:
@@ -86,7 +86,7 @@ class ClusterApplier:
         lock = self._locks.setdefault(manifest.ref, asyncio.Lock())
         async with lock:
             try:
-                return await self._settled(partial(strategy, self._sending(consent)), manifest, owner, sight)
+                return await self._settled(partial(strategy, self._sending(consent)), manifest, owner, observed)
             except Forbidden as error:
                 raise await explained(self._client, manifest.ref, error) from error
 
@@ -95,11 +95,11 @@ class ClusterApplier:
         strategy: _Attempt,
         manifest: Manifest,
         owner: ManifestOwner,
-        sight: ObservedObject,
+        observed: ObservedObject,
     ) -> Applied:
         """By what was seen first, then by what is read, until nobody writes in between."""
-        live = seen(manifest.ref, sight)
-        known = sight.presence is not Presence.UNKNOWN
+        live = seen(manifest.ref, observed)
+        known = observed.presence is not Presence.UNKNOWN
         backoff = Backoff(0.01, 1.0, random=self._random)
         for attempt in range(1, ATTEMPTS + 1):
             try:

@@ -50,93 +50,93 @@ class ComparisonRules:
     """Names of fields, at any depth, whose value is all there may be."""
 
 
-def drop_nulls(said: Any) -> Any:
+def drop_nulls(desired: Any) -> Any:
     """What is said, without nulls in maps."""
-    if isinstance(said, dict):
-        return {key: drop_nulls(value) for key, value in said.items() if value is not None}
-    return [drop_nulls(value) for value in said] if isinstance(said, list) else said
+    if isinstance(desired, dict):
+        return {key: drop_nulls(value) for key, value in desired.items() if value is not None}
+    return [drop_nulls(value) for value in desired] if isinstance(desired, list) else desired
 
 
-def agrees(said: Any, live: Any, rules: ComparisonRules, field: str = "", parent: str = "") -> bool:
-    """Whether all that `said` says is so in `live`; None is a field that is not there."""
-    if isinstance(said, dict):
-        return _map_agrees(said, live, rules, field)
-    if isinstance(said, list):
-        return _list_agrees(said, live, rules, field)
+def agrees(desired: Any, live: Any, rules: ComparisonRules, field: str = "", parent: str = "") -> bool:
+    """Whether all that `desired` says is so in `live`; None is a field that is not there."""
+    if isinstance(desired, dict):
+        return _map_agrees(desired, live, rules, field)
+    if isinstance(desired, list):
+        return _list_agrees(desired, live, rules, field)
     if live is None:
-        return said is None or (rules.builtin and said in ("", 0, False))
-    if said == live:
-        return isinstance(said, bool) is isinstance(live, bool)
-    return rules.builtin and (parent in _QUANTITIES or field in _QUANTITY) and _same_quantity(said, live)
+        return desired is None or (rules.builtin and desired in ("", 0, False))
+    if desired == live:
+        return isinstance(desired, bool) is isinstance(live, bool)
+    return rules.builtin and (parent in _QUANTITIES or field in _QUANTITY) and _same_quantity(desired, live)
 
 
-def _map_agrees(said: dict[str, Any], live: Any, rules: ComparisonRules, field: str) -> bool:
+def _map_agrees(desired: dict[str, Any], live: Any, rules: ComparisonRules, field: str) -> bool:
     if live is None:
-        return rules.builtin and not said and field in _MAPS
-    if not isinstance(live, dict) or (field in rules.closed and any(key not in said for key in live)):
+        return rules.builtin and not desired and field in _MAPS
+    if not isinstance(live, dict) or (field in rules.closed and any(key not in desired for key in live)):
         return False
-    return all(agrees(value, live.get(key), rules, key, field) for key, value in said.items())
+    return all(agrees(value, live.get(key), rules, key, field) for key, value in desired.items())
 
 
-def _list_agrees(said: list[Any], live: Any, rules: ComparisonRules, field: str) -> bool:
+def _list_agrees(desired: list[Any], live: Any, rules: ComparisonRules, field: str) -> bool:
     if live is None:
-        return rules.builtin and not said
-    if not isinstance(live, list) or len(said) != len(live):
+        return rules.builtin and not desired
+    if not isinstance(live, list) or len(desired) != len(live):
         return False
     if field in rules.closed:
-        return all(_alike(mine, theirs) for mine, theirs in zip(said, live, strict=True))
-    return all(agrees(mine, theirs, rules, "", field) for mine, theirs in zip(said, live, strict=True))
+        return all(_alike(mine, theirs) for mine, theirs in zip(desired, live, strict=True))
+    return all(agrees(mine, theirs, rules, "", field) for mine, theirs in zip(desired, live, strict=True))
 
 
-def _alike(said: Any, live: Any) -> bool:
+def _alike(desired: Any, live: Any) -> bool:
     """Equal but for what is empty."""
-    if isinstance(said, dict) and isinstance(live, dict):
-        return all(_alike(said.get(key) or None, live.get(key) or None) for key in said.keys() | live.keys())
-    return bool(said == live)
+    if isinstance(desired, dict) and isinstance(live, dict):
+        return all(_alike(desired.get(key) or None, live.get(key) or None) for key in desired.keys() | live.keys())
+    return bool(desired == live)
 
 
-def _same_quantity(said: Any, live: Any) -> bool:
+def _same_quantity(desired: Any, live: Any) -> bool:
     try:
-        return parse_quantity(str(said)) == parse_quantity(str(live))
+        return parse_quantity(str(desired)) == parse_quantity(str(live))
     except QuantityError:
         return False
 
 
-def overlay(said: Any, live: Any, rules: ComparisonRules, field: str = "") -> Any:
-    """`live` with all that `said` says."""
-    if isinstance(said, dict) and isinstance(live, dict) and field not in rules.closed:
-        return {**live, **{key: overlay(value, live.get(key), rules, key) for key, value in said.items()}}
-    if isinstance(said, list) and isinstance(live, list) and field not in rules.closed:
-        return [element if match is None else overlay(element, match, rules) for element, match in paired(said, live)]
-    return said
+def overlay(desired: Any, live: Any, rules: ComparisonRules, field: str = "") -> Any:
+    """`live` with all that `desired` says."""
+    if isinstance(desired, dict) and isinstance(live, dict) and field not in rules.closed:
+        return {**live, **{key: overlay(value, live.get(key), rules, key) for key, value in desired.items()}}
+    if isinstance(desired, list) and isinstance(live, list) and field not in rules.closed:
+        return [element if match is None else overlay(element, match, rules) for element, match in paired(desired, live)]
+    return desired
 
 
-def replacement(said: Any, live: Any, rules: ComparisonRules, depth: int = 0, field: str = "") -> Any:
-    """`live` with all that `said` says, where a map of which something changes loses what is not said.
+def replacement(desired: Any, live: Any, rules: ComparisonRules, depth: int = 0, field: str = "") -> Any:
+    """`live` with all that `desired` says, where a map of which something changes loses what is not said.
 
     For alternatives: one kind of volume, of probe or of rollout instead of another. The object's own fields and those of its spec
     are spared, where what others say (how many replicas) lives.
     """
-    if isinstance(said, dict) and isinstance(live, dict) and field not in rules.closed:
-        if depth > 1 and any(not agrees(value, live.get(key), rules, key, field) for key, value in said.items()):
-            return said
-        return {**live, **{key: replacement(value, live.get(key), rules, depth + 1, key) for key, value in said.items()}}
-    if isinstance(said, list) and isinstance(live, list) and field not in rules.closed:
+    if isinstance(desired, dict) and isinstance(live, dict) and field not in rules.closed:
+        if depth > 1 and any(not agrees(value, live.get(key), rules, key, field) for key, value in desired.items()):
+            return desired
+        return {**live, **{key: replacement(value, live.get(key), rules, depth + 1, key) for key, value in desired.items()}}
+    if isinstance(desired, list) and isinstance(live, list) and field not in rules.closed:
         return [
-            element if match is None else replacement(element, match, rules, depth + 1) for element, match in paired(said, live)
+            element if match is None else replacement(element, match, rules, depth + 1) for element, match in paired(desired, live)
         ]
-    return said
+    return desired
 
 
-def paired(said: list[Any], live: list[Any]) -> list[tuple[Any, Any]]:
+def paired(desired: list[Any], live: list[Any]) -> list[tuple[Any, Any]]:
     """Each said element with the live one it is about, or with None: by a key, else by place in lists of one length."""
     for key in _KEYS:
-        mine, theirs = _indexed(said, key), _indexed(live, key)
+        mine, theirs = _indexed(desired, key), _indexed(live, key)
         if mine is not None and theirs is not None:
             return [(element, theirs.get(identity)) for identity, element in mine.items()]
-    if len(said) == len(live):
-        return list(zip(said, live, strict=True))
-    return [(element, None) for element in said]
+    if len(desired) == len(live):
+        return list(zip(desired, live, strict=True))
+    return [(element, None) for element in desired]
 
 
 def _indexed(elements: list[Any], key: tuple[str, ...]) -> dict[tuple[Any, ...], Any] | None:
@@ -151,33 +151,33 @@ def _indexed(elements: list[Any], key: tuple[str, ...]) -> dict[tuple[Any, ...],
     return found
 
 
-def drop_unspecified(before: Any, said: Any, live: Any) -> Any:
-    """`live` without what `before` said and `said` does not; values do not matter, only what is spoken of."""
-    if isinstance(before, dict) and isinstance(said, dict) and isinstance(live, dict):
-        gone = {key for key in before if key in live and key not in said}
+def drop_unspecified(before: Any, desired: Any, live: Any) -> Any:
+    """`live` without what `before` said and `desired` does not; values do not matter, only what is spoken of."""
+    if isinstance(before, dict) and isinstance(desired, dict) and isinstance(live, dict):
+        gone = {key for key in before if key in live and key not in desired}
         kept = {
-            key: drop_unspecified(before[key], said[key], value) if key in before and key in said else value
+            key: drop_unspecified(before[key], desired[key], value) if key in before and key in desired else value
             for key, value in live.items()
             if key not in gone
         }
         return kept if gone or any(kept[key] is not live[key] for key in kept) else live
-    if isinstance(before, list) and isinstance(said, list) and isinstance(live, list):
-        return _drop_unspecified_elements(before, said, live)
+    if isinstance(before, list) and isinstance(desired, list) and isinstance(live, list):
+        return _drop_unspecified_elements(before, desired, live)
     return live
 
 
-def _drop_unspecified_elements(before: list[Any], said: list[Any], live: list[Any]) -> list[Any]:
-    earlier = {id(mine): old for mine, old in paired(said, before)}
-    kept = [drop_unspecified(earlier.get(id(mine)), mine, element) for element, mine in paired(live, said)]
+def _drop_unspecified_elements(before: list[Any], desired: list[Any], live: list[Any]) -> list[Any]:
+    earlier = {id(mine): old for mine, old in paired(desired, before)}
+    kept = [drop_unspecified(earlier.get(id(mine)), mine, element) for element, mine in paired(live, desired)]
     return kept if any(new is not old for new, old in zip(kept, live, strict=True)) else live
 
 
-def shape(said: Any, rules: ComparisonRules) -> Any:
+def shape(desired: Any, rules: ComparisonRules) -> Any:
     """What a manifest speaks of, without what it says: enough to know later what is no longer spoken of."""
-    if isinstance(said, dict):
-        return {key: _outline(key, value, rules) for key, value in said.items()}
-    if isinstance(said, list):
-        return [shape(element, rules) for element in said]
+    if isinstance(desired, dict):
+        return {key: _outline(key, value, rules) for key, value in desired.items()}
+    if isinstance(desired, list):
+        return [shape(element, rules) for element in desired]
     return 0
 
 

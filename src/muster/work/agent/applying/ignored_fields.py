@@ -66,9 +66,9 @@ def _delete_json_path(document: Object, path: str, limit: Limit) -> None:
 def _delete_pointer(document: Object, pointer: str) -> None:
     if not pointer.startswith("/"):
         raise _problem(f"JSON Pointer error in '{pointer}': it must begin with '/'")
-    *way, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
+    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")]
     holder: Any = document
-    for part in way:
+    for part in parents:
         holder = _step(holder, part)
     if isinstance(holder, dict):
         holder.pop(last, None)

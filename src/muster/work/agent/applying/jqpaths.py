@@ -222,9 +222,9 @@ def _element(index: int) -> _Walk:
         if value is not None and not isinstance(value, list):
             raise JqError(f"{_type(value)} has no element {index}")
         elements = value or []
-        place = index if index >= 0 else index + len(elements)
-        if 0 <= place < len(elements):
-            yield elements[place], (*path, place)
+        position = index if index >= 0 else index + len(elements)
+        if 0 <= position < len(elements):
+            yield elements[position], (*path, position)
 
     return walk
 
@@ -233,7 +233,7 @@ def _all(value: Any, path: Path) -> Iterator[tuple[Any, Path]]:
     if isinstance(value, dict):
         yield from ((item, (*path, key)) for key, item in list(value.items()))
     elif isinstance(value, list):
-        yield from ((item, (*path, place)) for place, item in enumerate(list(value)))
+        yield from ((item, (*path, position)) for position, item in enumerate(list(value)))
     else:
         raise JqError(f"{_type(value)} has no elements")
 

@@ -35,28 +35,28 @@ Content = Callable[[Object, Object], Object]
 @dataclass(frozen=True, slots=True)
 class KindRules:
     fields: ComparisonRules
-    content: Content = lambda said, _: said
+    content: Content = lambda desired, _: desired
     metadata_only: bool = False
     """Whether nothing but labels and annotations is the manifest's to keep."""
 
 
 def _whole(*closed: str) -> Content:
     """A manifest with nothing in these fields has them empty."""
-    return lambda said, _: {**{field: [] for field in closed}, **said}
+    return lambda desired, _: {**{field: [] for field in closed}, **desired}
 
 
-def _secret(said: Object, live: Object) -> Object:
+def _secret(desired: Object, live: Object) -> Object:
     """`stringData` is only another spelling of data; a token's data is also its controller's."""
-    content = {"data": {}, **folded(said)}
+    content = {"data": {}, **folded(desired)}
     if content.get("type", live.get("type")) == "kubernetes.io/service-account-token":
         content["data"] = {**(live.get("data") or {}), **(content["data"] or {})}
     return content
 
 
-def folded(said: Object) -> Object:
+def folded(desired: Object) -> Object:
     """A Secret's content with `stringData` in its data, as the server stores it."""
-    content = {key: value for key, value in said.items() if key != "stringData"}
-    texts = said.get("stringData")
+    content = {key: value for key, value in desired.items() if key != "stringData"}
+    texts = desired.get("stringData")
     if not isinstance(texts, dict) or not texts:
         return content
     data = dict(content.get("data") or {})
@@ -64,32 +64,30 @@ def folded(said: Object) -> Object:
         encoded = base64.b64encode(str(value).encode()).decode()
         if data.setdefault(key, encoded) != encoded:
             raise ApplyProblem(
-                "AppliedManifestFailed", f'Secret.stringData["{key}"] conflicts with Secret.data["{key}"]: say it only once'
+                "AppliedManifestFailed", f'Secret.stringData["{key}"] conflicts with Secret.data["{key}"]: set it only once'
             )
     return {**content, "data": data}
 
 
-def _config_map(said: Object, live: Object) -> Object:
+def _config_map(desired: Object, live: Object) -> Object:
     metadata, present = live.get("metadata") or {}, live.get("data") or {}
     injected = {
-        key: present[key]
-        for where, asking, key in _INJECTED
-        if key in present and (metadata.get(where) or {}).get(asking) == "true"
+        key: present[key] for where, label, key in _INJECTED if key in present and (metadata.get(where) or {}).get(label) == "true"
     }
-    data = said.get("data") or {}
-    return {"binaryData": {}, **said, "data": {**injected, **data} if isinstance(data, dict) else data}
+    data = desired.get("data") or {}
+    return {"binaryData": {}, **desired, "data": {**injected, **data} if isinstance(data, dict) else data}
 
 
-def _service(said: Object, live: Object) -> Object:
+def _service(desired: Object, live: Object) -> Object:
     """Where a port leads is its own number unless that is said, and servers see to that only for ports that are new. A Service that
     selects nothing is not to select anything."""
-    spec, present = said.get("spec"), (live.get("spec") or {}).get("ports") or []
+    spec, present = desired.get("spec"), (live.get("spec") or {}).get("ports") or []
     if not isinstance(spec, dict):
-        return said
+        return desired
     spec = {"selector": {}, **spec}
     if isinstance(spec.get("ports"), list):
         spec["ports"] = [_led(port, before) for port, before in paired(spec["ports"], present)]
-    return {**said, "spec": spec}
+    return {**desired, "spec": spec}
 
 
 def _led(port: Any, before: Any) -> Any:
@@ -98,20 +96,24 @@ def _led(port: Any, before: Any) -> Any:
     return {**port, "targetPort": port["port"]}
 
 
-def _cluster_role(said: Object, _: Object) -> Object:
+def _cluster_role(desired: Object, _: Object) -> Object:
     """The rules of an aggregated role are its controller's."""
-    return {key: value for key, value in said.items() if key != "rules"} if said.get("aggregationRule") else {"rules": [], **said}
+    return (
+        {key: value for key, value in desired.items() if key != "rules"}
+        if desired.get("aggregationRule")
+        else {"rules": [], **desired}
+    )
 
 
-def _without_placeholders(said: Any, _: Object) -> Any:
+def _without_placeholders(desired: Any, _: Object) -> Any:
     """An authority that the manifest leaves open stays what was injected."""
-    if isinstance(said, dict):
+    if isinstance(desired, dict):
         return {
             key: _without_placeholders(value, _)
-            for key, value in said.items()
+            for key, value in desired.items()
             if not (key == "caBundle" and (value is None or value in _PLACEHOLDERS))
         }
-    return [_without_placeholders(value, _) for value in said] if isinstance(said, list) else said
+    return [_without_placeholders(value, _) for value in desired] if isinstance(desired, list) else desired
 
 
 def _builtin(*closed: str) -> ComparisonRules:

@@ -32,10 +32,10 @@ def merged(manifest: Manifest, live: Object, owner: ManifestOwner, before: Any =
     kind = rules_of(manifest.ref.resource)
     content = wanted = content_of(live)
     if not kind.metadata_only:
-        said = drop_nulls(kind.content(drop_nulls(content_of(manifest.document)), live))
-        wanted = drop_unspecified(_removable(before), said, content) if before else content
-        if not agrees(said, wanted, kind.fields):
-            wanted = (replacement if replacing else overlay)(said, wanted, kind.fields)
+        desired = drop_nulls(kind.content(drop_nulls(content_of(manifest.document)), live))
+        wanted = drop_unspecified(_removable(before), desired, content) if before else content
+        if not agrees(desired, wanted, kind.fields):
+            wanted = (replacement if replacing else overlay)(desired, wanted, kind.fields)
     metadata = metadata_wanted(manifest, live, owner)
     if wanted is content and metadata is None:
         return None
@@ -55,12 +55,12 @@ def _removable(before: Any) -> Any:
 
 def metadata_wanted(manifest: Manifest, live: Object, owner: ManifestOwner) -> Object | None:
     """The live metadata with what the manifest says of it, or None when that is so already."""
-    said = manifest.document.get("metadata") or {}
+    desired = manifest.document.get("metadata") or {}
     metadata = live["metadata"]
     changes: Object = {}
     for field in ("labels", "annotations"):
         present = metadata.get(field) or {}
-        wanted = _keyed(said.get(field) or {}, present)
+        wanted = _keyed(desired.get(field) or {}, present)
         if wanted != present:
             changes[field] = wanted
     owners = owners_wanted(live, owner, manifest.owned)
@@ -69,19 +69,19 @@ def metadata_wanted(manifest: Manifest, live: Object, owner: ManifestOwner) -> O
     return {**metadata, **changes} if changes else None
 
 
-def _keyed(said: Object, live: Object) -> Object:
-    gone = {key[:-1] for key in said if key.endswith("-")}
+def _keyed(desired: Object, live: Object) -> Object:
+    gone = {key[:-1] for key in desired if key.endswith("-")}
     kept = {key: value for key, value in live.items() if key not in gone}
-    return {**kept, **{key: value for key, value in said.items() if not key.endswith("-") and value is not None}}
+    return {**kept, **{key: value for key, value in desired.items() if not key.endswith("-") and value is not None}}
 
 
 def agreed(manifest: Manifest, live: Object) -> bool:
     """Whether all the manifest says is so, whatever others say beside it; owners are another question."""
     rules = ComparisonRules(builtin=rules_of(manifest.ref.resource).fields.builtin)
-    said = manifest.document.get("metadata") or {}
+    desired = manifest.document.get("metadata") or {}
     metadata = live["metadata"]
     return agrees(drop_nulls(content_of(manifest.document)), content_of(live), rules) and all(
         (metadata.get(field) or {}).get(key) == value
         for field in ("labels", "annotations")
-        for key, value in (said.get(field) or {}).items()
+        for key, value in (desired.get(field) or {}).items()
     )

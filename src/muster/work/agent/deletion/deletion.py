@@ -114,7 +114,7 @@ class AppliedWorkFinalizer:
         leaving: WorkFinalizer,
         grace: float,
         *,
-        tell: Callable[[str], None],
+        notify: Callable[[str], None],
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
@@ -124,7 +124,7 @@ class AppliedWorkFinalizer:
         self._observer = observer
         self._leaving = leaving
         self._grace = grace
-        self._tell = tell
+        self._notify = notify
         self._clock = clock
         self._backoff = Backoff(0.25, RESYNC_INTERVAL, jitter=0.2, random=random)
         self._since: dict[str, tuple[float, int]] = {}
@@ -171,7 +171,7 @@ class AppliedWorkFinalizer:
         if self._leaving.pending.get(name) != waiting:
             self._leaving.pending[name] = waiting
             if work := self._records.work_of(name):
-                self._tell(work)
+                self._notify(work)
         return self._backoff.delay(rounds + 1)
 
     async def _evict(self, record: AppliedManifestWork) -> float | None:

@@ -40,8 +40,8 @@ class Pending:
     def __str__(self) -> str:
         entry = self.entry
         kind = f"{entry.resource}.{entry.group}" if entry.group else entry.resource
-        place = f"{entry.namespace}/{entry.name}" if entry.namespace else entry.name
-        return f"{kind} {place} ({self.problem})" if self.problem else f"{kind} {place}"
+        key = f"{entry.namespace}/{entry.name}" if entry.namespace else entry.name
+        return f"{kind} {key} ({self.problem})" if self.problem else f"{kind} {key}"
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class Remover:
                 break
         return Removal(tuple(gone), tuple(pending))
 
-    async def live(self, ref: ObjectRef, *, ask: bool = False) -> Object | None:
-        """The object as it is, asked of the cluster only where nobody knows, or to be sure (`ask`)."""
-        sight = self._observer.get(ref)
-        if not ask and sight.presence is not Presence.UNKNOWN:
-            return orjson.loads(sight.raw) if sight.presence is Presence.PRESENT else None
+    async def live(self, ref: ObjectRef, *, read_live: bool = False) -> Object | None:
+        """The object as it is: from the caches, or from the cluster if they do not know it or with `read_live`."""
+        observed = self._observer.get(ref)
+        if not read_live and observed.presence is not Presence.UNKNOWN:
+            return orjson.loads(observed.raw) if observed.presence is Presence.PRESENT else None
         try:
             found = await self._client.get(ref.resource, ref.name, ref.namespace)
         except NotFound:
@@ -124,7 +124,7 @@ class Remover:
 
     async def _remove(self, entry: AppliedResource, ref: ObjectRef, owner: ManifestOwner) -> Pending | None:
         for attempt in range(ATTEMPTS):
-            document = await self.live(ref, ask=attempt > 0)
+            document = await self.live(ref, read_live=attempt > 0)
             if document is None or not owned_by(document, owner):
                 return None
             if any(_is_record(one) and one.get("uid") != owner.uid for one in _owners(document)):
@@ -145,7 +145,7 @@ class Remover:
     async def let_go(self, ref: ObjectRef, owner: ManifestOwner) -> None:
         """Take our mark from an object that is to stay. Raises KubeError where it may still bear it."""
         for attempt in range(ATTEMPTS):
-            document = await self.live(ref, ask=attempt > 0)
+            document = await self.live(ref, read_live=attempt > 0)
             if document is None or not owned_by(document, owner):
                 return
             try:

@@ -42,14 +42,14 @@ class DryRuns:
         and NotFound of an object that is not as it was thought to be; and KubeError where the server could not be asked."""
         write = _unowned(write, live)
         if write.verb != "create":
-            return await self._asked(access, ref, write)
+            return await self._dry_run(access, ref, write)
         nameless = (await access.authorize(structs.replace(action(ref, "create"), name=""))).allowed
-        problem = await self._asked(access, ref, write) if nameless else ""
+        problem = await self._dry_run(access, ref, write) if nameless else ""
         if nameless and not problem:
             return ""
         if (await access.authorize(action(ref, "patch"))).allowed:
             try:
-                return await self._asked(access, ref, replace(write, verb="apply", force=True))
+                return await self._dry_run(access, ref, replace(write, verb="apply", force=True))
             except (StatusError, DryRunRefused):
                 if not nameless:
                     raise
@@ -57,7 +57,7 @@ class DryRuns:
             raise DryRunRefused(f"{access.who.name} may create it by name only, and not patch it")
         return problem
 
-    async def _asked(self, access: ExecutorAccess, ref: ObjectRef, write: ManifestWrite) -> str:
+    async def _dry_run(self, access: ExecutorAccess, ref: ObjectRef, write: ManifestWrite) -> str:
         return await access.rehearsals.get_or_load(_question(ref, write), lambda: self._repeated(access, ref, write))
 
     async def _repeated(self, access: ExecutorAccess, ref: ObjectRef, write: ManifestWrite) -> str:

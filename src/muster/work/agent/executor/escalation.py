@@ -48,10 +48,14 @@ def judged(manifest: Manifest) -> bool:
 
 def planned_roles(manifests: Sequence[Manifest]) -> dict[RbacRef, Sequence[RawRule]]:
     """The rules of the roles that a work is to write."""
-    return {_place(one.ref): granted_by(one.document).rules for one in manifests if judged(one) and _is_role(one.ref)}
+    return {
+        _rbac_ref(manifest.ref): granted_by(manifest.document).rules
+        for manifest in manifests
+        if judged(manifest) and _is_role(manifest.ref)
+    }
 
 
-def _place(ref: ObjectRef) -> RbacRef:
+def _rbac_ref(ref: ObjectRef) -> RbacRef:
     return RbacRef(ref.resource.kind, ref.namespace, ref.name)
 
 
@@ -107,9 +111,9 @@ class Escalation:
     async def _as_new(self, access: ExecutorAccess, manifest: Manifest, planned: Planned) -> str:
         """Of a manifest that does not say what it binds nothing can be made."""
         document = as_new(manifest.document)
-        said = document.get("roleRef")
-        partly = isinstance(said, Mapping) and not (said.get("kind") and said.get("name"))
-        if not _is_role(manifest.ref) and (said is None or partly):
+        role_ref = document.get("roleRef")
+        partly = isinstance(role_ref, Mapping) and not (role_ref.get("kind") and role_ref.get("name"))
+        if not _is_role(manifest.ref) and (role_ref is None or partly):
             return ""
         return await self._held(access, manifest.ref, document, None, planned)
 
@@ -165,10 +169,10 @@ class Escalation:
         return ""
 
     async def _live(self, access: ExecutorAccess, ref: ObjectRef, drafts: Drafts) -> Object | None:
-        sight = drafts.observed(ref)
-        if sight.presence is not Presence.UNKNOWN:
-            return seen(ref, sight)
-        if ref.resource.group == API_GROUP and access.followed and self._rbac.read(_place(ref)) is not None:
+        found = drafts.observed(ref)
+        if found.presence is not Presence.UNKNOWN:
+            return seen(ref, found)
+        if ref.resource.group == API_GROUP and access.followed and self._rbac.read(_rbac_ref(ref)) is not None:
             return await self._read(ref)
         # A rehearsal finds out if it is there.
         return None

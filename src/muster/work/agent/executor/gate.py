@@ -66,7 +66,7 @@ class _Executor:
         self.subjects = frozenset(subjects_of(self.who))
         self.access: ExecutorAccess | None = None
         self.changes = 0
-        self.tell_at = float("inf")
+        self.notify_at = float("inf")
         """Its rights have changed: when to say so."""
         self.recheck_at = float("inf")
         """When to look again at what no watch tells about."""
@@ -110,7 +110,7 @@ class ExecutorGate:
         self, account: ExecutorServiceAccount, ref: ObjectRef, write: ManifestWrite, live: Object | None, planned: Planned
     ) -> str:
         """Why the executor may not have this very write; empty if it may. Raises KubeError."""
-        access = self._standing(self._known(account))
+        access = self._access(self._known(account))
         try:
             problem = await self._escalation.problem(access, ref, write, live, planned)
         except Undecided as error:
@@ -124,7 +124,7 @@ class ExecutorGate:
         await self._wanted.wait()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._rbac.run())
-            tasks.create_task(self._tell())
+            tasks.create_task(self._notify_changes())
             tasks.create_task(self._catch_up())
 
     async def check(
@@ -152,7 +152,7 @@ class ExecutorGate:
     async def _judged(self, executor: _Executor, manifests: Sequence[Manifest], drafts: Drafts) -> dict[int, Refusal]:
         """All of them by one and the same state of permissions."""
         for _ in range(ATTEMPTS):
-            access = self._standing(executor)
+            access = self._access(executor)
             refusals = await self._refusals(access, manifests, drafts)
             if executor.access is access:
                 return refusals
@@ -172,7 +172,7 @@ class ExecutorGate:
             else:
                 log.warning("cannot follow RBAC: each object is reviewed by the cluster", error=self._rbac.outage)
 
-    def _standing(self, executor: _Executor) -> ExecutorAccess:
+    def _access(self, executor: _Executor) -> ExecutorAccess:
         access, followed = executor.access, self._rbac.followed
         if access is None or access.followed != followed:
             access = executor.access = ExecutorAccess(
@@ -230,7 +230,7 @@ class ExecutorGate:
                 executor.changes += 1
                 executor.doubts.reset()
                 executor.recheck_at = float("inf")
-                executor.tell_at = min(executor.tell_at, self._clock.monotonic() + COALESCE)
+                executor.notify_at = min(executor.notify_at, self._clock.monotonic() + COALESCE)
                 self._news.set()
 
     async def _catch_up(self) -> None:
@@ -247,18 +247,18 @@ class ExecutorGate:
             executor.recheck_at = due
             self._news.set()
 
-    async def _tell(self) -> None:
+    async def _notify_changes(self) -> None:
         while True:
-            due = min((min(one.tell_at, one.recheck_at) for one in self._executors.values()), default=float("inf"))
+            due = min((min(one.notify_at, one.recheck_at) for one in self._executors.values()), default=float("inf"))
             wait = due - self._clock.monotonic()
             await pause(self._clock, self._news, None if wait == float("inf") else wait)
             now = self._clock.monotonic()
             for executor in list(self._executors.values()):
                 if executor.recheck_at <= now:
                     executor.access = None
-                elif executor.tell_at > now:
+                elif executor.notify_at > now:
                     continue
-                executor.tell_at = executor.recheck_at = float("inf")
+                executor.notify_at = executor.recheck_at = float("inf")
                 for handler in self._handlers:
                     handler(executor.account)
 
@@ -273,14 +273,14 @@ class ExecutorConsent:
         self._changes = gate.changes(account)
 
     @property
-    def stands(self) -> bool:
+    def is_valid(self) -> bool:
         return self._gate.changes(self._account) == self._changes
 
     async def to(self, manifest: Manifest, write: ManifestWrite, live: Object | None) -> None:
         refusal = ""
-        if self.stands and judged(manifest):
+        if self.is_valid and judged(manifest):
             refusal = await self._gate.refusal(self._account, manifest.ref, write, live, self._planned)
-        if not self.stands:
+        if not self.is_valid:
             raise RightsChanged
         if refusal:
             raise NotPermitted(refusal)
@@ -292,8 +292,8 @@ def _unknown(access: ExecutorAccess, ref: ObjectRef, error: Exception) -> str:
 
 async def _hidden(access: ExecutorAccess, manifest: Manifest) -> str:
     """Why nothing that is asked about the object may be told. Raises KubeError."""
-    asked = manifest.feedback or manifest.conditions
-    if not asked or (await access.authorize(action(manifest.ref, "get"))).allowed:
+    reported = manifest.feedback or manifest.conditions
+    if not reported or (await access.authorize(action(manifest.ref, "get"))).allowed:
         return ""
     return f"{access.who.name} may not get it"
 

@@ -43,18 +43,18 @@ def result(write: ManifestWrite, live: Mapping[str, Any] | None) -> Mapping[str,
     """What of the object decides, as it will be after the write. What is applied is laid over what there is then."""
     if write.verb != "apply":
         return write.document
-    said, there = write.document, live or {}
-    after = {**said, **{field: _laid(said.get(field), there.get(field)) for field in _DECIDING}}
+    desired, existing = write.document, live or {}
+    after = {**desired, **{field: _overlaid(desired.get(field), existing.get(field)) for field in _DECIDING}}
     if live is None and after["rules"] is None:
         # It is merged into whatever may be there by then.
         after["rules"] = _UNSPECIFIED
     return after
 
 
-def _laid(said: Any, there: Any) -> Any:
-    if isinstance(said, Mapping) and isinstance(there, Mapping):
-        return {**there, **said}
-    return there if said is None else said
+def _overlaid(desired: Any, live: Any) -> Any:
+    if isinstance(desired, Mapping) and isinstance(live, Mapping):
+        return {**live, **desired}
+    return live if desired is None else desired
 
 
 def granted_by(role: Mapping[str, Any]) -> GrantedRules:
@@ -69,10 +69,10 @@ def granted_by(role: Mapping[str, Any]) -> GrantedRules:
 
 def _doubt(rules: Any) -> str:
     if rules is _UNSPECIFIED:
-        return "a role that is applied anew has to say its rules"
+        return "a role that is created by apply must specify its rules"
     if rules is not None and not isinstance(rules, list):
         return "rules cannot be read: it is no list"
-    return next((f"rules[{place}] cannot be read: {doubt}" for place, rule in enumerate(rules or ()) if (doubt := _odd(rule))), "")
+    return next((f"rules[{index}] cannot be read: {doubt}" for index, rule in enumerate(rules or ()) if (doubt := _odd(rule))), "")
 
 
 def _odd(rule: Any) -> str:
@@ -108,7 +108,7 @@ def role_of(binding: Mapping[str, Any]) -> RoleRef | str:
         if not isinstance(value, str):
             return f"roleRef cannot be read: {field} is no string"
     kind, name = reference.get("kind", ""), reference.get("name", "")
-    return RoleRef(kind, name) if kind and name else "roleRef has to say kind and name"
+    return RoleRef(kind, name) if kind and name else "roleRef must specify kind and name"
 
 
 def _misspelt(document: Iterable[str]) -> str:

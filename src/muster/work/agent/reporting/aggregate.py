@@ -47,14 +47,14 @@ def _applied(statuses: Sequence[str], generation: int) -> Condition:
 
 def _available(count: Counter[str], total: int, generation: int) -> Condition:
     if count["False"]:
-        said = "False", "ResourcesNotAvailable", f"{count['False']} of {total} resources are not available"
+        condition = "False", "ResourcesNotAvailable", f"{count['False']} of {total} resources are not available"
     elif count["Unknown"]:
-        said = "Unknown", "ResourcesStatusUnknown", f"{count['Unknown']} of {total} resources have unknown status"
+        condition = "Unknown", "ResourcesStatusUnknown", f"{count['Unknown']} of {total} resources have unknown status"
     elif not count["True"]:
-        said = "Unknown", "ResourcesStatusUnknown", "cannot get any available resource "
+        condition = "Unknown", "ResourcesStatusUnknown", "cannot get any available resource "
     else:
-        said = "True", "ResourcesAvailable", "All resources are available"
-    status, reason, message = said
+        condition = "True", "ResourcesAvailable", "All resources are available"
+    status, reason, message = condition
     return Condition(type=AVAILABLE, status=status, reason=reason, message=message, observed_generation=generation)
 
 

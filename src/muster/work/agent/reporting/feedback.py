@@ -64,7 +64,7 @@ class FeedbackReader:
     def read(self, resource: GVR, document: Object, rules: Iterable[FeedbackRule]) -> Feedback:
         values: dict[str, FeedbackValue] = {}
         problems: dict[str, None] = {}
-        for path in _asked(resource, rules, problems):
+        for path in _paths_of(resource, rules, problems):
             try:
                 value = self._value(path, document)
             except _Unreadable as problem:
@@ -110,7 +110,7 @@ class _Unreadable(Exception):
     """A path that gives no value, and why."""
 
 
-def _asked(resource: GVR, rules: Iterable[FeedbackRule], problems: dict[str, None]) -> Iterator[JsonPath]:
+def _paths_of(resource: GVR, rules: Iterable[FeedbackRule], problems: dict[str, None]) -> Iterator[JsonPath]:
     """The paths that the rules ask for; what no path can be found for is a problem."""
     for rule in rules:
         if rule.type == "JSONPaths":

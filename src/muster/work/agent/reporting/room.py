@@ -29,19 +29,19 @@ Entries = tuple[ManifestCondition, ...]
 
 def fitting(entries: Entries, spec: ManifestWorkSpec) -> Entries:
     """Those for which there is room beside the spec."""
-    said = sum(map(len, spec.workload.manifests))
-    if said + sum(map(_at_most, entries)) <= OBJECT:
+    spec_size = sum(map(len, spec.workload.manifests))
+    if spec_size + sum(map(_at_most, entries)) <= OBJECT:
         return entries
     room = max(LEAST, OBJECT - _stored(msgspec.json.encode(spec)))
     sizes = [_stored(msgspec.json.encode(entry)) + 1 for entry in entries]
     if sum(sizes) <= room:
         return entries
     listed: list[int] = []
-    for place in sorted(range(len(entries)), key=lambda place: not _tells(entries[place])):
-        if sizes[place] <= room:
-            room -= sizes[place]
-            listed.append(place)
-    return tuple(entries[place] for place in sorted(listed))
+    for index in sorted(range(len(entries)), key=lambda index: not _is_informative(entries[index])):
+        if sizes[index] <= room:
+            room -= sizes[index]
+            listed.append(index)
+    return tuple(entries[index] for index in sorted(listed))
 
 
 def _at_most(entry: ManifestCondition) -> int:
@@ -49,7 +49,7 @@ def _at_most(entry: ManifestCondition) -> int:
     values: Sequence[str] = [one.field_value.string or one.field_value.json_raw or "" for one in entry.status_feedback.values]
     meta = entry.resource_meta
     names = len(meta.group) + len(meta.resource) + len(meta.kind) + len(meta.namespace) + len(meta.name)
-    texts = sum(len(one.message) + len(one.type) for one in entry.conditions)
+    texts = sum(len(condition.message) + len(condition.type) for condition in entry.conditions)
     parts = max(0, len(entry.conditions) - 3) + len(values)
     return _ENTRY + 200 * parts + names + _ESCAPED * (texts + sum(map(len, values)))
 
@@ -59,6 +59,6 @@ def _stored(raw: bytes) -> int:
     return len(raw) + (_ESCAPED - 1) * sum(map(raw.count, (b"<", b">", b"&")))
 
 
-def _tells(entry: ManifestCondition) -> bool:
-    asked = bool(entry.status_feedback.values) or any(map(comes_from_rule, entry.conditions))
-    return asked or any(one.status != "True" for one in entry.conditions)
+def _is_informative(entry: ManifestCondition) -> bool:
+    reported = bool(entry.status_feedback.values) or any(map(comes_from_rule, entry.conditions))
+    return reported or any(condition.status != "True" for condition in entry.conditions)

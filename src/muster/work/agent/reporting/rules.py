@@ -96,8 +96,8 @@ def evaluate(resource: GVR, document: Object, rules: Iterable[ConditionRule]) ->
 
 def completes(resource: GVR, document: Object, rules: Iterable[ConditionRule]) -> bool:
     """Whether the rules call this object complete."""
-    asked = [rule for rule in rules if rule.condition == COMPLETE]
-    return any(one.status == "True" for one in evaluate(resource, document, asked).conditions)
+    complete_rules = [rule for rule in rules if rule.condition == COMPLETE]
+    return any(condition.status == "True" for condition in evaluate(resource, document, complete_rules).conditions)
 
 
 def _condition(resource: GVR, document: Object, rule: ConditionRule, budget: CostBudget) -> Condition | None:
@@ -109,8 +109,8 @@ def _condition(resource: GVR, document: Object, rule: ConditionRule, budget: Cos
     known = WELL_KNOWN.get((resource.api_version, resource.kind, rule.condition))
     if known is None:
         return None
-    said = {name: text for name in ("message", "message_expression") if (text := getattr(rule, name))}
-    return _by_expressions(document, msgspec.structs.replace(known, **said), budget)
+    texts = {name: text for name in ("message", "message_expression") if (text := getattr(rule, name))}
+    return _by_expressions(document, msgspec.structs.replace(known, **texts), budget)
 
 
 def _by_expressions(document: Object, rule: ConditionRule, budget: CostBudget) -> Condition:

@@ -65,8 +65,8 @@ class Reporter:
         whole = _with_omission(aggregated(manifests, generation), len(listed), len(manifests))
         for condition in whole:
             conditions = with_condition(conditions, writer.cut(condition), now)
-        said = {condition.type for condition in whole}
-        conditions = _without(conditions, [one.type for one in conditions if comes_from_rule(one) and one.type not in said])
+        types = {condition.type for condition in whole}
+        conditions = _without(conditions, [one.type for one in conditions if comes_from_rule(one) and one.type not in types])
         return _unless_same(
             old, ManifestWorkStatus(conditions=conditions, resource_status=ManifestResourceStatus(manifests=listed))
         )
@@ -114,8 +114,8 @@ class _Former:
         self._anywhere: dict[ManifestResourceMeta, ManifestCondition | None] = {}
         for entry in entries:
             self._exact[entry.resource_meta] = entry
-            place = _anywhere(entry.resource_meta)
-            self._anywhere[place] = None if place in self._anywhere else entry
+            key = _anywhere(entry.resource_meta)
+            self._anywhere[key] = None if key in self._anywhere else entry
         # Manifests that could not even be read all look alike.
         self._anywhere.pop(ManifestResourceMeta(ordinal=0), None)
 
@@ -161,15 +161,15 @@ class _EntryWriter:
         resource = manifest.ref.resource
         feedback = self._reader.read(resource, document, manifest.feedback)
         ruled = evaluate(resource, document, manifest.conditions)
-        said = {condition.type for condition in ruled.conditions}
-        if AVAILABLE not in said:
+        types = {condition.type for condition in ruled.conditions}
+        if AVAILABLE not in types:
             conditions = self._put(conditions, _AVAILABLE)
         conditions = self._put(
             conditions, _synced(bool(manifest.feedback), feedback, ruled.problems), restart=feedback.values != old.values
         )
         for condition in ruled.conditions:
             conditions = self._put(conditions, msgspec.structs.replace(condition, observed_generation=self._generation))
-        gone = [one.type for one in conditions if comes_from_rule(one) and one.type not in said]
+        gone = [one.type for one in conditions if comes_from_rule(one) and one.type not in types]
         return _without(conditions, gone), _feedback(old, feedback.values)
 
     def _unread(self, manifest: Manifest, why: str, conditions: Conditions) -> Conditions:
@@ -179,8 +179,8 @@ class _EntryWriter:
             conditions = self._put(conditions, _AVAILABLE)
         elif condition_of(conditions, AVAILABLE) is None:
             conditions = self._put(conditions, _unknown("FetchingResourceFailed", f"Failed to fetch resource: {why}"))
-        asked = bool(manifest.feedback or manifest.conditions)
-        return self._put(conditions, _synced(asked, Feedback(), (why,) if asked else ()))
+        requested = bool(manifest.feedback or manifest.conditions)
+        return self._put(conditions, _synced(requested, Feedback(), (why,) if requested else ()))
 
     def cut(self, condition: Condition) -> Condition:
         if len(condition.message) <= self._limit:
@@ -194,7 +194,7 @@ class _EntryWriter:
         dated = msgspec.structs.replace(new, last_transition_time=self._now)
         if condition_of(conditions, new.type) is None:
             return (*conditions, dated)
-        return tuple(dated if one.type == new.type else one for one in conditions)
+        return tuple(dated if condition.type == new.type else condition for condition in conditions)
 
 
 def _document(outcome: ManifestResult) -> Object | None:
@@ -240,10 +240,10 @@ def _unknown(reason: str, message: str) -> Condition:
     return Condition(type=AVAILABLE, status="Unknown", reason=reason, message=message)
 
 
-def _synced(asked: bool, feedback: Feedback, other_problems: tuple[str, ...]) -> Condition:
+def _synced(requested: bool, feedback: Feedback, other_problems: tuple[str, ...]) -> Condition:
     problems = (*feedback.problems, *other_problems)
     if not problems:
-        reason = "StatusFeedbackSynced" if asked else "NoStatusFeedbackSynced"
+        reason = "StatusFeedbackSynced" if requested else "NoStatusFeedbackSynced"
         return Condition(type=FEEDBACK_SYNCED, status="True", reason=reason)
     text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
     message = f"Sync status feedback failed with error {text}"
@@ -258,9 +258,11 @@ def _still_ruled(conditions: Conditions, manifest: Manifest | InvalidManifest) -
     """Without the conditions of rules that the work no longer has; those of a manifest that is not understood stay."""
     if isinstance(manifest, InvalidManifest):
         return conditions
-    asked = {rule.condition for rule in manifest.conditions}
-    return _without(conditions, [one.type for one in conditions if comes_from_rule(one) and one.type not in asked])
+    ruled = {rule.condition for rule in manifest.conditions}
+    return _without(
+        conditions, [condition.type for condition in conditions if comes_from_rule(condition) and condition.type not in ruled]
+    )
 
 
 def _without(conditions: Conditions, types: Sequence[str]) -> Conditions:
-    return tuple(one for one in conditions if one.type not in types) if types else conditions
+    return tuple(condition for condition in conditions if condition.type not in types) if types else conditions

@@ -66,7 +66,7 @@ class PlacementShare:
 
 def added(summaries: Sequence[ManifestWorkReplicaSetSummary]) -> ManifestWorkReplicaSetSummary:
     names = ManifestWorkReplicaSetSummary.__struct_fields__
-    return ManifestWorkReplicaSetSummary(**{name: sum(getattr(one, name) for one in summaries) for name in names})
+    return ManifestWorkReplicaSetSummary(**{name: sum(getattr(summary, name) for summary in summaries) for name in names})
 
 
 def verified(shares: Sequence[PlacementShare]) -> Condition:
@@ -84,32 +84,32 @@ def verified(shares: Sequence[PlacementShare]) -> Condition:
 def rolled_out(shares: Sequence[PlacementShare]) -> Condition:
     chosen, done = sum(share.chosen for share in shares), sum(share.count(State.SUCCEEDED) for share in shares)
     whole = done == chosen and not any(share.missing or share.problem for share in shares)
-    said = [f"{done} of {chosen} clusters have succeeded"]
+    sentences = [f"{done} of {chosen} clusters have succeeded"]
     if late := [cluster for share in shares for cluster in share.rollout.late]:
-        said.append(f"late: {listed(late)}")
+        sentences.append(f"late: {listed(late)}")
     if any(share.rollout.stopped for share in shares):
-        said.append(f"stopped, for {sum(share.rollout.failures for share in shares)} have failed")
+        sentences.append(f"stopped, for {sum(share.rollout.failures for share in shares)} have failed")
     status, reason = ("True", "Complete") if whole else ("False", "Progressing")
-    return Condition(type=PLACEMENT_ROLLED_OUT, status=status, reason=reason, message="; ".join(said))
+    return Condition(type=PLACEMENT_ROLLED_OUT, status=status, reason=reason, message="; ".join(sentences))
 
 
 def applied(shares: Sequence[PlacementShare], failed: Mapping[str, str], total: ManifestWorkReplicaSetSummary) -> Condition:
     """`failed` are clusters whose work could not be written, and why."""
 
-    def said(status: str, reason: str, message: str = "") -> Condition:
+    def condition(status: str, reason: str, message: str = "") -> Condition:
         return Condition(type=MANIFEST_WORK_APPLIED, status=status, reason=reason, message=message)
 
     if failed:
         reasons = [f"{cluster}: {why}" for cluster, why in sorted(failed.items())]
-        return said("False", "NotAsExpected", f"works cannot be written: {listed(reasons)}"[:32768])
+        return condition("False", "NotAsExpected", f"works cannot be written: {listed(reasons)}"[:32768])
     if not total.desired_total:
-        return said("False", "PlacementDecisionEmpty", "no cluster is chosen")
+        return condition("False", "PlacementDecisionEmpty", "no cluster is chosen")
     if broken := sorted(name for share in shares for name, state in share.states.items() if state is State.FAILED):
-        return said("False", "NotAsExpected", f"failed on {listed(broken)}")
+        return condition("False", "NotAsExpected", f"failed on {listed(broken)}")
     done = total.available == total.updated == total.desired_total
     if done and not total.progressing:
-        return said("True", "AsExpected")
-    return said("False", "Processing", f"{total.available} of {total.desired_total} works are available")
+        return condition("True", "AsExpected")
+    return condition("False", "Processing", f"{total.available} of {total.desired_total} works are available")
 
 
 def listed(names: Sequence[str]) -> str:

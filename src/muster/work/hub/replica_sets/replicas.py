@@ -107,7 +107,7 @@ class Replica:
         return self._since(State.PROGRESSING, applied)
 
     def _since(self, state: State, *conditions: Condition) -> Progress:
-        listed = (condition_of(one.conditions, APPLIED) for one in self.status.resource_status.manifests)
+        listed = (condition_of(manifest.conditions, APPLIED) for manifest in self.status.resource_status.manifests)
         fresh = (one for one in listed if one is not None and one.observed_generation == self.metadata.generation)
         times = list(_times((*conditions, *fresh)))
         return Progress(state, max(times, default=None))

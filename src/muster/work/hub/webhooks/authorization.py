@@ -36,7 +36,7 @@ class ByAccessReview:
         try:
             return (await self._authorizer.authorize(who, action)).allowed
         except KubeError as error:
-            raise unknown(f"whether user {who.name} may execute as {executor.user} cannot be asked: {error}") from error
+            raise unknown(f"whether user {who.name} may execute as {executor.user} cannot be reviewed: {error}") from error
 
 
 def unknown(message: str) -> Denied:

@@ -38,8 +38,8 @@ def _problems(config: ManifestConfig, index: int) -> Iterator[str]:
         yield from _condition(condition, f"{at}.conditionRules[{number}]")
     strategy = config.update_strategy.server_side_apply if config.update_strategy else None
     for number, ignored in enumerate(strategy.ignore_fields if strategy else ()):
-        for place, path in enumerate(ignored.json_paths):
-            yield from _path(path, f"{at}.updateStrategy.serverSideApply.ignoreFields[{number}].jsonPaths[{place}]")
+        for path_number, path in enumerate(ignored.json_paths):
+            yield from _path(path, f"{at}.updateStrategy.serverSideApply.ignoreFields[{number}].jsonPaths[{path_number}]")
 
 
 def _feedback(rule: FeedbackRule, at: str) -> Iterator[str]:

@@ -48,8 +48,8 @@ AGENT: Final = Executor("", DEFAULT_SERVICE_ACCOUNT)
 class MalformedExecutor(ValueError):
     """`field` is below the spec."""
 
-    def __init__(self, field: str, problem: str, words: str = "the executor is malformed") -> None:
-        super().__init__(f"{words}: {field} {problem}")
+    def __init__(self, field: str, problem: str, message: str = "the executor is malformed") -> None:
+        super().__init__(f"{message}: {field} {problem}")
         self.field = field
 
 

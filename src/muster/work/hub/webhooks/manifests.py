@@ -101,11 +101,11 @@ def manifest_problem(new: Sequence[Manifest], old: Sequence[Manifest], limit: in
     for manifest in new:
         if manifest.raw not in known and (problem := _problem(manifest)):
             return f"{problem}: {at}[{manifest.index}]"
-        places = seen.setdefault(manifest.identity, [])
-        places.append(manifest.index)
-        if len(places) > max(1, twice[manifest.identity]):
+        ordinals = seen.setdefault(manifest.identity, [])
+        ordinals.append(manifest.index)
+        if len(ordinals) > max(1, twice[manifest.identity]):
             version, kind, namespace, name = manifest.identity
-            where = " and ".join(f"{at}[{index}]" for index in places)
+            where = " and ".join(f"{at}[{index}]" for index in ordinals)
             return f"duplicate manifest for resource {namespace}/{name} with resource type {version}.{kind}: {where}"
     return None
 
