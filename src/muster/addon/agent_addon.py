@@ -50,7 +50,7 @@ class Installation:
 
     def config(self, group: str, resource: str) -> ConfigObject | None:
         """The first of this kind, which is the one that counts."""
-        return next((one for one in self.configs if (one.group, one.resource) == (group, resource)), None)
+        return next((config for config in self.configs if (config.group, config.resource) == (group, resource)), None)
 
 
 @dataclass(frozen=True)

@@ -84,10 +84,10 @@ class WatchedConfigObjects:
         self._followers: dict[str, ConfigKey] = {}
         self._objects: dict[ConfigKey, tuple[ObservedObject, ConfigObject | None]] = {}
         self._listeners: list[Listener] = []
-        self._asked: set[ConfigKey] = set()
-        self._asking = asyncio.Event()
+        self._unresolved: set[ConfigKey] = set()
+        self._has_unresolved = asyncio.Event()
         self._ended = asyncio.Event()
-        self._cache.on_change(lambda follower: self._tell(self._followers.get(follower)))
+        self._cache.on_change(lambda follower: self._notify(self._followers.get(follower)))
         self._mapper.on_change(self._kinds_changed)
 
     async def run(self) -> NoReturn:
@@ -134,7 +134,7 @@ class WatchedConfigObjects:
             return False
         for ref in refs:
             if self._cache.get(ref).presence is Presence.UNKNOWN:
-                await self._ask(ref)
+                await self._get(ref)
         return True
 
     def users_of(self, key: ConfigKey) -> list[str]:
@@ -154,7 +154,7 @@ class WatchedConfigObjects:
         self._followers[str(ref)] = key
         self._cache.follow(str(ref), frozenset((ref,)))
 
-    async def _ask(self, ref: ObjectRef) -> None:
+    async def _get(self, ref: ObjectRef) -> None:
         """For an object that was there before it was followed, of which a watch therefore does not tell."""
         found = None
         try:
@@ -180,11 +180,11 @@ class WatchedConfigObjects:
         for key, ref in list(self._resolved.items()):
             if key.group == group and (ref is None or not self._mapper.has(ref.resource)):
                 self._unfollow(key)
-                self._tell(key)
-                if key in self._asked:
-                    self._asking.set()
+                self._notify(key)
+                if key in self._unresolved:
+                    self._has_unresolved.set()
 
-    def _tell(self, key: ConfigKey | None) -> None:
+    def _notify(self, key: ConfigKey | None) -> None:
         if key is not None:
             for listener in self._listeners:
                 listener(*key)
@@ -194,8 +194,8 @@ class WatchedConfigObjects:
     def get(self, group: str, resource: str, namespace: str, name: str) -> ConfigObject | None:
         key = ConfigKey(group, resource, namespace, name)
         if key not in self._users:
-            self._asked.add(key)
-            self._asking.set()
+            self._unresolved.add(key)
+            self._has_unresolved.set()
             return None
         ref = self._resolved.get(key)
         if ref is None:
@@ -213,18 +213,18 @@ class WatchedConfigObjects:
         """Follow what is asked for by those who do not refer to it."""
         backoff = Backoff(0.1, 30.0)
         while True:
-            await self._asking.wait()
-            self._asking.clear()
+            await self._has_unresolved.wait()
+            self._has_unresolved.clear()
             try:
-                await self.refer(_ASKERS, self._asked)
+                await self.refer(_ASKERS, self._unresolved)
             except KubeError as error:
-                log.warning("the hub cannot be asked for its kinds", error=str(error))
+                log.warning("discovery of the hub's kinds failed", error=str(error))
                 await sleep(self._clock, backoff.next())
-                self._asking.set()
+                self._has_unresolved.set()
                 continue
             backoff.reset()
-            for key in self._asked:
-                self._tell(key)
+            for key in self._unresolved:
+                self._notify(key)
 
 
 def _read(key: ConfigKey, seen: ObservedObject) -> ConfigObject | None:

@@ -76,7 +76,7 @@ class HubAddon:
 
     def definition(self) -> Document:
         """Its ClusterManagementAddOn. Where it is installed is not for it to say."""
-        supported = [{"group": one.group, "resource": one.resource} for one in self.config_kinds]
+        supported = [{"group": config_kind.group, "resource": config_kind.resource} for config_kind in self.config_kinds]
         meta = {"displayName": self.display_name, "description": self.description}
         metadata = {"name": self.name, "annotations": {LIFECYCLE_ANNOTATION: LIFECYCLE_MANAGED}}
         return {"metadata": metadata, "spec": {"addOnMeta": meta, "supportedConfigs": supported}}

@@ -72,4 +72,4 @@ class Choice:
 
     @property
     def clusters(self) -> frozenset[str]:
-        return frozenset(one.cluster for group in self.groups for one in group.clusters)
+        return frozenset(cluster.cluster for group in self.groups for cluster in group.clusters)

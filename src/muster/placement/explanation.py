@@ -48,7 +48,7 @@ def _unseen(placement: Placement, world: PlacementSnapshot, cluster: str) -> str
     if wanted and not set(wanted).intersection(bound):
         return f"spec.clusterSets has none of the bound sets that it is in ({', '.join(bound)})"
     # Only a misconfigured spec stops before the first filter.
-    return "the placement is misconfigured: nobody was looked at"
+    return "the placement is misconfigured: no cluster was evaluated"
 
 
 def _filtered(choice: Choice) -> Iterator[Verdict]:
@@ -58,7 +58,7 @@ def _filtered(choice: Choice) -> Iterator[Verdict]:
 
 
 def _scored(choice: Choice) -> Iterator[Verdict]:
-    chosen, parts = choice.clusters, [one for one in choice.prioritizers if one.weight]
+    chosen, parts = choice.clusters, [prioritizer for prioritizer in choice.prioritizers if prioritizer.weight]
     for cluster, total in choice.totals.items():
         scores = " ".join(f"{one.name}:{one.scores.get(cluster, 0)}x{one.weight}" for one in parts)
         yield Verdict(cluster, CHOSEN if cluster in chosen else NOT_CHOSEN, scores or "nothing is scored", total)
@@ -72,7 +72,10 @@ def debug_document(placement: Placement, choice: Choice) -> Document:
         "filteredPipelineResults": [
             {"name": stage, "filteredClusters": list(one.left)} for stage, one in zip(stages, choice.filters, strict=True)
         ],
-        "prioritizeResults": [{"name": one.name, "weight": one.weight, "scores": dict(one.scores)} for one in choice.prioritizers],
+        "prioritizeResults": [
+            {"name": prioritizer.name, "weight": prioritizer.weight, "scores": dict(prioritizer.scores)}
+            for prioritizer in choice.prioritizers
+        ],
         "aggregatedScores": [
             {"clusterName": cluster, "score": score}
             for cluster, score in sorted(choice.totals.items(), key=lambda pair: (-pair[1], pair[0]))

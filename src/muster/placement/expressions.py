@@ -109,7 +109,7 @@ class ReferencedData:
 
 
 def referenced_data(program: Program) -> ReferencedData:
-    sight, pending = ReferencedData(), [program.tree]
+    data, pending = ReferencedData(), [program.tree]
     seen: set[int] = set()
     while pending:
         node = pending.pop()
@@ -117,13 +117,13 @@ def referenced_data(program: Program) -> ReferencedData:
             continue
         seen.add(id(node))
         if isinstance(node, Call) and node.name == _SCORES and node.target is not None:
-            sight |= ReferencedData(scores=frozenset({node.args[0].value}) if _is_text(node.args[0]) else None)
+            data |= ReferencedData(scores=frozenset({node.args[0].value}) if _is_text(node.args[0]) else None)
             pending += node.args if _is_cluster(node.target) else [node.target, *node.args]
         elif (path := _path(node)) is not None:
-            sight |= ReferencedData(frozenset({path}))
+            data |= ReferencedData(frozenset({path}))
         else:
             pending += children(node)
-    return sight
+    return data
 
 
 def _path(node: Node) -> tuple[str, ...] | None:

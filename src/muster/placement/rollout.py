@@ -71,7 +71,7 @@ class Rollout:
     """When time alone may change the answer."""
 
 
-class _ClusterStanding(Enum):
+class _RolloutState(Enum):
     NEW = "new"
     BUSY = "busy"
     FAILING = "failing"
@@ -85,22 +85,22 @@ class _Terms:
     deadline: timedelta | None
     now: datetime
 
-    def standing(self, progress: Progress | None) -> tuple[_ClusterStanding, datetime | None]:
+    def rollout_state(self, progress: Progress | None) -> tuple[_RolloutState, datetime | None]:
         """And when it will be another by itself."""
         if progress is None:
-            return _ClusterStanding.NEW, None
+            return _RolloutState.NEW, None
         if progress.state is State.PENDING:
-            return _ClusterStanding.BUSY, None
+            return _RolloutState.BUSY, None
         # An agent writes these times; one in the future would keep the others waiting.
         since = min(progress.since or self.now, self.now)
         if progress.state is State.SUCCEEDED:
             done = since + self.soak
-            return (_ClusterStanding.BUSY, done) if self.now < done else (_ClusterStanding.DONE, None)
-        hopeful = _ClusterStanding.FAILING if progress.state is State.FAILED else _ClusterStanding.BUSY
+            return (_RolloutState.BUSY, done) if self.now < done else (_RolloutState.DONE, None)
+        hopeful = _RolloutState.FAILING if progress.state is State.FAILED else _RolloutState.BUSY
         if self.deadline is None:
             return hopeful, None
         late = since + self.deadline
-        return (hopeful, late) if self.now < late else (_ClusterStanding.LATE, None)
+        return (hopeful, late) if self.now < late else (_RolloutState.LATE, None)
 
 
 @dataclass
@@ -110,23 +110,23 @@ class _Count:
     terms: _Terms
     known: Mapping[str, Progress]
     clusters: Iterable[str]
-    by: dict[_ClusterStanding, list[str]] = field(default_factory=lambda: {standing: [] for standing in _ClusterStanding})
+    by: dict[_RolloutState, list[str]] = field(default_factory=lambda: {rollout_state: [] for rollout_state in _RolloutState})
     again: datetime | None = None
 
     def __post_init__(self) -> None:
         for cluster in sorted(self.clusters):
-            standing, change = self.terms.standing(self.known.get(cluster))
-            self.by[standing].append(cluster)
+            rollout_state, change = self.terms.rollout_state(self.known.get(cluster))
+            self.by[rollout_state].append(cluster)
             self.again = min(filter(None, (self.again, change)), default=None)
 
-    def rollout(self, places: int, tolerated: int) -> Rollout:
+    def rollout(self, quota: int, tolerated: int) -> Rollout:
         """Begin new ones in the places that are free, unless too many have failed."""
-        failures = len(self.by[_ClusterStanding.FAILING]) + len(self.by[_ClusterStanding.LATE])
+        failures = len(self.by[_RolloutState.FAILING]) + len(self.by[_RolloutState.LATE])
         stopped = failures > tolerated
-        free = places - len(self.by[_ClusterStanding.BUSY]) - len(self.by[_ClusterStanding.FAILING])
-        begin = () if stopped or free <= 0 else tuple(self.by[_ClusterStanding.NEW][:free])
-        settled = not (self.by[_ClusterStanding.NEW] or self.by[_ClusterStanding.BUSY])
-        return Rollout(begin, tuple(self.by[_ClusterStanding.LATE]), failures, stopped, settled, self.again)
+        free = quota - len(self.by[_RolloutState.BUSY]) - len(self.by[_RolloutState.FAILING])
+        begin = () if stopped or free <= 0 else tuple(self.by[_RolloutState.NEW][:free])
+        settled = not (self.by[_RolloutState.NEW] or self.by[_RolloutState.BUSY])
+        return Rollout(begin, tuple(self.by[_RolloutState.LATE]), failures, stopped, settled, self.again)
 
 
 def plan(groups: Sequence[Group], strategy: RolloutStrategy, known: Mapping[str, Progress], now: datetime) -> Rollout:
@@ -146,7 +146,7 @@ def is_done(strategy: RolloutStrategy, progress: Progress, now: datetime) -> boo
     """Whether a cluster has succeeded for the minimum time. Raises BadStrategy."""
     config = {"Progressive": strategy.progressive, "ProgressivePerGroup": strategy.progressive_per_group}.get(strategy.type)
     terms = _terms(config, now) if config is not None else _Terms(timedelta(0), None, now)
-    return terms.standing(progress)[0] is _ClusterStanding.DONE
+    return terms.rollout_state(progress)[0] is _RolloutState.DONE
 
 
 def _all(groups: Sequence[Group], config: All, known: Mapping[str, Progress], now: datetime) -> Rollout:
@@ -163,8 +163,8 @@ def _progressive(groups: Sequence[Group], config: Progressive, known: Mapping[st
     if not _passed(begun):
         return begun
     others = _members(rest) - _members(first)
-    places = _share(config.max_concurrency, len(others), "maxConcurrency") if config.max_concurrency is not None else 0
-    rollout = _Count(terms, known, others).rollout(places or len(others), tolerated)
+    quota = _share(config.max_concurrency, len(others), "maxConcurrency") if config.max_concurrency is not None else 0
+    rollout = _Count(terms, known, others).rollout(quota or len(others), tolerated)
     return _with(rollout, begun)
 
 

@@ -114,17 +114,17 @@ class _Line:
         return self.waiting[-1][1]
 
     def allowed(self) -> bool:
-        return all(one.allows() for one in self.topologies)
+        return all(topology.allows() for topology in self.topologies)
 
     def score(self) -> int:
         packed = 0
-        for one in self.topologies:
-            packed = packed << _BITS | one.score()
+        for topology in self.topologies:
+            packed = packed << _BITS | topology.score()
         return packed
 
     def take(self) -> tuple[str, int]:
-        for one in self.topologies:
-            one.count()
+        for topology in self.topologies:
+            topology.count()
         less, name = self.waiting.pop()
         return name, -less
 
@@ -136,9 +136,11 @@ Path = tuple[str | None, ...]
 def _lines(candidates: Iterable[Candidate], totals: Mapping[str, int], terms: Sequence[SpreadConstraint]) -> list[_Line]:
     limits = [term.max_skew if term.when_unsatisfiable == HARD else None for term in terms]
     found: dict[Path, list[tuple[int, str]]] = {}
-    for one in candidates:
-        path = tuple((one.claims if term.topology_key_type == "Claim" else one.labels).get(term.topology_key) for term in terms)
-        found.setdefault(path, []).append((-totals[one.name], one.name))
+    for candidate in candidates:
+        path = tuple(
+            (candidate.claims if term.topology_key_type == "Claim" else candidate.labels).get(term.topology_key) for term in terms
+        )
+        found.setdefault(path, []).append((-totals[candidate.name], candidate.name))
     siblings: dict[Path, _Siblings] = {}
     topologies: dict[Path, _Topology] = {}
     for path in found:

@@ -65,7 +65,7 @@ class AddonContext:
         """The uid of the ClusterManagementAddOn that owns it; None without."""
         kind = ClusterManagementAddOn.resource
         owners = self.addon.metadata.owner_references
-        return next((one.uid for one in owners if (one.kind, one.name) == (kind.kind, self.key.name)), None)
+        return next((owner.uid for owner in owners if (owner.kind, owner.name) == (kind.kind, self.key.name)), None)
 
     def works_of(self, site: WorkNamespace | None, works: list[ManifestWork]) -> tuple[ManifestWork, ...]:
         """Its deploy works at a site, in their order."""

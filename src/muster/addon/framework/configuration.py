@@ -38,16 +38,16 @@ def planned_references(planned: Planned, present: References) -> References:
     """The references of a plan, with what is known of them from before."""
     known = {(old.group, old.resource, *_referent(old)): old for old in reversed(present)}
     wanted: list[ConfigReference] = []
-    for one in planned.configs:
-        same = known.get((one.group, one.resource, one.config.namespace, one.config.name))
+    for config in planned.configs:
+        same = known.get((config.group, config.resource, config.config.namespace, config.config.name))
         wanted.append(
             ConfigReference(
-                group=one.group,
-                resource=one.resource,
-                name=one.config.name,
-                namespace=one.config.namespace,
+                group=config.group,
+                resource=config.resource,
+                name=config.config.name,
+                namespace=config.config.namespace,
                 last_observed_generation=same.last_observed_generation if same else 0,
-                desired_config=one.config,
+                desired_config=config.config,
                 last_applied_config=same.last_applied_config if same else None,
             )
         )
@@ -57,18 +57,18 @@ def planned_references(planned: Planned, present: References) -> References:
 def observed(references: References, objects: ConfigObjects, own: Sequence[AddOnConfig] = ()) -> References:
     """The references with what is seen of their objects; of those in `own` the hash too."""
     named = {(one.group, one.resource, one.namespace, one.name) for one in own}
-    return tuple(_observed(one, objects, named) for one in references)
+    return tuple(_observed(reference, objects, named) for reference in references)
 
 
 def _observed(reference: ConfigReference, objects: ConfigObjects, named: Collection[tuple[str, str, str, str]]) -> ConfigReference:
     desired = reference.desired_config
     if desired is None:
         return reference
-    place = (reference.group, reference.resource, desired.namespace, desired.name)
-    found = objects.get(*place)
+    key = (reference.group, reference.resource, desired.namespace, desired.name)
+    found = objects.get(*key)
     if found is None:
         return reference
-    if place in named:
+    if key in named:
         desired = msgspec.structs.replace(desired, spec_hash=found.spec_hash)
     if found.spec_hash != desired.spec_hash:
         # Edited, and not wanted so yet: nothing is written before it is.
@@ -97,9 +97,9 @@ class Resolved:
 def resolve(references: References, objects: ConfigObjects) -> Resolved:
     configs: list[ConfigObject] = []
     missing, current = False, True
-    for one in references:
-        desired = one.desired_config
-        found = None if desired is None else objects.get(one.group, one.resource, desired.namespace, desired.name)
+    for reference in references:
+        desired = reference.desired_config
+        found = None if desired is None else objects.get(reference.group, reference.resource, desired.namespace, desired.name)
         if desired is None or found is None or not desired.spec_hash:
             missing = True
             continue
@@ -111,15 +111,15 @@ def resolve(references: References, objects: ConfigObjects) -> Resolved:
 def unsupported(addon: ManagedClusterAddOn, supported: Iterable[ConfigGroupResource]) -> AddOnConfig | None:
     """The first of the addon's own configurations that it does not read."""
     kinds = {(one.group, one.resource) for one in supported}
-    return next((one for one in addon.spec.configs if (one.group, one.resource) not in kinds), None)
+    return next((config for config in addon.spec.configs if (config.group, config.resource) not in kinds), None)
 
 
 def config_hashes(references: References) -> dict[str, str]:
     """The references as works carry them."""
     hashes: dict[str, str] = {}
-    for one in references:
-        if (desired := one.desired_config) is not None:
-            hashes[config_key(one.group, one.resource, desired.namespace, desired.name)] = desired.spec_hash
+    for reference in references:
+        if (desired := reference.desired_config) is not None:
+            hashes[config_key(reference.group, reference.resource, desired.namespace, desired.name)] = desired.spec_hash
     return hashes
 
 

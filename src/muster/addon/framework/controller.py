@@ -109,7 +109,7 @@ class ManagedClusterAddOns:
         self._addons.on_change(self._addon_seen)
         self._clusters.on_change(self._cluster_changed)
         self._offers.on_change(self._offer_changed)
-        self._configs.on_change(lambda *place: self._wake_all(cache.by_index(_BY_CONFIG, config_key(*place))))
+        self._configs.on_change(lambda *key: self._wake_all(cache.by_index(_BY_CONFIG, config_key(*key))))
         if self._plans is not None:
             self._plans.on_change(lambda addon, cluster: self._controller.enqueue(ObjectKey(cluster, addon)))
             # Where nothing is planned, another account is at work, whose rights are given in some other way.
@@ -126,8 +126,8 @@ class ManagedClusterAddOns:
         if self._writer.observe(side, gone=new is None):
             self._controller.enqueue(_key(side))
         if _seen_by_neighbours(old) != _seen_by_neighbours(new):
-            beside = self._addons.cache.in_namespace(side.metadata.namespace)
-            self._wake_all(one for one in beside if side.metadata.name in self._neighbours(one.metadata.name))
+            others = self._addons.cache.in_namespace(side.metadata.namespace)
+            self._wake_all(one for one in others if side.metadata.name in self._neighbours(one.metadata.name))
 
     def _neighbours(self, addon: str) -> Sequence[str]:
         served = self._registry.find(addon)
@@ -157,8 +157,8 @@ class ManagedClusterAddOns:
         self._wake_all(self._addons.cache.by_index(_BY_HOSTING, side.metadata.name))
 
     def _wake_all(self, addons: Iterable[ManagedClusterAddOn]) -> None:
-        for one in addons:
-            self._controller.enqueue(_key(one))
+        for addon in addons:
+            self._controller.enqueue(_key(addon))
 
     # A pass
 
@@ -217,10 +217,10 @@ class ManagedClusterAddOns:
         if addon_context.cluster is None:
             return RenderedAgent()
         resolved = resolve(draft.status.config_references, self._configs)
-        beside = {
+        others = {
             name: self._addons.cache.named(name, addon_context.key.namespace) for name in addon_context.agent_addon.neighbours
         }
-        neighbours = {name: one for name, one in beside.items() if one is not None and not one.metadata.deletion_timestamp}
+        neighbours = {name: one for name, one in others.items() if one is not None and not one.metadata.deletion_timestamp}
         return render(
             addon_context.agent_addon,
             addon_context.addon,
@@ -234,8 +234,8 @@ class ManagedClusterAddOns:
     def _is_awaited(self, addon_context: AddonContext) -> bool:
         """Whether the hub's manager will say when an addon of this process is configured. What is deployed already stays so."""
         offer = self._offers.cache.named(addon_context.key.name)
-        planned_elsewhere = self._plans is None and offer is not None and is_managed(offer)
-        return planned_elsewhere and not addon_context.addon.metadata.deletion_timestamp and not self._works.of(addon_context.key)
+        planned_by_manager = self._plans is None and offer is not None and is_managed(offer)
+        return planned_by_manager and not addon_context.addon.metadata.deletion_timestamp and not self._works.of(addon_context.key)
 
     async def _follow(self, addon_context: AddonContext, draft: StatusDraft) -> None:
         """Another process looks after its agent: the hub's manager still says when it is configured, and how far that is."""
@@ -316,8 +316,8 @@ def _seen_by_neighbours(addon: ManagedClusterAddOn | None) -> tuple[str, str] | 
 
 
 def _config_keys(addon: ManagedClusterAddOn) -> list[str]:
-    named = [(one.group, one.resource, one.namespace, one.name) for one in addon.spec.configs]
-    for one in addon.status.config_references:
-        if (desired := one.desired_config) is not None:
-            named.append((one.group, one.resource, desired.namespace, desired.name))
-    return [config_key(*place) for place in dict.fromkeys(named)]
+    named = [(config.group, config.resource, config.namespace, config.name) for config in addon.spec.configs]
+    for config_reference in addon.status.config_references:
+        if (desired := config_reference.desired_config) is not None:
+            named.append((config_reference.group, config_reference.resource, desired.namespace, desired.name))
+    return [config_key(*key) for key in dict.fromkeys(named)]

@@ -76,9 +76,9 @@ def _is_as_wanted(there: RoleBinding, wanted: RoleBinding) -> bool:
 def _laid_over(there: RoleBinding, wanted: RoleBinding) -> Object:
     document = there.document()
     labels = {**there.metadata.labels, **wanted.metadata.labels}
-    owners = [known_fields(one) for one in wanted.metadata.owner_references]
+    owners = [known_fields(owner_reference) for owner_reference in wanted.metadata.owner_references]
     metadata = {**document["metadata"], "labels": labels, **({"ownerReferences": owners} if owners else {})}
-    return {**document, "metadata": metadata, "subjects": [known_fields(one) for one in wanted.subjects]}
+    return {**document, "metadata": metadata, "subjects": [known_fields(subject) for subject in wanted.subjects]}
 
 
 async def _problem(write: Awaitable[None]) -> str:

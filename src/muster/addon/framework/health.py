@@ -47,7 +47,7 @@ def judge(health: Health, addon: str, works: Sequence[ManifestWork]) -> tuple[bo
         return True, "WorkApplied", "Addon manifestWork is applied"
     feedback = feedback_of(works)
     if health.mode is HealthMode.WORKLOADS:
-        found = {key: feedback[place] for key, place in map(_place, probed) if place in feedback}
+        found = {key: feedback[identifier] for key, identifier in map(_probe_key, probed) if identifier in feedback}
         problem = next((problem for key, values in found.items() if (problem := _workload_problem(key, values))), "")
         results = bool(found)
     else:
@@ -61,13 +61,13 @@ def judge(health: Health, addon: str, works: Sequence[ManifestWork]) -> tuple[bo
 
 
 def feedback_of(works: Sequence[ManifestWork]) -> Feedback:
-    return {place: values for work in works for place, values in _reported(work) if values}
+    return {identifier: values for work in works for identifier, values in _reported(work) if values}
 
 
 def _reported(work: ManifestWork) -> Iterator[tuple[tuple[str, str, str, str], dict[str, object]]]:
-    for one in work.status.resource_status.manifests:
-        meta = one.resource_meta
-        values = {value.name: _value(value.field_value) for value in one.status_feedback.values}
+    for manifest in work.status.resource_status.manifests:
+        meta = manifest.resource_meta
+        values = {value.name: _value(value.field_value) for value in manifest.status_feedback.values}
         yield (meta.group, meta.resource, meta.namespace, meta.name), values
 
 
@@ -85,7 +85,7 @@ def _is_probed(manifest: Mapping[str, Any]) -> bool:
     return (key.group, key.kind) in WORKLOADS and not (isinstance(spec, Mapping) and spec.get("replicas") == 0)
 
 
-def _place(manifest: Mapping[str, Any]) -> tuple[ManifestKey, tuple[str, str, str, str]]:
+def _probe_key(manifest: Mapping[str, Any]) -> tuple[ManifestKey, tuple[str, str, str, str]]:
     key = manifest_key(manifest)
     return key, (key.group, WORKLOADS[key.group, key.kind], key.namespace, key.name)
 

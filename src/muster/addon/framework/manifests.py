@@ -100,7 +100,10 @@ def plural_of(key: ManifestKey, manifests: Sequence[Object], served: Mapping[tup
 
 def with_namespace_label(manifests: Iterable[Object], namespace: str) -> tuple[Object, ...]:
     """The manifests, with the addon's own Namespace labelled as one: without, agents may keep no credential there."""
-    return tuple(_labelled(one) if manifest_key(one) == ManifestKey("", "Namespace", "", namespace) else one for one in manifests)
+    return tuple(
+        _labelled(manifest) if manifest_key(manifest) == ManifestKey("", "Namespace", "", namespace) else manifest
+        for manifest in manifests
+    )
 
 
 def _labelled(manifest: Object) -> Object:

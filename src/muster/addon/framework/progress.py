@@ -38,10 +38,10 @@ def set_applied(draft: StatusDraft, kind: str, deployed: Deployed, warnings: Seq
     if deployed.error:
         draft.set(kind, False, "ManifestWorkApplyFailed", deployed.error)
         return
-    words = [_current(work, APPLIED) for work in deployed.works]
-    if any(word is not None and word.status == "False" for word in words):
+    states = [_current(work, APPLIED) for work in deployed.works]
+    if any(word is not None and word.status == "False" for word in states):
         draft.set(kind, False, "AddonManifestAppliedFailed", "failed to apply the manifests of addon")
-    elif all(word is not None and word.status == "True" for word in words) and (words or deployed.nothing_to_deploy):
+    elif all(word is not None and word.status == "True" for word in states) and (states or deployed.nothing_to_deploy):
         message = "; ".join(("manifests of addon are applied successfully", *warnings))
         draft.set(kind, True, "AddonManifestApplied", message)
     elif (before := draft.condition(kind)) is not None and before.status == "False":
@@ -75,7 +75,9 @@ def set_progress(
         draft.set(PROGRESSING, False, "Completed", COMPLETED)
         references = draft.status.config_references
         draft.put(
-            config_references=tuple(msgspec.structs.replace(one, last_applied_config=one.desired_config) for one in references)
+            config_references=tuple(
+                msgspec.structs.replace(reference, last_applied_config=reference.desired_config) for reference in references
+            )
         )
 
 
@@ -100,7 +102,7 @@ def _failed(works: Sequence[ManifestWork]) -> str:
         word = _current(work, APPLIED)
         if word is None or word.status != "False":
             continue
-        parts = [condition_of(one.conditions, APPLIED) for one in work.status.resource_status.manifests]
+        parts = [condition_of(manifest.conditions, APPLIED) for manifest in work.status.resource_status.manifests]
         failed = [part for part in parts if part is not None and part.status == "False"]
         if not failed or any(part.reason != WITHHELD for part in failed):
             return f"failed to apply manifestWork {work.metadata.name}: {word.message}"
@@ -108,8 +110,8 @@ def _failed(works: Sequence[ManifestWork]) -> str:
 
 
 def _is_ready(work: ManifestWork) -> bool:
-    words = [_current(work, kind) for kind in (AVAILABLE, APPLIED)]
-    return all(word is not None and word.status == "True" for word in words)
+    states = [_current(work, kind) for kind in (AVAILABLE, APPLIED)]
+    return all(word is not None and word.status == "True" for word in states)
 
 
 def _current(work: ManifestWork, kind: str) -> Condition | None:

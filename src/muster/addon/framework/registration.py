@@ -27,7 +27,7 @@ def register(draft: StatusDraft, addon: ManagedClusterAddOn, agent: Agent, refus
     cluster, name = addon.metadata.namespace, addon.metadata.name
     driver = draft.status.kube_client_driver
     draft.put(
-        registrations=tuple(registration_config(one, cluster, name, driver) for one in agent.registrations),
+        registrations=tuple(registration_config(registration, cluster, name, driver) for registration in agent.registrations),
         namespace=install_namespace(addon, agent),
     )
     if refused:

@@ -41,7 +41,7 @@ class StatusDraft:
         self.put(conditions=with_condition(self.status.conditions, condition, self._now))
 
     def drop(self, kind: str) -> None:
-        self.put(conditions=tuple(one for one in self.status.conditions if one.type != kind))
+        self.put(conditions=tuple(condition for condition in self.status.conditions if condition.type != kind))
 
     def condition(self, kind: str) -> Condition | None:
         return condition_of(self.status.conditions, kind)

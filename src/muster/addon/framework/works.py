@@ -125,7 +125,7 @@ class WantedWork:
         if self.rules.deletion is not None:
             spec["deleteOption"] = known_fields(self.rules.deletion)
         if self.rules.configs:
-            spec["manifestConfigs"] = [known_fields(one) for one in self.rules.configs]
+            spec["manifestConfigs"] = [known_fields(config) for config in self.rules.configs]
         return {**current, "metadata": metadata, "spec": spec}
 
 
@@ -136,7 +136,7 @@ def work_rules(agent: Agent, manifests: Sequence[Object], served: Mapping[tuple[
     configs = list(agent.manifest_configs)
     if agent.health.mode is HealthMode.WORKLOADS:
         configs = with_feedback(configs, manifests, WORKLOADS)
-    orphans = tuple(_orphan(manifest_key(one), manifests, served) for one in manifests if stays(one))
+    orphans = tuple(_orphan(manifest_key(manifest), manifests, served) for manifest in manifests if stays(manifest))
     rules = SelectivelyOrphan(orphaning_rules=orphans)
     deletion = DeleteOption(propagation_policy="SelectivelyOrphan", selectively_orphans=rules) if orphans else None
     return WorkRules(tuple(configs), deletion)
@@ -152,11 +152,11 @@ def with_feedback(
         if (resource := kinds.get((key.group, key.kind))) is None:
             continue
         which = ResourceIdentifier(group=key.group, resource=resource, namespace=key.namespace, name=key.name)
-        place = next((index for index, one in enumerate(found) if one.resource_identifier == which), None)
-        if place is None:
+        position = next((index for index, one in enumerate(found) if one.resource_identifier == which), None)
+        if position is None:
             found.append(ManifestConfig(resource_identifier=which, feedback_rules=(_WELL_KNOWN,)))
-        elif _WELL_KNOWN not in (rules := found[place].feedback_rules):
-            found[place] = msgspec.structs.replace(found[place], feedback_rules=(*rules, _WELL_KNOWN))
+        elif _WELL_KNOWN not in (rules := found[position].feedback_rules):
+            found[position] = msgspec.structs.replace(found[position], feedback_rules=(*rules, _WELL_KNOWN))
     return found
 
 
@@ -168,7 +168,7 @@ def deploy_works(
     site: WorkNamespace, addon: ManagedClusterAddOn, manifests: Sequence[Object], rules: WorkRules, present: Sequence[ManifestWork]
 ) -> list[WantedWork]:
     """What should be there; deploy works of the site that are not among them should not."""
-    by_key = {manifest_key(one): one for one in manifests}
+    by_key = {manifest_key(manifest): manifest for manifest in manifests}
     sizes = {key: len(orjson.dumps(one)) for key, one in by_key.items()}
     held = {number: manifest_keys(work) for work in present if (number := site.number(work)) is not None}
     return [

@@ -183,8 +183,8 @@ def _complete(strategy: PlacementStrategy, state: PlacementState | None) -> Plac
     if state is None or rollout.type != "Progressive" or progressive.max_concurrency not in (None, 0, ""):
         return strategy
     progressive = msgspec.structs.replace(progressive, max_concurrency=state.clusters_per_group)
-    said: RolloutStrategy = msgspec.structs.replace(rollout, progressive=progressive)
-    return msgspec.structs.replace(strategy, rollout_strategy=said)
+    completed: RolloutStrategy = msgspec.structs.replace(rollout, progressive=progressive)
+    return msgspec.structs.replace(strategy, rollout_strategy=completed)
 
 
 def _rolled_out(

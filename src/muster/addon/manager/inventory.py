@@ -64,8 +64,8 @@ class Inventory:
     def _state(self, key: ObjectKey, placement: Placement) -> PlacementState:
         decisions = self.decisions.cache.by_index(_BY_PLACEMENT, str(key))
         state = PlacementState(decisions, placement.spec.decision_strategy.group_strategy.clusters_per_decision_group)
-        said, scheduled = placement.status.number_of_selected_clusters, placement.metadata.annotations.get(DISABLED) != "true"
-        return PlacementState(decisions, state.clusters_per_group, not scheduled or len(state.chosen) >= said)
+        selected, scheduled = placement.status.number_of_selected_clusters, placement.metadata.annotations.get(DISABLED) != "true"
+        return PlacementState(decisions, state.clusters_per_group, not scheduled or len(state.chosen) >= selected)
 
     # Who is concerned
 

@@ -46,22 +46,27 @@ def readable_kinds(addon: ClusterManagementAddOn) -> frozenset[ConfigKind]:
     """Kinds of which the hub reads configurations for this addon. Whoever may write a ManagedClusterAddOn, in a namespace of one
     cluster, can refer to anything there: it is read only where the addon itself has to do with its kind."""
     supported = {(kind.group, kind.resource) for kind in addon.spec.supported_configs}
-    placed = {(one.group, one.resource) for strategy in addon.spec.install_strategy.placements for one in strategy.configs}
+    placed = {(config.group, config.resource) for strategy in addon.spec.install_strategy.placements for config in strategy.configs}
     return _COMMON_KINDS | supported | placed
 
 
 def referenced(addon: ClusterManagementAddOn, own: Iterable[tuple[AddOnConfig, ...]]) -> frozenset[ConfigKey]:
     """Everything that some cluster may be given; `own` are the configurations that clusters have of their own."""
-    configs = [default_configs(addon), *(overridden({}, one.configs) for one in addon.spec.install_strategy.placements)]
+    configs = [default_configs(addon), *(overridden({}, placement.configs) for placement in addon.spec.install_strategy.placements)]
     configs += [overridden({}, one) for one in own if one]
     kinds = readable_kinds(addon)
     found = {key for some in configs for kind, keys in some.items() if kind in kinds for key in keys}
-    return frozenset(found.union(key for key in _told(addon) if key[:2] in kinds))
+    return frozenset(found.union(key for key in _reported(addon) if key[:2] in kinds))
 
 
-def _told(addon: ClusterManagementAddOn) -> Iterator[ConfigKey]:
+def _reported(addon: ClusterManagementAddOn) -> Iterator[ConfigKey]:
     """What the progressions of an addon refer to that nobody plans here: its hashes are kept true."""
     for progression in () if is_managed(addon) else addon.status.install_progressions:
-        for one in progression.config_references:
-            if one.desired_config is not None:
-                yield ConfigKey(one.group, one.resource, one.desired_config.namespace, one.desired_config.name)
+        for config_reference in progression.config_references:
+            if config_reference.desired_config is not None:
+                yield ConfigKey(
+                    config_reference.group,
+                    config_reference.resource,
+                    config_reference.desired_config.namespace,
+                    config_reference.desired_config.name,
+                )

@@ -95,7 +95,7 @@ class Rollouts:
         installed, placements = dict(self._inventory.installed(name)), self._inventory.placements_of(addon)
         keys = referenced(addon, (one.own for one in installed.values()))
         if not await self._configs.refer(f"{_USER}{name}", keys):
-            raise ConfigsUnknown(f"the hub does not tell of the configurations that {name} refers to")
+            raise ConfigsUnknown(f"the configurations that {name} refers to cannot be read from the hub")
 
         def hash_of(key: ConfigKey) -> str:
             found = self._configs.get(*key) if key in keys else None

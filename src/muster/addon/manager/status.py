@@ -47,7 +47,7 @@ def status_of(
         progressions = tuple(_progression(share, progressions, len(planned.kept), hash_of, now) for share in planned.shares)
     else:
         kinds = readable_kinds(addon)
-        progressions = tuple(_with_hashes(one, kinds, hash_of) for one in progressions)
+        progressions = tuple(_with_hashes(progression, kinds, hash_of) for progression in progressions)
     return msgspec.structs.replace(addon.status, default_config_references=defaults, install_progressions=progressions)
 
 
@@ -75,7 +75,7 @@ def _progression(
     known: dict[ConfigKey, InstallConfigReference] = {}
     old = next((one for one in before if (one.namespace, one.name) == share.key), None)
     if old is not None:
-        known = {key: one for one in old.config_references if (key := _key(one)) is not None}
+        known = {key: config_reference for config_reference in old.config_references if (key := _key(config_reference)) is not None}
     continued = old is not None and all(key in known for key in keys)
     condition = _condition(share, kept)
     references = []

@@ -47,7 +47,10 @@ class RenderedRegistrations:
         return served.agent(Installation(there, installed, tuple(self._found(installed, offered)))).registrations
 
     def _found(self, addon: ManagedClusterAddOn, offered: ClusterManagementAddOn) -> Iterator[ConfigObject]:
-        named = {*_named_by_hub(offered), *((one.group, one.resource, one.namespace, one.name) for one in addon.spec.configs)}
+        named = {
+            *_named_by_hub(offered),
+            *((config.group, config.resource, config.namespace, config.name) for config in addon.spec.configs),
+        }
         for reference in addon.status.config_references:
             wanted = reference.desired_config
             key = None if wanted is None else (reference.group, reference.resource, wanted.namespace, wanted.name)

@@ -89,12 +89,12 @@ def check_requester(request: AddonRequest) -> None:
 
 def registration_for(request: AddonRequest, registrations: Iterable[Registration]) -> Registration:
     """The registration that a request is for, word for word. Raises NotAnAddonsRequest."""
-    asked = _subject_of(request.content)
+    subject = _subject_of(request.content)
     mine = [one for one in registrations if _signer_of(one) == request.signer]
     if not mine:
         raise NotAnAddonsRequest("spec.signerName", "is not one that the addon is registered with")
     for registration in mine:
-        if asked in _subjects_of(registration, request.cluster, request.addon):
+        if subject in _subjects_of(registration, request.cluster, request.addon):
             return registration
     raise NotAnAddonsRequest("spec.request", "its subject is not the one that the addon has on this cluster")
 

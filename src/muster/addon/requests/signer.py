@@ -145,7 +145,7 @@ class AddonSigner(RequestController):
             raise NoSigningAuthority(f"{where} is missing; it has to hold {CERTIFICATE} and {KEY} of the authority") from None
         except Forbidden:
             raise NoSigningAuthority(
-                f"{where} may not be read by the addon manager; let it get this Secret by a Role there"
+                f"{where} may not be read by the addon manager; grant it get on this Secret by a Role in that namespace"
             ) from None
 
     def _wait(self, csr: Snapshot, problem: str) -> None:

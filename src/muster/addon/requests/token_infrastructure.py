@@ -117,7 +117,7 @@ class TokenInfrastructure:
         found = await self._client.get(wanted.resource, wanted.key.name, wanted.key.namespace)
         if wanted.resource == SERVICE_ACCOUNTS and not _is_ours(found):
             remedy = f"delete it, or label it {TOKEN_INFRASTRUCTURE_LABEL}=true if the addon's agent may have its rights"
-            raise Foreign(f"{wanted} was made by somebody else; {remedy}")
+            raise Foreign(f"{wanted} was created by another client; {remedy}")
         return await self._put_right(wanted, found)
 
     async def _put_right(self, wanted: DesiredObject, found: Object) -> Object:

@@ -26,7 +26,7 @@ SELECTOR: Final = f"{TOKEN_INFRASTRUCTURE_LABEL}=true"
 
 def wants_token(addon: ManagedClusterAddOn) -> bool:
     """Whether the addon's agent on this cluster gets to the hub's API by a token, or still does. Agents say so themselves."""
-    registered = any(one.signer_name == CLIENT_SIGNER for one in addon.status.registrations)
+    registered = any(registration.signer_name == CLIENT_SIGNER for registration in addon.status.registrations)
     return registered and TOKEN_DRIVER in drivers_in_use(addon.status)
 
 

@@ -72,7 +72,11 @@ class TemplateAddon:
         cluster = installation.cluster.metadata.name
         credentials = registrations.read_registrations(template, cluster, self.name)
         preset = _preset(document, cluster, deployment.agent_install_namespace)
-        values = {**preset, **{one.name: one.value for one in deployment.customized_variables}, **_builtin(preset)}
+        values = {
+            **preset,
+            **{customized_variable.name: customized_variable.value for customized_variable in deployment.customized_variables},
+            **_builtin(preset),
+        }
         substitution = Substitution(values)
         parsed = [_rendered(raw, number, substitution) for number, raw in enumerate(template.spec.agent_spec.workload.manifests)]
         environment = {name: values[name] for name in preset}
@@ -170,4 +174,4 @@ def _warnings(unknown: Sequence[str]) -> tuple[str, ...]:
         return ()
     named = ", ".join(one_line(name) or '""' for name in unknown[:_NAMED])
     more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-    return (f"variables that nobody defines are empty: {named}{more}",)
+    return (f"undefined variables are empty: {named}{more}",)

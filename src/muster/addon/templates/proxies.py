@@ -26,8 +26,8 @@ def config_map_name(addon: str) -> str:
 
 
 def proxy_variables(proxy: ProxyConfig) -> Mapping[str, str]:
-    said = (("HTTP_PROXY", proxy.http_proxy), ("HTTPS_PROXY", proxy.https_proxy), ("NO_PROXY", proxy.no_proxy))
-    variables = {spelling: value for name, value in said if value for spelling in (name, name.lower())}
+    settings = (("HTTP_PROXY", proxy.http_proxy), ("HTTPS_PROXY", proxy.https_proxy), ("NO_PROXY", proxy.no_proxy))
+    variables = {spelling: value for name, value in settings if value for spelling in (name, name.lower())}
     if variables and proxy.ca_bundle:
         variables["CA_BUNDLE_FILE_PATH"] = f"{_DIRECTORY}/{_FILE}"
     return variables

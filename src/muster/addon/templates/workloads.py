@@ -86,7 +86,7 @@ def configured(manifest: Object, settings: PodSettings) -> Object:
     if settings.mounts:
         volumes = pod.get("volumes") or []
         known = set(_names(volumes))
-        pod["volumes"] = [*volumes, *({"name": one.name, **one.source} for one in settings.mounts if one.name not in known)]
+        pod["volumes"] = [*volumes, *({"name": mount.name, **mount.source} for mount in settings.mounts if mount.name not in known)]
     if settings.node_selector:
         pod["nodeSelector"] = dict(settings.node_selector)
     if settings.tolerations:

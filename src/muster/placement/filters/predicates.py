@@ -46,7 +46,7 @@ class Predicates:
         self._predicates = tuple(map(_Predicate, predicates))
         self._scores = scores
         self._stopwatch = stopwatch
-        self._with_expressions = any(one.programs for one in self._predicates)
+        self._with_expressions = any(predicate.programs for predicate in self._predicates)
         self._cost = 0
 
     def left(self, candidates: list[Candidate]) -> list[Candidate]:
@@ -55,13 +55,13 @@ class Predicates:
         if self._with_expressions:
             self._cost = budget_of(len(candidates))
             with self._stopwatch.expressions():
-                return [one for one in candidates if self._meets_one(one)]
+                return [one for one in candidates if self._matches(one)]
         if len(self._predicates) == 1:
             return self._predicates[0].selection.select(candidates)
         tests = [predicate.selects for predicate in self._predicates]
-        return [one for one in candidates if any(test(one) for test in tests)]
+        return [candidate for candidate in candidates if any(test(candidate) for test in tests)]
 
-    def _meets_one(self, candidate: Candidate) -> bool:
+    def _matches(self, candidate: Candidate) -> bool:
         value: ClusterValue | None = None
         for predicate in self._predicates:
             if not predicate.selects(candidate):

@@ -38,7 +38,7 @@ class Taints:
         """When the first toleration ends by which a cluster was let through."""
 
     def left(self, candidates: list[Candidate]) -> list[Candidate]:
-        return [one for one in candidates if not one.taints or self._tolerates(one)]
+        return [candidate for candidate in candidates if not candidate.taints or self._tolerates(candidate)]
 
     def _tolerates(self, candidate: Candidate) -> bool:
         ends: list[datetime] = []
@@ -60,7 +60,10 @@ class Taints:
         return [taint for taint in candidate.taints if taint.effect != NEVER_FILTERS and not (taint.effect == _IF_NEW and chosen)]
 
     def _toleration(self, taint: Taint) -> ClusterToleration | None:
-        return next((one for one in self._tolerations if _matches(one, taint) and not self._ended(taint, one)), None)
+        return next(
+            (toleration for toleration in self._tolerations if _matches(toleration, taint) and not self._ended(taint, toleration)),
+            None,
+        )
 
     def _ended(self, taint: Taint, toleration: ClusterToleration) -> bool:
         end = _end(taint, toleration)
@@ -69,7 +72,7 @@ class Taints:
     def reason(self, candidate: Candidate) -> str:
         for taint in self._selecting(candidate):
             if self._toleration(taint) is None:
-                ended = next((one for one in self._tolerations if _matches(one, taint)), None)
+                ended = next((toleration for toleration in self._tolerations if _matches(toleration, taint)), None)
                 shown = f"taint {taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"
                 if ended is None:
                     return f"{shown} is not tolerated"

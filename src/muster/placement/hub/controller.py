@@ -145,7 +145,7 @@ class Placements:
         key = _key(new)
         if old is None or old.spec != new.spec:
             self.inventory.put_placement(new)
-        if old is None or _asked(old) != _asked(new):
+        if old is None or _wanted_state(old) != _wanted_state(new):
             self._wake(key)
         else:
             self._wake_unless_left_so(key)
@@ -205,11 +205,11 @@ class Placements:
             return None
         self._running.add(key)
         try:
-            return await self._place(key, placement)
+            return await self._schedule(key, placement)
         finally:
             self._running.discard(key)
 
-    async def _place(self, key: ObjectKey, placement: Placement) -> float | None:
+    async def _schedule(self, key: ObjectKey, placement: Placement) -> float | None:
         now = self._context.clock.now()
         unsaid, present = self._unsaid.pop(key, None), self._present(placement)
         if unsaid is not None and unsaid.holds(present, now):
@@ -334,13 +334,15 @@ def _key(obj: TypedObject) -> ObjectKey:
 def _placements_of(decision: PlacementDecision) -> Iterable[ObjectKey]:
     """Those that own it, and the one that its label names."""
     metadata = decision.metadata
-    names = [one.name for one in metadata.owner_references if one.kind == Placement.resource.kind]
+    names = [
+        owner_reference.name for owner_reference in metadata.owner_references if owner_reference.kind == Placement.resource.kind
+    ]
     return [
         ObjectKey(metadata.namespace, name) for name in dict.fromkeys((*names, metadata.labels.get(PLACEMENT_LABEL, ""))) if name
     ]
 
 
-def _asked(placement: Placement) -> tuple[object, ...]:
+def _wanted_state(placement: Placement) -> tuple[object, ...]:
     """What of a placement is for people to write."""
     metadata = placement.metadata
     return metadata.uid, placement.spec, metadata.annotations.get(DISABLED), bool(metadata.deletion_timestamp)

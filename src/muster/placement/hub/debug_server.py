@@ -105,8 +105,8 @@ class DebugServer:
         except Refused as refusal:
             return _answer(refusal.status, {"error": str(refusal)})
         except KubeError as error:
-            log.error("debug service cannot ask the hub who may do what", error=str(error))
-            return _answer(500, {"error": "the hub could not be asked who you are and what you may do"})
+            log.error("debug service cannot create access reviews on the hub", error=str(error))
+            return _answer(500, {"error": "the hub could not authenticate or authorize the request"})
 
     async def _explain(self, request: Request) -> Document:
         if not request.path.startswith(PATH):
@@ -125,8 +125,8 @@ class DebugServer:
             key = ObjectKey(placement.metadata.namespace, placement.metadata.name)
         resource = Placement.resource
         name = key.name if verb == "get" else ""
-        asked = AccessAttributes(verb, resource.group, resource.version, resource.plural, namespace=key.namespace, name=name)
-        if not (await self._authorizer.authorize(who, asked)).allowed:
+        access = AccessAttributes(verb, resource.group, resource.version, resource.plural, namespace=key.namespace, name=name)
+        if not (await self._authorizer.authorize(who, access)).allowed:
             raise Refused(403, f"{who.name} may not {verb} placements in namespace {key.namespace}")
         placement = placement or self._find(key)
         if placement is None:
@@ -158,7 +158,7 @@ def _placement(path: str, body: bytes) -> Placement:
     if placement is None or document.get("kind", Placement.resource.kind) != Placement.resource.kind:
         raise Refused(400, "the body is no Placement")
     if not placement.metadata.namespace:
-        raise Refused(400, "metadata.namespace: say in which namespace the placement would be")
+        raise Refused(400, "metadata.namespace: required, the namespace of the placement")
     # Whoever thinks of a placement has no decisions of one: a uid in the body would be somebody else's.
     return Placement.decode({**document, "metadata": {**document["metadata"], "uid": ""}})
 

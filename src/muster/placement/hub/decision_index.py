@@ -52,7 +52,7 @@ class WrittenDecision:
             ObjectKey(metadata.namespace, metadata.name),
             metadata.uid,
             metadata.resource_version,
-            frozenset(one.uid for one in metadata.owner_references),
+            frozenset(owner_reference.uid for owner_reference in metadata.owner_references),
             ObjectKey(metadata.namespace, named),
             owner is not None,
             Decision(metadata.labels, tuple((one.cluster_name, one.score) for one in decision.status.decisions)),

@@ -37,7 +37,7 @@ class Decision:
 
 
 def clusters_of(decisions: Iterable[Decision]) -> frozenset[str]:
-    return frozenset(map(_CLUSTER, chain.from_iterable(one.clusters for one in decisions)))
+    return frozenset(map(_CLUSTER, chain.from_iterable(decision.clusters for decision in decisions)))
 
 
 @dataclass(frozen=True)

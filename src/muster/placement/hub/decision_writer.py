@@ -49,20 +49,20 @@ class DecisionWriter:
 
     async def write(self, placement: Placement, writes: Sequence[Write], warnings: Sequence[str]) -> None:
         """Raises NotWritten."""
-        for one in writes:
+        for write in writes:
             try:
-                match one:
+                match write:
                     case Create(name, decision):
                         await self._create(placement, name, decision)
                     case Change():
-                        await self._change(placement, one)
+                        await self._change(placement, write)
                     case Delete(name):
                         await self._delete(placement, name)
             except KubeError as error:
                 if isinstance(error, NotFound):
-                    self._forget(placement, one.name)
-                raise NotWritten(one.name, error) from error
-            self._record_event(placement, one, warnings)
+                    self._forget(placement, write.name)
+                raise NotWritten(write.name, error) from error
+            self._record_event(placement, write, warnings)
 
     async def _create(self, placement: Placement, name: str, decision: Decision) -> None:
         key = ObjectKey(placement.metadata.namespace, name)

@@ -35,21 +35,21 @@ from muster.placement.hub.decision_plan import Decision, free_names, in_batches
 _CLUSTER: Final[Callable[[Chosen], str]] = attrgetter("cluster")
 BY_SCORE: Final = "Score"
 SCORE_RATE_LIMIT: Final = timedelta(minutes=1)
-NOBODY: Final = (ChosenGroup("", ()),)
+NO_GROUPS: Final = (ChosenGroup("", ()),)
 """One group without clusters: a placement that chooses none has one empty decision."""
 _NUMBER: Final = re.compile(r"-decision-([0-9]{1,9})$")
 
 
 def wanted_decisions(placement: Placement, choice: Choice, is_taken: Callable[[str], bool]) -> dict[str, Decision]:
     """In their order, by name; names that are taken are others'."""
-    return _decisions(placement, choice.groups or NOBODY, is_taken)
+    return _decisions(placement, choice.groups or NO_GROUPS, is_taken)
 
 
 def kept_decisions(placement: Placement, present: Mapping[str, Decision], is_taken: Callable[[str], bool]) -> dict[str, Decision]:
     """Of a placement that chooses nobody because it is misconfigured: those there are, and an empty one where there is none."""
     if present or is_unnameable(placement):
         return dict(present)
-    return _decisions(placement, NOBODY, is_taken)
+    return _decisions(placement, NO_GROUPS, is_taken)
 
 
 def is_unnameable(placement: Placement) -> bool:
@@ -69,7 +69,7 @@ def _decisions(placement: Placement, groups: Iterable[ChosenGroup], is_taken: Ca
         }
         for clusters in in_batches(group.clusters) or [()]:
             content = (
-                tuple((one.cluster, one.score) for one in clusters)
+                tuple((cluster.cluster, cluster.score) for cluster in clusters)
                 if scored
                 else tuple(zip(map(_CLUSTER, clusters), repeat(0), strict=False))
             )
@@ -101,7 +101,7 @@ def _rate_limit(text: str) -> timedelta:
 
 def _shape(decisions: Mapping[str, Decision]) -> tuple[object, ...]:
     """All of them but scores, and the order that follows from these."""
-    groups = {cluster: group_of(one.labels)[1] for one in decisions.values() for cluster in one.names}
+    groups = {cluster: group_of(decision.labels)[1] for decision in decisions.values() for cluster in decision.names}
     return groups, {name: (group_of(one.labels), len(one.clusters)) for name, one in decisions.items()}
 
 
@@ -110,13 +110,13 @@ def status_of(
 ) -> PlacementStatus:
     """By the decisions that are written. `scored`: scores were written just now."""
     time = format_time(now)
-    said = placement.status.conditions
+    former = placement.status.conditions
     for condition in conditions:
-        said = with_condition(said, msgspec.structs.replace(condition, observed_generation=placement.metadata.generation), time)
+        former = with_condition(former, msgspec.structs.replace(condition, observed_generation=placement.metadata.generation), time)
     return PlacementStatus(
-        number_of_selected_clusters=len({cluster for one in decisions.values() for cluster, _ in one.clusters}),
+        number_of_selected_clusters=len({cluster for decision in decisions.values() for cluster, _ in decision.clusters}),
         decision_groups=_groups(decisions),
-        conditions=said,
+        conditions=former,
         last_score_update_time=time if scored else placement.status.last_score_update_time,
     )
 

@@ -36,38 +36,38 @@ class Interests:
     scores: frozenset[str] | None = frozenset()
     """Names of AddOnPlacementScores; None for all."""
 
-    def looks_at_score(self, name: str) -> bool:
+    def reads_score(self, name: str) -> bool:
         return self.scores is None or name in self.scores
 
 
 def interests_of(spec: PlacementSpec) -> Interests:
     """Of a misconfigured spec nothing that its problem hides: it is looked at again when it changes."""
-    selectors = [one.required_cluster_selector for one in spec.predicates]
-    groups = [one.group_cluster_selector for one in spec.decision_strategy.group_strategy.decision_groups]
+    selectors = [predicate.required_cluster_selector for predicate in spec.predicates]
+    groups = [decision_group.group_cluster_selector for decision_group in spec.decision_strategy.group_strategy.decision_groups]
     by_labels = [*(one.label_selector for one in selectors), *(one.label_selector for one in groups)]
-    by_claims = [*(one.claim_selector for one in selectors), *(one.claim_selector for one in groups)]
-    labels = {key for one in by_labels for key in _label_keys(one)}
-    claims = {requirement.key for one in by_claims for requirement in one.match_expressions}
+    by_claims = [*(one.claim_selector for one in selectors), *(group.claim_selector for group in groups)]
+    labels = {key for by_label in by_labels for key in _label_keys(by_label)}
+    claims = {requirement.key for by_claim in by_claims for requirement in by_claim.match_expressions}
     for term in spec.spread_policy.spread_constraints:
         (claims if term.topology_key_type == "Claim" else labels).add(term.topology_key)
-    sight = _referenced_data(text for one in selectors for text in one.cel_selector.cel_expressions)
+    data = _referenced_data(text for selector in selectors for text in selector.cel_selector.cel_expressions)
     resources, scores = _of_policy(spec)
-    sight |= ReferencedData(scores=scores)
-    return Interests(frozenset(labels), frozenset(claims), resources, sight.paths, sight.scores)
+    data |= ReferencedData(scores=scores)
+    return Interests(frozenset(labels), frozenset(claims), resources, data.paths, data.scores)
 
 
 def _label_keys(selector: LabelSelector) -> Iterable[str]:
-    return (*selector.match_labels, *(one.key for one in selector.match_expressions))
+    return (*selector.match_labels, *(match_expression.key for match_expression in selector.match_expressions))
 
 
 def _referenced_data(expressions: Iterable[str]) -> ReferencedData:
-    sight = ReferencedData()
+    data = ReferencedData()
     for text in expressions:
         try:
-            sight |= referenced_data(compiled(text))
+            data |= referenced_data(compiled(text))
         except ExpressionError:
             continue
-    return sight
+    return data
 
 
 def _of_policy(spec: PlacementSpec) -> tuple[frozenset[str], frozenset[str]]:

@@ -189,7 +189,7 @@ class Inventory:
 
     def _scored(self, cluster: str, name: str) -> list[ObjectKey]:
         sets = self._sets_of.get(cluster, _NO_SETS)
-        return [one.key for one in self._seeing(sets) if one.interests.looks_at_score(name) and self._sees(one, sets)]
+        return [one.key for one in self._seeing(sets) if one.interests.reads_score(name) and self._sees(one, sets)]
 
     # Who sees what
 

@@ -26,7 +26,7 @@ class AddOn:
         self._expired: list[str] = []
 
     def scores(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
-        return {one.name: self._of(one.name) for one in candidates}
+        return {candidate.name: self._of(candidate.name) for candidate in candidates}
 
     def _of(self, cluster: str) -> int:
         found = self._reader.read(cluster, self._score.resource_name)

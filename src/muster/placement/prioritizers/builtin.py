@@ -26,7 +26,7 @@ class Steady:
 
     def scores(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
         present = self.present
-        return {one.name: 100 if one.name in present else 0 for one in candidates}
+        return {candidate.name: 100 if candidate.name in present else 0 for candidate in candidates}
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Balance:
         most = max(others.values(), default=0)
         by_count = {count: 2 * int(100 * (0.5 - count / most)) for count in set(others.values()) if count}
         by_count[0] = 100
-        return {one.name: by_count[others.get(one.name, 0)] for one in candidates}
+        return {candidate.name: by_count[others.get(candidate.name, 0)] for candidate in candidates}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Allocatable:
     resource: str
 
     def scores(self, candidates: Sequence[Candidate]) -> Mapping[str, int]:
-        amounts = {one.name: amount for one in candidates if (amount := self._amount(one)) is not None}
+        amounts = {candidate.name: amount for candidate in candidates if (amount := self._amount(candidate)) is not None}
         if not amounts:
             return {}
         least, span = min(amounts.values()), max(amounts.values()) - min(amounts.values())

@@ -237,7 +237,7 @@ async def test_an_account_that_somebody_else_made_is_not_given_away(hub: AddonHu
     await hub.status(TOKEN)
     told = await hub.until(lambda: condition(hub), "a condition")
     assert (told["status"], told["reason"]) == ("False", "TokenInfrastructureApplyFailed")
-    assert told["message"].startswith("Failed to apply token infrastructure: ServiceAccount cluster1/hello-agent was made by")
+    assert told["message"].startswith("Failed to apply token infrastructure: ServiceAccount cluster1/hello-agent was created by")
     assert await hub.find(ROLE_BINDINGS, "hello-token-role", CLUSTER) is None
     await hub.admin.patch(SERVICE_ACCOUNTS, "hello-agent", {"metadata": {"labels": LABELS}}, CLUSTER)
     await until_ready(hub)

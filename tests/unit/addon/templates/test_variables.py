@@ -104,7 +104,7 @@ def test_a_template_with_unknown_variables_is_rendered_and_says_which() -> None:
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "{{NOPE}}", "b": "{{ALSO}}"}}
     agent = rendered(template_of(config_map))
     assert agent.manifests[0]["data"] == {"a": "", "b": ""}
-    assert agent.warnings == ("variables that nobody defines are empty: NOPE, ALSO",)
+    assert agent.warnings == ("undefined variables are empty: NOPE, ALSO",)
 
 
 def test_others_braces_make_no_endless_and_no_unprintable_report() -> None:
