@@ -10,8 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
-PLAIN = [page for page in PAGES if page.parent.name != "reference"]
-"""The pages that people write: those of the reference are generated from descriptions in the code."""
 FORMER = re.compile(
     r"\b(ground|grounds|the house|table of contents|elsewhere|heed|heeds|keeper|seam|way to the hub|fares?|faring"
     r"|says|said|tells|told|whoever|nobody|somebody|strangers?|newcomers?)\b",
@@ -29,7 +27,7 @@ def test_the_glossary_is_found_from_the_first_pages() -> None:
     assert "(glossary.md)" in (ROOT / "docs/architecture.md").read_text()
 
 
-@pytest.mark.parametrize("page", PLAIN, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_is_written_without_former_words(page: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", page.read_text(), flags=re.DOTALL)
     assert FORMER.findall(prose) == []

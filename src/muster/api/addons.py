@@ -79,7 +79,7 @@ def cluster_addon_group(cluster: str, addon: str) -> str:
 
 @dataclass(frozen=True)
 class AddonIdentity:
-    """An addon's agent that proves itself by a certificate of the Kubernetes client signer."""
+    """An addon's agent that authenticates by a certificate of the Kubernetes client signer."""
 
     cluster: str
     addon: str
@@ -95,7 +95,7 @@ class AddonIdentity:
 
 
 def agent_name(addon: str) -> str:
-    """The agent of an addon that gives it no other name."""
+    """The agent of an addon that sets no other name."""
     return f"{addon}-agent"
 
 

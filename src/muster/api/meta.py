@@ -71,7 +71,7 @@ class Requirement(Record):
 
 
 class LabelSelector(Record):
-    """Selects objects whose labels meet all that is said here; an empty one selects all."""
+    """Selects objects whose labels match all requirements; an empty selector selects all."""
 
     keywords: ClassVar[Mapping[str, Any]] = {"x-kubernetes-map-type": "atomic"}
 
@@ -104,7 +104,7 @@ class ResourceClaim(Record):
 
 
 class ResourceRequirements(Record):
-    """What a container asks for, and what it may use at most."""
+    """The resources that a container requests, and its limits."""
 
     claims: Annotated[tuple[ResourceClaim, ...], keyed_by("name")] = ()
     limits: Mapping[str, Quantity] = {}

@@ -28,14 +28,14 @@ ADDON_COLUMNS: Final = tuple(condition_column(condition, condition) for conditio
 
 
 class AddOnMeta(Record):
-    """How the addon is called and what it does."""
+    """The name and description of the addon."""
 
     display_name: str = ""
     description: str = ""
 
 
 class ConfigCoordinates(Record):
-    """A resource that says how the addon is configured."""
+    """A resource that configures the addon."""
 
     crd_name: str = ""
     cr_name: str = ""
@@ -57,7 +57,7 @@ class ConfigReferent(Record):
 
 
 class ConfigMeta(ConfigGroupResource):
-    """A kind of configuration that the addon understands, and the object used unless another is named."""
+    """A kind of configuration that the addon supports, and the object used unless another is named."""
 
     default_config: ConfigReferent | None = None
 
@@ -101,7 +101,7 @@ class ClusterManagementAddOnSpec(Record):
 
 
 class DefaultConfigReference(ConfigGroupResource):
-    """The configuration that clusters get unless told otherwise."""
+    """The configuration of clusters for which no other one is set."""
 
     desired_config: ConfigSpecHash | None = None
 
@@ -115,7 +115,7 @@ class InstallConfigReference(ConfigGroupResource):
 
 
 class InstallProgression(Record):
-    """How far the installation by one placement is."""
+    """The progress of the installation by one placement."""
 
     namespace: NonEmpty
     name: NonEmpty
@@ -124,7 +124,7 @@ class InstallProgression(Record):
 
 
 class ClusterManagementAddOnStatus(Record):
-    """Which configurations are used, and how far installation is."""
+    """The configurations in use, and the progress of the installation."""
 
     default_config_references: tuple[DefaultConfigReference, ...] = msgspec.field(name="defaultconfigReferences", default=())
     install_progressions: tuple[InstallProgression, ...] = ()
@@ -158,7 +158,7 @@ class ManagedClusterAddOnSpec(Record):
 
 
 class Subject(Record):
-    """Who the addon's agent is on the hub."""
+    """The identity of the addon's agent on the hub."""
 
     user: str = ""
     groups: tuple[str, ...] = ()
@@ -192,13 +192,13 @@ class ObjectReference(Record):
 
 
 class HealthCheck(Record):
-    """How the hub learns whether the addon is alive."""
+    """How the hub determines whether the addon is available."""
 
     mode: Annotated[str, one_of("Lease", "Customized")] = "Lease"
 
 
 class ManagedClusterAddOnStatus(Record):
-    """How the addon fares on the cluster."""
+    """The observed state of the addon on the cluster."""
 
     conditions: Conditions = ()
     related_objects: tuple[ObjectReference, ...] = ()
@@ -213,7 +213,7 @@ class ManagedClusterAddOnStatus(Record):
 
 
 class ManagedClusterAddOn(TypedObject):
-    """An addon on the managed cluster whose namespace on the hub it lives in."""
+    """An addon on one managed cluster, in that cluster's namespace on the hub."""
 
     resource = ResourceType(
         GROUP,
@@ -244,7 +244,7 @@ class ImageMirror(Record):
 
 
 class ProxyConfig(Record):
-    """How the addon's agent reaches the outside."""
+    """How the addon's agent connects to servers outside the cluster."""
 
     http_proxy: str = ""
     https_proxy: str = ""
@@ -253,7 +253,7 @@ class ProxyConfig(Record):
 
 
 class ContainerResourceRequirements(Record):
-    """What some containers ask for, named by `<workloads>:<workload>:<container>`."""
+    """The resources of containers that are selected by `<workloads>:<workload>:<container>`."""
 
     container_id: Annotated[str, pattern(r"^(deployments|daemonsets|statefulsets|replicasets|jobs|cronjobs|pods|\*):.+:.+$")] = (
         msgspec.field(name="containerID")

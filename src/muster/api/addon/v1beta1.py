@@ -24,7 +24,7 @@ class ClusterManagementAddOnSpec(Record):
 
 
 class ClusterManagementAddOnStatus(Record):
-    """Which configurations are used, and how far installation is."""
+    """The configurations in use, and the progress of the installation."""
 
     default_config_references: tuple[alpha.DefaultConfigReference, ...] = ()
     install_progressions: tuple[alpha.InstallProgression, ...] = ()
@@ -48,7 +48,7 @@ class ClusterManagementAddOn(TypedObject):
 
 
 class ManagedClusterAddOnSpec(Record):
-    """With which configuration the addon runs on the cluster."""
+    """The configuration of the addon on the cluster."""
 
     configs: tuple[alpha.AddOnConfig, ...] = ()
 
@@ -62,14 +62,14 @@ class ConfigReference(alpha.ConfigGroupResource):
 
 
 class KubeClientSubject(Record):
-    """Who the addon's agent is on the hub."""
+    """The identity of the addon's agent on the hub."""
 
     user: str = ""
     groups: tuple[str, ...] = ()
 
 
 class Subject(KubeClientSubject):
-    """Who the addon's agent is to a signer of its own."""
+    """The identity of the addon's agent for a custom signer."""
 
     organization_units: tuple[str, ...] = ()
 
@@ -97,7 +97,7 @@ class RegistrationConfig(Record):
 
 
 class ManagedClusterAddOnStatus(Record):
-    """How the addon fares on the cluster."""
+    """The observed state of the addon on the cluster."""
 
     conditions: Conditions = ()
     related_objects: tuple[alpha.ObjectReference, ...] = ()
@@ -110,7 +110,7 @@ class ManagedClusterAddOnStatus(Record):
 
 
 class ManagedClusterAddOn(TypedObject):
-    """An addon on the managed cluster whose namespace on the hub it lives in."""
+    """An addon on one managed cluster, in that cluster's namespace on the hub."""
 
     resource = ResourceType(
         alpha.GROUP,

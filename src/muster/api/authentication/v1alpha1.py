@@ -21,7 +21,7 @@ ACCEPTED: Final = "Accepted"
 
 
 class ManagedServiceAccount(TypedObject):
-    """A service account on the managed cluster whose namespace on the hub it lives in; the hub gets its token."""
+    """A service account on one managed cluster, in that cluster's namespace on the hub; the hub gets its token."""
 
     resource = ResourceType(
         GROUP,
@@ -63,14 +63,14 @@ class BindingSubject(Record):
 
 
 class ManagedServiceAccountBindingSpec(Record):
-    """Which account, and who may act as it."""
+    """The account, and the subjects that may act as it."""
 
     ref: ManagedServiceAccountReference
     subjects: Annotated[tuple[BindingSubject, ...], schema(maxItems=1000)] = ()
 
 
 class ManagedServiceAccountBindingStatus(Record):
-    """Whether the account exists and the binding counts."""
+    """Whether the account exists and the binding is in effect."""
 
     conditions: Conditions = ()
 

@@ -21,7 +21,7 @@ class Rotation(Record):
 
 
 class ManagedServiceAccountSpec(Record):
-    """How the token is kept fresh, and when the account goes."""
+    """How the token is renewed, and when the account is deleted."""
 
     rotation: Rotation
     ttl_seconds_after_creation: Annotated[Int32, schema(minimum=0, exclusiveMinimum=True)] | None = None
@@ -35,7 +35,7 @@ class TokenSecretRef(Record):
 
 
 class ManagedServiceAccountStatus(Record):
-    """Whether the token is there, and until when it is valid."""
+    """Whether the token exists, and until when it is valid."""
 
     conditions: tuple[Condition, ...] = ()
     expiration_timestamp: Time = ""
@@ -43,7 +43,7 @@ class ManagedServiceAccountStatus(Record):
 
 
 class ManagedServiceAccount(TypedObject):
-    """A service account on the managed cluster whose namespace on the hub it lives in; the hub gets its token."""
+    """A service account on one managed cluster, in that cluster's namespace on the hub; the hub gets its token."""
 
     resource = ResourceType(GROUP, "v1beta1", "ManagedServiceAccount", "managedserviceaccounts", "Namespaced")
 

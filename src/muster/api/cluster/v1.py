@@ -19,14 +19,14 @@ TaintEffect = Annotated[str, one_of("NoSelect", "PreferNoSelect", "NoSelectIfNew
 
 
 class ClientConfig(Record):
-    """A way to reach the API server of the managed cluster."""
+    """An endpoint of the managed cluster's API server."""
 
     url: str
     ca_bundle: Base64 = ""
 
 
 class Taint(Record):
-    """Keeps placements away that do not tolerate it."""
+    """Prevents the selection of the cluster by placements that do not tolerate it."""
 
     key: QualifiedName
     effect: TaintEffect
@@ -35,7 +35,7 @@ class Taint(Record):
 
 
 class ManagedClusterSpec(Record):
-    """What the hub wants of the cluster, and how to reach it."""
+    """The desired state of the cluster on the hub, and how to reach the cluster."""
 
     managed_cluster_client_configs: tuple[ClientConfig, ...] = ()
     hub_accepts_client: bool = False
@@ -50,14 +50,14 @@ class ManagedClusterVersion(Record):
 
 
 class ManagedClusterClaim(Record):
-    """A fact that the managed cluster tells about itself."""
+    """A fact about the managed cluster that its agent reports."""
 
     name: Annotated[str, length(1, 253)] = ""
     value: Annotated[str, length(1, 1024)] = ""
 
 
 class ClusterSetManagedNamespace(Record):
-    """A namespace that a cluster set keeps on this cluster, and how that went."""
+    """A namespace that a cluster set maintains on this cluster, and the result."""
 
     cluster_set: str
     name: DnsLabel

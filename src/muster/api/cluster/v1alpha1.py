@@ -25,7 +25,7 @@ class ClusterClaimSpec(Record):
 
 
 class ClusterClaim(TypedObject):
-    """A fact about the cluster it lives on; the agent reports it to the hub."""
+    """A fact about the cluster that contains it; the agent reports it to the hub."""
 
     resource = ResourceType(GROUP, "v1alpha1", "ClusterClaim", "clusterclaims", "Cluster", status=False)
 
@@ -33,14 +33,14 @@ class ClusterClaim(TypedObject):
 
 
 class Score(Record):
-    """How well a cluster does by one measure."""
+    """The score of a cluster by one measure."""
 
     name: str
     value: Annotated[Int32, schema(minimum=-100, maximum=100)]
 
 
 class AddOnPlacementScoreStatus(Record):
-    """The scores, and how long they hold."""
+    """The scores, and how long they are valid."""
 
     conditions: Conditions = ()
     scores: Annotated[tuple[Score, ...], keyed_by("name")] = ()
@@ -63,7 +63,7 @@ class MandatoryDecisionGroup(Record):
 
 
 class RolloutConfig(Record):
-    """When a cluster counts as done or failed, and how many may fail."""
+    """When a cluster counts as updated or failed, and how many may fail."""
 
     min_success_time: str = "0"
     progress_deadline: ProgressDeadline = "None"
@@ -75,7 +75,7 @@ class RolloutAll(RolloutConfig):
 
 
 class RolloutProgressive(RolloutConfig):
-    """Cluster by cluster, so many at a time."""
+    """Cluster by cluster, a limited number at a time."""
 
     mandatory_decision_groups: tuple[MandatoryDecisionGroup, ...] = ()
     max_concurrency: MaxConcurrency | None = None
@@ -88,7 +88,7 @@ class RolloutProgressivePerGroup(RolloutConfig):
 
 
 class RolloutStrategy(Record):
-    """In which order clusters get a change."""
+    """The order in which clusters get a change."""
 
     type: Annotated[str, one_of("All", "Progressive", "ProgressivePerGroup")] = "All"
     all: RolloutAll | None = None

@@ -31,7 +31,7 @@ class CelSelector(Record):
 
 
 class ClusterSelector(Record):
-    """Selects clusters by labels, claims and expressions; all must hold."""
+    """Selects clusters by labels, claims and expressions; all must match."""
 
     label_selector: LabelSelector = LabelSelector()
     claim_selector: ClaimSelector = ClaimSelector()
@@ -39,7 +39,7 @@ class ClusterSelector(Record):
 
 
 class ClusterPredicate(Record):
-    """What a cluster must meet; of several predicates one is enough."""
+    """The requirements of a cluster; of several predicates one is enough."""
 
     required_cluster_selector: ClusterSelector = ClusterSelector()
 
@@ -52,7 +52,7 @@ class AddOnScore(Record):
 
 
 class ScoreCoordinate(Record):
-    """Which score is meant."""
+    """The score that is referred to."""
 
     type: Annotated[str, one_of("BuiltIn", "AddOn"), REQUIRED] = "BuiltIn"
     built_in: str = ""
@@ -60,21 +60,21 @@ class ScoreCoordinate(Record):
 
 
 class PrioritizerConfig(Record):
-    """How much a score counts."""
+    """The weight of a score."""
 
     score_coordinate: ScoreCoordinate
     weight: Annotated[Int32, schema(minimum=-10, maximum=10)] = 1
 
 
 class PrioritizerPolicy(Record):
-    """By what clusters are ranked."""
+    """The prioritizers by which clusters are ranked."""
 
     mode: str = "Additive"
     configurations: tuple[PrioritizerConfig, ...] = ()
 
 
 class SpreadConstraint(Record):
-    """How evenly clusters are taken from the values of one key."""
+    """How evenly selected clusters are spread across the values of one key."""
 
     topology_key: Annotated[
         str,
@@ -94,7 +94,7 @@ class SpreadPolicy(Record):
 
 
 class ClusterToleration(Record):
-    """Lets a placement choose clusters that have a matching taint."""
+    """Lets a placement select clusters that have a matching taint."""
 
     key: QualifiedName = ""
     operator: str = "Equal"
@@ -104,21 +104,21 @@ class ClusterToleration(Record):
 
 
 class GroupClusterSelector(Record):
-    """Which of the chosen clusters belong to a group."""
+    """The selected clusters that belong to a group."""
 
     label_selector: LabelSelector = LabelSelector()
     claim_selector: ClaimSelector = ClaimSelector()
 
 
 class DecisionGroup(Record):
-    """A named group of chosen clusters."""
+    """A named group of selected clusters."""
 
     group_name: Annotated[str, pattern(r"^[a-zA-Z0-9][-A-Za-z0-9_.]{0,61}[a-zA-Z0-9]$")]
     group_cluster_selector: GroupClusterSelector
 
 
 class GroupStrategy(Record):
-    """How chosen clusters are divided into groups."""
+    """How selected clusters are divided into groups."""
 
     decision_groups: tuple[DecisionGroup, ...] = ()
     clusters_per_decision_group: ClustersPerGroup = "100%"
@@ -131,7 +131,7 @@ class DecisionStrategy(Record):
 
 
 class PlacementSpec(Record):
-    """Which clusters are wanted."""
+    """The clusters to select, and their number."""
 
     cluster_sets: tuple[str, ...] = ()
     number_of_clusters: Int32 | None = None
@@ -154,7 +154,7 @@ class DecisionGroupStatus(Record):
 
 
 class PlacementStatus(Record):
-    """How the choice went."""
+    """The result of the selection."""
 
     number_of_selected_clusters: Int32 = 0
     decision_groups: tuple[DecisionGroupStatus, ...] = ()
@@ -163,7 +163,7 @@ class PlacementStatus(Record):
 
 
 class Placement(TypedObject):
-    """Asks for managed clusters out of the sets bound to its namespace."""
+    """Selects managed clusters from the sets that are bound to its namespace."""
 
     resource = ResourceType(
         GROUP,
@@ -183,7 +183,7 @@ class Placement(TypedObject):
 
 
 class ClusterDecision(Record):
-    """A chosen cluster."""
+    """A selected cluster."""
 
     cluster_name: str
     reason: str
@@ -191,13 +191,13 @@ class ClusterDecision(Record):
 
 
 class PlacementDecisionStatus(Record):
-    """The chosen clusters, at most a hundred per object."""
+    """The selected clusters, at most a hundred per object."""
 
     decisions: Annotated[tuple[ClusterDecision, ...], REQUIRED] = ()
 
 
 class PlacementDecision(TypedObject):
-    """A part of what a Placement chose."""
+    """A part of the clusters that a Placement selected."""
 
     resource = ResourceType(GROUP, "v1beta1", "PlacementDecision", "placementdecisions", "Namespaced")
 

@@ -19,14 +19,14 @@ _EXCLUSIVE_SELECTOR: Final = {"selectorType": EXCLUSIVE}
 
 
 class ClusterSetSelector(Record):
-    """How the clusters of a set are found: by the set's exclusive label, or by any labels."""
+    """How the clusters of a set are selected: by the set's exclusive label, or by any labels."""
 
     selector_type: Annotated[str, one_of(EXCLUSIVE, BY_LABELS), REQUIRED] = EXCLUSIVE
     label_selector: LabelSelector | None = None
 
 
 class ManagedNamespace(Record):
-    """A namespace that every cluster of the set shall have."""
+    """A namespace that every cluster of the set must have."""
 
     name: DnsLabel
 
@@ -45,7 +45,7 @@ class ManagedClusterSetStatus(Record):
 
 
 class ManagedClusterSet(TypedObject):
-    """A group of managed clusters that is handed out as one."""
+    """A group of managed clusters to which access is granted as a whole."""
 
     resource = ResourceType(
         GROUP,
@@ -62,7 +62,7 @@ class ManagedClusterSet(TypedObject):
 
 
 class ManagedClusterSetBindingSpec(Record):
-    """Which set is bound; the binding has the set's name."""
+    """The set that is bound; the binding has the set's name."""
 
     cluster_set: NonEmpty = ""
 
@@ -74,7 +74,7 @@ class ManagedClusterSetBindingStatus(Record):
 
 
 class ManagedClusterSetBinding(TypedObject):
-    """Lets the placements of a namespace choose from a cluster set."""
+    """Lets the placements of a namespace select from a cluster set."""
 
     resource = ResourceType(
         GROUP,

@@ -53,7 +53,7 @@ class FeatureGate(Record):
 
 
 class ResourceRequirement(Record):
-    """What the pods of the components ask for."""
+    """The resources that the pods of the components request."""
 
     type: Annotated[str, one_of("Default", "BestEffort", "ResourceRequirement")] = "Default"
     resource_requirements: ResourceRequirements | None = None
@@ -81,7 +81,7 @@ class RelatedResource(Record):
 
 
 class OperatorStatus(Record):
-    """How the deployment fares."""
+    """The observed state of the deployment."""
 
     observed_generation: Int64 = 0
     conditions: Conditions = ()
@@ -90,7 +90,7 @@ class OperatorStatus(Record):
 
 
 class AutoApproval(Record):
-    """Whose clusters are accepted without an administrator."""
+    """The users whose clusters are accepted without an administrator."""
 
     auto_approved_identities: tuple[str, ...] = ()
 
@@ -101,24 +101,24 @@ class AwsIrsaHubDriver(AutoApproval):
     hub_cluster_arn: ClusterArn = ""
     tags: tuple[str, ...] = ()
     mapping: Annotated[str, one_of("auto", "aws-auth", "access-entry")] = ""
-    """Ours: how EKS learns whom a cluster's role is on the hub; `auto` where it is empty."""
+    """Ours: how a cluster's role is mapped to its user on the hub; `auto` if empty."""
     identity: Annotated[str, one_of("auto", "administrator", "hub")] = ""
-    """Ours: whose AWS identity makes a cluster's role; `auto` where it is empty."""
+    """Ours: the AWS identity that creates a cluster's role; `auto` if empty."""
 
 
 class HubRegistrationDriver(Record):
-    """A way in which clusters may register."""
+    """A registration driver that clusters may use."""
 
     auth_type: AuthType = "csr"
     csr: AutoApproval | None = None
     awsirsa: AwsIrsaHubDriver | None = None
     grpc: AutoApproval | None = None
     driver_options: Mapping[str, tuple[str, ...]] = {}
-    """Ours: what the driver is told that has no fields of its own. Not for secrets: whoever reads this reads them."""
+    """Ours: options of drivers without fields of their own. Not for secrets: everyone who can read this object can read them."""
 
 
 class ImporterConfiguration(Record):
-    """How the hub imports clusters by itself."""
+    """How the hub imports clusters automatically."""
 
     renderers: tuple[str, ...] = ()
 
@@ -131,11 +131,11 @@ class HubRegistrationConfiguration(Record):
     registration_drivers: Annotated[tuple[HubRegistrationDriver, ...], keyed_by("authType")] = ()
     importer_configuration: ImporterConfiguration = ImporterConfiguration()
     remove_denied_after: Annotated[str, pattern(DURATION)] = ""
-    """Ours: so long after a cluster was denied its ManagedCluster is deleted (`72h`); never where it is empty."""
+    """Ours: how long after a cluster was denied its ManagedCluster is deleted (`72h`); never if empty."""
 
 
 class HubWorkConfiguration(Record):
-    """How works travel."""
+    """How works are delivered."""
 
     feature_gates: tuple[FeatureGate, ...] = ()
     work_driver: Annotated[str, one_of("kube", "mqtt", "grpc")] = "kube"
@@ -154,14 +154,14 @@ class PlacementConfiguration(Record):
 
 
 class Endpoint(Record):
-    """A host and the CA that it is checked by."""
+    """A host and the CA with which it is verified."""
 
     host: str = ""
     ca_bundle: Base64 = ""
 
 
 class HostnameEndpoint(Record):
-    """A host name and the CA that it is checked by."""
+    """A host name and the CA with which it is verified."""
 
     host: str
     ca_bundle: Base64 = ""
@@ -200,7 +200,7 @@ class ServerEndpoint(Record):
 
 
 class ServerConfiguration(Record):
-    """The server that agents reach over gRPC."""
+    """The server that agents connect to over gRPC."""
 
     image_pull_spec: str = ""
     feature_gates: tuple[FeatureGate, ...] = ()
@@ -243,7 +243,7 @@ class DefaultDeployOption(Record):
 
 
 class HostedDeployOption(Record):
-    """The webhook servers of a hub whose components run elsewhere."""
+    """The webhook servers of a hub whose components run on another cluster."""
 
     registration_webhook_configuration: HostedWebhookConfiguration | None = None
     work_webhook_configuration: HostedWebhookConfiguration | None = None
@@ -275,7 +275,7 @@ class ClusterManagerSpec(Record):
 
 
 class ClusterManager(TypedObject):
-    """Makes the cluster it lives on, or another one, a hub."""
+    """Installs a hub on the cluster that contains it, or on another one."""
 
     resource = ResourceType(GROUP, VERSION, "ClusterManager", "clustermanagers", "Cluster")
 
@@ -336,11 +336,11 @@ class SpokeRegistrationDriver(Record):
     auth_type: AuthType = "csr"
     aws_irsa: AwsIrsaSpokeDriver | None = None
     driver_options: Mapping[str, tuple[str, ...]] = {}
-    """Ours: what the driver is told that has no fields of its own. Not for secrets: whoever reads this reads them."""
+    """Ours: options of drivers without fields of their own. Not for secrets: everyone who can read this object can read them."""
 
 
 class TokenConfig(Record):
-    """How long tokens of addons live."""
+    """The lifetime of tokens of addons."""
 
     expiration_seconds: Int64 | None = None
 
@@ -353,7 +353,7 @@ class AddOnRegistrationDriver(Record):
 
 
 class ClusterClaimConfiguration(Record):
-    """Which claims are reported."""
+    """The claims that are reported."""
 
     max_custom_cluster_claims: Annotated[Int32, REQUIRED] = 20
     reserved_cluster_claim_suffixes: Annotated[tuple[Annotated[str, length(1, 64)], ...], schema(maxItems=10)] = ()
@@ -405,7 +405,7 @@ class KlusterletSpec(Record):
 
 
 class Klusterlet(TypedObject):
-    """Makes the cluster it lives on, or another one, a managed cluster."""
+    """Registers the cluster that contains it, or another one, as a managed cluster."""
 
     resource = ResourceType(GROUP, VERSION, "Klusterlet", "klusterlets", "Cluster")
 

@@ -59,7 +59,7 @@ class ObjectTemplate(Record):
 
 
 class ConfigurationPolicySpec(Record):
-    """Which objects, where, and what to do about them."""
+    """The objects, their namespaces, and whether and how the policy enforces them."""
 
     keywords: ClassVar[Mapping[str, Any]] = {"oneOf": [{"required": ["object-templates"]}, {"required": ["object-templates-raw"]}]}
 
@@ -74,14 +74,14 @@ class ConfigurationPolicySpec(Record):
 
 
 class Validity(Record):
-    """Whether a template could be read."""
+    """Whether a template could be parsed."""
 
     valid: bool | None = None
     reason: str = ""
 
 
 class PolicyCondition(Record):
-    """What was found at one template."""
+    """The result of evaluating one template."""
 
     type: str
     status: str = ""
@@ -91,7 +91,7 @@ class PolicyCondition(Record):
 
 
 class TemplateStatus(Record):
-    """How one template fares."""
+    """The observed state of one template."""
 
     compliant: ComplianceState = msgspec.field(name="Compliant", default="")
     validity: Validity = msgspec.field(name="Validity", default=Validity())
@@ -123,7 +123,7 @@ class RelatedProperties(Record):
 
 
 class RelatedObject(Record):
-    """An object that the policy looked at."""
+    """An object that the policy evaluated."""
 
     object: RelatedResource = RelatedResource()
     compliant: str = ""
@@ -132,14 +132,14 @@ class RelatedObject(Record):
 
 
 class HistoryEvent(Record):
-    """A message that the policy sent."""
+    """A message that the policy reported."""
 
     last_timestamp: Time = ""
     message: str = ""
 
 
 class ConfigurationPolicyStatus(Record):
-    """How the policy fares on this cluster."""
+    """The observed state of the policy on this cluster."""
 
     compliant: ComplianceState = ""
     compliancy_details: tuple[TemplateStatus, ...] = ()
@@ -194,7 +194,7 @@ class PolicyTemplate(Record):
 
 
 class HubTemplateOptions(Record):
-    """In whose name hub templates look things up."""
+    """The service account with which hub templates look up objects."""
 
     service_account_name: str = ""
 
@@ -211,20 +211,20 @@ class PolicySpec(Record):
 
 
 class PlacementDecision(Record):
-    """A cluster that a placement chose."""
+    """A cluster that a placement selected."""
 
     cluster_name: str = ""
     cluster_namespace: str = ""
 
 
 class PlacementExclusion(Record):
-    """A cluster that is left out."""
+    """A cluster that is excluded."""
 
     cluster_name: str = ""
 
 
 class PolicyPlacement(Record):
-    """How the policy came to its clusters."""
+    """How the policy was distributed to its clusters."""
 
     placement_binding: str = ""
     placement: str = ""
@@ -235,13 +235,13 @@ class PolicyPlacement(Record):
 
 
 class BindingReference(Record):
-    """A binding that still places the policy."""
+    """A binding that still distributes the policy."""
 
     placement_binding: str = ""
 
 
 class ClusterCompliance(Record):
-    """How the policy fares on one cluster."""
+    """The observed state of the policy on one cluster."""
 
     cluster_name: str = msgspec.field(name="clustername", default="")
     cluster_namespace: str = msgspec.field(name="clusternamespace", default="")
@@ -258,7 +258,7 @@ class TemplateEvent(Record):
 
 
 class TemplateDetails(Record):
-    """How one template fares."""
+    """The observed state of one template."""
 
     template_meta: FreeObject = msgspec.Raw()
     compliant: PropagatedState = ""
@@ -266,7 +266,7 @@ class TemplateDetails(Record):
 
 
 class PolicyStatus(Record):
-    """How the policy fares."""
+    """The observed state of the policy."""
 
     placement: tuple[PolicyPlacement, ...] = ()
     status: tuple[ClusterCompliance, ...] = ()

@@ -16,7 +16,7 @@ Verdict = Annotated[str, one_of("Compliant", "NonCompliant")]
 
 
 class RemovalBehavior(Record):
-    """What goes with the operator."""
+    """What is removed together with the operator."""
 
     operator_groups: Annotated[str, one_of("Keep", "DeleteIfUnused")] = "DeleteIfUnused"
     subscriptions: KeepOrDelete = "Delete"
@@ -35,7 +35,7 @@ class ComplianceConfig(Record):
 
 
 class OperatorPolicySpec(Record):
-    """Which operator, and what to do about it."""
+    """The operator, and whether and how the policy enforces it."""
 
     severity: Severity = ""
     remediation_action: Annotated[RemediationAction, REQUIRED] = "inform"
@@ -56,7 +56,7 @@ class RelatedProperties(Record):
 
 
 class RelatedObject(Record):
-    """An object that the policy looked at."""
+    """An object that the policy evaluated."""
 
     object: RelatedResource = RelatedResource()
     compliant: str = ""
@@ -65,7 +65,7 @@ class RelatedObject(Record):
 
 
 class OperatorPolicyStatus(Record):
-    """How the operator fares."""
+    """The observed state of the operator."""
 
     compliant: ComplianceState = ""
     observed_generation: Int64 = 0

@@ -30,7 +30,7 @@ class X509Certificate(Record):
 
 
 class ServiceAccountToken(Record):
-    """A token of the managed cluster; it is never shown."""
+    """A token for the managed cluster; it is never shown."""
 
     token: str = ""
 
@@ -43,7 +43,7 @@ class ManagedServiceAccountReference(Record):
 
 
 class GatewayCredential(Record):
-    """As whom the gateway talks to the managed cluster; the member that `type` names counts."""
+    """The credential with which the gateway connects to the managed cluster; the member that `type` names is used."""
 
     type: Annotated[str, one_of(X509_CERTIFICATE, SERVICE_ACCOUNT_TOKEN, MANAGED_SERVICE_ACCOUNT)] = ""
     x509_certificate: X509Certificate | None = msgspec.field(name="x509Certificate", default=None)
@@ -67,7 +67,7 @@ class ClusterGatewaySpec(Record):
 
 
 class ClusterGatewayStatus(Record):
-    """Whether the cluster answers through the gateway, and how long the credential is valid."""
+    """Whether the cluster responds through the gateway, and how long the credential is valid."""
 
     healthy: bool = False
     healthy_reason: str = ""
@@ -75,7 +75,7 @@ class ClusterGatewayStatus(Record):
 
 
 class ClusterGateway(TypedObject):
-    """A managed cluster as it is reached through the hub; it has the cluster's name."""
+    """A managed cluster that can be reached through the hub; it has the cluster's name."""
 
     resource = ResourceType(
         GROUP,
@@ -98,7 +98,7 @@ class ClusterGateway(TypedObject):
 
 
 class SelfSigned(Record):
-    """Certificates from a CA that the proxy makes itself."""
+    """Certificates from a CA that the proxy creates itself."""
 
     additional_sans: tuple[str, ...] = msgspec.field(name="additionalSANs", default=())
 
@@ -199,7 +199,7 @@ class ProxyDeploy(Record):
 
 
 class UserServer(Record):
-    """The server that users talk to."""
+    """The server that users connect to."""
 
     additional_sans: tuple[str, ...] = msgspec.field(name="additionalSANs", default=())
 
@@ -215,14 +215,14 @@ class ManagedProxyConfigurationSpec(Record):
 
 
 class ManagedProxyConfigurationStatus(Record):
-    """How cluster-proxy fares."""
+    """The observed state of cluster-proxy."""
 
     last_observed_generation: Int64 = 0
     conditions: tuple[Condition, ...] = ()
 
 
 class ManagedProxyConfiguration(TypedObject):
-    """How cluster-proxy is set up on the hub and on managed clusters."""
+    """The configuration of cluster-proxy on the hub and on managed clusters."""
 
     resource = ResourceType(GROUP, VERSION, "ManagedProxyConfiguration", "managedproxyconfigurations", "Cluster")
 

@@ -19,7 +19,7 @@ SubdomainName = Annotated[str, pattern(SUBDOMAIN, 253, 1)]
 
 
 class ResourceIdentifier(Record):
-    """A resource among the manifests; in manifestConfigs name and namespace may hold `*`."""
+    """A resource among the manifests; in manifestConfigs, name and namespace may contain `*`."""
 
     resource: str
     name: str
@@ -28,17 +28,17 @@ class ResourceIdentifier(Record):
 
 
 class OrphaningRule(ResourceIdentifier):
-    """A resource that stays when the work goes."""
+    """A resource that remains when the work is deleted."""
 
 
 class SelectivelyOrphan(Record):
-    """Which resources stay when the work goes."""
+    """The resources that remain when the work is deleted."""
 
     orphaning_rules: tuple[OrphaningRule, ...] = ()
 
 
 class DeleteOption(Record):
-    """What becomes of the applied resources when the work is deleted, and when a finished work is."""
+    """What happens to the applied resources when the work is deleted, and when a completed work is deleted."""
 
     propagation_policy: Annotated[str, one_of("Foreground", "Orphan", "SelectivelyOrphan")] = "Foreground"
     selectively_orphans: SelectivelyOrphan | None = None
@@ -53,14 +53,14 @@ class ExecutorServiceAccount(Record):
 
 
 class ExecutorSubject(Record):
-    """In whose name manifests are applied."""
+    """The account with whose permissions manifests are applied."""
 
     type: Annotated[str, one_of("ServiceAccount")]
     service_account: ExecutorServiceAccount | None = None
 
 
 class ManifestWorkExecutor(Record):
-    """Whose permissions on the managed cluster bound what the work may do."""
+    """The account on the managed cluster whose permissions limit what the work may apply."""
 
     subject: ExecutorSubject | None = None
 
@@ -74,7 +74,7 @@ class JsonPath(Record):
 
 
 class FeedbackRule(Record):
-    """Which values of an applied resource are reported back."""
+    """The values of an applied resource that are reported back."""
 
     type: Annotated[str, one_of("WellKnownStatus", "JSONPaths")]
     json_paths: Annotated[tuple[JsonPath, ...], keyed_by("name")] = ()
@@ -97,7 +97,7 @@ class ConditionRule(Record):
 
 
 class IgnoreField(Record):
-    """Fields that the agent leaves alone, and since when."""
+    """Fields that the agent does not change, and from when on."""
 
     condition: Annotated[str, one_of("OnSpokePresent", "OnSpokeChange"), REQUIRED] = "OnSpokePresent"
     json_paths: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class IgnoreField(Record):
 
 
 class ServerSideApply(Record):
-    """How server-side apply is done."""
+    """The options of server-side apply."""
 
     force: bool = False
     field_manager: Annotated[str, pattern(r"^work-agent")] = "work-agent"
@@ -114,14 +114,14 @@ class ServerSideApply(Record):
 
 
 class UpdateStrategy(Record):
-    """How a resource that exists is brought to what the manifest says."""
+    """How an existing resource is updated to match the manifest."""
 
     type: Annotated[str, one_of("Update", "CreateOnly", "ServerSideApply", "ReadOnly"), REQUIRED] = "Update"
     server_side_apply: ServerSideApply | None = None
 
 
 class ManifestConfig(Record):
-    """How the manifests that an identifier names are treated."""
+    """How the manifests that an identifier selects are applied and reported."""
 
     resource_identifier: ResourceIdentifier
     feedback_rules: tuple[FeedbackRule, ...] = ()
@@ -137,7 +137,7 @@ class ManifestsTemplate(Record):
 
 
 class ManifestWorkSpec(Record):
-    """What is to be applied, how, and in whose name."""
+    """The manifests to apply, how they are applied, and as which account."""
 
     workload: ManifestsTemplate = ManifestsTemplate()
     delete_option: DeleteOption | None = None
@@ -146,7 +146,7 @@ class ManifestWorkSpec(Record):
 
 
 class ManifestResourceMeta(Record):
-    """Which resource a manifest became."""
+    """The resource that a manifest was applied as."""
 
     ordinal: Int32
     group: str = ""
@@ -192,7 +192,7 @@ class StatusFeedback(Record):
 
 
 class ManifestCondition(Record):
-    """How one manifest fares."""
+    """The observed state of one manifest."""
 
     resource_meta: ManifestResourceMeta
     conditions: Conditions
@@ -200,20 +200,20 @@ class ManifestCondition(Record):
 
 
 class ManifestResourceStatus(Record):
-    """How the manifests fare."""
+    """The observed state of the manifests."""
 
     manifests: tuple[ManifestCondition, ...] = ()
 
 
 class ManifestWorkStatus(Record):
-    """How the work fares."""
+    """The observed state of the work."""
 
     conditions: Conditions = ()
     resource_status: ManifestResourceStatus = ManifestResourceStatus()
 
 
 class ManifestWork(TypedObject):
-    """Manifests for the managed cluster whose namespace on the hub the work lives in."""
+    """Manifests for one managed cluster, in that cluster's namespace on the hub."""
 
     resource = ResourceType(GROUP, "v1", "ManifestWork", "manifestworks", "Namespaced")
 
@@ -222,7 +222,7 @@ class ManifestWork(TypedObject):
 
 
 class AppliedManifestWorkSpec(Record):
-    """Which work of which hub this is the record of."""
+    """The work, and its hub, that this object records."""
 
     hub_hash: str
     manifest_work_name: str
@@ -241,14 +241,14 @@ class AppliedResource(Record):
 
 
 class AppliedManifestWorkStatus(Record):
-    """What was applied."""
+    """The objects that were applied."""
 
     applied_resources: tuple[AppliedResource, ...] = ()
     eviction_start_time: Time = ""
 
 
 class AppliedManifestWork(TypedObject):
-    """The record on a managed cluster of what a ManifestWork put there."""
+    """The record, on a managed cluster, of the objects that a ManifestWork applied."""
 
     resource = ResourceType(GROUP, "v1", "AppliedManifestWork", "appliedmanifestworks", "Cluster")
 

@@ -45,7 +45,7 @@ class ManifestWorkReplicaSetSummary(Record):
 
 
 class PlacementSummary(Record):
-    """How the works of one placement fare."""
+    """The observed state of the works of one placement."""
 
     name: str = ""
     available_decision_groups: str = ""
@@ -53,7 +53,7 @@ class PlacementSummary(Record):
 
 
 class ManifestWorkReplicaSetStatus(Record):
-    """How the works fare."""
+    """The observed state of the works."""
 
     conditions: Conditions = ()
     summary: ManifestWorkReplicaSetSummary = ManifestWorkReplicaSetSummary()
@@ -61,7 +61,7 @@ class ManifestWorkReplicaSetStatus(Record):
 
 
 class ManifestWorkReplicaSet(TypedObject):
-    """Keeps one ManifestWork in the namespace of each cluster that its placements choose."""
+    """Maintains one ManifestWork in the namespace of each cluster that its placements select."""
 
     resource = ResourceType(
         GROUP,

@@ -88,7 +88,11 @@ class EventMetrics:
         for name, text, counts in (
             ("oversized", "Events not sent because agents cannot receive any so large.", broker.oversized),
             ("unfit", "Objects not sent because no event could be made of them.", broker.unfit),
-            ("resync_unknown", "Objects that resyncs named by an id alone, and of which nobody knew whether they exist.", unknown),
+            (
+                "resync_unknown",
+                "Ids in resync requests without a name, for which the server could not determine whether the object exists.",
+                unknown,
+            ),
         ):
             for data_type in broker.services:
                 read = partial(counts.__getitem__, data_type)
