@@ -17,6 +17,7 @@ import yaml
 from muster.fleet.local.cloud import CLUSTERS_ACCOUNT, HUB_ACCOUNT
 from tests.support.aws_fleet import client, pair, roles, told, up_on_aws
 from tests.support.local_fleet import Fleet, names
+from tests.support.processes import free_ports
 from tests.support.sites import beside_kube
 
 pytestmark = beside_kube
@@ -110,6 +111,21 @@ def test_after_a_kill_everything_goes_on_where_it_ended(fleet: Fleet) -> None:
     assert roles(fleet, "hub") == on_aws, "where it was, with what it had"
     assert fleet("status").code == 0
     fleet.work("cluster1")
+
+
+def test_a_fleet_moves_to_another_port_and_its_roles_stay(fleet: Fleet) -> None:
+    before = roles(fleet, "hub")
+    fleet("down")
+    (port,) = free_ports(1)
+    fleet("up", "-d", "--port", str(port))
+    address = f"https://127.0.0.1:{port}"
+    assert fleet.status()["url"] == address
+    assert all(one["available"] for one in fleet.status()["clusters"])
+    assert address in kubeconfig(fleet)
+    assert roles(fleet, "hub") == before
+    assert fleet.kubectl("get", "csr", "-o", "name") == ""
+    fleet.work("cluster1")
+    fleet.kubectl("delete", "manifestwork", "hello", "-n", "cluster1", "--timeout=30s")
 
 
 def test_how_clusters_register_is_decided_once(fleet: Fleet) -> None:

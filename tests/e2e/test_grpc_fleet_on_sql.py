@@ -87,6 +87,18 @@ def test_a_fleet_that_was_killed_goes_on_where_it_ended(fleet: Fleet) -> None:
     fleet.work("cluster1")
 
 
+def test_a_fleet_moves_to_another_port_with_its_hub(fleet: Fleet) -> None:
+    before = hub_certificate(fleet)
+    fleet("down")
+    (port,) = free_ports(1)
+    fleet("up", "-d", *SQL, "--port", str(port))
+    assert fleet.status()["url"] == f"https://127.0.0.1:{port}"
+    assert all(one["available"] for one in fleet.status()["clusters"])
+    assert hub_certificate(fleet) == before, "it is the same cluster"
+    fleet.work("cluster1")
+    fleet.kubectl("delete", "manifestwork", "hello", "-n", "cluster1", "--timeout=30s")
+
+
 def test_a_database_of_its_own_is_in_the_data_directory(on_sqlite: Fleet) -> None:
     file = on_sqlite.directory / "hub" / "hub.db"
     assert record(on_sqlite)["database"] == ""
