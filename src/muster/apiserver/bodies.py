@@ -33,7 +33,7 @@ _OPTIONS_SCHEMA = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 async def decode_body(ctx: Context, resource: ServedResource, options: WriteOptions) -> Object:
     """The object of a create or update, in the resource's version."""
     if ctx.is_large():
-        return await ctx.aside(_decoded, ctx, resource, options)
+        return await ctx.run_in_worker(_decoded, ctx, resource, options)
     return _decoded(ctx, resource, options)
 
 

@@ -73,7 +73,7 @@ class Context:
             self._large = True
         return self._large
 
-    async def aside(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    async def run_in_worker(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """What a pure function makes of its arguments, computed beside the loop."""
         return await self.cluster.worker.run(self.user.name, function, *arguments)
 

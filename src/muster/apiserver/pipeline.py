@@ -99,7 +99,7 @@ class Pipeline:
             warnings = ctx.warnings
             answer = await self._authorized(ctx, creating)
             if isinstance(answer, Later):
-                answer = await ctx.aside(answer.make)
+                answer = await ctx.run_in_worker(answer.make)
         except errors.ApiError as error:
             answer = status_response(error, warnings, error_media(request.headers.get("accept") or ""))
         except Unavailable as problem:

@@ -15,7 +15,7 @@ from muster.store.api import Entry
 
 async def from_stored(ctx: Context, resource: ServedResource, entry: Entry) -> Object:
     """A private copy of the object in the resource's version, defaults of a changed schema included."""
-    found = await ctx.aside(_read, resource, entry) if len(entry.value) > LARGE else _read(resource, entry)
+    found = await ctx.run_in_worker(_read, resource, entry) if len(entry.value) > LARGE else _read(resource, entry)
     if found is None:
         found = orjson.loads((await present_all(resource, [entry]))[0])
     return found

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, cast
 
 from muster.apiserver.admission.chain import AdmissionChain, Operation
-from muster.apiserver.admission.plugins import filling_plugins
+from muster.apiserver.admission.plugins import mutating_plugins
 from muster.apiserver.builtin.kinds import CONVERSIONS
 from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode import strict
@@ -76,7 +76,7 @@ class Request:
         return []
 
 
-_CHAIN = AdmissionChain([filling_plugins()])
+_CHAIN = AdmissionChain([mutating_plugins()])
 
 
 def _admitted(resource: ServedResource, obj: Object, request: Request) -> Object:

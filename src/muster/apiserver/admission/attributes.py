@@ -1,8 +1,10 @@
-"""What is being admitted, in the words webhooks and policies share: operation, resource, kind, name, namespace, objects.
+"""The attributes of one operation under admission, in the terms of webhooks and policies: operation, resource, kind, name,
+namespace and objects. Corresponds to `admission.Attributes` and `admission.VersionedAttributes` in
+`k8s.io/apiserver/pkg/admission`.
 
-A resource served in several versions can be looked at in any of them: a rule may have been written for another version than the one
-a client uses, and then whoever wrote the rule is shown the object in that version. Conversions are made once per version. A write
-to a scale is shown as the Scale it is, although what gets stored is its parent.
+A rule may be written for another served version than the one the client uses; the webhook or policy then gets the object converted
+to the rule's version. Conversions are made once per version. A write to a scale subresource is shown as the Scale object, although
+its parent is what gets stored.
 """
 
 from __future__ import annotations
@@ -36,15 +38,15 @@ _EXEMPT: Final = frozenset(
 
 
 def is_exempt(ctx: Context, resource: ServedResource, operation: Operation) -> bool:
-    """Whether no webhook or policy is asked. Those that configure them must stay repairable; and what follows from an eviction or a
-    binding was admitted with it."""
+    """Whether webhooks and policies are skipped: for their own configuration objects, which must stay repairable, and for the
+    writes that result from an eviction or a binding, which were admitted with that request."""
     if resource.group == _GROUP and resource.storage in _EXEMPT:
         return True
     return ctx.attributes.subresource in _REQUESTS and operation.name != "CREATE"
 
 
 class AdmissionAttributes:
-    """One operation under review: `admission.Attributes` of kube-apiserver, with the request it belongs to."""
+    """One operation under admission and the request it belongs to."""
 
     def __init__(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         attributes = ctx.attributes
@@ -83,7 +85,7 @@ class AdmissionAttributes:
         return {"group": row.group, "version": row.version, "resource": row.plural}
 
     async def objects(self, row: ServedResource) -> tuple[Object | None, Object | None]:
-        """New and old object in the version of `row`."""
+        """The new and the old object, converted to the version of `row`."""
         if row is self.resource or self.type_of(row) is not row:
             return self.new, self.old
         found = self._converted.get(row.api_version)
@@ -97,20 +99,20 @@ class AdmissionAttributes:
         return self.subresource == "scale" and self.resource.scale is not None
 
     def type_of(self, row: ServedResource) -> ServedResource:
-        """The row whose type a shown object has."""
+        """The row that describes the type of the objects shown for `row`."""
         sub = row.subresources.get(self.subresource) if self.subresource else None
         return request_type(sub.group, sub.version, sub.kind, sub.name) if sub is not None and sub.version else row
 
     @property
     def result(self) -> Object | None:
-        """The object to go on with, as the request wants to store it."""
+        """The admitted object in the form in which the request stores it."""
         if self._shows_scale and self.new is not None and self._parent is not None and self.resource.scale is not None:
             set_replicas(self.resource.scale, self._parent, self.new["spec"].get("replicas", 0))
             return self._parent
         return self.new
 
     async def replace(self, row: ServedResource, obj: Object) -> None:
-        """Go on with a changed object, given in the version of `row`."""
+        """Replace the new object by a changed one, which is in the version of `row`."""
         self._converted.clear()
         if self.type_of(row) is not row:
             self.new = obj
@@ -159,8 +161,8 @@ def _scale(resource: ServedResource, parent: Object | None) -> Object | None:
     return None if parent is None or resource.scale is None else scale_of(resource.scale, parent)
 
 
-def refused(attributes: AdmissionAttributes, text: str, causes: list[dict[str, str]] | None = None) -> errors.ApiError:
-    """The 403 of an admission plugin."""
+def new_forbidden(attributes: AdmissionAttributes, text: str, causes: list[dict[str, str]] | None = None) -> errors.ApiError:
+    """The 403 answer of an admission plugin, as `admission.NewForbidden`."""
     name = attributes.name
     if not name:
         meta = attributes.new["metadata"] if attributes.new is not None else {}

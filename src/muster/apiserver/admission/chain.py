@@ -1,8 +1,8 @@
-"""The admission chain of one cluster: first every mutating step in order, later every validating one.
+"""The admission chain of one cluster: all mutating plugins in order, then all validating ones.
 
-A step is a small object that says whether an operation concerns it; most writes concern none but the namespace check, so the chain
-costs a few microseconds when no webhook or policy matches. When a webhook has changed the object, the mutating steps run once more,
-as kube-apiserver's reinvocation does: what the server adds is added to what the webhook brought, too.
+Each plugin decides whether an operation concerns it. Most writes concern only NamespaceLifecycle, so the chain costs a few
+microseconds when no webhook or policy matches. After a webhook has changed the object, the mutating plugins run a second time, as
+in kube-apiserver (`reinvocationPolicy`), so that they also complete what the webhook has added.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from muster.machinery.objects import Object
 
 @dataclass(slots=True)
 class Reinvocation:
-    """What the second round of mutating steps has to know of the first."""
+    """State that the first round of mutating plugins passes to the second one."""
 
     called: set[str]
-    """Webhooks with reinvocationPolicy IfNeeded that have been called since the object was changed last."""
-    again: set[str]
-    """Those that are called once more."""
-    left: bytes
-    """The object as the webhooks of the first round left it."""
+    """Webhooks with reinvocationPolicy IfNeeded that have been called since the last change of the object."""
+    reinvoke: set[str]
+    """Webhooks that are called again."""
+    output: bytes
+    """The encoded object after the webhooks of the first round."""
 
 
 @dataclass(slots=True)
 class Operation:
-    """One write to be admitted: CREATE, UPDATE, DELETE or CONNECT."""
+    """One operation to be admitted: CREATE, UPDATE, DELETE or CONNECT."""
 
     name: str
     new: Object | None
@@ -38,17 +38,17 @@ class Operation:
     dry_run: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     reinvocation: Reinvocation | None = None
-    """Set by a webhook's change of the object."""
+    """Set when a webhook has changed the object."""
 
 
 class Mutator(Protocol):
     async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
-        """The object to go on with (the same one where nothing is changed)."""
+        """Return the object to continue with: the same one if nothing is changed."""
 
 
 class Validator(Protocol):
     async def validate(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
-        """Raise ApiError to refuse."""
+        """Raise ApiError to reject the operation."""
 
 
 class AdmissionChain:
@@ -65,7 +65,7 @@ class AdmissionChain:
         return operation.new  # type: ignore[return-value]  # None only for DELETE, whose caller ignores it
 
     async def admit_request(self, ctx: Context, resource: ServedResource, obj: Object, dry_run: bool) -> Object:
-        """Admit what is asked of a subresource that takes requests: a binding, an eviction, a token."""
+        """Admit the request object of a subresource: a Binding, an Eviction or a TokenRequest."""
         obj = await self.mutate(ctx, resource, Operation("CREATE", obj, None, dry_run))
         await self.validate(ctx, resource, Operation("CREATE", obj, None, dry_run))
         return obj

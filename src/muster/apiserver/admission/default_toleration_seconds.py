@@ -1,11 +1,11 @@
-"""The DefaultTolerationSeconds plugin: a pod outlives its node's troubles by five minutes unless it says otherwise."""
+"""The DefaultTolerationSeconds plugin: by default pods tolerate a not-ready or unreachable node for five minutes."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.pods import PODS, concerns_pod
+from muster.apiserver.admission.pods import PODS, is_pod_write
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
@@ -19,7 +19,7 @@ class DefaultTolerationSeconds:
 
     async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         pod = operation.new
-        if pod is not None and concerns_pod(ctx, resource):
+        if pod is not None and is_pod_write(ctx, resource):
             _add_tolerations(pod["spec"])
         return pod
 

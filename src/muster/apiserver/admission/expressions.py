@@ -1,4 +1,4 @@
-"""Expressions at work: the variables of one admission review, the authorizer they may ask, and match conditions."""
+"""Evaluation of CEL expressions in admission: the activation (variables of one review), the authorizer, and match conditions."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object
 
 
-async def bindings(
+async def activation(
     attributes: AdmissionAttributes, row: ServedResource, params: Object | None = None, namespace: Object | None = None
 ) -> dict[str, Any]:
-    """The variables of one evaluation."""
+    """The values of the variables for one evaluation."""
     new, old = await attributes.objects(row)
     authorizer = _authorizer(attributes)
-    asked = attributes.ctx.attributes
+    requested = attributes.ctx.attributes
     check = Check(
         "",
-        group=asked.group,
-        resource=asked.resource,
-        subresource=asked.subresource,
+        group=requested.group,
+        resource=requested.resource,
+        subresource=requested.subresource,
         namespace=attributes.namespace,
         name=attributes.name,
     )
@@ -42,7 +42,7 @@ async def bindings(
 
 
 def namespace_view(namespace: Object | None) -> Object | None:
-    """What expressions see of the namespace: nothing of its owners and managers."""
+    """The namespace as expressions see it: without owner references and managed fields."""
     if namespace is None:
         return None
     hidden = ("managedFields", "ownerReferences")
@@ -59,24 +59,27 @@ def _authorizer(attributes: AdmissionAttributes) -> Authorizer:
             groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
             user = UserInfo(f"system:serviceaccount:{namespace}:{name}", groups=groups)
         if check.path:
-            asked = AccessAttributes(check.verb, path=check.path)
+            requested = AccessAttributes(check.verb, path=check.path)
         else:
-            asked = AccessAttributes(check.verb, check.group, "*", check.resource, check.subresource, check.namespace, check.name)
-        verdict = rules.authorize(user, asked)
+            requested = AccessAttributes(
+                check.verb, check.group, "*", check.resource, check.subresource, check.namespace, check.name
+            )
+        verdict = rules.authorize(user, requested)
         return DecisionValue(verdict.allowed, verdict.reason)
 
     return Authorizer(decide)
 
 
-class Conditions:
-    """The matchConditions of a webhook or policy. A condition that is false decides; otherwise errors count by failure policy."""
+class MatchConditions:
+    """The matchConditions of a webhook or policy, as `matchconditions.Matcher` upstream: a condition that is false decides;
+    otherwise the failure policy decides about errors."""
 
     def __init__(self, raw: Sequence[Mapping[str, Any]], where: Environment, fail: bool) -> None:
         self._compiled = [compile_expression(condition.get("expression") or "", where) for condition in raw]
         self._fail = fail
 
-    def hold(self, variables: Mapping[str, Any]) -> bool:
-        """Raises EvaluationError where errors refuse the operation."""
+    def match(self, variables: Mapping[str, Any]) -> bool:
+        """Whether all conditions are true. Raises EvaluationError if one fails and the failure policy is Fail."""
         budget = CostBudget(MATCH_CONDITIONS_COST_BUDGET)
         problems: list[str] = []
         for condition in self._compiled:

@@ -1,8 +1,9 @@
-"""One admission webhook: whether it is called, what it is asked, and what its answer means.
+"""One admission webhook: whether it matches an operation, the AdmissionReview it is sent, and the meaning of its response.
 
-`Hook` is compiled from one entry of a configuration and lives as long as the configuration is unchanged. An answer is held to the
-contract of AdmissionReview: right type and uid, a patch only from mutating webhooks and only together with its type. Three things
-can come of a call: an answer, a refusal (`ApiError`), or `CallFailed`, about which the failure policy decides.
+A `Hook` is compiled from one entry of a webhook configuration and kept while the configuration is unchanged. Responses are
+validated as in kube-apiserver (`webhook/request.VerifyAdmissionResponse`): the right type and uid, a patch only from mutating
+webhooks and only together with its patchType. A call ends in a response, a rejection (`ApiError`), or `CallFailed`, for which the
+failure policy decides.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import orjson
 
 from muster.apiserver import errors
 from muster.apiserver.admission.attributes import AdmissionAttributes
-from muster.apiserver.admission.expressions import Conditions, bindings
+from muster.apiserver.admission.expressions import MatchConditions, activation
 from muster.apiserver.admission.matcher import Matcher
 from muster.apiserver.cel_environment import environment
 from muster.apiserver.registry.resource import ServedResource
@@ -25,14 +26,14 @@ from muster.apiserver.webhooks import WebhookFailed, WebhookRoute, WebhookTarget
 from muster.cel import EvaluationError
 from muster.machinery.golang.quoting import quote
 
-_HARMLESS: Final = ("None", "NoneOnDryRun")
+_DRY_RUN_SAFE: Final = ("None", "NoneOnDryRun")
 _REVIEW: Final = "AdmissionReview"
 _VERSIONS: Final = ("v1", "v1beta1")
 _REVIEWS: Final = tuple(f"admission.k8s.io/{version}" for version in _VERSIONS)
 
 
 class CallFailed(Exception):
-    """The webhook gave no usable answer; the text is what the failure policy Fail shows."""
+    """The webhook could not be called or gave no valid response; the text is shown if the failure policy is Fail."""
 
 
 class Hook:
@@ -51,24 +52,24 @@ class Hook:
             raw.get("rules") or (), raw.get("matchPolicy") or "", raw.get("namespaceSelector"), raw.get("objectSelector")
         )
         conditions = raw.get("matchConditions")
-        self._conditions = Conditions(conditions, environment(), not self.ignores_failure) if conditions else None
+        self._conditions = MatchConditions(conditions, environment(), not self.ignores_failure) if conditions else None
 
     async def matches(self, attributes: AdmissionAttributes) -> ServedResource | None:
-        """The row to show the object as, or None if this webhook is not concerned."""
+        """The row in whose version the webhook gets the object; None if the webhook does not match."""
         row = self._matcher.match(attributes)
         if row is not None and self._conditions is not None:
             try:
-                if not self._conditions.hold(await bindings(attributes, row)):
+                if not self._conditions.match(await activation(attributes, row)):
                     return None
             except EvaluationError as error:
                 resource = attributes.resource
                 raise errors.forbidden(resource.group, resource.plural, attributes.name, str(error)) from None
         return row
 
-    async def ask(self, attributes: AdmissionAttributes, row: ServedResource) -> list[Any] | None:
-        """The patch of an answer that allows, None where nothing is to be changed. Raises ApiError for a refusal and CallFailed for
-        a failure."""
-        if attributes.dry_run and self._side_effects not in _HARMLESS:
+    async def call(self, attributes: AdmissionAttributes, row: ServedResource) -> list[Any] | None:
+        """Call the webhook; return the patch of a response that allows, None if it has none. Raises ApiError if the webhook denies
+        and CallFailed if the call fails."""
+        if attributes.dry_run and self._side_effects not in _DRY_RUN_SAFE:
             raise errors.bad_request(f"admission webhook {quote(self.name)} does not support dry run")
         if not self._version:
             raise self._failed(
@@ -79,7 +80,7 @@ class Hook:
             reply = await self._target.post(await self._review(attributes, row, request_id), self._seconds)
         except WebhookFailed as problem:
             raise self._failed(f"failed to call webhook: {problem}") from None
-        response = self._checked(reply, request_id)
+        response = self._valid_response(reply, request_id)
         for warning in response.get("warnings") or ():
             attributes.ctx.warn(str(warning))
         if not response.get("allowed"):
@@ -94,8 +95,8 @@ class Hook:
     def _failed(self, text: str) -> CallFailed:
         return CallFailed(f"failed calling webhook {quote(self.name)}: {text}")
 
-    def _checked(self, reply: Any, request_id: str) -> dict[str, Any]:
-        """The response part of a well-formed answer."""
+    def _valid_response(self, reply: Any, request_id: str) -> dict[str, Any]:
+        """The `response` of a valid AdmissionReview."""
         reply = reply if isinstance(reply, dict) else {}
         if reply.get("kind") != _REVIEW or reply.get("apiVersion") not in _REVIEWS:
             kind, version = quote(str(reply.get("kind") or "")), quote(str(reply.get("apiVersion") or ""))
@@ -150,11 +151,11 @@ class Hook:
 
 
 def _denial(name: str, result: Any) -> errors.ApiError:
-    """The refusal with whatever status the webhook gave it."""
+    """The error for a denied request, with the status that the webhook returned (`webhook/errors.ToStatusErr`)."""
     result = result if isinstance(result, dict) else {}
-    said = result.get("message") or result.get("reason")
+    explanation = result.get("message") or result.get("reason")
     text = f"admission webhook {quote(name)} denied the request"
-    text = f"{text}: {said}" if said else f"{text} without explanation"
+    text = f"{text}: {explanation}" if explanation else f"{text} without explanation"
     code = result.get("code") or 0
     return errors.ApiError(
         code if isinstance(code, int) and code >= 400 else 400,

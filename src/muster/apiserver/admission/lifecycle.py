@@ -1,8 +1,9 @@
-"""Nothing new where something ends: no object in a missing or terminating namespace, no instance of a definition that goes.
+"""The NamespaceLifecycle plugin: nothing is created in a missing or terminating namespace; nor are objects of a CRD that is
+terminating.
 
-It is checked twice: as the first step of admission, and again in the very moment a creation is queued. Between the two a slow
-webhook may have given the namespace time to go. Queued writes count, so a creation either comes before the mark of deletion, and
-whoever empties the namespace sees it, or is refused.
+The check is made twice: as the first step of admission, and again at the moment a creation is queued for writing, because a slow
+webhook may have given the namespace time to terminate. Queued writes count as made. So a creation is either queued before the
+deletion of the namespace, and the namespace controller sees it, or it is rejected.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
 
 _ALLOWED_WITHOUT_NAMESPACE = frozenset({"authorization.k8s.io/localsubjectaccessreviews"})
-_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+_CRDS = "apiextensions.k8s.io/customresourcedefinitions"
 
 
 class NamespaceLifecycle:
@@ -24,16 +25,16 @@ class NamespaceLifecycle:
             name = operation.new["metadata"].get("name", "") if operation.new else ""
             try:
                 check_namespace(ctx, resource, name)
-            except errors.ApiError:  # another server on the same database may have made the namespace a moment ago
+            except errors.ApiError:  # another server on the same database may just have created the namespace
                 await ctx.cluster.store.synced()
                 check_namespace(ctx, resource, name)
         return operation.new
 
 
 def check_namespace(ctx: Context, resource: ServedResource, name: str) -> None:
-    """Whether a new object may come to be where the request wants it."""
+    """Raise ApiError if the request may not create an object of this resource in its namespace."""
     if resource.is_custom:
-        definition = _head(ctx, _DEFINITIONS, f"{resource.plural}.{resource.group}")
+        definition = _head(ctx, _CRDS, f"{resource.plural}.{resource.group}")
         if definition is None:
             raise errors.no_such_resource()
         if definition["metadata"].get("deletionTimestamp"):

@@ -1,7 +1,7 @@
-"""The LimitRanger plugin: a namespace's LimitRanges fill in what new containers ask for, and bound pods, containers and claims.
+"""The LimitRanger plugin: LimitRanges set default requests and limits of new containers, and bound pods, containers and claims.
 
-Filling comes before webhooks, bounds are held after them. As in kube-apiserver only the creation of a pod concerns it, for what
-pods ask for does not change here; a claim is bounded when it is updated, too, unless it is being deleted.
+Defaults are set before webhooks run, bounds are checked after them. As in kube-apiserver, pods are checked only when they are
+created, because their resources cannot be changed here; a claim is also checked on update, unless it is being deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster.apiserver.admission.pod_resources import (
     containers,
     pod_amounts,
 )
-from muster.apiserver.admission.pods import shown_name
+from muster.apiserver.admission.pods import display_name
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.fielderrors import MOST
@@ -33,7 +33,7 @@ _CLAIMS: Final = "/persistentvolumeclaims"
 _LIMIT_RANGES: Final = "/limitranges"
 _ANNOTATION: Final = "kubernetes.io/limit-ranger"
 _MAX_MILLI: Final = (2**63 - 1) // 1000
-"""Above so many units values are compared without their fractions."""
+"""Larger values are compared in whole units."""
 
 
 class LimitRanger:
@@ -41,23 +41,23 @@ class LimitRanger:
 
     async def mutate(self, ctx: Context, resource: ServedResource, operation: Operation) -> Object | None:
         pod = operation.new
-        if pod is not None and resource.storage == _PODS and _is_bounded(ctx, resource, operation):
+        if pod is not None and resource.storage == _PODS and _supports(ctx, resource, operation):
             for limit_range in _limit_ranges(ctx):
                 if ctx.is_large():
-                    await ctx.aside(_fill, pod, limit_range)
+                    await ctx.run_in_worker(_set_defaults, pod, limit_range)
                 else:
-                    _fill(pod, limit_range)
+                    _set_defaults(pod, limit_range)
         return pod
 
     async def validate(self, ctx: Context, resource: ServedResource, operation: Operation) -> None:
         obj = operation.new
-        if resource.storage not in self.resources or obj is None or not _is_bounded(ctx, resource, operation):
+        if resource.storage not in self.resources or obj is None or not _supports(ctx, resource, operation):
             return
         for limit_range in _limit_ranges(ctx):
             large = ctx.is_large()
-            problems = await ctx.aside(_all_problems, limit_range, obj) if large else _all_problems(limit_range, obj)
+            problems = await ctx.run_in_worker(_all_problems, limit_range, obj) if large else _all_problems(limit_range, obj)
             if problems:
-                raise errors.forbidden("", resource.plural, shown_name(obj), errors.aggregated(problems))
+                raise errors.forbidden("", resource.plural, display_name(obj), errors.aggregated(problems))
 
 
 def _limit_ranges(ctx: Context) -> list[Object]:
@@ -70,37 +70,41 @@ def _all_problems(limit_range: Object, obj: Object) -> list[str]:
     return list(itertools.islice(found, MOST))
 
 
-def _is_bounded(ctx: Context, resource: ServedResource, operation: Operation) -> bool:
+def _supports(ctx: Context, resource: ServedResource, operation: Operation) -> bool:
     if ctx.subresource or operation.name not in ("CREATE", "UPDATE"):
         return False
     old = operation.old
     return old is None or (resource.storage == _CLAIMS and not old["metadata"].get("deletionTimestamp"))
 
 
-def _fill(pod: Object, limit_range: Object) -> None:
+def _set_defaults(pod: Object, limit_range: Object) -> None:
     defaults: dict[str, dict[str, Any]] = {LIMITS: {}, REQUESTS: {}}
     for limit in limit_range["spec"].get("limits") or ():
         if limit.get("type") == "Container":
             defaults[LIMITS] |= limit.get("default") or {}
             defaults[REQUESTS] |= limit.get("defaultRequest") or {}
-    told = [
-        *(text for each in pod["spec"].get("containers") or () for text in _fill_container(each, defaults, "container")),
-        *(text for each in pod["spec"].get("initContainers") or () for text in _fill_container(each, defaults, "init container")),
+    descriptions = [
+        *(text for each in pod["spec"].get("containers") or () for text in _set_container_defaults(each, defaults, "container")),
+        *(
+            text
+            for each in pod["spec"].get("initContainers") or ()
+            for text in _set_container_defaults(each, defaults, "init container")
+        ),
     ]
-    if told:
+    if descriptions:
         annotations = pod["metadata"].setdefault("annotations", {})
-        annotations[_ANNOTATION] = "LimitRanger plugin set: " + "; ".join(told)
+        annotations[_ANNOTATION] = "LimitRanger plugin set: " + "; ".join(descriptions)
 
 
-def _fill_container(container: Object, defaults: Mapping[str, Mapping[str, Any]], called: str) -> Iterator[str]:
-    """What was filled in, as the annotation says it: requests first."""
+def _set_container_defaults(container: Object, defaults: Mapping[str, Mapping[str, Any]], label: str) -> Iterator[str]:
+    """Set the defaults of one container; yields descriptions of them for the annotation, requests first."""
     resources = container.get("resources") or {}
     for field in (REQUESTS, LIMITS):
         missing = {name: amount for name, amount in defaults[field].items() if name not in (resources.get(field) or {})}
         if missing:
             resources[field] = {**(resources.get(field) or {}), **missing}
             container["resources"] = resources
-            yield f"{', '.join(sorted(missing))} {field.removesuffix('s')} for {called} {container.get('name', '')}"
+            yield f"{', '.join(sorted(missing))} {field.removesuffix('s')} for {label} {container.get('name', '')}"
 
 
 def _pod_problems(limit: Object, pod: Object) -> Iterator[str]:
@@ -137,7 +141,7 @@ def _claim_problems(limit: Object, claim: Object) -> Iterator[str]:
 
 
 def _exceeds(one: Quantity, other: Quantity) -> bool:
-    """Whether a value is greater than another one, in thousandths where both can be told in them."""
+    """Whether a value is greater than another one, compared in thousandths if both fit into them."""
     if one.value <= _MAX_MILLI and other.value <= _MAX_MILLI:
         return one.milli_value > other.milli_value
     return one.value > other.value

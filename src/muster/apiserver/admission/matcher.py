@@ -1,7 +1,8 @@
-"""Which operations a webhook or policy is about: rules, selectors of namespaces and objects, equivalent versions.
+"""Which operations a webhook or policy matches: rules, selectors of namespaces and objects, and equivalent versions. Follows the
+packages `webhook/predicates` and `policy/matching` of `k8s.io/apiserver/pkg/admission/plugin`.
 
-Compiled once per configuration. A rule is first held against the resource as it was addressed; with matchPolicy Equivalent it may
-also match another version under which the same objects are served, earlier rules first.
+Matchers are compiled once per configuration. A rule is first compared with the resource of the request; with matchPolicy Equivalent
+it may also match another version in which the same objects are served. Earlier rules are tried first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from muster.machinery.objects import Object
 
 
 class Rule:
-    """One rule with operations; `names` limits it to some objects where that is not empty."""
+    """One RuleWithOperations or NamedRuleWithOperations."""
 
     __slots__ = ("_groups", "_names", "_operations", "_resources", "_scope", "_versions")
 
@@ -29,11 +30,15 @@ class Rule:
         self._scope = raw.get("scope") or "*"
         self._names = frozenset(raw.get("resourceNames") or ())
 
-    def covers(self, operation: str) -> bool:
+    def matches_operation(self, operation: str) -> bool:
         return operation in self._operations or "*" in self._operations
 
     def matches(self, attributes: AdmissionAttributes, row: ServedResource) -> bool:
-        if not (self.covers(attributes.operation) and _among(row.group, self._groups) and _among(row.version, self._versions)):
+        if not (
+            self.matches_operation(attributes.operation)
+            and _is_allowed(row.group, self._groups)
+            and _is_allowed(row.version, self._versions)
+        ):
             return False
         if self._scope != "*":
             clustered = attributes.is_namespace or not attributes.namespace
@@ -50,12 +55,12 @@ def _split(text: str) -> tuple[str, str]:
     return plural, sub
 
 
-def _among(value: str, allowed: frozenset[str]) -> bool:
+def _is_allowed(value: str, allowed: frozenset[str]) -> bool:
     return value in allowed or "*" in allowed
 
 
 class Matcher:
-    """`match` gives the row an operation matched as, or None."""
+    """The rules and selectors of one webhook, policy or binding."""
 
     __slots__ = ("_equivalent", "_excluded", "_namespaces", "_objects", "_rules")
 
@@ -73,14 +78,15 @@ class Matcher:
         self._namespaces = _selector(namespace_selector)
         self._objects = _selector(object_selector)
 
-    def match(self, attributes: AdmissionAttributes, all_without_rules: bool = False) -> ServedResource | None:
-        """Raises ApiError 404 if the namespace that a selector asks about is gone."""
+    def match(self, attributes: AdmissionAttributes, match_all_without_rules: bool = False) -> ServedResource | None:
+        """The row that matches the operation, None if there is none. Raises ApiError 404 if the namespace whose labels are needed
+        is gone."""
         if not (self._objects is None or _selected(self._objects, attributes)):
             return None
         if self._excluded and self._matching(self._excluded, attributes) is not None:
             return None
-        row = attributes.resource if all_without_rules and not self._rules else self._matching(self._rules, attributes)
-        return row if row is not None and self._in_namespace(attributes) else None
+        row = attributes.resource if match_all_without_rules and not self._rules else self._matching(self._rules, attributes)
+        return row if row is not None and self._namespace_matches(attributes) else None
 
     def _matching(self, rules: Sequence[Rule], attributes: AdmissionAttributes) -> ServedResource | None:
         for rule in rules:
@@ -88,13 +94,13 @@ class Matcher:
                 return attributes.resource
         if self._equivalent:
             for rule in rules:
-                if rule.covers(attributes.operation):
+                if rule.matches_operation(attributes.operation):
                     for row in attributes.equivalents:
                         if rule.matches(attributes, row):
                             return row
         return None
 
-    def _in_namespace(self, attributes: AdmissionAttributes) -> bool:
+    def _namespace_matches(self, attributes: AdmissionAttributes) -> bool:
         if self._namespaces is None or not (attributes.namespace or attributes.is_namespace):
             return True
         if attributes.is_namespace and not attributes.subresource and attributes.new is not None:
@@ -106,7 +112,7 @@ class Matcher:
 
 
 def _selector(raw: Mapping[str, Any] | None) -> Selector | None:
-    """None where everything is selected, which most configurations do."""
+    """None if everything is selected, as most configurations do."""
     selector = from_label_selector_object(raw or {})
     return None if selector.everything else selector
 

@@ -1,4 +1,4 @@
-"""The parameters of a policy: the objects a binding refers to, of the kind its policy names."""
+"""The parameters of a policy: the objects of its paramKind that the paramRef of a binding selects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.machinery.objects import Object
 
 
 class Misconfigured(Exception):
-    """A policy or binding cannot be carried out as it is; the failure policy decides what that means."""
+    """A policy or binding cannot be evaluated as configured; the failure policy decides whether the request is denied."""
 
 
 def params_row(attributes: AdmissionAttributes, kind: Mapping[str, Any]) -> ServedResource:
@@ -28,7 +28,7 @@ def params_row(attributes: AdmissionAttributes, kind: Mapping[str, Any]) -> Serv
 
 
 async def collect_params(attributes: AdmissionAttributes, row: ServedResource, reference: Mapping[str, Any]) -> list[Object]:
-    """All objects a paramRef selects; none where that is allowed. Raises Misconfigured."""
+    """All objects that a paramRef selects. Raises Misconfigured if there is none and the binding denies that."""
     cluster = attributes.ctx.cluster
     namespace = str(reference.get("namespace") or "")
     if not row.namespaced:

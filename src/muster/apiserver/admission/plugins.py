@@ -1,9 +1,9 @@
 """The admission chain of a cluster, in the order of kube-apiserver's recommended plugins.
 
-The order is that of `AllOrderedPlugins` in Kubernetes 1.35: plugins that fill objects come before webhooks, so that webhooks see
-what the server adds, and quotas come last, when nothing else can refuse an object any more. `StorageQuotas`, which are ours, stand
-before ResourceQuota, which books what it lets in; `SignerPermissions` is CertificateApproval, CertificateSigning and
-CertificateSubjectRestriction in one.
+The order is that of `AllOrderedPlugins` in Kubernetes 1.35. Plugins that set defaults precede webhooks, so that webhooks see what
+the server adds. Quotas come last, when no other plugin can reject the object any more. `StorageQuotas`, which is ours, precedes
+ResourceQuota, because ResourceQuota charges what it admits. `SignerPermissions` combines CertificateApproval, CertificateSigning
+and CertificateSubjectRestriction.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from muster.machinery.objects import Object
 class ResourcePlugin(Mutator, Protocol):
     @property
     def resources(self) -> Collection[str]:
-        """The stored resources it concerns."""
+        """Names of the stored resources that the plugin handles."""
 
 
 class ResourcePlugins:
-    """Plugins in order, each of which concerns some resources; an operation on any other costs one look-up."""
+    """Plugins in order, each of which handles some resources; an operation on any other resource costs one lookup."""
 
     def __init__(self, *plugins: ResourcePlugin) -> None:
         self.plugins = plugins
@@ -52,8 +52,8 @@ class ResourcePlugins:
         return operation.new
 
 
-def filling_plugins() -> Mutator:
-    """Those that fill objects."""
+def mutating_plugins() -> Mutator:
+    """The in-process plugins that set defaults."""
     return ResourcePlugins(
         LimitRanger(), ServiceAccount(), Priority(), DefaultTolerationSeconds(), StorageObjectInUseProtection(), RuntimeClass()
     )
@@ -61,7 +61,7 @@ def filling_plugins() -> Mutator:
 
 def admission_chain(cluster: Cluster) -> AdmissionChain:
     return AdmissionChain(
-        [NamespaceLifecycle(), filling_plugins(), MutatingWebhooks(cluster)],
+        [NamespaceLifecycle(), mutating_plugins(), MutatingWebhooks(cluster)],
         [
             LimitRanger(),
             RuntimeClass(),

@@ -1,7 +1,7 @@
-"""What a pod asks for and may use: the sum of its containers, or the most that its init containers need, if that is more.
+"""The requests and limits of a pod: the sum over its containers, or the maximum that its init containers need if that is greater.
 
-Follows Kubernetes' `component-helpers/resource`: sidecars (init containers that restart always) count with the containers and with
-every init container after them, and what the pod itself says for CPU, memory or huge pages takes the place of the sum.
+Follows `k8s.io/component-helpers/resource`: sidecars (init containers that always restart) are added to the containers and to every
+init container after them, and pod-level values for CPU, memory and huge pages replace the sum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIMITS: Final = "limits"
 
 
 def amounts(given: Mapping[str, Any] | None) -> Amounts:
-    """A resource list as quantities; what is none is for validation to refuse."""
+    """A resource list as quantities. Invalid quantities are left out; validation rejects them."""
     found: Amounts = {}
     for name, text in (given or {}).items():
         try:
@@ -39,17 +39,17 @@ def pod_amounts(spec: Object, field: str) -> Amounts:
     for container in spec.get("containers") or ():
         add(total, container_amounts(container, field))
     sidecars: Amounts = {}
-    most: Amounts = {}
+    init_maximum: Amounts = {}
     for container in spec.get("initContainers") or ():
         own = container_amounts(container, field)
         if container.get("restartPolicy") == "Always":
             add(total, own)
             add(sidecars, own)
-            _raise_to(most, sidecars)
+            _raise_to_maximum(init_maximum, sidecars)
         else:
             add(own, sidecars)
-            _raise_to(most, own)
-    _raise_to(total, most)
+            _raise_to_maximum(init_maximum, own)
+    _raise_to_maximum(total, init_maximum)
     for name, quantity in amounts((spec.get("resources") or {}).get(field)).items():
         if name in ("cpu", "memory") or name.startswith("hugepages-"):
             total[name] = quantity
@@ -65,7 +65,7 @@ def containers(spec: Object) -> Iterable[Object]:
     yield from spec.get("initContainers") or ()
 
 
-def _raise_to(total: Amounts, least: Mapping[str, Quantity]) -> None:
-    for name, quantity in least.items():
+def _raise_to_maximum(total: Amounts, lower_bounds: Mapping[str, Quantity]) -> None:
+    for name, quantity in lower_bounds.items():
         if name not in total or quantity > total[name]:
             total[name] = quantity

@@ -1,4 +1,4 @@
-"""What the plugins that concern pods ask of an operation."""
+"""Predicates that several plugins for pods share."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from muster.machinery.objects import Object
 PODS: Final = frozenset({"/pods"})
 
 
-def concerns_pod(ctx: Context, resource: ServedResource) -> bool:
-    """Whether a pod itself is written, and not one of its subresources."""
+def is_pod_write(ctx: Context, resource: ServedResource) -> bool:
+    """Whether the pod itself is written, not one of its subresources."""
     return resource.storage in PODS and not ctx.subresource
 
 
 def is_new_pod(ctx: Context, resource: ServedResource, operation: Operation) -> bool:
-    return operation.name == "CREATE" and concerns_pod(ctx, resource)
+    return operation.name == "CREATE" and is_pod_write(ctx, resource)
 
 
-def shown_name(pod: Object) -> str:
-    """A pod that has no name yet is called by what its name will begin with."""
+def display_name(pod: Object) -> str:
+    """The name in messages: a pod without a name yet is shown by its generateName."""
     return str(pod["metadata"].get("name") or pod["metadata"].get("generateName", ""))

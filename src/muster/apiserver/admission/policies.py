@@ -1,8 +1,9 @@
-"""ValidatingAdmissionPolicies of one cluster: rules in CEL, put in force by bindings.
+"""ValidatingAdmissionPolicies of one cluster: rules in CEL that bindings put into effect. Follows
+`k8s.io/apiserver/pkg/admission/plugin/policy/validating`.
 
-A policy says what it is about and what must hold; each binding that matches as well evaluates it, once per parameter object. What
-fails is denied, warned about or only noted for the audit, as the binding says. The first denial speaks for all. Policies are
-compiled when one of them changes; a cluster without any pays two lookups per write.
+A policy defines which operations it matches and which expressions must be true. Each matching binding evaluates it, once per
+parameter object. A failure is denied, returned as a warning, or only audited, as the binding specifies; the answer shows the first
+denial. Policies are compiled when one of them changes; a cluster without policies pays two lookups per write.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.apiserver import errors
-from muster.apiserver.admission.attributes import AdmissionAttributes, is_exempt, refused
+from muster.apiserver.admission.attributes import AdmissionAttributes, is_exempt, new_forbidden
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.expressions import Conditions, bindings, namespace_view
+from muster.apiserver.admission.expressions import MatchConditions, activation, namespace_view
 from muster.apiserver.admission.matcher import Matcher
 from muster.apiserver.admission.params import Misconfigured, collect_params, params_row
 from muster.apiserver.cel_environment import OUT_OF_BUDGET, Compiled, Composition, compile_expression, environment
@@ -34,13 +35,13 @@ from muster.machinery.objects import Object
 
 POLICIES: Final = "admissionregistration.k8s.io/validatingadmissionpolicies"
 BINDINGS: Final = "admissionregistration.k8s.io/validatingadmissionpolicybindings"
-_LONGEST_MESSAGE: Final = 5 * 1024
+_MAX_MESSAGE_BYTES: Final = 5 * 1024
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One validation that did not hold (or could not be told, with a policy that fails then)."""
+    """One validation that is false, or whose evaluation failed under failurePolicy Fail."""
 
     message: str
     reason: str = ""
@@ -68,7 +69,7 @@ class Policy:
     def __init__(self, raw: Object, bound: Sequence[Object]) -> None:
         spec = raw["spec"]
         self.name: str = raw["metadata"]["name"]
-        self.fails = spec.get("failurePolicy") != "Ignore"
+        self.fail_on_error = spec.get("failurePolicy") != "Ignore"
         self.param_kind: Mapping[str, Any] | None = spec.get("paramKind")
         self.matcher = _matcher(spec.get("matchConstraints") or {})
         self.bindings = [_binding(binding) for binding in bound]
@@ -77,7 +78,7 @@ class Policy:
         full, plain = composition.environment(), composition.environment(authorizer=False)
         self._variables = composition.compiled
         conditions = spec.get("matchConditions")
-        self._conditions = Conditions(conditions, environment(params), self.fails) if conditions else None
+        self._conditions = MatchConditions(conditions, environment(params), self.fail_on_error) if conditions else None
         self._validations = [
             _Validation(
                 compile_expression(validation.get("expression") or "", full),
@@ -92,24 +93,24 @@ class Policy:
             for annotation in spec.get("auditAnnotations") or ()
         ]
 
-    def judge(self, values: dict[str, Any]) -> tuple[list[Failure], list[Failure]]:
-        """What fails for one set of values: validations, and audit annotations that could not be made."""
+    def evaluate(self, values: dict[str, Any]) -> tuple[list[Failure], list[Failure]]:
+        """The failures for one set of values: of validations, and of audit annotations that could not be computed."""
         budget = CostBudget(RUNTIME_COST_BUDGET)
-        values = {**values, "variables": self._lazily(values, budget)}
+        values = {**values, "variables": self._lazy_variables(values, budget)}
         try:
-            if self._conditions is not None and not self._conditions.hold(values):
+            if self._conditions is not None and not self._conditions.match(values):
                 return [], []
             failures = [failure for v in self._validations if (failure := self._check(v, values, budget)) is not None]
-            return failures, self._annotate(values)
+            return failures, self._evaluate_audit_annotations(values)
         except CostExceeded:
             return self._error(OUT_OF_BUDGET), []
         except EvaluationError as error:
             return self._error(str(error)), []
 
     def _error(self, text: str) -> list[Failure]:
-        return [Failure(text)] if self.fails else []
+        return [Failure(text)] if self.fail_on_error else []
 
-    def _lazily(self, values: Mapping[str, Any], budget: CostBudget) -> LazyMap:
+    def _lazy_variables(self, values: Mapping[str, Any], budget: CostBudget) -> LazyMap:
         sources: dict[str, Callable[[], Any]] = {}
         variables = LazyMap(sources)
         within = {**values, "variables": variables}
@@ -133,13 +134,13 @@ class Policy:
             if validation.expression.evaluate(values, budget) is True:
                 return None
         except EvaluationError as error:
-            return Failure(str(error)) if self.fails else None
+            return Failure(str(error)) if self.fail_on_error else None
         message = _message(validation.message_expression, values, budget)
         text = message or validation.message or f"failed expression: {validation.expression.text.strip()}"
         return Failure(text, validation.reason)
 
-    def _annotate(self, values: Mapping[str, Any]) -> list[Failure]:
-        """Annotations belong to the audit log; here only one that cannot be computed matters."""
+    def _evaluate_audit_annotations(self, values: Mapping[str, Any]) -> list[Failure]:
+        """The failures of audit annotations. Their values are not used: the audit log has the level Metadata."""
         budget = CostBudget(RUNTIME_COST_BUDGET)
         failures: list[Failure] = []
         for annotation in self._annotations:
@@ -151,7 +152,7 @@ class Policy:
 
 
 def _message(expression: Compiled | None, values: Mapping[str, Any], budget: CostBudget) -> str:
-    """What the messageExpression says; empty where it fails, is too long or has line breaks."""
+    """The value of the messageExpression; empty if it fails, is too long or has line breaks."""
     if expression is None:
         return ""
     try:
@@ -159,7 +160,7 @@ def _message(expression: Compiled | None, values: Mapping[str, Any], budget: Cos
     except EvaluationError:
         return ""
     trimmed = text.strip() if isinstance(text, str) else ""
-    return trimmed if len(trimmed.encode()) <= _LONGEST_MESSAGE and "\n" not in trimmed else ""
+    return trimmed if len(trimmed.encode()) <= _MAX_MESSAGE_BYTES and "\n" not in trimmed else ""
 
 
 def _matcher(raw: Mapping[str, Any]) -> Matcher:
@@ -213,19 +214,19 @@ class ValidatingPolicies:
             return
         review = _Review(AdmissionAttributes(ctx, resource, operation))
         for policy in policies:
-            await review.apply(policy)
+            await review.evaluate(policy)
         if review.denial is not None:
             raise review.denial
 
 
 class _Review:
-    """All policies against one operation."""
+    """The evaluation of all policies for one operation."""
 
     def __init__(self, attributes: AdmissionAttributes) -> None:
         self._attributes = attributes
         self.denial: errors.ApiError | None = None
 
-    async def apply(self, policy: Policy) -> None:
+    async def evaluate(self, policy: Policy) -> None:
         row = policy.matcher.match(self._attributes)
         if row is None:
             return
@@ -235,23 +236,23 @@ class _Review:
             self._misconfigured(policy, None, problem)
             return
         for binding in policy.bindings:
-            if binding.matcher is None or binding.matcher.match(self._attributes, all_without_rules=True) is not None:
+            if binding.matcher is None or binding.matcher.match(self._attributes, match_all_without_rules=True) is not None:
                 try:
-                    await self._bound(policy, binding, row, params)
+                    await self._evaluate_binding(policy, binding, row, params)
                 except Misconfigured as problem:
                     self._misconfigured(policy, binding, problem)
 
-    async def _bound(self, policy: Policy, binding: Binding, row: ServedResource, params: ServedResource | None) -> None:
+    async def _evaluate_binding(self, policy: Policy, binding: Binding, row: ServedResource, params: ServedResource | None) -> None:
         attributes = self._attributes
         chosen: Sequence[Object | None] = (None,)
         if params is not None and binding.param_reference is not None:
             chosen = await collect_params(attributes, params, binding.param_reference)
         namespace = self._namespace() if chosen else None
         for param in chosen:
-            failures, unannotated = policy.judge(await bindings(attributes, row, param, namespace))
+            failures, annotation_failures = policy.evaluate(await activation(attributes, row, param, namespace))
             for failure in failures:
-                self._act(policy, binding, failure)
-            for failure in unannotated:
+                self._enforce(policy, binding, failure)
+            for failure in annotation_failures:
                 self._deny(policy, binding, failure)
 
     def _namespace(self) -> Object | None:
@@ -263,7 +264,7 @@ class _Review:
             raise errors.not_found_named("", "namespaces", attributes.namespace)
         return namespace_view(found)
 
-    def _act(self, policy: Policy, binding: Binding, failure: Failure) -> None:
+    def _enforce(self, policy: Policy, binding: Binding, failure: Failure) -> None:
         if "Deny" in binding.actions:
             self._deny(policy, binding, failure)
         if "Warn" in binding.actions:
@@ -271,7 +272,7 @@ class _Review:
             self._attributes.ctx.warn(f"Validation failed for {where}: {failure.message}")
 
     def _misconfigured(self, policy: Policy, binding: Binding | None, problem: Misconfigured) -> None:
-        if policy.fails:
+        if policy.fail_on_error:
             what = "policy" if binding is None else "binding"
             self._deny(policy, binding, Failure(f"failed to configure {what}: {problem}"))
 
@@ -282,7 +283,7 @@ class _Review:
         if binding is not None:
             by += f" with binding '{binding.name}'"
         text = f"{by} denied request: {failure.message}"
-        denial = refused(self._attributes, text, [{"message": text}])
+        denial = new_forbidden(self._attributes, text, [{"message": text}])
         denial.reason = failure.reason or "Invalid"
         denial.code = _CODES.get(denial.reason, 422)
         self.denial = denial

@@ -1,8 +1,8 @@
-"""What an object counts against ResourceQuotas, and which quotas it counts against.
+"""The usage that an object charges to ResourceQuotas, and the quotas that it is charged to.
 
-Follows the evaluators of Kubernetes' `pkg/quota/v1`: pods by what they ask for as long as they are not over, Services by their
-type, claims by their size and storage class; every kind as `count/<resource>.<group>`, a few old ones by their plain name, too.
-Pure functions: admission asks them for one object, the controller for all of a namespace.
+Follows the evaluators of `k8s.io/kubernetes/pkg/quota/v1`: pods count by their requests and limits until they finish, Services by
+type, claims by size and storage class. Every kind counts as `count/<resource>.<group>`, a few also by their plain name. The
+functions are pure: admission calls them for one object, the controller for all objects of a namespace.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SERVICE_NAMES: Final = frozenset({"services", "services.loadbalancers", "servic
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 _POD_NAMES: Final = frozenset({"pods", *(f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in _COMPUTE)})
 _REQUIRED: Final = frozenset(f"{kind}{name}" for kind in ("", "requests.", "limits.") for name in ("cpu", "memory"))
-"""What a container has to say for itself where a quota counts it: an old mistake of Kubernetes, kept for these alone."""
+"""Resources that every container must specify if a quota limits them; Kubernetes keeps this rule for these alone."""
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 
 
@@ -48,8 +48,8 @@ def count_name(resource: ServedResource) -> str:
     return f"{_COUNT}{resource.group_resource}"
 
 
-def matching(resource: ServedResource, names: Iterable[str]) -> list[str]:
-    """Which of a quota's resources objects of this kind count against, in order."""
+def matching_resources(resource: ServedResource, names: Iterable[str]) -> list[str]:
+    """The resources of a quota that objects of this kind are charged to, in order (`Evaluator.MatchingResources`)."""
     return sorted(name for name in names if _counts(resource, name))
 
 
@@ -69,8 +69,8 @@ def _is_extended(name: str) -> bool:
     return name.startswith("requests.") and "/" in name and "kubernetes.io/" not in name
 
 
-def handled(resource: ServedResource, operation: str, subresource: str, new: Object, old: Object | None) -> bool:
-    """Whether a write may change what is counted."""
+def handles(resource: ServedResource, operation: str, subresource: str, new: Object, old: Object | None) -> bool:
+    """Whether a write may change the usage (`Evaluator.Handles`)."""
     if resource.storage in NOT_COUNTED or not resource.namespaced:
         return False
     if resource.storage == CLAIMS:
@@ -91,10 +91,10 @@ def _claim_status(claim: Object) -> tuple[Any, set[str]]:
 
 
 def usage(resource: ServedResource, obj: Object, now: datetime) -> Amounts:
-    """What an object counts."""
+    """The usage of one object (`Evaluator.Usage`)."""
     counted: Amounts = {count_name(resource): ONE}
     if resource.storage == PODS:
-        if not is_over(obj, now):
+        if not is_finished(obj, now):
             add(counted, _compute(*_pod_sums(obj["spec"])))
             counted["pods"] = ONE
     elif resource.storage == SERVICES:
@@ -106,8 +106,8 @@ def usage(resource: ServedResource, obj: Object, now: datetime) -> Amounts:
     return counted
 
 
-def is_over(pod: Object, now: datetime) -> bool:
-    """Whether a pod has ended, or should have: one that a lost node keeps counts no longer."""
+def is_finished(pod: Object, now: datetime) -> bool:
+    """Whether a pod has finished, or its grace period has passed: a pod on a lost node is not counted any longer."""
     if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return True
     deleted, grace = pod["metadata"].get("deletionTimestamp"), pod["metadata"].get("deletionGracePeriodSeconds")
@@ -162,27 +162,27 @@ def _claim(claim: Object) -> Amounts:
     return counted
 
 
-def unsaid(resource: ServedResource, obj: Object, wanted: Iterable[str]) -> str:
-    """What a pod's containers must say and do not, as a refusal names it; empty if nothing is missing."""
+def missing_constraints(resource: ServedResource, obj: Object, wanted: Iterable[str]) -> str:
+    """The resources that containers of a pod must specify and do not, as the error shows them (`Evaluator.Constraints`)."""
     needed = _REQUIRED.intersection(wanted) if resource.storage == PODS else frozenset()
-    if not needed or _says_itself(obj["spec"]):
+    if not needed or _has_pod_resources(obj["spec"]):
         return ""
     missing: dict[str, set[str]] = {}
     for container in containers(obj["spec"]):
-        said = _compute(container_amounts(container, REQUESTS), container_amounts(container, LIMITS))
-        for name in needed.difference(said):
+        constrained = _compute(container_amounts(container, REQUESTS), container_amounts(container, LIMITS))
+        for name in needed.difference(constrained):
             missing.setdefault(name, set()).add(container.get("name", ""))
     return "; ".join(f"{name} for: {','.join(sorted(found))}" for name, found in sorted(missing.items()))
 
 
-def _says_itself(spec: Object) -> bool:
+def _has_pod_resources(spec: Object) -> bool:
     own = spec.get("resources") or {}
     names = {*(own.get(REQUESTS) or {}), *(own.get(LIMITS) or {})}
     return any(name in ("cpu", "memory") or name.startswith("hugepages-") for name in names)
 
 
-def in_scope(resource: ServedResource, obj: Object, quota: Object) -> bool:
-    """Whether an object is among those that a quota counts by its scopes; one without scopes counts all."""
+def matches_scopes(resource: ServedResource, obj: Object, quota: Object) -> bool:
+    """Whether an object is in all scopes of a quota; a quota without scopes counts all objects."""
     spec = quota.get("spec") or {}
     selectors: list[Object] = [{"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()]
     selectors += (spec.get("scopeSelector") or {}).get("matchExpressions") or ()

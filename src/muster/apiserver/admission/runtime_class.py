@@ -1,4 +1,6 @@
-"""The RuntimeClass plugin: a new pod gets what its runtime class costs and where that runs; one that says otherwise is refused."""
+"""The RuntimeClass plugin: sets overhead and scheduling constraints of a new pod from its RuntimeClass, and rejects pods that
+contradict them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Final
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.admission.pod_resources import amounts
-from muster.apiserver.admission.pods import PODS, is_new_pod, shown_name
+from muster.apiserver.admission.pods import PODS, display_name, is_new_pod
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
@@ -45,7 +47,7 @@ class RuntimeClass:
 
 
 def _rejected(pod: Object, text: str) -> errors.ApiError:
-    return errors.forbidden("", "pods", shown_name(pod), f"pod rejected: {text}")
+    return errors.forbidden("", "pods", display_name(pod), f"pod rejected: {text}")
 
 
 def _class_of(ctx: Context, pod: Object) -> Object | None:
@@ -59,7 +61,7 @@ def _class_of(ctx: Context, pod: Object) -> Object | None:
 
 
 def _overhead(found: Object | None) -> Object | None:
-    """What the class costs, empty where it says nothing of how much; None where it does not speak of it."""
+    """The overhead that the class defines: empty if it has no `podFixed`, None if it has no `overhead`."""
     overhead = (found or {}).get("overhead")
     return None if overhead is None else overhead.get("podFixed") or {}
 
@@ -71,7 +73,7 @@ def _schedule(pod: Object, scheduling: Object) -> None:
     for key, value in sorted(wanted.items()):
         if given.get(key, value) != value:
             text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {given[key]}"
-            raise errors.forbidden("", "pods", shown_name(pod), text)
+            raise errors.forbidden("", "pods", display_name(pod), text)
     if wanted:
         spec["nodeSelector"] = {**given, **wanted}
     tolerations = _merged([*(spec.get("tolerations") or ()), *(scheduling.get("tolerations") or ())])
@@ -80,7 +82,7 @@ def _schedule(pod: Object, scheduling: Object) -> None:
 
 
 def _merged(tolerations: list[Object]) -> list[Object]:
-    """Without those that another one covers; of equal ones the first."""
+    """The tolerations without those that another one covers; of equal ones the first."""
     merged: list[Object] = []
     for index, each in enumerate(tolerations):
         later = (other for other in tolerations[index + 1 :] if other != each)
@@ -90,7 +92,7 @@ def _merged(tolerations: list[Object]) -> list[Object]:
 
 
 def _covers(outer: Object, inner: Object) -> bool:
-    """Whether one toleration tolerates all that another one does."""
+    """Whether the outer toleration tolerates every taint that the inner one does."""
     if outer == inner:
         return True
     everything = not outer.get("key") and outer.get("operator") == "Exists"

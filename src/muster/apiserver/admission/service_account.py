@@ -1,9 +1,10 @@
-"""The ServiceAccount plugin: every new pod runs as an account of its namespace and gets that account's token.
+"""The ServiceAccount plugin: every new pod runs as a service account of its namespace and gets a token of it.
 
-The account has to be there. A namespace's default account comes a moment after the namespace, so a pod that names no other waits a
+The account must exist. The default account is created shortly after its namespace, so a pod that names no other account waits a
 little for it. The token is a projected volume (token, CA bundle, namespace), mounted into each container at the path where client
-libraries look for it, unless the pod or its account says no, or the container mounts something there itself. Run again after a
-webhook has changed the pod, the plugin finds its own volume by the name's prefix and mounts it into the containers that came since.
+libraries look for it, unless the pod or its account disables that, or the container mounts something else there. When the plugin
+runs again after a webhook has changed the pod, it finds its own volume by the prefix of the name and mounts it into containers that
+were added.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from muster.apiserver import errors
 from muster.apiserver.admission.chain import Operation
-from muster.apiserver.admission.pods import PODS, is_new_pod, shown_name
+from muster.apiserver.admission.pods import PODS, display_name, is_new_pod
 from muster.apiserver.context import Context
 from muster.apiserver.objects import object_key
 from muster.apiserver.registry.resource import ServedResource
@@ -40,8 +41,8 @@ class ServiceAccount:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
         account = await _find_account(ctx, pod, name)
         if _wants_token(spec, account):
-            if ctx.is_large():  # takes long for many containers
-                await ctx.aside(mount_token, spec)
+            if ctx.is_large():  # slow with many containers
+                await ctx.run_in_worker(mount_token, spec)
             else:
                 mount_token(spec)
         if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
@@ -59,7 +60,7 @@ async def _find_account(ctx: Context, pod: Object, name: str) -> Object:
             break
         await asyncio.sleep(_RETRY_INTERVAL)
     text = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
-    raise errors.forbidden("", "pods", shown_name(pod), text)
+    raise errors.forbidden("", "pods", display_name(pod), text)
 
 
 def _wants_token(spec: Object, account: Object) -> bool:
@@ -68,7 +69,7 @@ def _wants_token(spec: Object, account: Object) -> bool:
 
 
 def mount_token(spec: Object) -> None:
-    """Add the token's volume, and mount it into every container that has nothing in its place."""
+    """Add the token volume, and mount it into every container that has no other mount at that path."""
     volumes = spec.get("volumes") or ()
     found = next((name for volume in volumes if (name := str(volume.get("name", ""))).startswith(_VOLUME_PREFIX)), "")
     name = found or generate_name(_VOLUME_PREFIX)

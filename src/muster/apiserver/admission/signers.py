@@ -1,7 +1,7 @@
-"""Who may approve and sign certificates: permissions on the signer itself, beyond those on the request object.
+"""Who may approve and sign certificate requests: permissions on the signer, in addition to those on the request object.
 
-Approving needs the verb `approve`, writing a certificate or condition the verb `sign`, on the resource `signers` named like the
-signer or `domain/*`. Nobody gets a client certificate in the group of cluster masters through the API.
+Approval needs the verb `approve`, writing a certificate or a condition the verb `sign`, on the resource `signers` with the name of
+the signer or `domain/*`. The signer for API server clients issues no certificate for the group system:masters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from cryptography import x509
 
-from muster.apiserver.admission.attributes import AdmissionAttributes, refused
+from muster.apiserver.admission.attributes import AdmissionAttributes, new_forbidden
 from muster.apiserver.admission.chain import Operation
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
@@ -34,7 +34,7 @@ class SignerPermissions:
         if operation.name == "CREATE" and new is not None:
             if new["spec"].get("signerName") == _CLIENT and MASTERS in _organizations(new):
                 text = f"use of {_CLIENT} signer with {MASTERS} group is not allowed"
-                raise refused(AdmissionAttributes(ctx, resource, operation), text)
+                raise new_forbidden(AdmissionAttributes(ctx, resource, operation), text)
         elif operation.name == "UPDATE" and new is not None and old is not None:
             if ctx.subresource == "approval":
                 self._check(ctx, resource, operation, old, "approve")
@@ -49,7 +49,7 @@ class SignerPermissions:
             if ctx.cluster.rules.authorize(ctx.user, AccessAttributes(verb, _GROUP, "*", "signers", name=name)).allowed:
                 return
         text = f"user not permitted to {verb} requests with signerName {quote(signer)}"
-        raise refused(AdmissionAttributes(ctx, resource, operation), text)
+        raise new_forbidden(AdmissionAttributes(ctx, resource, operation), text)
 
 
 def _organizations(csr: Object) -> list[str]:

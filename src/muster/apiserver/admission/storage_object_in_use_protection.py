@@ -1,4 +1,6 @@
-"""The StorageObjectInUseProtection plugin: a finalizer on every new claim, volume and attributes class keeps what is in use."""
+"""The StorageObjectInUseProtection plugin: adds the finalizer that keeps a claim, volume or volume attributes class while it is in
+use.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ FINALIZERS: Final = {
     VOLUMES: "kubernetes.io/pv-protection",
     ATTRIBUTES_CLASSES: "kubernetes.io/vac-protection",
 }
-"""`controllers.in_use_protection` removes them."""
+"""The finalizers by resource; `controllers.in_use_protection` removes them."""
 
 
 class StorageObjectInUseProtection:

@@ -1,9 +1,10 @@
-"""How much may be kept of what anybody with few rights may create without end: Events of a namespace, requests of one requester.
+"""Limits for objects that callers with few rights can create without bound: Events per namespace, certificate requests per
+requester.
 
-Both go by themselves after a while (an hour; certificate requests by Kubernetes' rules), and until then every agent of a fleet, and
-every holder of a bootstrap token, could fill the memory of the process that serves the others. kube-apiserver has no such bound:
-its ResourceQuota ignores Events and knows no cluster-scoped objects, and its EventRateLimit is off unless configured.
-Administrators are not bound. Sums are kept by the store's events, from the first write that asks.
+Both expire (Events after an hour, certificate requests by Kubernetes' rules), but until then any agent of a fleet, or any holder of
+a bootstrap token, could exhaust the memory of a process that serves others too. kube-apiserver has no such limit: its ResourceQuota
+ignores Events and cluster-scoped objects, and its EventRateLimit plugin is off by default. Members of system:masters are not
+limited. Usage is maintained from the store's events, starting with the first write that needs it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def _requester(obj: Object) -> str:
 
 
 def _requester_of(entry: Entry) -> str:
-    # Decoded for this alone: what readers keep of it would be larger than it is.
+    # Not `shared`: the decoded object would be kept on the entry, and is larger than the entry.
     return _requester(orjson.loads(entry.value))
 
 
@@ -45,23 +46,23 @@ class Quota:
     objects: int
     size: int
     """Bytes."""
-    described: str
+    description: str
     owner: Callable[[Object], str]
-    owner_of_stored: Callable[[Entry], str]
+    owner_of_entry: Callable[[Entry], str]
 
 
 QUOTAS = {
     "/events": Quota(
-        10_000, 16 << 20, "events in the namespace {}, which go an hour after they were last written", _namespace, _namespace_of
+        10_000, 16 << 20, "events in the namespace {}, which expire one hour after their last write", _namespace, _namespace_of
     ),
     "certificates.k8s.io/certificatesigningrequests": Quota(
-        10_000, 32 << 20, "requests by {}, which go within a day, and an hour after they were decided", _requester, _requester_of
+        10_000, 32 << 20, "requests by {}, which are deleted after a day, or an hour after the decision", _requester, _requester_of
     ),
 }
 
 
 class StorageQuotas:
-    """A validating step of one cluster."""
+    """The plugin of one cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -73,19 +74,19 @@ class StorageQuotas:
             return
         usage = self._usage.get(resource.storage)
         if usage is None:
-            usage = self._usage[resource.storage] = Usage(self._cluster, resource.storage, quota.owner_of_stored)
+            usage = self._usage[resource.storage] = Usage(self._cluster, resource.storage, quota.owner_of_entry)
         owner = quota.owner(operation.new)
         objects, size = usage.of(owner)
         more = len(orjson.dumps(operation.new)) - (len(orjson.dumps(operation.old)) if operation.old is not None else 0)
         objects += operation.old is None
         if more > 0 and (objects > quota.objects or size + more > quota.size):
-            what = quota.described.format(orjson.dumps(owner).decode())
+            what = quota.description.format(orjson.dumps(owner).decode())
             text = f"exceeded quota of {quota.objects} objects and {quota.size} bytes for {what}"
             raise errors.forbidden(resource.group, resource.plural, operation.new["metadata"].get("name", ""), text)
 
 
 class Usage:
-    """Number and bytes of one resource's stored objects, by owner."""
+    """Number and size of the stored objects of one resource, by owner."""
 
     def __init__(self, cluster: Cluster, storage: str, owner: Callable[[Entry], str]) -> None:
         self._cluster = cluster

@@ -1,7 +1,8 @@
-"""Do a policy's expressions fit the types it is about? Checked once per generation, reported in its status, never enforced.
+"""Type checking of a policy's expressions against the types that the policy matches. Checked once per generation and reported in
+the status, never enforced. Follows `TypeChecker` in `k8s.io/apiserver/pkg/admission/plugin/policy/validating`.
 
-Only rules that name groups, versions and resources say which types those are; wildcards and subresources are passed over, and so is
-whatever is not served. A type that contains itself is taken for anything from its second level on.
+Only rules that name groups, versions and resources determine types; wildcards, subresources and resources that are not served are
+skipped. Below its first level a recursive type is `dyn`.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from muster.cel.types import struct_type
 from muster.kube.schema_node import Schema
 from muster.machinery.objects import Object
 
-_MOST_TYPES: Final = 10
+_MAX_TYPES: Final = 10
 _SCALARS: Final = {"boolean": BOOL, "integer": INT, "number": DOUBLE}
 _STRINGS: Final = {"byte": BYTES, "date": TIMESTAMP, "date-time": TIMESTAMP, "duration": DURATION}
 
 
 def check_types(table: ResourceTable, spec: Mapping[str, Any]) -> list[Object]:
     """The `expressionWarnings` of a policy."""
-    environments = [(row, _environment(table, spec, row)) for row in _concerned(table, spec)]
+    environments = [(row, _environment(table, spec, row)) for row in _types_to_check(table, spec)]
     warnings: list[Object] = []
     for index, validation in enumerate(spec.get("validations") or ()):
         for field in ("expression", "messageExpression"):
@@ -58,7 +59,7 @@ def _problem(text: str, where: Environment, row: ServedResource) -> str:
     return ""
 
 
-def _concerned(table: ResourceTable, spec: Mapping[str, Any]) -> list[ServedResource]:
+def _types_to_check(table: ResourceTable, spec: Mapping[str, Any]) -> list[ServedResource]:
     rows: dict[tuple[str, str, str], ServedResource] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         groups, versions = rule.get("apiGroups") or (), rule.get("apiVersions") or ()
@@ -66,7 +67,7 @@ def _concerned(table: ResourceTable, spec: Mapping[str, Any]) -> list[ServedReso
         if any("*" in name for name in (*groups, *versions)):
             continue
         for row in (table.get(g, v, p) for g in sorted(groups) for v in sorted(versions) for p in sorted(plurals)):
-            if row is not None and len(rows) < _MOST_TYPES:
+            if row is not None and len(rows) < _MAX_TYPES:
                 rows[row.group, row.version, row.kind] = row
     return [rows[key] for key in sorted(rows)]
 

@@ -1,9 +1,9 @@
-"""Admission webhooks of one cluster: mutating ones in turn, validating ones all at once.
+"""Admission webhooks of one cluster: mutating ones are called one after another, validating ones concurrently.
 
-Configurations are compiled when they change and looked up by a revision number otherwise, so a cluster without any pays next to
-nothing per write. Mutating webhooks run in order of configuration name, each seeing what those before it made of the object. If one
-changes it, the whole chain runs once more, and those before it that asked for it (reinvocationPolicy IfNeeded) are called again; so
-are all that asked for it where the plugins before them changed the object in that second round.
+Configurations are compiled when they change and otherwise found by a generation number, so a cluster without webhooks pays next to
+nothing per write. Mutating webhooks run in order of configuration name, each with the object as the previous ones changed it. After
+a change the whole chain runs once more (`chain`): earlier webhooks with reinvocationPolicy IfNeeded are called again, and if
+in-process plugins change the object in that second round, so are all others with that policy.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from muster.machinery.objects import Object
 log = get_logger(__name__)
 MUTATING: Final = "admissionregistration.k8s.io/mutatingwebhookconfigurations"
 VALIDATING: Final = "admissionregistration.k8s.io/validatingwebhookconfigurations"
-_AS_DECODED: Final = WriteOptions(field_validation="Ignore")
+_IGNORE_UNKNOWN_FIELDS: Final = WriteOptions(field_validation="Ignore")
 
 
 class _Hooks:
-    """The compiled hooks of one kind of configuration."""
+    """The compiled webhooks of all configurations of one kind."""
 
     def __init__(self, cluster: Cluster, storage: str) -> None:
         self._cluster = cluster
@@ -68,34 +68,34 @@ class MutatingWebhooks:
             return operation.new
         attributes = AdmissionAttributes(ctx, resource, operation)
         first = operation.reinvocation
-        called, again = (set[str](), set[str]()) if first is None else (first.called, first.again)
-        if first is not None and called and orjson.dumps(operation.new) != first.left:
-            again |= called
+        called, reinvoke = (set[str](), set[str]()) if first is None else (first.called, first.reinvoke)
+        if first is not None and called and orjson.dumps(operation.new) != first.output:
+            reinvoke |= called
             called.clear()
         changed = False
         for hook in hooks:
-            if first is not None and hook.key not in again:
+            if first is not None and hook.key not in reinvoke:
                 continue
             row = await hook.matches(attributes)
             if row is None:
                 continue
             if await self._call(hook, attributes, row):
                 changed = True
-                again |= called
+                reinvoke |= called
                 called.clear()
             if hook.reinvoked_if_needed:
                 called.add(hook.key)
         result = attributes.result
         if changed and first is None:
-            operation.reinvocation = Reinvocation(called, again, orjson.dumps(result))
+            operation.reinvocation = Reinvocation(called, reinvoke, orjson.dumps(result))
         return result
 
     async def _call(self, hook: Hook, attributes: AdmissionAttributes, row: ServedResource) -> bool:
-        """Ask one webhook and apply its patch; whether the object is another now."""
+        """Call one webhook and apply its patch; return whether that changed the object."""
         try:
-            patch = await hook.ask(attributes, row)
+            patch = await hook.call(attributes, row)
         except CallFailed as problem:
-            _unless_ignored(hook, problem)
+            _apply_failure_policy(hook, problem)
             return False
         if patch is None:
             return False
@@ -113,18 +113,18 @@ def _patched(ctx: Context, row: ServedResource, obj: Object, patch: list[Any]) -
     try:
         patched = apply_json_patch(obj, patch)
         if not isinstance(patched, dict):
-            raise errors.internal("the patched object is no object")
-        return finish_patched(ctx, row, patched, _AS_DECODED)
+            raise errors.internal("the patch of the webhook does not produce an object")
+        return finish_patched(ctx, row, patched, _IGNORE_UNKNOWN_FIELDS)
     except (PatchError, AttributeError) as problem:
         raise errors.internal(str(problem)) from None
     except errors.ApiError as problem:
         raise errors.internal(problem.message.removeprefix(errors.cannot_decode(row, "").message)) from None
 
 
-def _unless_ignored(hook: Hook, problem: CallFailed) -> None:
+def _apply_failure_policy(hook: Hook, problem: CallFailed) -> None:
     if not hook.ignores_failure:
         raise errors.internal(str(problem))
-    log.warning("webhook failed and its policy ignores that", webhook=hook.key, problem=str(problem))
+    log.warning("webhook failed, ignored by its failure policy", webhook=hook.key, problem=str(problem))
 
 
 class ValidatingWebhooks:
@@ -136,19 +136,19 @@ class ValidatingWebhooks:
         if not hooks or is_exempt(ctx, resource, operation):
             return
         attributes = AdmissionAttributes(ctx, resource, operation)
-        concerned = [(hook, row) for hook in hooks if (row := await hook.matches(attributes)) is not None]
-        if len(concerned) == 1:
-            problem = await _refusal(*concerned[0], attributes)
+        matched = [(hook, row) for hook in hooks if (row := await hook.matches(attributes)) is not None]
+        if len(matched) == 1:
+            problem = await _refusal(*matched[0], attributes)
             if problem is not None:
                 raise problem
-        elif concerned:
-            await _all(concerned, attributes)
+        elif matched:
+            await _call_all(matched, attributes)
 
 
-async def _all(concerned: list[tuple[Hook, ServedResource]], attributes: AdmissionAttributes) -> None:
-    """Ask all at once; the first in order that refuses speaks for the others."""
+async def _call_all(matched: list[tuple[Hook, ServedResource]], attributes: AdmissionAttributes) -> None:
+    """Call all concurrently; raise the error of the first one, in order, that denies."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_refusal(hook, row, attributes)) for hook, row in concerned]
+        tasks = [group.create_task(_refusal(hook, row, attributes)) for hook, row in matched]
     for task in tasks:
         problem = task.result()
         if problem is not None:
@@ -157,11 +157,11 @@ async def _all(concerned: list[tuple[Hook, ServedResource]], attributes: Admissi
 
 async def _refusal(hook: Hook, row: ServedResource, attributes: AdmissionAttributes) -> errors.ApiError | None:
     try:
-        await hook.ask(attributes, row)
+        await hook.call(attributes, row)
         return None
     except CallFailed as problem:
         try:
-            _unless_ignored(hook, problem)
+            _apply_failure_policy(hook, problem)
         except errors.ApiError as error:
             return error
         return None

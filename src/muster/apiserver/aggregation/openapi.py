@@ -22,7 +22,7 @@ from muster.apiserver.openapi_protobuf import encode_document
 Document = dict[str, Any]
 Fetch = Callable[[str, str, int], Awaitable[tuple[int, str, bytes]]]
 """(target, etag already known, most bytes) → status, etag and body of the remote's answer. Raises OSError."""
-Aside = Callable[..., Awaitable[Any]]
+RunInWorker = Callable[..., Awaitable[Any]]
 """Calls a function with its arguments beside the loop."""
 
 INDEX: Final = "/openapi/v3"
@@ -54,28 +54,28 @@ class RemoteOpenApi:
     def name(self) -> str:
         return f"apis/{self._group}/{self._version}"
 
-    async def refresh(self, fetch: Fetch, aside: Aside) -> bool:
+    async def refresh(self, fetch: Fetch, run_in_worker: RunInWorker) -> bool:
         """Ask the remote again; says whether it is described otherwise than before."""
-        changed = await self._refresh_document(fetch, aside)
-        return await self._refresh_swagger(fetch, aside) or changed
+        changed = await self._refresh_document(fetch, run_in_worker)
+        return await self._refresh_swagger(fetch, run_in_worker) or changed
 
-    async def _refresh_document(self, fetch: Fetch, aside: Aside) -> bool:
+    async def _refresh_document(self, fetch: Fetch, run_in_worker: RunInWorker) -> bool:
         status, _, body = await fetch(INDEX, "", _MAX_INDEX)
         address = document_address(body, self.name) if status == 200 else ""
         if not address or (address == self._address and "hash=" in address):
             return False
         status, _, body = await fetch(address, "", _MAX_DOCUMENT)
-        if status != 200 or not await aside(is_document, body):
+        if status != 200 or not await run_in_worker(is_document, body):
             return False
         self._address = address
         before, self.document = self.document, (body, hashlib.sha256(body).hexdigest().upper())
         return before != self.document
 
-    async def _refresh_swagger(self, fetch: Fetch, aside: Aside) -> bool:
+    async def _refresh_swagger(self, fetch: Fetch, run_in_worker: RunInWorker) -> bool:
         status, etag, body = await fetch(SWAGGER, self._etag, _MAX_SWAGGER)
         if status != 200:
             return False
-        part = await aside(swagger_part, body, self._group, self._version)
+        part = await run_in_worker(swagger_part, body, self._group, self._version)
         if part is None:
             return False
         self._etag = etag

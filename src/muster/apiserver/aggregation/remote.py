@@ -135,11 +135,11 @@ class Remote:
                 head, body = await self._exchange(pool, tls, place, target, "application/json", fields, longest)
                 return head.status, head.field("etag") or "", body
 
-            async def aside(function: Callable[..., Any], *arguments: Any) -> Any:
+            async def run_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
                 return await self._cluster.worker.run(_DESCRIBER.name, function, *arguments)
 
             async with asyncio.timeout(_DESCRIPTION_SECONDS):
-                return await self.openapi.refresh(fetch, aside)
+                return await self.openapi.refresh(fetch, run_in_worker)
         except (LookupError, OSError) as problem:
             log.debug("no OpenAPI of a remote API server", cluster=self._cluster.name, name=self.name, problem=str(problem))
             return False

@@ -79,7 +79,7 @@ async def _check_binding(ctx: Context, resource: ServedResource, new: Object, ol
 
 async def _missing(ctx: Context, namespace: str, rules: Iterable[RawRule]) -> list[RawRule]:
     owned = ctx.cluster.part(Access).rbac.rules_for(ctx.user, namespace)
-    return await ctx.aside(_uncovered, owned, rules) if ctx.is_large() else _uncovered(owned, rules)
+    return await ctx.run_in_worker(_uncovered, owned, rules) if ctx.is_large() else _uncovered(owned, rules)
 
 
 def _uncovered(owned: list[Rule], rules: Iterable[RawRule]) -> list[RawRule]:

@@ -12,7 +12,17 @@ from typing import Final
 import orjson
 
 from muster.apiserver.admission.pod_resources import Amounts, add
-from muster.apiserver.admission.quota_usage import CLAIMS, NOT_COUNTED, PODS, QUOTAS, SERVICES, ZERO, in_scope, matching, usage
+from muster.apiserver.admission.quota_usage import (
+    CLAIMS,
+    NOT_COUNTED,
+    PODS,
+    QUOTAS,
+    SERVICES,
+    ZERO,
+    matches_scopes,
+    matching_resources,
+    usage,
+)
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.controllers.manager import ControllerContext
@@ -75,12 +85,12 @@ class ResourceQuotas:
         """What is used of each resource that anything counts against."""
         total: Amounts = {}
         for row in _counted_rows(cluster):
-            wanted = matching(row, hard)
+            wanted = matching_resources(row, hard)
             if not wanted:
                 continue
             sums: Amounts = dict.fromkeys(wanted, ZERO)
             for obj in cluster.scan(row.storage, quota["metadata"]["namespace"]):
-                if in_scope(row, obj, quota):
+                if matches_scopes(row, obj, quota):
                     counts = usage(row, obj, cluster.clock())
                     add(sums, {name: amount for name, amount in counts.items() if name in sums})
             add(total, sums)

@@ -88,7 +88,7 @@ def _options_in_query(query: Query) -> dict[str, Any]:
 
 async def delete(ctx: Context, resource: ServedResource, name: str) -> Response:
     format = negotiate(ctx.accept)
-    options = await ctx.aside(delete_options, ctx) if ctx.is_large() else delete_options(ctx)
+    options = await ctx.run_in_worker(delete_options, ctx) if ctx.is_large() else delete_options(ctx)
     namespace = ctx.namespace_of(resource)
     outcome = await delete_object(ctx, resource, namespace, name, options)
     if isinstance(outcome, Entry):
@@ -127,7 +127,7 @@ async def _delete_once(ctx: Context, resource: ServedResource, head: Entry, old:
     await admission.mutate(ctx, resource, operation)
     await admission.validate(ctx, resource, operation)
     marking = (ctx, resource, old, options)
-    marked = await ctx.aside(_marked, *marking) if ctx.is_large(head) else _marked(*marking)
+    marked = await ctx.run_in_worker(_marked, *marking) if ctx.is_large(head) else _marked(*marking)
     if is_finished(resource, marked):
         shown = marked if resource.storage == _GRACEFUL else old
         return shown if options.dry_run else await _remove_visibly(ctx, resource, shown, old, head)
@@ -223,7 +223,7 @@ def _grace(resource: ServedResource, old: Object, options: DeleteOptions) -> int
 
 async def delete_collection(ctx: Context, resource: ServedResource) -> Response:
     format = negotiate(ctx.accept)
-    options = await ctx.aside(delete_options, ctx) if ctx.is_large() else delete_options(ctx)
+    options = await ctx.run_in_worker(delete_options, ctx) if ctx.is_large() else delete_options(ctx)
     selection = list_options(ctx.query, watch=False)
     page = await read_page(ctx, resource, selection, build_filter(resource, selection))
     for entry in page.entries:

@@ -51,7 +51,7 @@ async def patch(ctx: Context, resource: ServedResource, name: str) -> Response:
         return await _apply(ctx, resource, name)
     options = write_options(ctx.query, "PatchOptions")
     raw = ctx.request.body
-    body = await ctx.aside(decoded_patch, media, raw) if ctx.is_large() else decoded_patch(media, raw)
+    body = await ctx.run_in_worker(decoded_patch, media, raw) if ctx.is_large() else decoded_patch(media, raw)
     change = _plain_change(ctx, resource, name, media, body, options)
     return await respond_written(ctx, resource, await update_object(ctx, resource, name, change, options))
 
@@ -149,7 +149,7 @@ def _strategic_error(error: StrategicPatchError) -> errors.ApiError:
 async def _apply(ctx: Context, resource: ServedResource, name: str) -> Response:
     options = write_options(ctx.query, "PatchOptions", apply=True)
     raw = ctx.request.body
-    applied = await ctx.aside(decode_yaml, raw) if ctx.is_large() else decode_yaml(raw)
+    applied = await ctx.run_in_worker(decode_yaml, raw) if ctx.is_large() else decode_yaml(raw)
     _check_applied(ctx, resource, name, applied)
 
     def change(old: Object) -> Object:
@@ -184,7 +184,7 @@ async def _apply_new(ctx: Context, resource: ServedResource, name: str, applied:
         text = f"uid mismatch: the provided object specified uid {applied['metadata']['uid']}, and no existing object was found"
         raise errors.conflict(resource, name, text)
     made = (ctx, resource, None, applied, options)
-    obj = await ctx.aside(_applied_to, *made) if ctx.is_large() else _applied_to(*made)
+    obj = await ctx.run_in_worker(_applied_to, *made) if ctx.is_large() else _applied_to(*made)
     return await create_object(ctx, resource, obj, options, keep_managed_fields)
 
 

@@ -39,7 +39,7 @@ async def _asked(ctx: Context, resource: ServedResource) -> Object:
         meta["namespace"] = namespace
     obj["metadata"] = meta
     if ctx.is_large():
-        await ctx.aside(track_managed_fields, ctx, resource, None, obj, options)
+        await ctx.run_in_worker(track_managed_fields, ctx, resource, None, obj, options)
     else:
         track_managed_fields(ctx, resource, None, obj, options)
     return obj

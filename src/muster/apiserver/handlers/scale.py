@@ -51,7 +51,7 @@ async def _write(ctx: Context, resource: ServedResource, scale: Scale, name: str
         if media not in BUILTIN_PATCHES:
             raise errors.unsupported_patch()
         raw = ctx.request.body
-        body = await ctx.aside(decoded_patch, media, raw) if ctx.is_large() else decoded_patch(media, raw)
+        body = await ctx.run_in_worker(decoded_patch, media, raw) if ctx.is_large() else decoded_patch(media, raw)
 
     def change(old: Object) -> Object:
         if ctx.verb == "update":

@@ -89,7 +89,7 @@ async def create_object(
     generate = meta.get("generateName", "") if not meta.get("name") else ""
     wipe_system_fields(meta)
     if ctx.is_large():
-        await ctx.aside(track, ctx, resource, None, obj, options)
+        await ctx.run_in_worker(track, ctx, resource, None, obj, options)
     else:
         track(ctx, resource, None, obj, options)
     obj = await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
@@ -153,14 +153,14 @@ async def _prepare(ctx: Context, resource: ServedResource, obj: Object, old: Obj
     rest = resource.strategy.prepare(ctx, obj, old)
     if rest is not None:
         if large:
-            await ctx.aside(rest)
+            await ctx.run_in_worker(rest)
         else:
             rest()
 
 
 async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
     if large:
-        invalid = await ctx.aside(_large_refusal, ctx, resource, obj, old)
+        invalid = await ctx.run_in_worker(_large_refusal, ctx, resource, obj, old)
     else:
         invalid = _refusal(resource, obj, _problems(ctx, resource, obj, old))
     if invalid is None and (problems := resource.strategy.claim(ctx, obj)):
@@ -206,7 +206,7 @@ async def _store(ctx: Context, resource: ServedResource, stored: Object, expect:
     limit = None if delete else _MAX_STORED
     try:
         if ctx.is_large():
-            encode = await ctx.aside(encoder, stored, resource.type_prefix, limit, dumps_in_steps)
+            encode = await ctx.run_in_worker(encoder, stored, resource.type_prefix, limit, dumps_in_steps)
         else:
             encode = encoder(stored, resource.type_prefix, limit)
     except TooLargeToStore:
@@ -248,7 +248,7 @@ async def update(ctx: Context, resource: ServedResource, name: str) -> Response:
     _match_namespace(ctx, resource, meta)
     pinned = meta.get("resourceVersion") or ""
 
-    sent = await ctx.aside(dumps_in_steps, body) if ctx.is_large() else orjson.dumps(body)
+    sent = await ctx.run_in_worker(dumps_in_steps, body) if ctx.is_large() else orjson.dumps(body)
     fresh = [body]
 
     def replaced(old: Object) -> Object:
@@ -293,7 +293,7 @@ async def update_object(
 
     async def planned(head: Entry, old: Object) -> tuple[Object, bool]:
         base = old if check_pin else await from_stored(ctx, resource, head)
-        new = await ctx.aside(change, base) if ctx.is_large(head) else change(base)
+        new = await ctx.run_in_worker(change, base) if ctx.is_large(head) else change(base)
         return new, _check_preconditions(resource, name, new, old, check_pin)
 
     async def written(head: Entry, old: Object, plan: tuple[Object, bool]) -> Written:
@@ -333,7 +333,7 @@ async def _update_once(
 ) -> Written:
     large = ctx.is_large(head)
     if large:
-        await ctx.aside(track, ctx, resource, old, new, options)
+        await ctx.run_in_worker(track, ctx, resource, old, new, options)
     else:
         track(ctx, resource, old, new, options)
     keep_on_update(resource, ctx.subresource, new, old)
