@@ -17,9 +17,9 @@ from typing import Any
 from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.bootstraptokens import SECRETS as BOOTSTRAP_SECRETS
 from muster.apiserver.auth.bootstraptokens import USER_PREFIX as BOOTSTRAP_PREFIX
-from muster.apiserver.auth.credentials import ends
+from muster.apiserver.auth.credentials import expiration_times
 from muster.apiserver.auth.grants import RBAC_RESOURCES
-from muster.apiserver.auth.serviceaccounts import TOKEN_MARK, USER_PREFIX, is_alive
+from muster.apiserver.auth.serviceaccounts import TOKEN_SECRET_MARKER, USER_PREFIX, is_current
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.errors import ApiError
 from muster.http import RawConnection, Request, StreamResponse, StreamWriter, Takeover
@@ -164,7 +164,7 @@ class OpenRequests:
     async def _is_still_admitted(self, opened: OpenRequest) -> bool:
         """Whether the request would be admitted if it came now, with the credentials it came with."""
         if opened.in_process:
-            return is_alive(self._cluster, opened.caller) and self._is_allowed(opened)
+            return is_current(self._cluster, opened.caller) and self._is_allowed(opened)
         try:
             caller = await self._cluster.rules.authenticate(opened.request, [])
         except ApiError:
@@ -178,7 +178,7 @@ class OpenRequests:
         if opened.in_process:
             return
         now = self._cluster.clock()
-        coming = [end for end in ends(opened.request) if end >= now]
+        coming = [end for end in expiration_times(opened.request) if end >= now]
         if coming:
             opened.arm((coming[0] - now).total_seconds() + _AFTER_END, self._credentials_ended)
 
@@ -235,7 +235,7 @@ def _concerned(event: Event) -> Callable[[UserInfo], bool] | None:
     if event.resource == "/secrets":
         if event.entry.key.startswith(BOOTSTRAP_SECRETS):
             return lambda caller: caller.name.startswith(BOOTSTRAP_PREFIX)
-        is_token = event.previous is not None and TOKEN_MARK in event.previous.value
+        is_token = event.previous is not None and TOKEN_SECRET_MARKER in event.previous.value
         return (lambda caller: caller.name.startswith(accounts)) if is_token else None
     if not event.deleted:
         return None

@@ -16,7 +16,7 @@ import pytest
 from muster.apiserver import long_running_requests
 from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.auth.access import Access
-from muster.apiserver.auth.credentials import ends
+from muster.apiserver.auth.credentials import expiration_times
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.context import Context
 from muster.apiserver.handlers import watches
@@ -151,7 +151,9 @@ async def test_a_followed_log_ends_with_the_right_to_read_it(server: ApiServer, 
             assert line == b"a line"
 
 
-async def test_a_connection_that_was_taken_over_is_cut_when_its_right_ends(server: ApiServer, client: DirectClient) -> None:
+async def test_a_connection_that_was_taken_over_is_cut_when_its_right_expiration_times(
+    server: ApiServer, client: DirectClient
+) -> None:
     """As a relayed exec is: nobody can be asked to end in a protocol of others."""
     cluster = server.clusters["default"]
     await eventually(lambda: cluster.read("/serviceaccounts", "default/default"), "an account")
@@ -249,11 +251,11 @@ def test_a_token_among_a_websockets_protocols_ends_too() -> None:
     fields = [(b"upgrade", b"websocket"), (b"sec-websocket-protocol", f"v4, {BEARER_PROTOCOL}{token}".encode())]
     for upgrade, count in ((True, 1), (False, 0)):
         request = Request("GET", "/", Headers(fields), Connection(("127.0.0.1", 1), "https"), received=0, upgrade=upgrade)
-        assert len(ends(request)) == count
+        assert len(expiration_times(request)) == count
 
 
 def test_a_token_that_says_nothing_of_its_end_has_none() -> None:
     claims = base64.urlsafe_b64encode(b'{"exp":1e400}').decode()
     for token in ("", "abcdef.0123456789abcdef", "a.b.c", f"a.{claims}.c", "a.e30.c", "a.W10.c"):
         headers = Headers([(b"authorization", f"Bearer {token}".encode())])
-        assert ends(Request("GET", "/", headers, Connection(("127.0.0.1", 1), "https"), received=0)) == []
+        assert expiration_times(Request("GET", "/", headers, Connection(("127.0.0.1", 1), "https"), received=0)) == []

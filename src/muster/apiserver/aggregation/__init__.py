@@ -1,4 +1,4 @@
-"""Aggregation: API groups that other servers serve, reached through this one, and the APIService objects that say so."""
+"""Aggregation: API groups that other API servers serve behind this one, and the APIService objects that register them."""
 
 from muster.apiserver.aggregation.aggregator import Aggregator
 

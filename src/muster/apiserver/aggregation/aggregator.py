@@ -1,7 +1,8 @@
-"""The way of a request into another API server: found by group and version, checked for availability, relayed as it is.
+"""Proxies requests to aggregated API servers: found by group and version, checked for availability, forwarded unchanged.
+Corresponds to kube-aggregator's `handler_proxy.go` (`k8s.io/kube-aggregator/pkg/apiserver`).
 
-Authentication, impersonation and authorization have happened before; the remote server is told who asks and decides again. Path and
-query travel untouched, bodies flow both ways, upgrades included.
+Requests have been authenticated, impersonated and authorized before; the remote server gets the user in headers and authorizes
+again. Path and query are not modified; bodies are streamed in both directions, and upgrades are supported.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from muster.http import Headers, Response, StreamResponse, Takeover, UpstreamErr
 from muster.kube.websocket_token import without_bearer_protocol
 
 _NO_CACHE: Final = ("Cache-Control", "no-cache, private")
-_NEVER_SENT_ON: Final = ("authorization", "host")
-_NEVER_SENT_ON_PREFIXES: Final = ("x-remote-", "impersonate-")
+_NOT_FORWARDED: Final = ("authorization", "host")
+_NOT_FORWARDED_PREFIXES: Final = ("x-remote-", "impersonate-")
 _PROTOCOLS: Final = "sec-websocket-protocol"
-"""Browsers offer their token among them."""
+"""Browsers send a bearer token in this header."""
 
 
 class Aggregator:
-    """The remote API servers of one cluster. `generation` changes with everything discovery shows of them, `descriptions` with what
-    OpenAPI does."""
+    """The aggregated API servers of one cluster. `generation` changes with what discovery shows of them, `descriptions` with their
+    OpenAPI documents."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -72,7 +73,7 @@ class Aggregator:
         return [remote.openapi for remote in self.remotes.values()]
 
     def covering(self, path: str) -> Remote | None:
-        """The remote server that a path within the cluster leads to."""
+        """The remote API server that serves a path of the cluster, if any."""
         if not self.remotes or not path.startswith("/apis/"):
             return None
         parts = path.split("/", 4)
@@ -81,7 +82,7 @@ class Aggregator:
     async def serve(self, ctx: Context) -> Response | StreamResponse | Takeover | None:
         path = split_cluster(ctx.request.raw_path)[1]
         remote = self.covering(path)
-        if remote is None or _is_odd(ctx, path):
+        if remote is None or _is_ambiguous(ctx, path):
             return None
         try:
             if not remote.available:
@@ -97,7 +98,7 @@ class Aggregator:
                 host=host,
                 port=port,
                 path=f"{path}?{query}" if query else path,
-                headers=sent_on(ctx.request.headers) + identity_fields(ctx.user),
+                headers=forwarded_headers(ctx.request.headers) + identity_fields(ctx.user),
                 tls=await remote.tls(),
                 server_hostname=remote.server_name,
                 head_timeout=None,
@@ -109,18 +110,18 @@ class Aggregator:
         return answer
 
 
-def _is_odd(ctx: Context, path: str) -> bool:
-    """A path below a group version that is no resource's (empty segments) was authorized as if it were discovery; the other
-    server might read it as an object."""
+def _is_ambiguous(ctx: Context, path: str) -> bool:
+    """Whether the remote server might read a path differently: one with empty segments below a group version was authorized here as
+    a discovery path, and could name an object there."""
     return not ctx.attributes.is_resource and path.rstrip("/").count("/") > 3
 
 
-def sent_on(headers: Headers) -> Fields:
-    """What of a request's head the remote server sees: no credentials, and no word about identity but ours."""
+def forwarded_headers(headers: Headers) -> Fields:
+    """The headers to forward: without credentials, and without identity headers of the client."""
     fields = [
         (name, value)
         for name, value in end_to_end_fields(headers)
-        if name not in _NEVER_SENT_ON and not name.startswith(_NEVER_SENT_ON_PREFIXES)
+        if name not in _NOT_FORWARDED and not name.startswith(_NOT_FORWARDED_PREFIXES)
     ]
     if _PROTOCOLS not in headers:
         return fields

@@ -1,5 +1,6 @@
-"""APIServices of what this server itself serves. Those of built-in groups are the same in all clusters and cost none of them a row;
-those of custom resources come and go with their definitions."""
+"""The APIServices of groups that this server itself serves. Those of built-in groups are identical in all clusters and use no rows
+of their own; those of custom resources are created and deleted with their CRDs.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _PRIORITIES: Final = {
     ("resource.k8s.io", "v1"): (16200, 21),
     ("flowcontrol.apiserver.k8s.io", "v1"): (16100, 21),
 }
-"""(groupPriorityMinimum, versionPriority) as kube-apiserver gives them."""
+"""(groupPriorityMinimum, versionPriority) as in kube-apiserver."""
 
 
 def local_api_service(group: str, version: str, priorities: tuple[int, int], managed: str) -> Object:
@@ -52,7 +53,7 @@ def local_api_service(group: str, version: str, priorities: tuple[int, int], man
 
 
 def builtin_api_services(created: str) -> list[Object]:
-    """For the layer every cluster has from birth."""
+    """The objects for the bootstrap layer, which all clusters share."""
     served: Iterable[tuple[str, str]] = sorted({(row.group, row.version) for row in builtin_table().values()})
     return [
         {

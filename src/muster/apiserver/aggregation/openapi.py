@@ -1,11 +1,11 @@
-"""What remote API servers say of their kinds, in OpenAPI v3 and v2, so that it can be shown among our own (`kubectl explain`).
+"""OpenAPI v3 and v2 documents of aggregated API servers, merged into our own, so that `kubectl explain` knows their kinds.
 
-Another server's word is checked before it is shown: documents are bounded in size, of the remote's v2 document only the paths below
-its own group version count and the definitions that these need, and a part that cannot be written down again is left out whole.
-Definitions that have the name of one of ours and another content are shown under a further name, as kube-openapi does it.
+Remote documents are not trusted: their size is limited, from a v2 document only the paths below the server's own group version and
+the definitions that these need are used, and a part that cannot be encoded is dropped as a whole. A definition that has the name of
+one of ours and a different content gets another name, as in kube-openapi (`aggregator.MergeSpecs`).
 
-A remote is asked again with each probe. A v3 document is fetched when the hash in its address is a new one, a v2 document unless
-the remote says that it is unchanged; of one that does not answer, or answers nonsense, the last good documents stay.
+Documents are refreshed with every probe: a v3 document is fetched when the hash in its URL has changed, a v2 document unless the
+ETag still matches. If a server does not answer or sends an invalid document, the last valid one is kept.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from muster.apiserver.openapi_protobuf import encode_document
 
 Document = dict[str, Any]
 Fetch = Callable[[str, str, int], Awaitable[tuple[int, str, bytes]]]
-"""(target, etag already known, most bytes) → status, etag and body of the remote's answer. Raises OSError."""
+"""(target, known ETag, maximum size) → status, ETag and body of the answer. Raises OSError."""
 RunInWorker = Callable[..., Awaitable[Any]]
-"""Calls a function with its arguments beside the loop."""
+"""Calls a function with its arguments in the worker thread."""
 
 INDEX: Final = "/openapi/v3"
 SWAGGER: Final = "/openapi/v2"
@@ -31,7 +31,7 @@ _MAX_INDEX: Final = 1024 * 1024
 _MAX_DOCUMENT: Final = 8 * 1024 * 1024
 _MAX_SWAGGER: Final = 16 * 1024 * 1024
 _MAX_PART: Final = 4 * 1024 * 1024
-"""Of a remote's v2 document, what is shown in ours; it stays in memory."""
+"""Limit for the part of a v2 document that is merged; it is kept in memory."""
 _DEFINITIONS: Final = "#/definitions/"
 _PARAMETERS: Final = "#/parameters/"
 _KINDS: Final = "x-kubernetes-group-version-kind"
@@ -44,9 +44,9 @@ class RemoteOpenApi:
         self._group = group
         self._version = version
         self.document: tuple[bytes, str] | None = None
-        """In v3, with its hash; None if the remote has none."""
+        """The v3 document and its hash; None if the server has none."""
         self.swagger: Document | None = None
-        """`paths` and `definitions` in v2; None if the remote has none."""
+        """`paths` and `definitions` of the v2 document; None if the server has none."""
         self._address = ""
         self._etag = ""
 
@@ -55,7 +55,7 @@ class RemoteOpenApi:
         return f"apis/{self._group}/{self._version}"
 
     async def refresh(self, fetch: Fetch, run_in_worker: RunInWorker) -> bool:
-        """Ask the remote again; says whether it is described otherwise than before."""
+        """Fetch the documents again; return whether they have changed."""
         changed = await self._refresh_document(fetch, run_in_worker)
         return await self._refresh_swagger(fetch, run_in_worker) or changed
 
@@ -84,7 +84,7 @@ class RemoteOpenApi:
 
 
 def document_address(index: bytes, name: str) -> str:
-    """Where an index of v3 documents says that one is; empty if it does not, or does not say it properly."""
+    """The URL of a v3 document according to the index; empty if it is missing or invalid."""
     try:
         entry = orjson.loads(index)["paths"][name]["serverRelativeURL"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
@@ -95,7 +95,7 @@ def document_address(index: bytes, name: str) -> str:
 
 
 def is_document(body: bytes) -> bool:
-    """Whether it is a v3 document."""
+    """Whether the body is a v3 document."""
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -107,7 +107,7 @@ def is_document(body: bytes) -> bool:
 
 
 def swagger_part(body: bytes, group: str, version: str) -> Document | None:
-    """What a v2 document says of one group version: its paths, and every definition that they or its kinds need."""
+    """The part of a v2 document for one group version: its paths, and all definitions that they or its kinds need."""
     try:
         whole = orjson.loads(body)
         root = f"/apis/{group}/{version}"
@@ -117,8 +117,8 @@ def swagger_part(body: bytes, group: str, version: str) -> Document | None:
             for path, item in whole["paths"].items()
             if (path == root or path.startswith(root + "/")) and isinstance(item, dict)
         }
-        part = {"paths": paths, "definitions": _needed(paths, whole["definitions"], group, version)}
-        # What cannot be written in either form must not keep ours from being written.
+        part = {"paths": paths, "definitions": _needed_definitions(paths, whole["definitions"], group, version)}
+        # Checked here, because a part that cannot be encoded would make our own document fail.
         encode_document({"swagger": "2.0", "info": {"title": "", "version": ""}, **part})
         size = len(orjson.dumps(part))
     except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError, ValueError, RecursionError):
@@ -126,7 +126,7 @@ def swagger_part(body: bytes, group: str, version: str) -> Document | None:
     return part if size <= _MAX_PART and part["definitions"] else None
 
 
-def _needed(paths: Document, definitions: Mapping[str, Any], group: str, version: str) -> Document:
+def _needed_definitions(paths: Document, definitions: Mapping[str, Any], group: str, version: str) -> Document:
     pending = [*_references(paths)]
     for name, schema in definitions.items():
         kinds = schema.get(_KINDS) or ()
@@ -154,7 +154,7 @@ def _references(node: Any) -> Iterator[str]:
 
 
 def _with_parameters(node: Any, parameters: Mapping[str, Any]) -> Any:
-    """A copy in which parameters that the document has in common stand where they are used."""
+    """A copy in which references to shared parameters are replaced by the parameters."""
     if isinstance(node, list):
         return [_with_parameters(value, parameters) for value in node]
     if not isinstance(node, dict):
@@ -166,17 +166,17 @@ def _with_parameters(node: Any, parameters: Mapping[str, Any]) -> Any:
 
 
 def merge_swagger(document: Document, part: Document) -> None:
-    """Add what a remote says to a v2 document; requests for its paths go to the remote, so its word on them counts."""
+    """Add the part of a remote server to a v2 document. Its paths replace ours, because it serves the requests for them."""
     ours, theirs = document["definitions"], part["definitions"]
-    names = {name: _free(name, schema, ours, theirs) for name, schema in theirs.items() if ours.get(name, schema) != schema}
+    names = {name: _free_name(name, schema, ours, theirs) for name, schema in theirs.items() if ours.get(name, schema) != schema}
     for name, schema in theirs.items():
         ours[names.get(name, name)] = _renamed(schema, names) if names else schema
     for path, item in part["paths"].items():
         document["paths"][path] = _renamed(item, names) if names else item
 
 
-def _free(name: str, schema: Any, ours: Document, theirs: Document) -> str:
-    """A name for another definition of this one; two group versions of one server may well share it."""
+def _free_name(name: str, schema: Any, ours: Document, theirs: Document) -> str:
+    """A free name for a definition; two group versions of one server may share it if the content is equal."""
     for number in itertools.count(2):
         free = f"{name}_v{number}"
         if free not in theirs and ours.get(free, schema) == schema:

@@ -1,8 +1,8 @@
-"""A remote API server: how it is reached, who speaks to it, and what it says it serves.
+"""One aggregated API server: its address and TLS configuration, the identity that is presented to it, and its discovery.
 
-It is named by a Service and must prove `name.namespace.svc` (by its caBundle, or not at all where the APIService says so). This
-server proves itself with a certificate of the cluster's front-proxy CA and names the user in headers; the user's own credentials
-never travel on.
+It is named by a Service and must have a certificate for `name.namespace.svc`, verified with the caBundle unless the APIService sets
+insecureSkipTLSVerify. This server presents a client certificate of the cluster's front-proxy CA and sends the user in headers; the
+credentials of the user are never forwarded.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ log = get_logger(__name__)
 PROXY_NAME: Final = "front-proxy-client"
 CERTIFICATE_LIFETIME: Final = timedelta(days=365)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-_PROBER: Final = UserInfo("system:kube-aggregator", groups=(MASTERS,))
-_DESCRIBER: Final = UserInfo("system:aggregator")
-"""As whom kube-apiserver asks for OpenAPI documents."""
-_PROBE_SECONDS: Final = 5
-_DESCRIPTION_SECONDS: Final = 15
+_PROBE_USER: Final = UserInfo("system:kube-aggregator", groups=(MASTERS,))
+_OPENAPI_USER: Final = UserInfo("system:aggregator")
+"""The user as which kube-apiserver fetches OpenAPI documents."""
+_PROBE_TIMEOUT: Final = 5
+_OPENAPI_TIMEOUT: Final = 15
 _MAX_DISCOVERY: Final = 16 * 1024 * 1024
 _HEADER_SAFE: Final = "!#$&'*+-.^_`|~"
 Fields = list[tuple[str, str]]
 
 
 class ProbeFailed(Exception):
-    """The remote server did not answer as it must."""
+    """The server did not answer discovery with success."""
 
 
 class Remote:
-    """One remote APIService, as it was last written."""
+    """The server of one APIService, as the object was last written."""
 
     def __init__(self, cluster: Cluster, api_service: Mapping[str, Any]) -> None:
         spec = api_service["spec"]
@@ -65,13 +65,13 @@ class Remote:
         self.spec: Mapping[str, Any] = spec
         self.available = False
         self.rows: list[dict[str, Any]] | None = None
-        """What it serves, in the aggregated form; None before it was first heard."""
+        """Its resources in the form of aggregated discovery; None before the first successful discovery."""
         self.openapi = RemoteOpenApi(self.group, self.version)
         self._cluster = cluster
         self._insecure = bool(spec.get("insecureSkipTLSVerify"))
         self._bundle = base64.b64decode(spec.get("caBundle") or "")
         self._tls: ssl.SSLContext | None = None
-        self._probing: ssl.SSLContext | None = None
+        self._probe_tls: ssl.SSLContext | None = None
         self._renew_at = cluster.clock() + CERTIFICATE_LIFETIME / 2
 
     @property
@@ -88,73 +88,79 @@ class Remote:
 
     async def tls(self) -> ssl.SSLContext:
         if self._cluster.clock() > self._renew_at:
-            self._tls = self._probing = None
+            self._tls = self._probe_tls = None
             self._renew_at = self._cluster.clock() + CERTIFICATE_LIFETIME / 2
         if self._tls is None:
             self._tls = _unverified() if self._insecure else trusting(self._bundle)
-            await self._identify(self._tls)
+            await self._load_client_certificate(self._tls)
         return self._tls
 
-    async def _identify(self, context: ssl.SSLContext) -> None:
+    async def _load_client_certificate(self, context: ssl.SSLContext) -> None:
         now = self._cluster.clock()
         keys = await self._cluster.part(Access).key_store.keys(now)
         pair: KeyPair = keys.proxy_ca.issue(PROXY_NAME, now, CERTIFICATE_LIFETIME)
         await asyncio.to_thread(load_chain, context, pair.certificate, pair.key)
 
     async def probe(self, pool: UpstreamPool) -> None:
-        """See whether anybody answers discovery (who that is is not verified), then hear from the verified server what it serves.
-        Raises ProbeFailed."""
+        """Check that the address answers discovery, without verifying its certificate (as kube-aggregator does), then read the
+        resources from the verified server. Raises ProbeFailed."""
         try:
             host, port = self.address()
         except LookupError as problem:
             raise ProbeFailed(str(problem)) from None
         url = f"https://{host}:{port}{self.root}"
         try:
-            if self._probing is None:
-                self._probing = _unverified()
-                await self._identify(self._probing)
-            status, _ = await self._get(pool, self._probing, (host, port), self.root, "application/json")
+            if self._probe_tls is None:
+                self._probe_tls = _unverified()
+                await self._load_client_certificate(self._probe_tls)
+            status, _ = await self._get(pool, self._probe_tls, (host, port), self.root, "application/json")
         except (TimeoutError, ConnectionError) as problem:
             raise ProbeFailed(f'failing or missing response from {url}: Get "{url}": {problem}') from None
         if not 200 <= status < 300:
             raise ProbeFailed(f"failing or missing response from {url}: bad status from {url}: {status}")
         try:
-            self.rows = await self._ask_rows(pool, (host, port))
+            self.rows = await self._discover(pool, (host, port))
         except (TimeoutError, ConnectionError) as problem:
-            log.warning("discovery of a remote API server failed", cluster=self._cluster.name, name=self.name, problem=str(problem))
+            log.warning(
+                "discovery of an aggregated API server failed", cluster=self._cluster.name, name=self.name, problem=str(problem)
+            )
 
-    async def describe(self, pool: UpstreamPool) -> bool:
-        """Hear how the server describes its kinds; says whether that is new. One that does not say so, or too slowly or at too
-        great a length, is no less available for it."""
+    async def refresh_openapi(self, pool: UpstreamPool) -> bool:
+        """Refresh the OpenAPI documents; return whether they have changed. A failure does not affect availability."""
         try:
-            place, tls = self.address(), await self.tls()
+            host_port, tls = self.address(), await self.tls()
 
-            async def fetch(target: str, etag: str, longest: int) -> tuple[int, str, bytes]:
+            async def fetch(target: str, etag: str, max_size: int) -> tuple[int, str, bytes]:
                 known = [("If-None-Match", etag)] if etag else []
-                fields = [*known, *identity_fields(_DESCRIBER)]
-                head, body = await self._exchange(pool, tls, place, target, "application/json", fields, longest)
+                fields = [*known, *identity_fields(_OPENAPI_USER)]
+                head, body = await self._exchange(pool, tls, host_port, target, "application/json", fields, max_size)
                 return head.status, head.field("etag") or "", body
 
             async def run_in_worker(function: Callable[..., Any], *arguments: Any) -> Any:
-                return await self._cluster.worker.run(_DESCRIBER.name, function, *arguments)
+                return await self._cluster.worker.run(_OPENAPI_USER.name, function, *arguments)
 
-            async with asyncio.timeout(_DESCRIPTION_SECONDS):
+            async with asyncio.timeout(_OPENAPI_TIMEOUT):
                 return await self.openapi.refresh(fetch, run_in_worker)
         except (LookupError, OSError) as problem:
-            log.debug("no OpenAPI of a remote API server", cluster=self._cluster.name, name=self.name, problem=str(problem))
+            log.debug(
+                "fetching OpenAPI documents of an aggregated API server failed",
+                cluster=self._cluster.name,
+                name=self.name,
+                problem=str(problem),
+            )
             return False
 
-    async def _ask_rows(self, pool: UpstreamPool, place: tuple[str, int]) -> list[dict[str, Any]]:
+    async def _discover(self, pool: UpstreamPool, host_port: tuple[str, int]) -> list[dict[str, Any]]:
         tls = await self.tls()
-        status, body = await self._get(pool, tls, place, "/apis", _AGGREGATED)
+        status, body = await self._get(pool, tls, host_port, "/apis", _AGGREGATED)
         rows = self._aggregated_rows(_decoded(body)) if status == 200 else None
         if rows is None:
-            status, body = await self._get(pool, tls, place, self.root, "application/json")
+            status, body = await self._get(pool, tls, host_port, self.root, "application/json")
             rows = _legacy_rows(body)
         return rows
 
     def _aggregated_rows(self, document: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-        """The rows of a server that speaks aggregated discovery."""
+        """The resources of the group version in an aggregated discovery document; None if it is not one."""
         if document.get("kind") != "APIGroupDiscoveryList":
             return None
         for group in document.get("items") or ():
@@ -166,31 +172,31 @@ class Remote:
         return None
 
     async def _get(
-        self, pool: UpstreamPool, tls: ssl.SSLContext, place: tuple[str, int], path: str, accept: str
+        self, pool: UpstreamPool, tls: ssl.SSLContext, host_port: tuple[str, int], path: str, accept: str
     ) -> tuple[int, bytes]:
-        head, body = await self._exchange(pool, tls, place, path, accept, identity_fields(_PROBER), _MAX_DISCOVERY)
+        head, body = await self._exchange(pool, tls, host_port, path, accept, identity_fields(_PROBE_USER), _MAX_DISCOVERY)
         return head.status, body
 
     async def _exchange(
         self,
         pool: UpstreamPool,
         tls: ssl.SSLContext,
-        place: tuple[str, int],
+        host_port: tuple[str, int],
         path: str,
         accept: str,
-        more: Fields,
-        longest: int,
+        extra_fields: Fields,
+        max_size: int,
     ) -> tuple[AnswerHead, bytes]:
-        host, port = place
+        host, port = host_port
         key: UpstreamKey = (host, port, tls, self.server_name)
-        fields = [("Host", f"{host}:{port}"), ("Accept", accept), ("User-Agent", "muster-apiserver"), *more]
+        fields = [("Host", f"{host}:{port}"), ("Accept", accept), ("User-Agent", "muster-apiserver"), *extra_fields]
         try:
-            async with asyncio.timeout(_PROBE_SECONDS):
-                connection = await pool.connect(key, _PROBE_SECONDS, fresh=True)
+            async with asyncio.timeout(_PROBE_TIMEOUT):
+                connection = await pool.connect(key, _PROBE_TIMEOUT, fresh=True)
                 try:
                     connection.exchange(encode_request("GET", path, fields), bodiless=False)
                     answer = await connection.answer()
-                    body = await connection.whole_body(longest)
+                    body = await connection.whole_body(max_size)
                 finally:
                     connection.abort()
         except UpstreamError as problem:
@@ -208,7 +214,7 @@ def _unverified() -> ssl.SSLContext:
 
 
 def identity_fields(user: UserInfo) -> Fields:
-    """The headers that name a user to a server behind the front proxy."""
+    """The headers in which a front proxy sends the user."""
     fields = [("X-Remote-User", to_header(user.name))]
     if user.uid:
         fields.append(("X-Remote-Uid", to_header(user.uid)))
@@ -228,7 +234,7 @@ def _decoded(body: bytes) -> dict[str, Any]:
 
 
 def _legacy_rows(body: bytes) -> list[dict[str, Any]]:
-    """An APIResourceList in the aggregated form."""
+    """An APIResourceList, converted to the form of aggregated discovery."""
     rows: dict[str, dict[str, Any]] = {}
     entries = _decoded(body).get("resources") or ()
     for entry in (e for e in entries if "/" not in e.get("name", "/")):

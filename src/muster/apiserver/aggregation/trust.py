@@ -1,8 +1,9 @@
-"""The ConfigMaps from which others learn by what they know the API server, in namespace kube-system.
+"""The ConfigMaps in kube-system that publish the CAs by which others authenticate this API server, as kube-apiserver's controller
+`clusterauthenticationtrust` does.
 
-Remote API servers read extension-apiserver-authentication. Webhooks read webhook-client-authentication, which is ours: where it is,
-whoever calls a webhook shows a certificate of that CA. Their texts differ between clusters only by two CAs, so all share one
-template of each, filled in when a cluster shows it.
+Aggregated API servers read extension-apiserver-authentication. webhook-client-authentication is ours: if it exists, calls to
+webhooks present a client certificate of the CA in it. The objects of different clusters differ only in two CAs, so all clusters
+share one template of each, which is filled in when it is read.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def _config_map(name: str, data: dict[str, str]) -> Object:
 
 
 def filled(value: bytes, keys: ClusterKeys) -> bytes:
-    """The stored template with a cluster's own CAs."""
-    for mark, pem in ((_CLIENT_CA, keys.client_ca_pem), (_PROXY_CA, keys.proxy_ca_pem)):
-        value = value.replace(orjson.dumps(mark), orjson.dumps(pem.decode()), 1)
+    """The stored template with the CAs of a cluster."""
+    for placeholder, pem in ((_CLIENT_CA, keys.client_ca_pem), (_PROXY_CA, keys.proxy_ca_pem)):
+        value = value.replace(orjson.dumps(placeholder), orjson.dumps(pem.decode()), 1)
     return value
 
 

@@ -1,1 +1,1 @@
-"""Who a request comes from and what it may do: authentication, RBAC, reviews, certificates and service-account tokens."""
+"""Authentication, RBAC authorization, impersonation, and the certificates and service account tokens of a cluster."""

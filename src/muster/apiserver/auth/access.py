@@ -1,9 +1,9 @@
-"""One cluster's front door: from credentials to an identity, and from an identity to a decision.
+"""Authentication and authorization of one cluster: from the credentials of a request to a user, and from a user to a decision.
 
-Order and results follow kube-apiserver: front-proxy headers, client certificate, bearer token (of the Authorization field, then of
-a WebSocket's subprotocols), anonymous. A bad credential is a 401 unless a later one is good; only a request without any credential
-is anonymous. Certificates are checked against the addressed cluster's own CA, because
-TLS happens before the cluster is known. Results are cached per connection (certificates) and per token for a short while.
+Authenticators run in kube-apiserver's order: front-proxy headers, client certificate, bearer token (from the Authorization header,
+then from a WebSocket's subprotocols), anonymous. An invalid credential results in 401 unless a later one is valid; only a request
+without any credential is anonymous. Certificates are verified with the CA of the addressed cluster here, because the cluster is not
+known during the TLS handshake. Results are cached per connection (certificates) and for a short time per token.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from muster.machinery.logs import get_logger
 log = get_logger(__name__)
 
 TokenAuthenticator = Callable[[str, Sequence[str]], Awaitable[tuple[UserInfo, list[str]] | None]]
-"""(token, wanted audiences) → (identity, accepted audiences), or None if the token is not of its kind. Raises ApiError 401."""
+"""(token, requested audiences) → (user, accepted audiences), or None if another authenticator may know the token. Raises ApiError
+401."""
 
-_Inspected = tuple[ClusterKeys | None, UserInfo | None, bool, datetime]
-"""What a certificate is to a cluster: the keys it was judged by, the identity if their client CA signed it, whether it is an
-allowed front proxy, and how long it is valid."""
-_TOKEN_CACHE = 4096
-_TOKEN_SECONDS = 10.0
+_CertificateIdentity = tuple[ClusterKeys | None, UserInfo | None, bool, datetime]
+"""The result of verifying a certificate for a cluster: the keys that were used, the user if the client CA has signed it, whether it
+is that of a front proxy, and its notAfter."""
+_TOKEN_CACHE_SIZE = 4096
+_TOKEN_CACHE_TTL = 10.0
 _MEMO = "muster.user"
-_EXTRA_SPACE = "the provided Authorization header contains extra space before the bearer token, and is ignored"
+_EXTRA_SPACE_WARNING = "the provided Authorization header contains extra space before the bearer token, and is ignored"
 
 
 class TokenRefused(errors.ApiError):
-    """A token of ours that does not serve; only a TokenReview is told why."""
+    """A service account token that is not accepted. Only a TokenReview shows the reason."""
 
     def __init__(self, problem: str) -> None:
         refusal = errors.unauthorized()
@@ -76,7 +77,7 @@ class Access:
 
     @property
     def audiences(self) -> Sequence[str]:
-        """What tokens for this API server itself are made out to."""
+        """The audiences of this API server."""
         return API_AUDIENCES
 
     async def token_issuer(self) -> TokenIssuer:
@@ -92,12 +93,12 @@ class Access:
         try:
             try:
                 return issuer.verify(token, audiences)
-            except BoundObjectGone:  # another server on the same database may have made it a moment ago
+            except BoundObjectGone:  # another server on the same database may just have created it
                 if not await self._cluster.caught_up():
                     raise
                 return issuer.verify(token, audiences)
         except InvalidToken as problem:
-            log.debug("token refused", cluster=self._cluster.name, reason=str(problem))
+            log.debug("token rejected", cluster=self._cluster.name, reason=str(problem))
             raise TokenRefused(str(problem)) from None
 
     def authorize(self, user: UserInfo, attributes: AccessAttributes) -> AccessDecision:
@@ -109,7 +110,7 @@ class Access:
         return impersonated(user, request, self.authorize)
 
     async def authenticate(self, request: Request, warnings: list[str]) -> UserInfo:
-        """Who sends the request; what is odd about its credentials is added to `warnings`."""
+        """The user who sends the request; warnings about its credentials are added to `warnings`."""
         certificate = request.connection.peer_certificate
         if certificate is not None:
             user = self._by_certificate(request, certificate)
@@ -125,7 +126,7 @@ class Access:
                 except errors.ApiError as error:
                     refusal = error
             elif scheme.lower() == "bearer" and len(rest) == 2:
-                warnings.append(_EXTRA_SPACE)
+                warnings.append(_EXTRA_SPACE_WARNING)
         if request.upgrade and (token := _websocket_token(request)):
             return await self._by_token(token)
         if refusal is not None:
@@ -135,7 +136,7 @@ class Access:
         return ANONYMOUS
 
     async def token_identity(self, token: str, audiences: Sequence[str] = ()) -> tuple[UserInfo, list[str]] | None:
-        """Who a bearer token stands for, asked of every authenticator in turn (also what TokenReview answers)."""
+        """The user of a bearer token, from the first authenticator that knows it; also used by TokenReview."""
         for authenticator in self._tokens:
             found = await authenticator(token, audiences)
             if found is not None:
@@ -143,7 +144,8 @@ class Access:
         return None
 
     def forget_tokens(self) -> None:
-        """Something that tokens are bound to, or their time, has ended: each is verified again when it next comes."""
+        """Verify every token again when it is used next, because an object that tokens are bound to is gone or a token has
+        expired."""
         self._cache.clear()
 
     async def _by_token(self, token: str) -> UserInfo:
@@ -155,18 +157,18 @@ class Access:
         found = await self.token_identity(token)
         if found is None:
             raise errors.unauthorized()
-        self._cache[digest] = (now + _TOKEN_SECONDS, found[0])
+        self._cache[digest] = (now + _TOKEN_CACHE_TTL, found[0])
         self._cache.move_to_end(digest)
-        while len(self._cache) > _TOKEN_CACHE:
+        while len(self._cache) > _TOKEN_CACHE_SIZE:
             self._cache.popitem(last=False)
         return found[0]
 
     def _by_certificate(self, request: Request, der: bytes) -> UserInfo | None:
-        """The certificate's identity, or, for a front proxy, that of the user it speaks for."""
-        memo: dict[str, _Inspected] = request.connection.memo.setdefault(_MEMO, {})
+        """The user of a client certificate; for a front proxy, the user in its headers."""
+        memo: dict[str, _CertificateIdentity] = request.connection.memo.setdefault(_MEMO, {})
         known, keys = memo.get(self._cluster.name), self.key_store.existing()
-        if known is None or known[0] is not keys:  # a cluster that was removed and made anew has other keys under its name
-            known = memo[self._cluster.name] = self._inspect(der, keys)
+        if known is None or known[0] is not keys:  # a cluster that was removed and created again has other keys
+            known = memo[self._cluster.name] = self._certificate_identity(der, keys)
         _, user, is_proxy, until = known
         if self._cluster.clock() > until:
             return None
@@ -176,7 +178,7 @@ class Access:
                 return authenticated(remote)
         return user
 
-    def _inspect(self, der: bytes, keys: ClusterKeys | None) -> _Inspected:
+    def _certificate_identity(self, der: bytes, keys: ClusterKeys | None) -> _CertificateIdentity:
         certificate = x509.load_der_x509_certificate(der)
         until = certificate.not_valid_after_utc
         if keys is None:
@@ -192,5 +194,5 @@ def _websocket_token(request: Request) -> str:
     try:
         return upgrade_token(request.headers.get("upgrade"), request.headers.getall("sec-websocket-protocol"))
     except ValueError as problem:
-        log.debug("token refused", reason=str(problem))
+        log.debug("token rejected", reason=str(problem))
         raise errors.unauthorized() from None

@@ -1,4 +1,4 @@
-"""Bootstrap tokens: `id.secret` strings kept in Secrets, with which a new cluster introduces itself."""
+"""Bootstrap tokens: `id.secret` strings, kept in Secrets, with which a new cluster authenticates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.machinery.objects import Object
 
 SECRET_TYPE = "bootstrap.kubernetes.io/token"
 SECRETS = "kube-system/bootstrap-token-"
-"""How the keys of their Secrets begin."""
+"""Prefix of the keys of bootstrap token Secrets in the store."""
 USER_PREFIX = "system:bootstrap:"
 _TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 _GROUP = "system:bootstrappers"
@@ -50,7 +50,7 @@ class BootstrapTokens:
 
 
 def decoded_data(secret: Object) -> dict[str, str]:
-    """A Secret's data as text; values that are no text are left out."""
+    """The data of a Secret as text, without values that are not UTF-8."""
     found = {}
     for key, value in (secret.get("data") or {}).items():
         try:
@@ -61,7 +61,7 @@ def decoded_data(secret: Object) -> dict[str, str]:
 
 
 def is_expired(data: dict[str, str], now: datetime) -> bool:
-    """Whether a bootstrap token's `expiration` has passed; one that cannot be read counts as passed."""
+    """Whether the `expiration` of a bootstrap token has passed or cannot be parsed."""
     text = data.get("expiration")
     if not text:
         return False

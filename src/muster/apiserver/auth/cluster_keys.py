@@ -1,7 +1,7 @@
-"""Each logical cluster's own keys: the client CA, the front-proxy CA and the service-account signing key.
+"""The keys of each logical cluster: the client CA, the front-proxy CA and the signing key for service account tokens.
 
-They are made on first use and kept in the store like any other row, so that they are as durable as the data they protect, are
-shared by servers on one database, and vanish with the cluster. They live under a resource name no request path can reach.
+They are created on first use and kept in the store, so that they are as durable as the data they protect, are shared by all servers
+on one database, and are deleted with the cluster. The name of their resource cannot be reached by any request path.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from muster.store.api import ABSENT, Conflict, Entry, Event, Store, Subscription
 _RESOURCE = "muster.internal/keys"
 _KEY = "identity"
 _CLIENT_CA, _PROXY_CA = "-client-ca", "-front-proxy-ca"
-"""What the names of a cluster's authorities end in."""
+"""Suffixes of the common names of a cluster's CAs."""
 
 
 class ClusterKeys:
-    """The secrets of one cluster, parsed when first needed."""
+    """The keys of one cluster, parsed on first use."""
 
     def __init__(self, raw: dict[str, str]) -> None:
         self._raw = raw
@@ -45,12 +45,13 @@ class ClusterKeys:
             "incarnation": str(uuid.uuid4()),
         }
 
-    def made_of(self, entry: Entry) -> bool:
+    def is_encoded_as(self, entry: Entry) -> bool:
         return bool(self._raw == orjson.loads(entry.value))
 
     @property
     def incarnation(self) -> str:
-        """What tells this cluster from earlier and later ones of its name; empty for one made before this was kept."""
+        """A UUID that distinguishes this cluster from earlier and later ones of the same name; empty for clusters that older
+        versions have created."""
         return self._raw.get("incarnation", "")
 
     @property
@@ -83,7 +84,7 @@ class ClusterKeys:
 
 
 def cluster_of_authority(common_name: str) -> str | None:
-    """Whose authority has this name; only the authority's key proves that it is the one."""
+    """The cluster whose CA would have this common name. A name proves nothing; the signature has to be verified."""
     for end in (_CLIENT_CA, _PROXY_CA):
         if common_name.endswith(end):
             return common_name.removesuffix(end)
@@ -91,16 +92,16 @@ def cluster_of_authority(common_name: str) -> str | None:
 
 
 class ClusterKeyStore:
-    """Reads and makes the keys of one cluster."""
+    """Reads and creates the keys of one cluster."""
 
     def __init__(self, store: Store, cluster: str) -> None:
         self._store = store
         self._cluster = cluster
         self._keys: ClusterKeys | None = None
-        self._making = asyncio.Lock()
+        self._creation_lock = asyncio.Lock()
 
     def existing(self) -> ClusterKeys | None:
-        """The keys if they were made before; never makes any."""
+        """The keys if they exist; none are created."""
         if self._keys is None:
             entry = self._store.get(self._cluster, _RESOURCE, _KEY)
             if entry is not None:
@@ -108,23 +109,23 @@ class ClusterKeyStore:
         return self._keys
 
     def is_current(self) -> bool:
-        """Whether the store still has the keys that were read or made here; a cluster made anew under the name has others."""
+        """Whether the store still has the keys that were read or created here; a cluster created again has others."""
         entry = self._store.get(self._cluster, _RESOURCE, _KEY)
-        return entry is not None and self._keys is not None and self._keys.made_of(entry)
+        return entry is not None and self._keys is not None and self._keys.is_encoded_as(entry)
 
     def subscribe(self, on_lost: Callable[[], None]) -> Subscription:
-        """Hear when the cluster is dropped, by this server or another on the same database, or when events were missed."""
-        return self._store.subscribe(self._cluster, _RESOURCE, None, _unchanging, on_lost)
+        """Call `on_lost` when the cluster is dropped, by any server on the database, or when events were missed."""
+        return self._store.subscribe(self._cluster, _RESOURCE, None, _ignore_events, on_lost)
 
     async def keys(self, now: datetime) -> ClusterKeys:
-        async with self._making:
+        async with self._creation_lock:
             found = self.existing()
             if found is None:
                 raw = orjson.dumps(ClusterKeys.create(self._cluster, now))
                 entry: Entry | None
                 try:
                     entry = await self._store.commit(self._cluster, _RESOURCE, _KEY, lambda revision: raw, ABSENT)
-                except Conflict:  # another server on the same database was first
+                except Conflict:  # another server on the same database has created them
                     await self._store.synced()
                     entry = self._store.get(self._cluster, _RESOURCE, _KEY)
                 assert entry is not None
@@ -132,8 +133,8 @@ class ClusterKeyStore:
         return found
 
 
-def _unchanging(events: Sequence[Event]) -> None:
-    """Keys are written once."""
+def _ignore_events(events: Sequence[Event]) -> None:
+    """Keys never change."""
 
 
 def _parsed(entry: Entry) -> ClusterKeys:

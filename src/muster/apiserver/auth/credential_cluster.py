@@ -1,9 +1,9 @@
-"""Which cluster the credential of a request was made by: how a path that names no cluster is led to one.
+"""The cluster that issued the credential of a request: used for paths that do not name a cluster.
 
-`kubectl get --raw`, `kubectl proxy` and clients in pods drop the path of the server's URL, so only what they show tells whom they
-mean: a client certificate says by its issuer's name which cluster's CA signed it, a service account's token by its issuer. That is
-a claim, not a proof. The cluster that is found so authenticates the request as any other, by its own keys, and refuses a credential
-that only says it was made there; no other cluster is asked then.
+`kubectl get --raw`, `kubectl proxy` and clients in pods drop the path of the server's URL, so only their credential shows which
+cluster they mean: the issuer of a client certificate names the CA of a cluster, and a service account token has an issuer URL. That
+is a claim, not a proof. The cluster found this way authenticates the request with its own keys like any other request, and rejects
+a credential that it has not issued; no other cluster is tried.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MEMO = "muster.certificate-cluster"
 
 
 def claimed_cluster(request: Request) -> str | None:
-    """The name of the cluster whose credential the request says it has; None if it shows none that tells."""
+    """The name of the cluster that the credential of a request claims as its issuer; None if there is no such credential."""
     return _by_certificate(request) or _by_token(request)
 
 

@@ -1,6 +1,6 @@
-"""When the credentials of a request end by themselves: a client certificate's notAfter, a token's `exp`.
+"""When the credentials of a request expire: the notAfter of a client certificate, the `exp` of a token.
 
-Whether they still serve is asked of `Access`; here is only when to ask again.
+Whether they are still valid is decided by `Access`; this module only computes when to check again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _MEMO = "muster.certificate-end"
 _BEARER = "bearer "
 
 
-def ends(request: Request) -> Sequence[datetime]:
-    """The moments at which one of the request's credentials ends, the first one first."""
+def expiration_times(request: Request) -> Sequence[datetime]:
+    """The times at which a credential of the request expires, in order."""
     tokens = (_authorization_token(request.headers.get("authorization") or ""), _websocket_token(request))
     found = [_certificate_end(request), *(_token_end(token) for token in tokens if token)]
     return sorted(end for end in found if end is not None)
@@ -54,7 +54,7 @@ def _websocket_token(request: Request) -> str:
 
 
 def _token_end(token: str) -> datetime | None:
-    """Of a JWT; whatever else is a token says nothing about its end."""
+    """The expiration of a JWT; None for other tokens."""
     try:
         return datetime.fromtimestamp(unverified_claims(token)["exp"], UTC) + timedelta(seconds=LEEWAY_SECONDS)
     except (ValueError, KeyError, TypeError, OverflowError, OSError):
@@ -62,12 +62,13 @@ def _token_end(token: str) -> datetime | None:
 
 
 def bearer_token(request: Request) -> str:
-    """The token that authentication takes: of the Authorization field, else of a WebSocket's subprotocols; "" without any."""
+    """The token that authentication uses: from the Authorization header, else from a WebSocket's subprotocols; "" if there is
+    none."""
     return _authorization_token(request.headers.get("authorization") or "") or _websocket_token(request)
 
 
 def unverified_claims(token: str) -> Mapping[str, Any]:
-    """What a JWT says, whoever signed it; nothing if the token is none."""
+    """The claims of a JWT, without verification of the signature; empty if the token is not a JWT."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

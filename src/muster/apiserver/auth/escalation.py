@@ -1,5 +1,5 @@
-"""Nobody may grant what they do not hold: writing roles needs every rule in them (or `escalate`), binding one needs every rule of
-the role (or `bind` on it).
+"""Prevention of privilege escalation: writing a role needs every rule in it (or the verb `escalate`), binding a role needs every
+rule of the role (or the verb `bind` on it). Follows `k8s.io/kubernetes/pkg/registry/rbac` (`escalation_check.go`, `policybased`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.machinery.objects import Object
 GROUP = "rbac.authorization.k8s.io"
 _ROLE_KINDS = frozenset({ROLES, CLUSTER_ROLES})
 _BINDING_KINDS = frozenset({ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS})
-_COLLECTOR_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"})
+_GC_FIELDS = frozenset({"ownerReferences", "finalizers", "managedFields", "selfLink", "resourceVersion"})
 
 
 async def check_grant(ctx: Context, resource: ServedResource, new: Object, old: Object | None) -> None:
@@ -34,9 +34,9 @@ async def check_grant(ctx: Context, resource: ServedResource, new: Object, old: 
 
 async def _check_role(ctx: Context, resource: ServedResource, new: Object, old: Object | None) -> None:
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
-    # As upstream: what is being created has no name yet, so a permission for one name does not cover it.
+    # As upstream: an object that is being created has no name, so a permission limited to names does not apply.
     escalate = AccessAttributes("escalate", GROUP, "*", resource.plural, namespace=namespace, name=ctx.attributes.name)
-    if ctx.cluster.rules.authorize(ctx.user, escalate).allowed or _only_collectable(new, old):
+    if ctx.cluster.rules.authorize(ctx.user, escalate).allowed or _changes_only_gc_fields(new, old):
         return
     await _require(ctx, resource, name, namespace, new.get("rules") or ())
     if _aggregates(new) or (old is not None and _aggregates(old)):
@@ -53,17 +53,17 @@ def _aggregates(role: Object) -> bool:
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 
-def _only_collectable(new: Object, old: Object | None) -> bool:
-    """Whether nothing changes but what garbage collection needs to change. Labels are no such thing: they decide which roles
-    an aggregated one gathers."""
+def _changes_only_gc_fields(new: Object, old: Object | None) -> bool:
+    """Whether only fields change that the garbage collector writes (`rbac.IsOnlyMutatingGCFields`). Labels are not among them: they
+    decide which roles an aggregated ClusterRole includes."""
     if old is None:
         return False
-    metas = [{k: v for k, v in obj["metadata"].items() if k not in _COLLECTOR_FIELDS} for obj in (new, old)]
+    metas = [{k: v for k, v in obj["metadata"].items() if k not in _GC_FIELDS} for obj in (new, old)]
     return metas[0] == metas[1] and all(new.get(k) == old.get(k) for k in new.keys() | old.keys() if k != "metadata")
 
 
 async def _check_binding(ctx: Context, resource: ServedResource, new: Object, old: Object | None) -> None:
-    if _only_collectable(new, old):
+    if _changes_only_gc_fields(new, old):
         return
     name, namespace = new["metadata"].get("name", ""), ctx.namespace_of(resource)
     ref = new.get("roleRef") or {}

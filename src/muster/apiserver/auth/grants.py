@@ -1,7 +1,7 @@
-"""Who holds which rules in one cluster: the index of `muster.kube.rbac` over the stored roles and bindings.
+"""The rules that users hold in one cluster: an index (`muster.kube.rbac`) over the stored roles and bindings.
 
-It is built when first asked and listens to the store from then on. Changes are noted as they become visible and worked in by the
-next question, so an answer always stands on everything visible.
+It is built on first use and subscribes to the store. Changes are recorded when they become visible and applied before the next
+decision, so every decision uses all visible roles and bindings.
 """
 
 from __future__ import annotations
@@ -37,36 +37,38 @@ class GrantIndex:
         self._grants = Grants(self._read)
 
     def current(self) -> Grants:
-        """The grants as everything visible makes them."""
+        """The grants of all visible roles and bindings."""
         if not self._subscriptions:
             self._build()
         while self._changed:
             self._grants.changed(self._changed.pop())
         return self._grants
 
-    def _read(self, place: RbacRef) -> Mapping[str, Any] | None:
-        return self._cluster.read(_STORED[place.kind], f"{place.namespace}/{place.name}" if place.namespace else place.name)
+    def _read(self, reference: RbacRef) -> Mapping[str, Any] | None:
+        return self._cluster.read(
+            _STORED[reference.kind], f"{reference.namespace}/{reference.name}" if reference.namespace else reference.name
+        )
 
     def _build(self) -> None:
         store, name = self._cluster.store, self._cluster.name
         self._grants = Grants(self._read)
         self._changed.clear()
         for resource in _KINDS:
-            self._subscriptions.append(store.subscribe(name, resource, None, self._note, self._forget))
+            self._subscriptions.append(store.subscribe(name, resource, None, self._on_events, self._on_lost))
         for resource in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
             for entry in store.list(name, resource):
-                self._grants.changed(_place(resource, entry.key))
+                self._grants.changed(_reference(resource, entry.key))
 
-    def _note(self, events: Sequence[Event]) -> None:
-        self._changed.update(_place(event.resource, event.entry.key) for event in events)
+    def _on_events(self, events: Sequence[Event]) -> None:
+        self._changed.update(_reference(event.resource, event.entry.key) for event in events)
 
-    def _forget(self) -> None:
-        """Events were missed: begin anew with the next question."""
+    def _on_lost(self) -> None:
+        """Events were missed: rebuild the index before the next decision."""
         for subscription in self._subscriptions:
             subscription.close()
         self._subscriptions = []
 
 
-def _place(resource: str, key: str) -> RbacRef:
+def _reference(resource: str, key: str) -> RbacRef:
     namespace, _, name = key.rpartition("/")
     return RbacRef(_KINDS[resource], namespace, name)

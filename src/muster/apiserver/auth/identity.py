@@ -1,8 +1,8 @@
-"""The identities a server gives out itself."""
+"""The identities of the server's own clients."""
 
 from __future__ import annotations
 
 from muster.machinery.authentication import AUTHENTICATED, MASTERS, UserInfo
 
 LOOPBACK = UserInfo("system:apiserver", groups=(MASTERS, AUTHENTICATED))
-"""The server's own controllers."""
+"""The user of the built-in controllers."""

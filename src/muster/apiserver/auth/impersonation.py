@@ -1,4 +1,4 @@
-"""Acting as somebody else: `Impersonate-*` headers, each of which needs its own `impersonate` permission."""
+"""Impersonation: `Impersonate-*` headers, each of which needs the verb `impersonate` on what it names."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def impersonated(user: UserInfo, request: Request, authorize: Authorize) -> User
     if not request.headers.any_starts(PREFIX):
         return user
     try:
-        wanted = wanted_impersonation(request.headers.items())
+        impersonation = wanted_impersonation(request.headers.items())
     except BadImpersonation as problem:
         raise errors.bad_request(str(problem)) from None
-    if wanted is None:
+    if impersonation is None:
         return user
-    for needed in wanted.needed:
+    for needed in impersonation.needed:
         if not authorize(user, needed).allowed:
             raise errors.forbidden(needed.group, needed.resource, needed.name, refusal_text(user, needed))
-    return wanted.user
+    return impersonation.user

@@ -1,5 +1,5 @@
-"""The RBAC policy a cluster is born with: the roles and bindings of a fresh kube-apiserver, kept as data (see
-`tools/bootstrap_policy.py`), so that OCM's and everybody's bindings to `view`, `edit` or `system:auth-delegator` mean the same.
+"""The RBAC bootstrap policy: the roles and bindings of a fresh kube-apiserver, kept as data (see `tools/bootstrap_policy.py`), so
+that bindings to `view`, `edit` or `system:auth-delegator`, OCM's among them, mean the same as upstream.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Role-based access control over one cluster's roles and bindings.
+"""RBAC authorization with the roles and bindings of one cluster.
 
-`system:masters` is allowed everything; everybody else what the rules they hold allow (`muster.kube.rbac`), looked up in an index
-that follows the stored roles and bindings (see `grants`).
+`system:masters` is allowed everything; all others what the rules they hold allow (`muster.kube.rbac`), found in an index that
+follows the stored roles and bindings (`grants`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.machinery.authorization import ALLOWED, AccessAttributes, AccessDeci
 
 
 class Rbac:
-    """Answers for one cluster."""
+    """The RBAC authorizer of one cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._index = GrantIndex(cluster)
@@ -25,7 +25,7 @@ class Rbac:
         return self._index.current().decide(user, attributes)
 
     def rules_for(self, user: UserInfo, namespace: str) -> list[Rule]:
-        """Every rule the user has in the namespace (cluster-wide ones included); "" for cluster-wide only."""
+        """All rules that the user holds in a namespace, cluster-wide ones included; only the latter for ""."""
         if MASTERS in user.groups:
             return list(EVERYTHING)
         return self._index.current().rules_for(user, namespace)

@@ -1,8 +1,8 @@
-"""Service-account tokens: signed JWTs bound to an account (and optionally to a pod, secret or node), and their verification.
+"""Service account tokens: JWTs bound to an account, and optionally to a pod, Secret or node; issuing and verification.
 
-A token proves its signature, times and audience; it is accepted only while the account, and the object it is bound to, still
-exist with the uid written in it. Keys and issuer belong to one logical cluster, so a token is worth nothing in another. The JWT
-library is loaded with the first token, because a server must start faster than that takes.
+Signature, times and audience are verified, and a token is accepted only while the account and the object it is bound to exist with
+the uid in the token. Keys and issuer belong to one logical cluster, so a token is invalid in any other. The JWT library is imported
+with the first token, because the import would slow down the start of the server.
 """
 
 from __future__ import annotations
@@ -23,30 +23,31 @@ from muster.apiserver.cluster import Cluster
 from muster.machinery.authentication import UserInfo
 
 API_AUDIENCES: tuple[str, ...] = ("https://kubernetes.default.svc",)
-"""What tokens for the API server itself are made out to. The key already tells the cluster, so this is the same for all."""
+"""The audiences of this API server. They are the same in all clusters, because each cluster has its own signing key."""
 USER_PREFIX = "system:serviceaccount:"
 TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"
-TOKEN_MARK = b'"type":"%s"' % TOKEN_SECRET_TYPE.encode()
-"""What the stored bytes of a Secret of that type contain."""
+TOKEN_SECRET_MARKER = b'"type":"%s"' % TOKEN_SECRET_TYPE.encode()
+"""Contained in the stored bytes of every Secret of that type."""
 _CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
 LEEWAY_SECONDS = 10
 _BOUND = {"pod": ("/pods", "pod"), "secret": ("/secrets", "secret"), "node": ("/nodes", "node")}
-_SHOWN_BOUND = ("pod", "node")
-"""What an identity tells about the object its token is bound to; a secret stays out of it."""
+_BOUND_IN_EXTRA = ("pod", "node")
+"""Kinds of bound objects that are shown in the extra fields of the user; a Secret is not."""
 
 
 def implicit_audiences(wanted: Sequence[str]) -> list[str] | None:
-    """Whom a token that names no audience is meant for: this API server and nobody else. None if others are asked about."""
+    """The accepted audiences of a token without audiences, which is valid for this API server only; None if only others are
+    requested."""
     accepted = [audience for audience in wanted if audience in API_AUDIENCES]
     return accepted if accepted or not wanted else None
 
 
 class InvalidToken(Exception):
-    """The token is one of ours but must not be accepted; the text says why."""
+    """The token was issued here but is not valid; the text is the reason."""
 
 
 class BoundObjectGone(InvalidToken):
-    """What the token is bound to is not there, as far as this server has seen."""
+    """The object that the token is bound to does not exist, as far as this server has seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class BoundObject:
 
 
 class TokenIssuer:
-    """Signs and verifies for one cluster. `issuer` is the URL under which its OIDC discovery is served; verification goes by
-    the cluster's key alone, so tokens stay good when the server moves to another port."""
+    """Issues and verifies the tokens of one cluster. `issuer` is the URL of its OIDC discovery; verification uses the key of the
+    cluster only, so tokens stay valid if the server moves to another port."""
 
     def __init__(self, cluster: Cluster, key: ec.EllipticCurvePrivateKey, issuer: str) -> None:
         self._cluster = cluster
@@ -72,7 +73,7 @@ class TokenIssuer:
         return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).rstrip(b"=").decode()
 
     def discovery(self) -> dict[str, Any]:
-        """The OIDC discovery document with which others find the keys."""
+        """The OIDC discovery document, with the URL of the public keys."""
         return {
             "issuer": self.issuer,
             "jwks_uri": f"{self.issuer}/openid/v1/jwks",
@@ -125,7 +126,7 @@ class TokenIssuer:
         return jwt.encode(claims, self._key, algorithm="ES256", headers={"kid": self.key_id})
 
     def verify(self, token: str, audiences: Sequence[str] = ()) -> tuple[UserInfo, list[str]] | None:
-        """(identity, audiences both sides accept), or None if the token is not one of this cluster's."""
+        """(user, requested audiences that the token has), or None if the token is not one of this cluster. Raises InvalidToken."""
         import jwt
 
         try:
@@ -163,14 +164,14 @@ class TokenIssuer:
         name, uid = account.get("name", ""), account.get("uid", "")
         if claims["sub"] != f"{USER_PREFIX}{namespace}:{name}":
             raise InvalidToken("token subject does not match its service account")
-        self._check_alive("/serviceaccounts", f"{namespace}/{name}", uid, "service account")
+        self._check_exists("/serviceaccounts", f"{namespace}/{name}", uid, "service account")
         extra: dict[str, tuple[str, ...]] = {}
         for field, (storage, shown) in _BOUND.items():
             bound = private.get(field)
             if bound:
                 key = bound["name"] if field == "node" else f"{namespace}/{bound['name']}"
-                self._check_alive(storage, key, bound["uid"], shown)
-                if field in _SHOWN_BOUND:
+                self._check_exists(storage, key, bound["uid"], shown)
+                if field in _BOUND_IN_EXTRA:
                     extra[f"authentication.kubernetes.io/{field}-name"] = (bound["name"],)
                     extra[f"authentication.kubernetes.io/{field}-uid"] = (bound["uid"],)
         if claims.get("jti"):
@@ -178,14 +179,14 @@ class TokenIssuer:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
         return UserInfo(f"{USER_PREFIX}{namespace}:{name}", uid, groups, extra)
 
-    def _check_alive(self, storage: str, key: str, uid: str, shown: str) -> None:
+    def _check_exists(self, storage: str, key: str, uid: str, shown: str) -> None:
         found = self._cluster.read(storage, key)
         if found is None or found["metadata"]["uid"] != uid:
             raise BoundObjectGone(f"the {shown} this token is bound to no longer exists")
 
 
-def is_alive(cluster: Cluster, user: UserInfo) -> bool:
-    """Whether the account that a user is, and the pod it says it runs in, are those it was when it was proved."""
+def is_current(cluster: Cluster, user: UserInfo) -> bool:
+    """Whether the service account of a user, and the pod in its extra fields, still exist with the same uid."""
     if not user.name.startswith(USER_PREFIX) or not user.uid:
         return True
     namespace, _, name = user.name.removeprefix(USER_PREFIX).partition(":")

@@ -11,7 +11,7 @@ from muster.machinery.authentication import UserInfo
 
 
 class TokenFileError(ValueError):
-    """The file is malformed; the text names the line and the remedy."""
+    """The file is malformed; the text names the line and what is expected."""
 
 
 def load_token_file(path: Path) -> dict[str, UserInfo]:

@@ -1,9 +1,9 @@
-"""Bearer tokens judged by somebody else: a TokenReview is posted to a configured endpoint, as kube-apiserver does with
-`--authentication-token-webhook-config-file`. Answers are cached briefly by the caller; an endpoint that cannot be reached
+"""Webhook token authentication: a TokenReview is posted to a configured endpoint, as kube-apiserver does with
+`--authentication-token-webhook-config-file`. The caller caches answers for a short time; an endpoint that cannot be reached
 authenticates nobody.
 
-Each cluster may have an endpoint of its own (`TokenWebhooks`), which then is the only one that is asked about its tokens: who is
-somebody in one cluster need not be in another.
+Each cluster may have its own endpoint (`TokenWebhooks`); then only that one is used for the tokens of this cluster, because a user
+of one cluster is not necessarily a user of another.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
-_TIMEOUT_SECONDS = 10.0
-_LONGEST = 1024 * 1024
+_REQUEST_TIMEOUT = 10.0
+_MAX_ANSWER = 1024 * 1024
 
 
 class WebhookConfigError(ValueError):
-    """The webhook's kubeconfig is wrong; the text names the field and the remedy."""
+    """The kubeconfig of the webhook is invalid; the text names the field and what is expected."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class WebhookTarget:
 
 
 def load_webhook_config(path: Path) -> WebhookTarget:
-    """Reads the kubeconfig-shaped file that names the endpoint."""
+    """Read the endpoint from a file in kubeconfig format."""
     try:
         document = load(path.read_bytes())
         cluster = document["clusters"][0]["cluster"]
@@ -88,9 +88,9 @@ class TokenWebhook:
             }
         )
         try:
-            async with asyncio.timeout(_TIMEOUT_SECONDS):
-                asked = encode_request("POST", self._path, self._fields, body)
-                _, answer = await self._pool.ask(self._key, asked, timeout=_TIMEOUT_SECONDS, repeat=True, longest=_LONGEST)
+            async with asyncio.timeout(_REQUEST_TIMEOUT):
+                request = encode_request("POST", self._path, self._fields, body)
+                _, answer = await self._pool.ask(self._key, request, timeout=_REQUEST_TIMEOUT, repeat=True, longest=_MAX_ANSWER)
             status = orjson.loads(answer).get("status") or {}
         except (UpstreamError, TimeoutError, ValueError, AttributeError) as problem:
             log.warning("token webhook failed", url=self._url, problem=repr(problem))
@@ -103,14 +103,14 @@ class TokenWebhook:
 
 
 class TokenWebhooks:
-    """The endpoint of each cluster that has one, and that of all others, if any."""
+    """The endpoints of clusters that have their own, and the default endpoint, if any, of all others."""
 
     def __init__(self, default: WebhookTarget | None = None, own: Mapping[str, WebhookTarget] | None = None) -> None:
         self._default = TokenWebhook(default) if default is not None else None
         self._own = {name: TokenWebhook(target) for name, target in (own or {}).items()}
 
     def of(self, cluster: str) -> Callable[[str, Sequence[str]], Awaitable[tuple[UserInfo, list[str]] | None]]:
-        """An authenticator that asks whoever judges this cluster's tokens when it is called."""
+        """An authenticator that uses the endpoint that the cluster has at the time of the call."""
 
         async def authenticate(token: str, audiences: Sequence[str]) -> tuple[UserInfo, list[str]] | None:
             webhook = self._own.get(cluster, self._default)

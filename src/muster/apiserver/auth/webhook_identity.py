@@ -1,7 +1,7 @@
-"""The certificate with which a cluster's API server shows itself to webhooks.
+"""The client certificate that a cluster's API server presents to webhooks.
 
-It is of the cluster's front-proxy CA, under a name of its own: a server behind the aggregation layer, which believes what
-`front-proxy-client` says of users, does not take it. One is made when first needed and replaced when half its life is over.
+It is issued by the cluster's front-proxy CA under a separate name, so that a server behind the aggregation layer, which trusts the
+user headers of `front-proxy-client`, does not accept it. It is created on first use and renewed after half of its lifetime.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class WebhookIdentity:
         self._renew_at: datetime | None = None
 
     async def pair(self) -> KeyPair:
-        """The same one until it is time for another."""
+        """The current certificate and key; renewed after half of the lifetime."""
         now = self._clock()
         if self._pair is None or self._renew_at is None or now >= self._renew_at:
             keys = await self._key_store.keys(now)

@@ -131,7 +131,7 @@ class ApiServices:
         """Hear what a remote that answers says of its kinds, now that its availability is known; when to look again."""
         if reason != "Passed":
             return _AGAIN_WHEN_ILL
-        if await remote.describe(cluster.part(Aggregator).pool):
+        if await remote.refresh_openapi(cluster.part(Aggregator).pool):
             cluster.part(Aggregator).descriptions += 1
         return _AGAIN_WHEN_WELL
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from muster.apiserver.auth.access import Access
-from muster.apiserver.auth.serviceaccounts import TOKEN_MARK, TOKEN_SECRET_TYPE, BoundObject
+from muster.apiserver.auth.serviceaccounts import TOKEN_SECRET_MARKER, TOKEN_SECRET_TYPE, BoundObject
 from muster.apiserver.client import object_path
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.controllers.manager import ControllerContext
@@ -30,14 +30,14 @@ class TokenSecrets:
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == "/secrets":
-            return (event.entry.key,) if not event.deleted and TOKEN_MARK in event.entry.value else ()
+            return (event.entry.key,) if not event.deleted and TOKEN_SECRET_MARKER in event.entry.value else ()
         if not event.deleted:
             return ()
         namespace = event.entry.key.partition("/")[0]
-        return [e.key for e in cluster.store.list(cluster.name, "/secrets", namespace + "/") if TOKEN_MARK in e.value]
+        return [e.key for e in cluster.store.list(cluster.name, "/secrets", namespace + "/") if TOKEN_SECRET_MARKER in e.value]
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        return [entry.key for entry in cluster.store.list(cluster.name, "/secrets") if TOKEN_MARK in entry.value]
+        return [entry.key for entry in cluster.store.list(cluster.name, "/secrets") if TOKEN_SECRET_MARKER in entry.value]
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         secret = cluster.read("/secrets", key)
