@@ -181,7 +181,7 @@ class ApiServer:
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
         self.clusters[name] = cluster
         self._follow(cluster)
-        self.controllers.adopt(cluster)
+        self.controllers.enqueue_cluster(cluster)
         return cluster
 
     def _follow(self, cluster: Cluster) -> None:

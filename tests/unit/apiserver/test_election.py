@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.apiserver.controllers.election import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS, Election
+from muster.apiserver.controllers.election import LEASE_DURATION, RENEW_DEADLINE, RETRY_PERIOD, Election
 from muster.store.api import EncodeAt, Entry, Unavailable
 from muster.store.memory import MemoryStore
 from tests.support.fake_clock import FakeClock, settle
@@ -94,7 +94,7 @@ def leaders(candidates: list[Candidate]) -> list[Candidate]:
 async def test_a_lone_server_leads_at_once_and_stays_leader() -> None:
     async with standing(1) as (clock, (alone,)):
         assert alone.leading
-        await clock.advance(10 * LEASE_SECONDS)
+        await clock.advance(10 * LEASE_DURATION)
         assert alone.leading
         assert alone.told == ["elected"]
 
@@ -102,7 +102,7 @@ async def test_a_lone_server_leads_at_once_and_stays_leader() -> None:
 async def test_of_several_servers_one_leads() -> None:
     async with standing(3) as (clock, candidates):
         for _ in range(100):
-            await clock.advance(RETRY_SECONDS / 3)
+            await clock.advance(RETRY_PERIOD / 3)
             assert len(leaders(candidates)) == 1
         assert sorted(len(candidate.told) for candidate in candidates) == [0, 0, 1]
 
@@ -118,20 +118,20 @@ async def test_a_leader_that_stops_lets_go_and_the_next_begins_at_once() -> None
 
 async def test_a_killed_leader_is_followed_within_seconds() -> None:
     async with standing(2) as (clock, candidates):
-        await clock.advance(10 * RETRY_SECONDS)
+        await clock.advance(10 * RETRY_PERIOD)
         (leader,) = leaders(candidates)
         other = next(candidate for candidate in candidates if candidate is not leader)
         leader.kill()
-        await clock.advance(LEASE_SECONDS - RETRY_SECONDS)
+        await clock.advance(LEASE_DURATION - RETRY_PERIOD)
         assert not other.leading
-        await clock.advance(3 * RETRY_SECONDS)
+        await clock.advance(3 * RETRY_PERIOD)
         assert other.leading
 
 
 @pytest.mark.parametrize("how", ["cut", "hangs"])
 async def test_a_leader_cut_off_from_the_database_stops_before_another_begins(how: str) -> None:
     async with standing(2) as (clock, candidates):
-        await clock.advance(5 * RETRY_SECONDS)
+        await clock.advance(5 * RETRY_PERIOD)
         (leader,) = leaders(candidates)
         setattr(leader.reach, how, True)
         changes = []
@@ -145,7 +145,7 @@ async def test_a_leader_cut_off_from_the_database_stops_before_another_begins(ho
         assert changes[-1] not in ("", leader.election.identity)
         assert leader.told == ["elected", "lost"]
         setattr(leader.reach, how, False)
-        await clock.advance(3 * LEASE_SECONDS)
+        await clock.advance(3 * LEASE_DURATION)
         assert leaders(candidates) == [next(each for each in candidates if each is not leader)]
 
 
@@ -154,10 +154,10 @@ async def test_a_short_outage_costs_no_leadership() -> None:
         (leader,) = leaders(candidates)
         for candidate in candidates:
             candidate.reach.cut = True
-        await clock.advance(RENEW_SECONDS - 2 * RETRY_SECONDS)
+        await clock.advance(RENEW_DEADLINE - 2 * RETRY_PERIOD)
         for candidate in candidates:
             candidate.reach.cut = False
-        await clock.advance(LEASE_SECONDS)
+        await clock.advance(LEASE_DURATION)
         assert leaders(candidates) == [leader]
         assert leader.told == ["elected"]
 
@@ -170,15 +170,15 @@ async def test_a_candidate_that_slept_does_not_take_a_lease_that_is_renewed() ->
         candidates.append(sleeper)
         await settle()
         for _ in range(5):
-            await clock.advance(LEASE_SECONDS)  # the leader renews while the sleeper's time stands still
-        await sleeper_clock.advance(LEASE_SECONDS * 0.9)
+            await clock.advance(LEASE_DURATION)  # the leader renews while the sleeper's time stands still
+        await sleeper_clock.advance(LEASE_DURATION * 0.9)
         assert leaders(candidates) == [leader]
 
 
 async def test_the_lease_costs_one_write_per_period_whatever_the_number_of_servers() -> None:
     async with standing(5) as (clock, candidates):
         before = sum(candidate.reach.written for candidate in candidates)
-        await clock.advance(20 * RETRY_SECONDS)
+        await clock.advance(20 * RETRY_PERIOD)
         assert sum(candidate.reach.written for candidate in candidates) - before <= 20
 
 
@@ -210,5 +210,5 @@ async def suffer(faults: list[tuple[str, int, float]]) -> None:
             await pass_time(seconds)
         for candidate in candidates:
             candidate.reach.cut = candidate.reach.hangs = False
-        await pass_time(LEASE_SECONDS + RENEW_SECONDS + 3 * RETRY_SECONDS)
+        await pass_time(LEASE_DURATION + RENEW_DEADLINE + 3 * RETRY_PERIOD)
         assert len(leaders(candidates)) == 1

@@ -58,7 +58,7 @@ async def test_nothing_of_removed_clusters_stays(server: ApiServer) -> None:
 
 
 async def test_events_go_after_their_time_also_in_a_cluster_that_was_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "_SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr(expiry, "_SWEEP_INTERVAL", 0.01)
     now = datetime(2026, 1, 1, tzinfo=UTC)
     async with serving("default", clock=lambda: now) as server:
         for _ in ("new", "anew"):

@@ -19,7 +19,7 @@ from muster.apiserver.auth.access import Access
 from muster.apiserver.auth.serviceaccounts import USER_PREFIX
 from muster.apiserver.client import DirectClient, object_path
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.controllers.election import LEASE_SECONDS
+from muster.apiserver.controllers.election import LEASE_DURATION
 from muster.apiserver.errors import ApiError
 from muster.apiserver.server import ApiServer, ServerConfig
 from muster.machinery.authentication import UserInfo
@@ -30,7 +30,7 @@ from tests.unit.store.postgres_server import PostgresServer
 
 NAMESPACES = object_path("v1", "namespaces")
 CRDS = object_path("apiextensions.k8s.io/v1", "customresourcedefinitions")
-FAILOVER_SECONDS = LEASE_SECONDS + 6
+FAILOVER_SECONDS = LEASE_DURATION + 6
 
 
 @pytest.fixture(scope="module")

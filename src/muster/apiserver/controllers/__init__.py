@@ -1,12 +1,12 @@
-"""Controllers that live in the server: functions of the store's event stream, run by one manager for all clusters, and where
-several servers share a database by one of them."""
+"""The controllers inside the server: driven by the store's events, run by one manager for all clusters, and, if several servers
+share a database, in one of them (leader election)."""
 
 from __future__ import annotations
 
 from muster.apiserver.controllers.apiservices import ApiServices
 from muster.apiserver.controllers.certificates import CertificateController
 from muster.apiserver.controllers.clusterrole_aggregation import RoleAggregation
-from muster.apiserver.controllers.crds import DefinitionController
+from muster.apiserver.controllers.crds import CRDController
 from muster.apiserver.controllers.election import Election
 from muster.apiserver.controllers.expiry import BootstrapTokenExpiry, EventExpiry
 from muster.apiserver.controllers.garbage_collector import GarbageCollector
@@ -22,9 +22,9 @@ LEASE = "builtin-controllers"
 
 
 def builtin_controllers(context: ControllerContext, cluster: str, namespace_grace_period: float) -> ControllerManager:
-    """`cluster` is where servers that share a store keep what they agree upon."""
+    """The manager of all controllers. `cluster` is the one that holds the lease of the leader election."""
     controllers: list[Controller] = [
-        DefinitionController(context),
+        CRDController(context),
         NamespaceController(context, namespace_grace_period),
         GarbageCollector(context),
         InUseProtection(context),

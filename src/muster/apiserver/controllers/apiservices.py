@@ -1,8 +1,9 @@
-"""APIServices: those of custom resources exist as long as a definition serves their version, local ones are always available,
-remote ones as long as their service exists and answers discovery.
+"""APIServices: those of custom resources exist while a CRD serves their version, local ones are always available, and aggregated
+ones while their Service exists and the server behind it answers discovery. Follows kube-aggregator's controllers
+(`remote/available`, `autoregister`).
 
-The routing table (`cluster.aggregator`) follows every write at once; availability follows by asking, again and again. Of several
-servers on one database each asks, since each has to know what the others serve; what is written about it is the leader's word.
+The routing table (`Aggregator`) is updated with every write at once; availability is probed periodically. If several servers share
+a database, each of them probes, because each has to know what the aggregated servers serve; only the leader writes the result.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from muster.machinery.golang.quoting import quote
 from muster.machinery.objects import Object
 from muster.store.api import Event
 
-_DEFINITIONS: Final = "apiextensions.k8s.io/customresourcedefinitions"
-_PLACES: Final = ("/services", "/endpoints", "discovery.k8s.io/endpointslices")
+_CRDS: Final = "apiextensions.k8s.io/customresourcedefinitions"
+_ENDPOINT_RESOURCES: Final = ("/services", "/endpoints", "discovery.k8s.io/endpointslices")
 _VERSION: Final = "apiregistration.k8s.io/v1"
 _CUSTOM: Final = "true"
-_AGAIN_WHEN_WELL, _AGAIN_WHEN_ILL = 30.0, 1.0
+_AVAILABLE_RESYNC, _UNAVAILABLE_RETRY = 30.0, 1.0
 
 
 class ApiServices:
     name = "apiservices"
-    resources = (API_SERVICES, _DEFINITIONS, *_PLACES)
+    resources = (API_SERVICES, _CRDS, *_ENDPOINT_RESOURCES)
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -46,16 +47,16 @@ class ApiServices:
         if event.resource == API_SERVICES:
             self._route(cluster, event)
             return (event.entry.key,) if event.deleted or _spec_changed(event) else ()
-        if event.resource == _DEFINITIONS:
+        if event.resource == _CRDS:
             return _served(shared(event.entry)) | (_served(shared(event.previous)) if event.previous else set())
         namespace = event.entry.key.partition("/")[0]
         return [remote.name for remote in cluster.part(Aggregator).remotes.values() if remote.namespace == namespace]
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
         keys: set[str] = set()
-        for definition in cluster.scan(_DEFINITIONS):
+        for definition in cluster.scan(_CRDS):
             keys |= _served(definition)
-        if cluster.store.generation(cluster.name, API_SERVICES) <= 1:  # nothing but those a cluster is born with: all local
+        if cluster.store.generation(cluster.name, API_SERVICES) <= 1:  # only those of the bootstrap layer, which are local
             return keys
         for entry in cluster.store.list(cluster.name, API_SERVICES):
             if entry.revision > 1:
@@ -88,10 +89,10 @@ class ApiServices:
             remote = cluster.part(Aggregator).named(key)
             if remote is None:
                 return None
-            reason, _ = await self._look(cluster, remote)
-            return await self._described(cluster, remote, reason)
+            reason, _ = await self._probe(cluster, remote)
+            return await self._refresh_openapi(cluster, remote, reason)
         api_service = cluster.read(API_SERVICES, key)
-        wanted = any(key in _served(definition) for definition in cluster.scan(_DEFINITIONS))
+        wanted = any(key in _served(definition) for definition in cluster.scan(_CRDS))
         if api_service is None:
             if wanted:
                 version, _, group = key.partition(".")
@@ -101,19 +102,19 @@ class ApiServices:
             await self._delete(cluster, key)
             return None
         if api_service["spec"].get("service") is None:
-            await self._report(cluster, api_service, local_condition(cluster.now()))
+            await self._set_condition(cluster, api_service, local_condition(cluster.now()))
             return None
         remote = cluster.part(Aggregator).named(key)
         if remote is None:
             return None
-        reason, message = await self._look(cluster, remote)
+        reason, message = await self._probe(cluster, remote)
         status = "True" if reason == "Passed" else "False"
         condition = {"type": "Available", "status": status, "lastTransitionTime": cluster.now()}
-        await self._report(cluster, api_service, {**condition, "reason": reason, "message": message})
-        return await self._described(cluster, remote, reason)
+        await self._set_condition(cluster, api_service, {**condition, "reason": reason, "message": message})
+        return await self._refresh_openapi(cluster, remote, reason)
 
-    async def _look(self, cluster: Cluster, remote: Remote) -> tuple[str, str]:
-        """Reason and message of the Available condition."""
+    async def _probe(self, cluster: Cluster, remote: Remote) -> tuple[str, str]:
+        """Probe the server; return reason and message of the Available condition."""
         problem = _service_problem(cluster, remote)
         if problem is not None:
             return problem
@@ -127,13 +128,13 @@ class ApiServices:
         return "Passed", "all checks passed"
 
     @staticmethod
-    async def _described(cluster: Cluster, remote: Remote, reason: str) -> float:
-        """Hear what a remote that answers says of its kinds, now that its availability is known; when to look again."""
+    async def _refresh_openapi(cluster: Cluster, remote: Remote, reason: str) -> float:
+        """Refresh the OpenAPI documents of a server that is available; return the time until the next probe."""
         if reason != "Passed":
-            return _AGAIN_WHEN_ILL
+            return _UNAVAILABLE_RETRY
         if await remote.refresh_openapi(cluster.part(Aggregator).pool):
             cluster.part(Aggregator).descriptions += 1
-        return _AGAIN_WHEN_WELL
+        return _AVAILABLE_RESYNC
 
     def _client(self, cluster: Cluster) -> DirectClient:
         return self._context.client(cluster, agent="kube-apiserver")
@@ -152,7 +153,7 @@ class ApiServices:
             if error.code != 404:
                 raise
 
-    async def _report(self, cluster: Cluster, api_service: Object, condition: Object) -> None:
+    async def _set_condition(self, cluster: Cluster, api_service: Object, condition: Object) -> None:
         current = _condition(api_service)
         if current is not None and current.get("status") == condition["status"]:
             condition = {**condition, "lastTransitionTime": current.get("lastTransitionTime")}
@@ -162,18 +163,18 @@ class ApiServices:
         try:
             await self._client(cluster).update(path, {**api_service, "status": {"conditions": [condition]}})
         except ApiError as error:
-            # Whoever wrote meanwhile may have changed nothing that wakes this controller: a conflict is tried again at once.
+            # A conflict is retried: the other write may not have changed anything that enqueues this object.
             if error.code != 404:
                 raise
 
 
 def _spec_changed(event: Event) -> bool:
-    """A change of status alone is our own, and no reason to look again."""
+    """Whether the spec has changed: a change of the status is our own write and needs no probe."""
     return event.previous is None or shared(event.previous)["spec"] != shared(event.entry)["spec"]
 
 
 def _served(definition: Object) -> set[str]:
-    """The APIServices a definition needs."""
+    """The APIServices that a CRD needs."""
     spec = definition["spec"]
     if definition["metadata"].get("deletionTimestamp"):
         return set()
@@ -190,7 +191,7 @@ def _is_available(api_service: Object) -> bool:
 
 
 def _service_problem(cluster: Cluster, remote: Remote) -> tuple[str, str] | None:
-    """What is wrong with the service before anybody is asked."""
+    """Reason and message if the Service or its endpoints are missing; None if the server can be probed."""
     where = f"service/{remote.service} in {quote(remote.namespace)}"
     service = cluster.read("/services", f"{remote.namespace}/{remote.service}")
     if service is None:

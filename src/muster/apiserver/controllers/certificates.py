@@ -1,4 +1,5 @@
-"""CertificateSigningRequests: kubelet requests are approved, approved ones signed by the cluster's CA, old ones removed."""
+"""CertificateSigningRequests: kubelet requests are approved, approved ones are signed by the cluster's CA, and old ones deleted.
+Follows `k8s.io/kubernetes/pkg/controller/certificates` (approver, signer, cleaner)."""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ _CLIENT_USAGES = frozenset({"client auth", "digital signature", "key enciphermen
 _SERVING_USAGES = frozenset({"server auth", "digital signature", "key encipherment"})
 _NODE_USAGES = {KUBELET_CLIENT: _CLIENT_USAGES, KUBELET_SERVING: _SERVING_USAGES}
 _SIGNERS = frozenset({CLIENT, KUBELET_CLIENT, KUBELET_SERVING, LEGACY})
-_NAMES_REFUSED: dict[str, dict[type[x509.GeneralName], str]] = {
+_FORBIDDEN_NAMES: dict[str, dict[type[x509.GeneralName], str]] = {
     KUBELET_CLIENT: {x509.DNSName: "DNS", x509.RFC822Name: "Email", x509.IPAddress: "IP", x509.UniformResourceIdentifier: "URI"},
     KUBELET_SERVING: {x509.RFC822Name: "Email", x509.UniformResourceIdentifier: "URI"},
 }
 _EXTENDED = {"client auth": CLIENT_AUTH, "server auth": SERVER_AUTH}
 _LIFETIME = timedelta(days=365)
-_PENDING_FOR, _SETTLED_FOR = timedelta(hours=24), timedelta(hours=1)
+_PENDING_EXPIRATION, _DECIDED_EXPIRATION = timedelta(hours=24), timedelta(hours=1)
 
 
 class CertificateController:
@@ -76,7 +77,7 @@ class CertificateController:
                 raise
 
     async def _approve(self, cluster: Cluster, csr: Object) -> None:
-        """Nodes may get their client certificate without a person, if RBAC says so."""
+        """Approve a kubelet client certificate if RBAC allows the requester `nodeclient` or `selfnodeclient`."""
         spec = csr["spec"]
         if spec["signerName"] != KUBELET_CLIENT or _node_problem(_request(spec), spec):
             return
@@ -131,14 +132,14 @@ def _condition_types(csr: Object) -> set[str]:
 
 
 def _expires(csr: Object, now: datetime) -> datetime:
-    """When the cleaner takes the request: a day after asking, an hour after it was settled."""
+    """When the request is deleted: a day after its creation, or an hour after the decision."""
     status = csr.get("status") or {}
     conditions = status.get("conditions") or ()
     created = datetime.fromisoformat(csr["metadata"]["creationTimestamp"])
     if not conditions:
-        return created + _PENDING_FOR
+        return created + _PENDING_EXPIRATION
     times = [datetime.fromisoformat(c["lastUpdateTime"]) for c in conditions if c.get("lastUpdateTime")]
-    return max([created, *times]) + _SETTLED_FOR
+    return max([created, *times]) + _DECIDED_EXPIRATION
 
 
 def _request(spec: Object) -> x509.CertificateSigningRequest:
@@ -146,14 +147,14 @@ def _request(spec: Object) -> x509.CertificateSigningRequest:
 
 
 def _node_problem(request: x509.CertificateSigningRequest, spec: Object) -> str:
-    """Why this is no request of a node for its client or serving certificate, or ""."""
+    """Why this is not a valid request for a kubelet client or serving certificate; "" if it is one."""
     signer, usages = spec["signerName"], set(spec.get("usages") or ())
     names = list(_alternative_names(request))
     if organizations(request.subject) != ["system:nodes"]:
         return "subject organization is not system:nodes"
     if signer == KUBELET_SERVING and not any(isinstance(name, x509.DNSName | x509.IPAddress) for name in names):
         return "DNS or IP subjectAltName is required"
-    for kind, shown in _NAMES_REFUSED[signer].items():
+    for kind, shown in _FORBIDDEN_NAMES[signer].items():
         if any(isinstance(name, kind) for name in names):
             return f"{shown} subjectAltNames are not allowed"
     if not common_name(request.subject).startswith("system:node:"):
@@ -165,7 +166,7 @@ def _node_problem(request: x509.CertificateSigningRequest, spec: Object) -> str:
 
 
 def signing_problem(spec: Object) -> str:
-    """Why the signer must refuse an approved request, or ""."""
+    """Why the signer must reject an approved request; "" if it may sign."""
     signer, usages = spec["signerName"], spec.get("usages") or ()
     try:
         request = _request(spec)
@@ -176,9 +177,9 @@ def signing_problem(spec: Object) -> str:
     if signer in _NODE_USAGES:
         return _node_problem(request, spec)
     if signer == CLIENT:
-        odd = next((usage for usage in usages if usage not in _CLIENT_USAGES), None)
-        if odd is not None:
-            return f"invalid usage for client certificate: {odd}"
+        unexpected = next((usage for usage in usages if usage not in _CLIENT_USAGES), None)
+        if unexpected is not None:
+            return f"invalid usage for client certificate: {unexpected}"
         if "client auth" not in usages:
             return "missing required usage for client certificate: client auth"
     return ""

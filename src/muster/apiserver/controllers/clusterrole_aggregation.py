@@ -1,7 +1,8 @@
-"""ClusterRole aggregation: a role with an aggregationRule holds the union of the rules of all roles its selectors match.
+"""ClusterRole aggregation: a role with an aggregationRule has the union of the rules of all roles that its selectors match. Follows
+`k8s.io/kubernetes/pkg/controller/clusterroleaggregation`.
 
-Which roles aggregate is remembered per cluster, so that a role written anywhere in a large cluster is only held against their
-selectors: it concerns an aggregating role if its labels match, or matched before.
+The aggregating roles of each cluster are remembered with their selectors, so that a write of any role is only compared with these:
+an aggregating role is enqueued if it selects the labels of the written role, before or after the write.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from muster.machinery.objects import Object
 from muster.store.api import Entry, Event
 
 _MANAGER = "clusterrole-aggregation-controller"
-_MARK = b'"aggregationRule":{'
+_RULE_MARKER = b'"aggregationRule":{'
 Aggregating = dict[str, Sequence[Selector]]
-"""Role → what it gathers."""
+"""Name of an aggregating role → its selectors."""
 
 
 class RoleAggregation:
@@ -33,7 +34,7 @@ class RoleAggregation:
         self._aggregating: WeakKeyDictionary[Cluster, Aggregating] = WeakKeyDictionary()
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        known = self._known(cluster)
+        known = self._aggregating_roles(cluster)
         name = event.entry.key
         selectors = None if event.deleted else _selectors(event.entry)
         if selectors is None:
@@ -45,13 +46,13 @@ class RoleAggregation:
         return found if selectors is None else [name, *found]
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        """Every aggregating role; none where a cluster has only the bootstrap roles, which are complete as they are."""
+        """All aggregating roles; none if the cluster has only the bootstrap roles, which are already aggregated."""
         self._aggregating.pop(cluster, None)
         if cluster.store.generation(cluster.name, CLUSTER_ROLES) <= 1:
             return ()
-        return list(self._known(cluster))
+        return list(self._aggregating_roles(cluster))
 
-    def _known(self, cluster: Cluster) -> Aggregating:
+    def _aggregating_roles(self, cluster: Cluster) -> Aggregating:
         known = self._aggregating.get(cluster)
         if known is None:
             entries = cluster.store.list(cluster.name, CLUSTER_ROLES)
@@ -77,8 +78,8 @@ class RoleAggregation:
 
 
 def _selectors(entry: Entry) -> Sequence[Selector] | None:
-    """What a role gathers; None for one that does not aggregate."""
-    return _selectors_of(shared(entry)) if _MARK in entry.value else None
+    """The selectors of an aggregating role; None for any other."""
+    return _selectors_of(shared(entry)) if _RULE_MARKER in entry.value else None
 
 
 def _selectors_of(role: Object) -> list[Selector]:
@@ -96,7 +97,7 @@ def _matches(selectors: Sequence[Selector], given: Mapping[str, str]) -> bool:
 
 
 def aggregated_rules(role: Object, entries: Iterable[Entry]) -> list[Object]:
-    """Rules of all other roles that any selector matches, in name order (that of the store), each once."""
+    """The rules of all other roles that a selector matches, in order of role names and without duplicates."""
     found: list[Object] = []
     selectors = _selectors_of(role)
     for entry in entries:

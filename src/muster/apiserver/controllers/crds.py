@@ -1,7 +1,8 @@
-"""CustomResourceDefinitions: names are accepted, resources served, and on deletion all instances are removed first.
+"""CustomResourceDefinitions: names are accepted, resources are served, and on deletion all custom objects are deleted first.
+Follows the controllers of `k8s.io/apiextensions-apiserver/pkg/controller` (status, establish, finalizer).
 
-The table of served resources follows the stored definitions synchronously with the event stream, so whoever has seen a definition
-Established finds its resource served. Status and cleanup are reconciled like everything else.
+The table of served resources is updated synchronously with the store's events, so a client that has seen a CRD Established finds
+its resource served. Status and cleanup are reconciled through the work queue.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from muster.machinery.objects import Object
 from muster.store.api import Event
 
 log = get_logger(__name__)
-DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+CRDS = "apiextensions.k8s.io/customresourcedefinitions"
 _VERSION = "apiextensions.k8s.io/v1"
 
 
-class DefinitionController:
+class CRDController:
     name = "custom resource definitions"
-    resources = (DEFINITIONS,)
+    resources = (CRDS,)
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -34,13 +35,13 @@ class DefinitionController:
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.deleted:
             self._unserve(cluster, shared(event.entry))
-            # A name that became free may be what another definition waits for.
-            return [entry.key for entry in cluster.store.list(cluster.name, DEFINITIONS)]
+            # Another CRD may be waiting for a name that is free now.
+            return [entry.key for entry in cluster.store.list(cluster.name, CRDS)]
         self._serve(cluster, shared(event.entry))
         return (event.entry.key,)
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        entries = cluster.store.list(cluster.name, DEFINITIONS)
+        entries = cluster.store.list(cluster.name, CRDS)
         for entry in entries:
             self._serve(cluster, shared(entry))
         return [entry.key for entry in entries]
@@ -53,10 +54,8 @@ class DefinitionController:
             return
         try:
             rows = compiled.compile_definition(definition, cluster.webhook_route)
-        except Exception as problem:  # a definition that slipped past validation must not take the server down
-            log.error(
-                "definition cannot be served", cluster=cluster.name, name=definition["metadata"]["name"], problem=repr(problem)
-            )
+        except Exception as problem:  # an invalid CRD in the store must not stop the server
+            log.error("CRD cannot be served", cluster=cluster.name, name=definition["metadata"]["name"], problem=repr(problem))
             return
         cluster.resources.replace_custom(spec["group"], spec["names"]["plural"], rows)
 
@@ -68,19 +67,19 @@ class DefinitionController:
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         from muster.apiserver.crd import accepted_names
 
-        definition = cluster.read(DEFINITIONS, key)
+        definition = cluster.read(CRDS, key)
         if definition is None:
             return None
         if definition["metadata"].get("deletionTimestamp"):
             return await self._clean_up(cluster, definition) if accepted_names.needs_cleanup(definition) else None
-        others = [other for other in cluster.scan(DEFINITIONS) if other["metadata"]["name"] != key]
+        others = [other for other in cluster.scan(CRDS) if other["metadata"]["name"] != key]
         status = accepted_names.reconcile_status(definition, others, cluster.now())
         if status != definition.get("status"):
             await self._write(cluster, {**definition, "status": status}, "status")
         return None
 
     async def _clean_up(self, cluster: Cluster, definition: Object) -> float | None:
-        """Ask every instance to go; let the definition go when none is left."""
+        """Delete all custom objects; remove the finalizer of the CRD when none is left."""
         from muster.apiserver.crd import accepted_names
 
         spec = definition["spec"]

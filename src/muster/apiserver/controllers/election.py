@@ -1,14 +1,14 @@
-"""Which of the servers on one database runs the built-in controllers: whoever holds a lease that is a row of the store itself.
+"""Leader election among the servers on one database: the built-in controllers run in the one that holds a lease, a row of the
+store.
 
-Follows client-go's leader election, with compare-and-swap on the store in place of a Lease object. The holder writes the row
-every `RETRY_SECONDS`; a candidate takes it when it has not changed for `LEASE_SECONDS`, judged by the candidate's own monotonic
-clock since it first saw the present revision, so clocks that disagree cannot make two leaders. A holder counts from the moment
-*before* it sent its last successful renewal and stops `RENEW_SECONDS` later, which is earlier than anybody else may begin. A
-candidate that sees an old state takes nothing: the database compares the revision it expects with the present one.
+Follows client-go's leader election, with compare-and-swap on the store in place of a Lease object. The holder writes the row every
+`RETRY_PERIOD`; a candidate takes it when it has not changed for `LEASE_DURATION`, measured with the candidate's own monotonic clock
+since it first observed the present revision, so that clock skew cannot produce two leaders. The holder stops `RENEW_DEADLINE` after
+the moment *before* it sent its last successful renewal, which is earlier than any other server may begin. A candidate with a stale
+view takes nothing: the database compares the expected revision with the present one.
 
-A lease and not a session lock of the database: a process that is stopped keeps its connections, and a network that swallows
-packets keeps them for the database too. The row lives where no request path leads, and costs one write per `RETRY_SECONDS` for
-all servers together.
+A lease, not a session lock of the database: a stopped process keeps its connections, and in a network that drops packets the
+database keeps them as well. No request path reaches the row. It costs one write per `RETRY_PERIOD` for all servers together.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from muster.store.api import ABSENT, Conflict, Entry, Event, Store, StoreError
 
 log = get_logger(__name__)
 
-LEASE_SECONDS: Final = 6.0
-RENEW_SECONDS: Final = 4.0
-RETRY_SECONDS: Final = 1.0
-RELEASE_SECONDS: Final = 2.0
-"""How long a server that stops tries to let go of the lease; the others take it in any case."""
+LEASE_DURATION: Final = 6.0
+RENEW_DEADLINE: Final = 4.0
+RETRY_PERIOD: Final = 1.0
+RELEASE_TIMEOUT: Final = 2.0
+"""How long a server that stops tries to release the lease; it expires in any case."""
 _JITTER: Final = 0.5
 _RESOURCE: Final = "muster.internal/leases"
 
 
 class Election:
-    """One server's part in it. `cluster` is where the row is kept; the store must know it."""
+    """The election as seen by one server. `cluster` is the one that holds the row; it must exist in the store."""
 
     def __init__(
         self,
@@ -55,87 +55,88 @@ class Election:
         self._clock = clock
         self._random = random
         self._until = 0.0
-        self._seen = (ABSENT, 0.0)
-        """The row's revision, and when this server first saw it."""
-        self._news = asyncio.Event()
+        self._observed = (ABSENT, 0.0)
+        """Revision of the row, and when this server first observed it."""
+        self._wakeup = asyncio.Event()
 
     @property
     def leading(self) -> bool:
         return self._clock.monotonic() < self._until
 
     async def run(self, on_elected: Callable[[], None], on_lost: Callable[[], None]) -> None:
-        """Stand for the lease for ever; cancelled, let go of it."""
-        self._follow()
+        """Acquire and renew the lease until cancelled; then release it."""
+        self._subscribe()
         try:
             while True:
-                await self._stand()
+                await self._acquire()
                 log.info("became leader", lease=self._name, identity=self.identity)
                 on_elected()
-                await self._hold()
+                await self._renew()
                 log.warning("lost the lease", lease=self._name, identity=self.identity)
                 on_lost()
         finally:
             self._subscription.close()
             await self._release()
 
-    def _follow(self) -> None:
+    def _subscribe(self) -> None:
         self._subscription = self._store.subscribe(
-            self._cluster, _RESOURCE, None, self._on_events, self._follow_again, place=self._name
+            self._cluster, _RESOURCE, None, self._on_events, self._on_events_lost, place=self._name
         )
 
-    def _follow_again(self) -> None:
-        self._follow()
-        self._news.set()
+    def _on_events_lost(self) -> None:
+        self._subscribe()
+        self._wakeup.set()
 
     def _on_events(self, events: Sequence[Event]) -> None:
         if events[-1].deleted:
-            self._news.set()
+            self._wakeup.set()
 
-    async def _stand(self) -> None:
-        while not await self._try_to_take():
-            await pause(self._clock, self._news, RETRY_SECONDS * (1 + _JITTER * self._random()))
+    async def _acquire(self) -> None:
+        while not await self._try_acquire():
+            await pause(self._clock, self._wakeup, RETRY_PERIOD * (1 + _JITTER * self._random()))
 
-    async def _try_to_take(self) -> bool:
+    async def _try_acquire(self) -> bool:
         row = self._row()
         now = self._clock.monotonic()
         revision = row.revision if row is not None else ABSENT
-        if revision != self._seen[0]:
-            self._seen = (revision, now)
-        if row is not None and now < self._seen[1] + LEASE_SECONDS and not self._is_mine(row):
+        if revision != self._observed[0]:
+            self._observed = (revision, now)
+        if row is not None and now < self._observed[1] + LEASE_DURATION and not self._is_mine(row):
             return False
-        return await self._write(revision, LEASE_SECONDS)
+        return await self._write(revision, LEASE_DURATION)
 
-    async def _hold(self) -> None:
-        """Until the lease is lost."""
+    async def _renew(self) -> None:
+        """Renew the lease until it is lost."""
         while self.leading:
-            await pause(self._clock, self._news, RETRY_SECONDS)
+            await pause(self._clock, self._wakeup, RETRY_PERIOD)
             row = self._row()
-            # A renewal whose answer was lost may have been written; a row that is another's is not taken back.
+            # A renewal without an answer may have been written. A row of another server is not overwritten.
             if row is not None and self._is_mine(row) and self.leading:
                 await self._write(row.revision, self._until - self._clock.monotonic())
             elif row is not None and not self._is_mine(row):
                 self._until = 0.0
 
     async def _write(self, expect: int, seconds: float) -> bool:
-        """Take or renew; False if it is not known to have been written, which may be tried again."""
+        """Acquire or renew; False if the write failed or its result is unknown, in which case it may be retried."""
         began = self._clock.monotonic()
         try:
             await within(self._clock, seconds, self._commit(expect))
         except Conflict:
             return False
         except (StoreError, TimeoutError) as problem:
-            log.debug("lease not written", lease=self._name, problem=repr(problem))
+            log.debug("writing the lease failed", lease=self._name, problem=repr(problem))
             return False
-        self._until = began + RENEW_SECONDS
+        self._until = began + RENEW_DEADLINE
         return True
 
     async def _release(self) -> None:
-        """The work of this server has ended, or ends beside this: what it still writes is compared like every write."""
+        """Delete the row. Controllers of this server may still be stopping; their writes are compared-and-swapped like all
+        others."""
         row = self._row()
         self._until = 0.0
         if row is not None and self._is_mine(row):
             with suppress(StoreError, TimeoutError):
-                await within(self._clock, RELEASE_SECONDS, self._commit(row.revision, delete=True))
+                await within(self._clock, RELEASE_TIMEOUT, self._commit(row.revision, delete=True))
 
     async def _commit(self, expect: int, *, delete: bool = False) -> Entry:
         value = self.identity.encode()

@@ -1,4 +1,4 @@
-"""Things that go by themselves when their time is over: Events after an hour, bootstrap tokens at their expiration."""
+"""Expiration of objects: Events an hour after their last write, bootstrap tokens at their `expiration` (upstream: TokenCleaner)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from muster.machinery.objects import Object
 from muster.store.api import Event
 
 EVENT_LIFETIME = timedelta(hours=1)
-_SWEEP_SECONDS = 300.0
+_SWEEP_INTERVAL = 300.0
 
 
 class EventExpiry:
-    """One sweep per cluster every few minutes, from when it has events: a timer per Event would be a waste."""
+    """Deletes expired Events in one sweep per cluster every few minutes, while the cluster has any; a timer per Event would cost
+    more."""
 
     name = "event expiry"
     resources = ("/events",)
@@ -45,17 +46,17 @@ class EventExpiry:
                 options = {"preconditions": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}}
                 try:
                     await client.delete(object_path("v1", "events", meta["namespace"], meta["name"]), options)
-                except ApiError as error:  # gone, or written again meanwhile
+                except ApiError as error:  # deleted or written in the meantime
                     if error.code not in (404, 409):
                         raise
         if cluster.store.count(cluster.name, "/events"):
-            return _SWEEP_SECONDS
+            return _SWEEP_INTERVAL
         self._sweeping.discard(cluster)
         return None
 
 
 def _last_written(event: Object) -> datetime:
-    """When the server last stored the event; what clients say in it about time does not lengthen or shorten its life."""
+    """When the server last stored the event. Times that clients write into it do not change its lifetime."""
     meta = event["metadata"]
     times = [meta["creationTimestamp"], *(entry.get("time") or "" for entry in meta.get("managedFields") or ())]
     return datetime.fromisoformat(max(times))
@@ -82,7 +83,7 @@ class BootstrapTokenExpiry:
         try:
             expires = datetime.fromisoformat(decoded_data(secret).get("expiration", ""))
             left = (expires - cluster.clock()).total_seconds()
-        except (ValueError, TypeError):  # no time, or one without a zone
+        except (ValueError, TypeError):  # not a time, or without a time zone
             return None
         if left > 0:
             return left

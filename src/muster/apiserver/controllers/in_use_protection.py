@@ -1,8 +1,9 @@
-"""Removes the finalizers that keep claims, volumes and volume attributes classes as long as they are in use.
+"""Removes the finalizers that protect claims, volumes and volume attributes classes while they are in use. Follows the
+pvcprotection, pvprotection and vacprotection controllers of kube-controller-manager.
 
-Admission adds them (`admission.storage_object_in_use_protection`). As in the real protection controllers, a claim is
-in use while a pod that was given to a node has it among its volumes, a volume while it is bound, and a class while a claim or a
-volume names it. A finalizer that somebody removed from an object that is not being deleted is added again.
+Admission adds them (`admission.storage_object_in_use_protection`). A claim is in use while a pod that is assigned to a node has it
+among its volumes, a volume while it is bound, and a class while a claim or a volume names it. A finalizer that was removed from an
+object which is not being deleted is added again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from muster.machinery.objects import Object
 from muster.store.api import Entry, Event
 
 _PODS: Final = "/pods"
-_CLAIM_MARKS: Final = (b'"persistentVolumeClaim":{', b'"ephemeral":{')
+_CLAIM_MARKERS: Final = (b'"persistentVolumeClaim":{', b'"ephemeral":{')
 
 
 class InUseProtection:
@@ -31,7 +32,7 @@ class InUseProtection:
         self._context = context
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        return list(_concerned(event))
+        return list(_affected_keys(event))
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
         return [f"{storage}|{entry.key}" for storage in FINALIZERS for entry in cluster.store.list(cluster.name, storage)]
@@ -59,13 +60,13 @@ class InUseProtection:
         patch = {"metadata": {"resourceVersion": str(entry.revision), "uid": meta.uid, "finalizers": finalizers or None}}
         try:
             await self._context.client(cluster).merge(path, patch)
-        except ApiError as error:  # gone, or changed meanwhile, which is an event of its own
+        except ApiError as error:  # deleted or changed in the meantime, which is another event
             if error.code not in (404, 409):
                 raise
 
 
-def _concerned(event: Event) -> Iterator[str]:
-    """Objects that may be in use no longer after this event, besides a protected object that was itself written."""
+def _affected_keys(event: Event) -> Iterator[str]:
+    """Keys of protected objects that were written, or that may no longer be in use after this event."""
     entries = [entry for entry in (event.entry, event.previous) if entry is not None]
     if event.resource == _PODS:
         namespace = event.entry.key.partition("/")[0]
@@ -80,17 +81,17 @@ def _concerned(event: Event) -> Iterator[str]:
 
 
 def _mentions_claims(pod: Entry) -> bool:
-    return any(mark in pod.value for mark in _CLAIM_MARKS)
+    return any(marker in pod.value for marker in _CLAIM_MARKERS)
 
 
 class ClaimUse(NamedTuple):
     name: str
     ephemeral: bool
-    """Whether the claim is made for the pod and belongs to it."""
+    """Whether the claim is created for the pod and owned by it."""
 
 
 def claims_of(pod: Object) -> Iterator[ClaimUse]:
-    """The claims that a pod's volumes name, or that are made for them."""
+    """The claims that the volumes of a pod name, and those of its ephemeral volumes."""
     for volume in (pod.get("spec") or {}).get("volumes") or ():
         if volume.get("persistentVolumeClaim"):
             yield ClaimUse(volume["persistentVolumeClaim"].get("claimName", ""), False)
@@ -105,7 +106,7 @@ def _claim_in_use(cluster: Cluster, claim: Object) -> bool:
 
 
 def _pod_uses(pod: Object, claim: Object) -> bool:
-    if not pod["spec"].get("nodeName"):  # no kubelet starts a pod whose claim is being deleted
+    if not pod["spec"].get("nodeName"):  # the kubelet does not start a pod whose claim is being deleted
         return False
     return any(
         use.name == claim["name"] and (not use.ephemeral or (_owns(pod, claim) and not _is_shut_down(pod)))
@@ -119,7 +120,7 @@ def _owns(pod: Object, claim: Object) -> bool:
 
 
 def _is_shut_down(pod: Object) -> bool:
-    """Whether nothing of a deleted pod runs any more, although finalizers may still hold the object."""
+    """Whether the containers of a deleted pod have stopped, even if finalizers still keep the object."""
     meta = pod["metadata"]
     return bool(meta.get("deletionTimestamp")) and meta.get("deletionGracePeriodSeconds") == 0
 
@@ -134,7 +135,7 @@ def _class_in_use(cluster: Cluster, attributes_class: Object) -> bool:
 
 
 def attributes_classes_of(obj: Object) -> set[str]:
-    """The volume attributes classes that a claim or volume has, had last, or is to get."""
+    """The volume attributes classes of a claim or volume: desired, current, and target of a modification."""
     spec: dict[str, Any] = obj.get("spec") or {}
     status: dict[str, Any] = obj.get("status") or {}
     named = (

@@ -1,15 +1,15 @@
-"""Runs the built-in controllers of all clusters in one process: one subscription, one work queue, workers while there is work.
+"""Runs the built-in controllers of all clusters in one process: one store subscription, one work queue, and workers while there is
+work.
 
-A controller names the resources it cares about, turns an event into keys, and reconciles a key from the current state. The work
-queue sees to it that a burst of events is one reconcile, that the same key never runs twice at once, and that a failing key is
-tried again with growing delay and holds up nobody else. Its groups are the clusters, each with a share of its own and all of them
-without a common limit, and a worker is started when a key comes that can be begun: a cluster whose webhooks hang waits alone, and
-idle clusters cost nothing here.
+A controller names the resources it watches, maps an event to keys, and reconciles a key from the current state. The work queue
+deduplicates keys, never processes a key twice at once, and retries a failing key with exponential backoff. Its groups are the
+clusters: each has a limit of concurrent keys, there is no common limit, and a worker starts when a key becomes ready. So a cluster
+whose webhooks hang delays no other, and idle clusters cost nothing.
 
-Where several servers share one database, every server hears every event, because `keys` also keeps what a server knows (which
-resources it serves, what belongs to whom), but only the one that is elected reconciles. One that becomes leader looks at
-everything once; one that is none any more begins nothing, and what it had begun is compared by the store like every write.
-Controllers that keep a server's own view of the world in `reconcile` run `in_every_server`, and write only where they lead.
+If several servers share one database, every server processes all events, because `keys` also maintains in-memory state (served
+resources, the owner index), but only the elected leader reconciles. A new leader enqueues everything once; a former one starts
+nothing more, and the writes it had started are compared-and-swapped like all others. Controllers that maintain a server's own state
+in `reconcile` are passed as `in_every_server`, and write only if the server is the leader.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muster.store.api import Entry, Event, Store
 
 log = get_logger(__name__)
 WORKERS = 8
-"""Keys of one cluster that are reconciled at a time."""
+"""Keys of one cluster that are reconciled concurrently."""
 _INITIAL_DELAY, _MAX_DELAY = 0.05, 60.0
 
 
@@ -39,16 +39,16 @@ class Controller(Protocol):
 
     @property
     def resources(self) -> Sequence[str] | None:
-        """Stored resources whose events matter; None for all."""
+        """Stored resources that the controller watches; None for all."""
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        """What to reconcile after this event. Called on every matching write: must be quick."""
+        """Keys to reconcile after this event. Called for every write of the resources, so it must be fast."""
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        """What to reconcile when the server starts with this cluster's state."""
+        """Keys to reconcile for the existing state of a cluster."""
 
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
-        """Bring the world in line with the key; a number asks to be called again after so many seconds."""
+        """Reconcile one key; a returned number is the time in seconds after which to reconcile it again."""
 
 
 class _Leading(Protocol):
@@ -57,7 +57,7 @@ class _Leading(Protocol):
 
 
 class ControllerContext(Protocol):
-    """What the built-in controllers are given: the clusters, their store, and clients that write in the server's name."""
+    """What the built-in controllers need of the server: clusters, store, and clients with the server's identity."""
 
     @property
     def store(self) -> Store: ...
@@ -71,11 +71,11 @@ class ControllerContext(Protocol):
 
     def client(self, cluster: Cluster, *, agent: str = ...) -> DirectClient: ...
     def template(self, cluster: Cluster, resource: str, key: str) -> Entry | None:
-        """An object as the cluster was born with it."""
+        """An object of the bootstrap layer of a cluster."""
 
 
 Item = tuple[int, str, str]
-"""(controller's index, cluster, key)"""
+"""(index of the controller, cluster, key)"""
 
 
 class ControllerManager:
@@ -86,13 +86,13 @@ class ControllerManager:
         in_every_server: Sequence[Controller] = (),
         election: Election | None = None,
     ) -> None:
-        """Without an `election` this server is the only one of its store, and leads."""
+        """Without an `election` this server is the only one on its store, and always the leader."""
         self._context = context
         self._controllers = [*in_every_server, *controllers]
-        self._unelected = len(in_every_server)
+        self._without_election = len(in_every_server)
         self._election = election
-        self._electing: asyncio.Task[None] | None = None
-        self._everywhere = [i for i, c in enumerate(self._controllers) if c.resources is None]
+        self._election_task: asyncio.Task[None] | None = None
+        self._for_all_resources = [i for i, c in enumerate(self._controllers) if c.resources is None]
         self._by_resource: dict[str, list[int]] = {}
         for index, controller in enumerate(self._controllers):
             for resource in controller.resources or ():
@@ -112,30 +112,32 @@ class ControllerManager:
         return self._election is None or self._election.leading
 
     def _runs(self, index: int) -> bool:
-        return index < self._unelected or self.leading
+        return index < self._without_election or self.leading
 
     def start(self) -> None:
         self._subscribe()
         if self._election is not None:
-            self._electing = asyncio.create_task(self._election.run(self._look_at_all, self._resign), name="election")
+            self._election_task = asyncio.create_task(
+                self._election.run(self._enqueue_all, self._on_stopped_leading), name="election"
+            )
 
     def _subscribe(self) -> None:
         self._subscription = self._context.store.subscribe(None, None, None, self._on_events, self._on_lost)
 
     def _on_lost(self) -> None:
-        """Events were missed (a database server fell behind): look at everything again."""
+        """Events were missed because a database server was behind: enqueue everything again."""
         self._subscribe()
-        self._look_at_all()
+        self._enqueue_all()
 
-    def _look_at_all(self) -> None:
+    def _enqueue_all(self) -> None:
         for cluster in self._context.clusters.values():
-            self.adopt(cluster)
+            self.enqueue_cluster(cluster)
 
-    def _resign(self) -> None:
-        """Another server reconciles from now on: nothing that waits here is to be begun, but what every server does for itself."""
+    def _on_stopped_leading(self) -> None:
+        """Another server is the leader now: drop all queued keys, except those of controllers that run in every server."""
         for cluster in self._context.clusters.values():
             self._queue.drop(cluster.name)
-        self._look_at_all()
+        self._enqueue_all()
 
     async def stop(self) -> None:
         self._subscription.close()
@@ -143,12 +145,12 @@ class ControllerManager:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._electing is not None:
-            self._electing.cancel()
-            await asyncio.gather(self._electing, return_exceptions=True)
+        if self._election_task is not None:
+            self._election_task.cancel()
+            await asyncio.gather(self._election_task, return_exceptions=True)
 
-    def adopt(self, cluster: Cluster) -> None:
-        """Look once at everything a cluster has."""
+    def enqueue_cluster(self, cluster: Cluster) -> None:
+        """Enqueue the initial keys of a cluster for all controllers that run in this server."""
         for index, controller in enumerate(self._controllers):
             found = [*controller.initial_keys(cluster)]
             for key in found if self._runs(index) else ():
@@ -166,14 +168,20 @@ class ControllerManager:
             cluster = self._context.clusters.get(event.cluster)
             if cluster is None:
                 continue
-            for index in (*self._by_resource.get(event.resource, ()), *self._everywhere):
+            for index in (*self._by_resource.get(event.resource, ()), *self._for_all_resources):
                 try:
                     found = [*self._controllers[index].keys(cluster, event)]
                     for key in found if self._runs(index) else ():
                         self._queue.add((index, cluster.name, key))
-                except Exception as problem:  # one controller's fault must not hide this and all later events from the others
+                except Exception as problem:  # an error in one controller must not keep this and later events from the others
                     name = self._controllers[index].name
-                    log.error("event not understood", controller=name, cluster=cluster.name, key=event.entry.key, exc_info=problem)
+                    log.error(
+                        "mapping an event to keys failed",
+                        controller=name,
+                        cluster=cluster.name,
+                        key=event.entry.key,
+                        exc_info=problem,
+                    )
 
     def _start_worker(self) -> None:
         item = self._queue.take()
@@ -198,15 +206,15 @@ class ControllerManager:
             return
         controller = self._controllers[index]
         try:
-            again = await controller.reconcile(cluster, key)
-        except Exception as problem:  # the edge of a reconcile: one bad object must not stop the others
+            requeue_after = await controller.reconcile(cluster, key)
+        except Exception as problem:  # the edge of a reconcile: one object must not stop the others
             delay = self._queue.retry(item)
             level = log.warning if self._queue.failures(item) > 3 else log.debug
             level("reconcile failed", controller=controller.name, cluster=name, key=key, retry_in=delay, problem=repr(problem))
         else:
             self._queue.forget(item)
-            if again is not None:
-                self._queue.add_after(item, again)
+            if requeue_after is not None:
+                self._queue.add_after(item, requeue_after)
 
 
 def _cluster_of(item: Item) -> str:

@@ -1,8 +1,9 @@
-"""Namespaces: a new one gets its default service account and the root CA; a deleted one is emptied, then let go.
+"""Namespaces: a new one gets its default service account and the root CA ConfigMap; the content of a deleted one is deleted before
+it is finalized. Follows `k8s.io/kubernetes/pkg/controller/namespace/deletion`.
 
-A deleted namespace is left alone for some seconds, as kube-controller-manager leaves it: what others are still cleaning up in it is
-theirs until then. Then its pods go, and when none is left everything else, resource by resource; the namespace's conditions tell
-what is still there and why, and it is finalized when nothing is.
+As in kube-controller-manager, nothing is deleted for some seconds after the deletion of the namespace, so that others can clean up
+first. Then its pods are deleted, and when none is left all other resources. The conditions of the namespace show what remains and
+why; the namespace is finalized when nothing remains.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from muster.machinery.objects import Object
 from muster.store.api import Event
 
 DELETION_GRACE_PERIOD = 5.0
-"""Seconds between the deletion of a namespace and that of its content: `namespaceDeletionGracePeriod` of Kubernetes."""
+"""Seconds between the deletion of a namespace and that of its content (`namespaceDeletionGracePeriod` upstream)."""
 _NAMESPACES = "/namespaces"
 _PODS = "/pods"
 _FINALIZER = "kubernetes"
 _CONTENT_DELETED = "All content successfully deleted, may be waiting on finalization"
-_AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-_SKIPPED = frozenset({"/events"})
-"""Deleted last, so that what happens while a namespace goes can still be seen."""
+_DELETE_OPTIONS = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+_DELETED_LAST = frozenset({"/events"})
+"""Deleted last, so that Events about the deletion can still be read."""
 
 
 class NamespaceController:
@@ -38,7 +39,7 @@ class NamespaceController:
         self._context = context
         self._grace_period = grace_period
         self._terminating: dict[tuple[str, str], tuple[str, float]] = {}
-        """Uid of each terminating namespace, by cluster and name, and when it was first seen to terminate."""
+        """(cluster, name) of each terminating namespace → its uid, and when it was first observed to be terminating."""
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == _NAMESPACES:
@@ -56,19 +57,19 @@ class NamespaceController:
         namespace = cluster.read(_NAMESPACES, key)
         if namespace is None:
             self._terminating.pop((cluster.name, key), None)
-            # Another server on the same database may have let something in before it saw the namespace go.
+            # Another server on the same database may have created an object before it saw the deletion.
             await self._delete_content(cluster, key)
             return None
         if namespace["metadata"].get("deletionTimestamp"):
-            return await self._empty(cluster, namespace)
-        await self._equip(cluster, key)
+            return await self._finalize(cluster, namespace)
+        await self._create_defaults(cluster, key)
         return None
 
-    async def _equip(self, cluster: Cluster, name: str) -> None:
+    async def _create_defaults(self, cluster: Cluster, name: str) -> None:
         client = self._context.client(cluster)
         if cluster.entry("/serviceaccounts", f"{name}/default") is None:
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-            await _create(client.create(object_path("v1", "serviceaccounts", name), account))
+            await _ignore_exists(client.create(object_path("v1", "serviceaccounts", name), account))
         ca = self._context.ca_pem.decode()
         current = cluster.read("/configmaps", f"{name}/{ROOT_CA_CONFIGMAP}")
         if current is not None and (current.get("data") or {}).get("ca.crt") == ca:
@@ -81,18 +82,18 @@ class NamespaceController:
         }
         path = object_path("v1", "configmaps", name)
         if current is None:
-            await _create(client.create(path, wanted))
+            await _ignore_exists(client.create(path, wanted))
         else:
             await client.merge(f"{path}/{ROOT_CA_CONFIGMAP}", {"data": {"ca.crt": ca}})
 
-    async def _empty(self, cluster: Cluster, namespace: Object) -> float | None:
+    async def _finalize(self, cluster: Cluster, namespace: Object) -> float | None:
         name = namespace["metadata"]["name"]
         if _FINALIZER not in (namespace.get("spec") or {}).get("finalizers", ()):
             return None
-        if (rest := self._grace_left(cluster, namespace)) > 0:
+        if (rest := self._remaining_grace(cluster, namespace)) > 0:
             return rest
         remaining, waiting_for = await self._delete_content(cluster, name)
-        await self._report(cluster, namespace, remaining, waiting_for)
+        await self._set_conditions(cluster, namespace, remaining, waiting_for)
         if remaining:
             return 0.2
         finalizers = [f for f in namespace["spec"]["finalizers"] if f != _FINALIZER]
@@ -103,8 +104,8 @@ class NamespaceController:
             await self._context.client(cluster).update(path, body)
         return None
 
-    def _grace_left(self, cluster: Cluster, namespace: Object) -> float:
-        """For how many more seconds a terminating namespace is left alone."""
+    def _remaining_grace(self, cluster: Cluster, namespace: Object) -> float:
+        """Seconds until the deletion of the content may begin."""
         key, uid, now = (cluster.name, namespace["metadata"]["name"]), namespace["metadata"]["uid"], time.monotonic()
         known, since = self._terminating.get(key, ("", now))
         if known != uid:
@@ -112,12 +113,12 @@ class NamespaceController:
         return since + self._grace_period - now
 
     async def _delete_content(self, cluster: Cluster, name: str) -> tuple[dict[str, int], dict[str, int]]:
-        """(objects left per resource, objects left per finalizer) after asking everything to go."""
+        """Delete all objects; return the number of remaining ones by resource and by finalizer."""
         client = self._context.client(cluster)
         rows = cluster.resources.storages()
         remaining: dict[str, int] = {}
         finalizers: dict[str, int] = {}
-        ordered = sorted(rows, key=lambda storage: (storage != _PODS, storage in _SKIPPED))
+        ordered = sorted(rows, key=lambda storage: (storage != _PODS, storage in _DELETED_LAST))
         for storage in ordered:
             row = rows[storage]
             if remaining.get("pods"):
@@ -126,9 +127,9 @@ class NamespaceController:
                 continue
             for entry in list(cluster.store.list(cluster.name, storage, name + "/")):
                 meta = metadata(entry)
-                if meta.deletionTimestamp is None and _is_going(cluster, name):
+                if meta.deletionTimestamp is None and _is_terminating(cluster, name):
                     path = object_path(row.api_version, row.plural, name, meta.name)
-                    await _attempt(client.delete(path, {**_AT_ONCE, "preconditions": {"uid": meta.uid}}))
+                    await _ignore_not_found(client.delete(path, {**_DELETE_OPTIONS, "preconditions": {"uid": meta.uid}}))
             left = cluster.store.list(cluster.name, storage, name + "/")
             if left:
                 remaining[row.group_resource] = len(left)
@@ -137,23 +138,25 @@ class NamespaceController:
                         finalizers[finalizer] = finalizers.get(finalizer, 0) + 1
         return remaining, finalizers
 
-    async def _report(self, cluster: Cluster, namespace: Object, remaining: dict[str, int], finalizers: dict[str, int]) -> None:
+    async def _set_conditions(
+        self, cluster: Cluster, namespace: Object, remaining: dict[str, int], finalizers: dict[str, int]
+    ) -> None:
         conditions = deletion_conditions(namespace, remaining, finalizers, cluster.now())
         status = {**(namespace.get("status") or {}), "conditions": conditions}
         if conditions == (namespace.get("status") or {}).get("conditions"):
             return
         path = object_path("v1", "namespaces", "", namespace["metadata"]["name"], "status")
-        await _attempt(self._context.client(cluster).merge(path, {"status": status}))
+        await _ignore_not_found(self._context.client(cluster).merge(path, {"status": status}))
 
 
-def _is_going(cluster: Cluster, name: str) -> bool:
-    """Asked before each deletion: a namespace may have been made anew under its name while the old one's content went."""
+def _is_terminating(cluster: Cluster, name: str) -> bool:
+    """Checked before each deletion: the namespace may have been created again while its old content was deleted."""
     namespace = cluster.read(_NAMESPACES, name)
     return namespace is None or bool(namespace["metadata"].get("deletionTimestamp"))
 
 
 def deletion_conditions(namespace: Object, remaining: dict[str, int], finalizers: dict[str, int], now: str) -> list[Object]:
-    """The five conditions of a terminating namespace, with times kept where nothing changed."""
+    """The five conditions of a terminating namespace; transition times of unchanged ones are kept."""
     content = finalizer_text = ""
     if remaining:
         parts = ", ".join(f"{resource} has {count} resource instances" for resource, count in sorted(remaining.items()))
@@ -193,8 +196,8 @@ def deletion_conditions(namespace: Object, remaining: dict[str, int], finalizers
     return conditions
 
 
-async def _create(call: Awaitable[object]) -> None:
-    """Create something that may have appeared, or whose namespace may have gone, in the meantime."""
+async def _ignore_exists(call: Awaitable[object]) -> None:
+    """Ignore that the object exists already, or that its namespace is gone or terminating."""
     try:
         await call
     except ApiError as error:
@@ -202,8 +205,8 @@ async def _create(call: Awaitable[object]) -> None:
             raise
 
 
-async def _attempt(call: Awaitable[object]) -> None:
-    """Change something that may have gone, or been replaced by another of its name, in the meantime."""
+async def _ignore_not_found(call: Awaitable[object]) -> None:
+    """Ignore that the object is gone, or was replaced by another one of the same name."""
     try:
         await call
     except ApiError as error:

@@ -1,5 +1,6 @@
-"""ValidatingAdmissionPolicies are looked at once per generation: their status says so, and which expressions do not fit the types
-they are about (`admission.type_checker`). Such a policy still counts; the warning is for its author."""
+"""The status of ValidatingAdmissionPolicies: type checks the expressions once per generation (`admission.type_checker`) and writes
+the warnings. A policy with warnings is enforced nevertheless. Follows `validatingadmissionpolicystatus` of
+kube-controller-manager."""
 
 from __future__ import annotations
 

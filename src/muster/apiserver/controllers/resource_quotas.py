@@ -1,7 +1,8 @@
-"""Keeps the status of ResourceQuotas: what is allowed, as the spec says it, and what is used of it.
+"""The status of ResourceQuotas: the hard limits of the spec, and their current usage. Follows
+`k8s.io/kubernetes/pkg/controller/resourcequota`.
 
-Admission books what it lets in (`admission.resource_quota`); here a quota is counted anew when it is made or its limits change,
-when something that counts goes or counts for less, and every five minutes, as kube-controller-manager does it.
+Admission charges what it admits (`admission.resource_quota`). This controller counts the usage again when a quota is created or its
+limits change, when a counted object is deleted or its usage decreases, and every five minutes.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from muster.apiserver.registry.resource import ServedResource
 from muster.machinery.objects import Object
 from muster.store.api import Entry, Event
 
-_RESYNC_SECONDS: Final = 300.0
-_CHANGING: Final = frozenset({PODS, SERVICES, CLAIMS})
-"""Kinds whose objects may count for less than before while they are there."""
+_RESYNC_INTERVAL: Final = 300.0
+_MAY_DECREASE: Final = frozenset({PODS, SERVICES, CLAIMS})
+"""Resources whose objects may use less after an update."""
 
 
 class ResourceQuotas:
@@ -47,11 +48,11 @@ class ResourceQuotas:
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
         if event.resource == QUOTAS and not event.deleted and _limits_changed(event):
             return (event.entry.key,)
-        if event.resource in NOT_COUNTED or not (event.deleted or event.resource in _CHANGING):
+        if event.resource in NOT_COUNTED or not (event.deleted or event.resource in _MAY_DECREASE):
             return ()
         namespace, slash, _ = event.entry.key.partition("/")
         quotas = cluster.store.list(cluster.name, QUOTAS, namespace + "/") if slash else ()
-        if not quotas or not (event.deleted or _counts_otherwise(cluster, event)):
+        if not quotas or not (event.deleted or _usage_changed(cluster, event)):
             return ()
         return [quota.key for quota in quotas]
 
@@ -75,14 +76,14 @@ class ResourceQuotas:
                 await self._context.client(cluster).update(path, written)
             except ApiError as error:
                 if error.code == 409:
-                    raise  # counted anew soon: what was counted is of another moment
+                    raise  # retried with a new count, because the quota has changed
                 if error.code != 404:
                     raise
                 return None
-        return _RESYNC_SECONDS
+        return _RESYNC_INTERVAL
 
     def _counted(self, cluster: Cluster, quota: Object, hard: Iterable[str]) -> Amounts:
-        """What is used of each resource that anything counts against."""
+        """The usage of each limited resource that is counted."""
         total: Amounts = {}
         for row in _counted_rows(cluster):
             wanted = matching_resources(row, hard)
@@ -110,7 +111,7 @@ def _spec(entry: Entry) -> object:
     return shared(entry).get("spec")
 
 
-def _counts_otherwise(cluster: Cluster, event: Event) -> bool:
+def _usage_changed(cluster: Cluster, event: Event) -> bool:
     row = cluster.resources.by_storage(event.resource)
     if row is None or event.previous is None:
         return False

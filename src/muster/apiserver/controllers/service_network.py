@@ -1,4 +1,4 @@
-"""Keeps what belongs to the network of Services: Service `kubernetes`, an IPAddress for every cluster IP, and ready ranges.
+"""The objects of the Service network: Service `kubernetes`, an IPAddress for every cluster IP, and the state of ServiceCIDRs.
 
 In kube-apiserver the allocator writes an IPAddress in the request that creates a Service, and a repair loop adds what is missing
 later. Here only the repair loop writes IPAddresses, right after the Service; the allocator (`service_addresses`) reads the Services
@@ -24,10 +24,10 @@ from muster.machinery.objects import Object
 from muster.store.api import Entry, Event
 
 _OWN: Final[Mapping[str, str]] = {own.SERVICES: own.KEY, own.ENDPOINTS: own.KEY, own.SLICES: own.KEY, own.CIDRS: own.NAME}
-"""What is made again when somebody deletes it, by resource."""
+"""Objects that are created again after a deletion, by resource."""
 _MANAGED: Final = "ipaddress.kubernetes.io/managed-by"
 _ALLOCATOR: Final = "kube-apiserver"
-"""Under this name the real server's allocator writes."""
+"""Field manager of the allocator in kube-apiserver."""
 _MANAGER: Final = "ipallocator.k8s.io"
 _CIDRS_PATH: Final = object_path("networking.k8s.io/v1", "servicecidrs")
 _ADDRESSES_PATH: Final = object_path("networking.k8s.io/v1", "ipaddresses")
@@ -41,10 +41,10 @@ class ServiceNetwork:
         self._context = context
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
-        return list(_concerned(cluster, event))
+        return list(_affected_keys(cluster, event))
 
     def initial_keys(self, cluster: Cluster) -> Iterable[str]:
-        """Nothing in a cluster that is as it was born."""
+        """Nothing in a cluster that only has its bootstrap objects."""
         untouched = all(cluster.store.generation(cluster.name, resource) <= 1 for resource in self.resources)
         if untouched:
             return ()
@@ -59,14 +59,14 @@ class ServiceNetwork:
     async def reconcile(self, cluster: Cluster, key: str) -> float | None:
         what, _, name = key.partition("|")
         if what == "own":
-            await self._restore(cluster, name)
+            await self._recreate(cluster, name)
         elif what == "address":
             await self._address(cluster, name)
         else:
-            await self._range(cluster, name)
+            await self._service_cidr(cluster, name)
         return None
 
-    async def _restore(self, cluster: Cluster, resource: str) -> None:
+    async def _recreate(self, cluster: Cluster, resource: str) -> None:
         if cluster.entry(resource, _OWN[resource]) is not None:
             return
         row = cluster.resources.by_storage(resource)
@@ -76,7 +76,7 @@ class ServiceNetwork:
         obj: Object = orjson.loads(template.value)
         obj["metadata"] = {field: obj["metadata"][field] for field in ("name", "namespace", "labels") if field in obj["metadata"]}
         path = object_path(row.api_version, row.plural, obj["metadata"].get("namespace", ""))
-        await _attempt(self._context.client(cluster).create(path, obj))
+        await _ignore_concurrent_change(self._context.client(cluster).create(path, obj))
 
     async def _address(self, cluster: Cluster, address: str) -> None:
         found = cluster.read(own.IP_ADDRESSES, address)
@@ -90,12 +90,14 @@ class ServiceNetwork:
             and _is_managed(found)
             and (wanted is None or found["spec"].get("parentRef") != wanted["spec"]["parentRef"])
         ):
-            await _attempt(client.delete(f"{_ADDRESSES_PATH}/{address}", {"preconditions": {"uid": found["metadata"]["uid"]}}))
+            await _ignore_concurrent_change(
+                client.delete(f"{_ADDRESSES_PATH}/{address}", {"preconditions": {"uid": found["metadata"]["uid"]}})
+            )
             found = None
         if found is None and wanted is not None:
-            await _attempt(client.create(_ADDRESSES_PATH, wanted))
+            await _ignore_concurrent_change(client.create(_ADDRESSES_PATH, wanted))
 
-    async def _range(self, cluster: Cluster, name: str) -> None:
+    async def _service_cidr(self, cluster: Cluster, name: str) -> None:
         found = cluster.read(own.CIDRS, name)
         if found is None:
             return
@@ -106,14 +108,16 @@ class ServiceNetwork:
         pinned = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
         if not meta.get("deletionTimestamp"):
             if not held:
-                await _attempt(client.merge(path, {"metadata": {**pinned, "finalizers": [*finalizers, own.CIDR_FINALIZER]}}))
+                await _ignore_concurrent_change(
+                    client.merge(path, {"metadata": {**pinned, "finalizers": [*finalizers, own.CIDR_FINALIZER]}})
+                )
             await self._condition(cluster, found, "True", "", "Kubernetes Service CIDR is ready")
         elif held and _is_needed(cluster, found):
             text = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
             await self._condition(cluster, found, "False", "Terminating", text)
         elif held:
             rest = [each for each in finalizers if each != own.CIDR_FINALIZER]
-            await _attempt(client.merge(path, {"metadata": {**pinned, "finalizers": rest or None}}))
+            await _ignore_concurrent_change(client.merge(path, {"metadata": {**pinned, "finalizers": rest or None}}))
 
     async def _condition(self, cluster: Cluster, cidr: Object, status: str, reason: str, message: str) -> None:
         now = next((c for c in (cidr.get("status") or {}).get("conditions") or () if c["type"] == "Ready"), None)
@@ -133,10 +137,12 @@ class ServiceNetwork:
             "metadata": {"name": name},
             "status": {"conditions": [condition]},
         }
-        await _attempt(self._context.client(cluster).apply(f"{_CIDRS_PATH}/{name}/status", applied, "service-cidr-controller"))
+        await _ignore_concurrent_change(
+            self._context.client(cluster).apply(f"{_CIDRS_PATH}/{name}/status", applied, "service-cidr-controller")
+        )
 
 
-def _concerned(cluster: Cluster, event: Event) -> Iterator[str]:
+def _affected_keys(cluster: Cluster, event: Event) -> Iterator[str]:
     if event.deleted and _OWN.get(event.resource) == event.entry.key:
         yield f"own|{event.resource}"
     if event.resource == own.SERVICES:
@@ -161,7 +167,7 @@ def _is_managed(address: Object) -> bool:
 
 
 def _is_needed(cluster: Cluster, cidr: Object) -> bool:
-    """Whether a cluster IP lies in this range and in no other one."""
+    """Whether a cluster IP is in the range of this ServiceCIDR and of no other."""
     own_networks = own.networks_of(cidr)
     others = [network for each in cluster.scan(own.CIDRS) if each is not cidr for network in own.networks_of(each)]
     if own_networks and all(any(_covers(other, network) for other in others) for network in own_networks):
@@ -177,9 +183,9 @@ def _covers(outer: own.Network, inner: own.Network) -> bool:
     return inner.network_address in outer and outer.prefixlen <= inner.prefixlen
 
 
-async def _attempt(call: Awaitable[object]) -> None:
-    """Write what may have been made, changed or removed meanwhile, which is an event of its own. Endpoints on loopback are not
-    valid where no node runs pods there."""
+async def _ignore_concurrent_change(call: Awaitable[object]) -> None:
+    """Ignore that an object was created, changed or deleted in the meantime, which is another event; and that endpoints on loopback
+    are invalid in a cluster without a node there."""
     try:
         await call
     except ApiError as error:

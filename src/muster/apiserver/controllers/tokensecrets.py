@@ -1,5 +1,5 @@
-"""Long-lived service-account tokens for those who ask: a Secret of type `kubernetes.io/service-account-token` gets its token filled
-in, and goes when its account goes.
+"""Long-lived service account tokens: a Secret of type `kubernetes.io/service-account-token` gets a token, and is deleted with its
+account. Follows `k8s.io/kubernetes/pkg/controller/serviceaccount` (TokensController).
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ class TokenSecrets:
             if account is None or annotations.get(_UID, account["metadata"]["uid"]) != account["metadata"]["uid"]:
                 await client.delete(path, {"preconditions": {"uid": secret["metadata"]["uid"]}})
             elif "token" not in (secret.get("data") or {}):
-                await client.merge(path, await self._filled(cluster, secret, account, namespace))
+                await client.merge(path, await self._token_patch(cluster, secret, account, namespace))
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
         return None
 
-    async def _filled(self, cluster: Cluster, secret: Object, account: Object, namespace: str) -> Object:
+    async def _token_patch(self, cluster: Cluster, secret: Object, account: Object, namespace: str) -> Object:
         issuer = await cluster.part(Access).token_issuer()
         now = cluster.clock()
         bound = BoundObject("Secret", secret["metadata"]["name"], secret["metadata"]["uid"])

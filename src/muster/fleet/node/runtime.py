@@ -146,7 +146,7 @@ class NodeRuntime:
             self._spawn(attached.node_events.run(), f"events of {node_name}"),
             self._spawn(node.heartbeat.run(), f"heartbeat of {node_name}"),
         ]
-        self._manager.adopt(cluster)
+        self._manager.enqueue_cluster(cluster)
 
     def _spawn(self, work: Work, name: str) -> asyncio.Task[None]:
         if self._tasks is None:
