@@ -65,7 +65,7 @@ def some_object(version: type[TypedObject], seed: int) -> dict[str, Any]:
     while True:
         document = maker.object(schema, resource.api_version, resource.kind)
         document["metadata"] = {"name": f"x-{seed}"}
-        if not validator.errors(document) and (rules is None or not rules.judge(document)[0]):
+        if not validator.errors(document) and (rules is None or not rules.validate(document)[0]):
             return document
 
 

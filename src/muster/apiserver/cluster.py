@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 from muster.apiserver.access_rules import AccessRules
 from muster.apiserver.nodes import Node
 from muster.apiserver.objects import object_key, shared
-from muster.apiserver.registry.strategy import Addresses
+from muster.apiserver.registry.strategy import ServiceAllocator
 from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.apiserver.worker import Worker
@@ -65,7 +65,7 @@ class Cluster:
         self.resources = resources
         self.rules: AccessRules
         """Who may do what: `access` where the cluster judges itself, or the word of whoever has judged before."""
-        self.addresses: Addresses
+        self.addresses: ServiceAllocator
         self.webhook_route: WebhookRoute = NO_ROUTE
         self._parts: dict[type[Any], Any] = {}
         self.part: FindPart = self._parts.__getitem__

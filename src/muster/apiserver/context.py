@@ -7,7 +7,7 @@ from typing import Any
 
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.registry.resource import ServedResource
-from muster.apiserver.registry.strategy import Addresses
+from muster.apiserver.registry.strategy import ServiceAllocator
 from muster.apiserver.request import Query
 from muster.apiserver.worker import LARGE, Result
 from muster.http import Request
@@ -56,7 +56,7 @@ class Context:
         return self.attributes.namespace
 
     @property
-    def addresses(self) -> Addresses:
+    def addresses(self) -> ServiceAllocator:
         return self.cluster.addresses
 
     @property

@@ -23,7 +23,7 @@ async def from_stored(ctx: Context, resource: ServedResource, entry: Entry) -> O
 
 def _read(resource: ServedResource, entry: Entry) -> Object | None:
     """None where it takes a conversion webhook."""
-    if resource.strategy.shows_stored:
+    if resource.strategy.is_shown_as_stored:
         return decode(entry)
     value = present(resource, entry)
     return None if value is None else orjson.loads(value)

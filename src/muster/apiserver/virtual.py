@@ -27,7 +27,7 @@ from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.cluster import Clock, Cluster, utc_now
 from muster.apiserver.context import Context
 from muster.apiserver.crd.compiled import CustomStrategy, compile_definition, compiled_schema
-from muster.apiserver.crd.converters import Relabelling
+from muster.apiserver.crd.converters import NopConverter
 from muster.apiserver.errors import ApiError, bad_request, expired
 from muster.apiserver.fairness import FairQueue
 from muster.apiserver.handlers.continue_tokens import decode_token, encode_token
@@ -269,7 +269,7 @@ def _rows(
             subresources=described,
             storage=f"{served[0][0]}/{own.plural}",
             storage_version=stored,
-            strategy=CustomStrategy(f"{group}/{version}", stored, schemas, Relabelling(), None, False),
+            strategy=CustomStrategy(f"{group}/{version}", stored, schemas, NopConverter(), None, False),
         )
         for group, version in served
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.apiserver.crd.converters import Converter, Relabelling, converter_for
+from muster.apiserver.crd.converters import Converter, NopConverter, converter_for
 from muster.apiserver.errors import ApiError
 from muster.apiserver.webhooks import WebhookRoute
 from tests.support.https_server import Answer, HttpsServer, Received
@@ -69,7 +69,7 @@ async def refusal(converter: Converter, *objects: dict[str, Any]) -> str:
 
 async def test_without_a_webhook_only_the_version_changes() -> None:
     same = thing(version="v2")
-    converted = await Relabelling().convert([thing(), same], "x.io/v2")
+    converted = await NopConverter().convert([thing(), same], "x.io/v2")
     assert converted == [{**thing(), "apiVersion": "x.io/v2"}, same]
     assert converted[1] is same
 

@@ -30,7 +30,7 @@ def tree(schema: dict[str, Any]) -> RuleTree:
 
 def broken(schema: dict[str, Any], value: Any, old: Any = None) -> list[str]:
     correlation = None if old is None else Correlation(value, old, Constraints(schema))
-    return [str(error) for error in tree(schema).judge(value, old, correlation)[0]]
+    return [str(error) for error in tree(schema).validate(value, old, correlation)[0]]
 
 
 def test_a_schema_without_rules_has_no_tree() -> None:
@@ -125,9 +125,9 @@ def test_items_of_a_map_list_meet_their_former_selves() -> None:
 def test_what_did_not_change_is_spared_and_reported_apart() -> None:
     schema = obj({"a": ruled(NUMBER, "self > 5"), "b": ruled(NUMBER, "self > 5")})
     value, old = {"a": 1, "b": 1}, {"a": 1, "b": 2}
-    errors, spared = tree(schema).judge(value, old, Correlation(value, old, Constraints(schema)))
+    errors, ratcheted = tree(schema).validate(value, old, Correlation(value, old, Constraints(schema)))
     assert [error.field for error in errors] == ["b"]
-    assert [error.field for error in spared] == ["a"]
+    assert [error.field for error in ratcheted] == ["a"]
 
 
 def test_items_of_an_atomic_list_are_spared_with_the_whole_list() -> None:

@@ -133,8 +133,8 @@ def created(resource: ServedResource, obj: Object, request: Request | None = Non
         obj.pop("status", None)
     if (rest := strategy.prepare(request, obj, None)) is not None:
         rest()
-    problems = check_metadata(resource, obj) + strategy.validate(request, obj, None, sound=True)
-    problems = problems or strategy.claim(request, obj)
+    problems = check_metadata(resource, obj) + strategy.validate(request, obj, None, valid=True)
+    problems = problems or strategy.allocate(request, obj)
     if problems:
         return None, _refusal(resource, obj, problems)
     return obj, {"object": comparable(_shown(resource, obj))}
@@ -149,8 +149,8 @@ def replaced(resource: ServedResource, old: Object, new: Object, request: Reques
     keep_on_update(resource, request.subresource, new, old)
     if (rest := strategy.prepare(request, new, old)) is not None:
         rest()
-    problems = check_metadata_update(resource, new, old) + strategy.validate(request, new, old, sound=True)
-    problems = problems or strategy.claim(request, new)
+    problems = check_metadata_update(resource, new, old) + strategy.validate(request, new, old, valid=True)
+    problems = problems or strategy.allocate(request, new)
     return _refusal(resource, new, problems) if problems else {"object": comparable(_shown(resource, new))}
 
 

@@ -94,8 +94,8 @@ def test_the_two_event_groups_share_their_storage() -> None:
     core, newer = row("v1", "events"), row("events.k8s.io/v1", "events")
     assert core.storage == newer.storage == "/events"
     assert newer.storage_version == "v1"
-    assert not newer.strategy.shows_stored
-    assert core.strategy.shows_stored
+    assert not newer.strategy.is_shown_as_stored
+    assert core.strategy.is_shown_as_stored
 
 
 def test_review_kinds_can_only_be_created() -> None:

@@ -19,7 +19,7 @@ from muster.apiserver.decode import typed
 from muster.apiserver.decode.layouts import definition_of, layout
 from muster.apiserver.registry import builtin_types
 from muster.apiserver.registry.resource import Column, Scale, ServedResource, Subresource
-from muster.apiserver.registry.strategy import HookContext, Prepare, Rest
+from muster.apiserver.registry.strategy import HookContext, Prepare, WorkerStep
 from muster.apiserver.registry.table import Key
 from muster.machinery.objects import Object
 
@@ -196,7 +196,7 @@ def _showing_status(prepare: Prepare | None, definition: str) -> Prepare | None:
         return prepare
     name = field.type.name
 
-    def prepared(ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+    def prepared(ctx: HookContext, obj: Object, old: Object | None) -> WorkerStep | None:
         rest = prepare(ctx, obj, old) if prepare is not None else None
         if "status" not in obj:
             obj["status"] = typed.struct(name)({})

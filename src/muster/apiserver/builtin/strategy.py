@@ -16,7 +16,7 @@ from muster.apiserver.decode.layouts import definition_of
 from muster.apiserver.registry.builtin_types import definitions
 from muster.apiserver.registry.patch_types import BUILTIN_PATCHES
 from muster.apiserver.registry.resource import ServedResource
-from muster.apiserver.registry.strategy import Claim, HookContext, MarkDeleted, Prepare, Rest, Validate
+from muster.apiserver.registry.strategy import Allocate, HookContext, MarkDeleted, Prepare, Validate, WorkerStep
 from muster.kube.fielderrors import FieldError
 from muster.kube.schema_node import Schema
 from muster.machinery.objects import Object
@@ -26,7 +26,7 @@ class Hooks(NamedTuple):
     prepare: Prepare | None = None
     validate: Validate | None = None
     on_delete: MarkDeleted | None = None
-    claim: Claim | None = None
+    allocate: Allocate | None = None
 
 
 class Conversion(NamedTuple):
@@ -37,15 +37,15 @@ class Conversion(NamedTuple):
 _NO_HOOKS: Final = Hooks()
 
 
-def _leave(obj: Object) -> None:
+def _no_defaults(obj: Object) -> None:
     """No defaults."""
 
 
-def _prepare_nothing(ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+def _prepare_nothing(ctx: HookContext, obj: Object, old: Object | None) -> WorkerStep | None:
     return None
 
 
-def _claim_nothing(ctx: HookContext, obj: Object) -> list[FieldError]:
+def _allocate_nothing(ctx: HookContext, obj: Object) -> list[FieldError]:
     return []
 
 
@@ -66,14 +66,14 @@ class BuiltinStrategy:
         self._api_version = api_version
         self._kind = kind
         self._schema = schema
-        self.default = default or _leave
+        self.default = default or _no_defaults
         self.prepare = hooks.prepare or _prepare_nothing
-        self.claim = hooks.claim or _claim_nothing
+        self.allocate = hooks.allocate or _allocate_nothing
         self._validate = hooks.validate
         self._on_delete = hooks.on_delete
         self._conversion = conversion
         self._empty: Object | None = None
-        self.shows_stored = conversion is None
+        self.is_shown_as_stored = conversion is None
 
     def decode(self, obj: Object) -> tuple[Object, list[str]]:
         clears_ownership = (obj.get("metadata") or {}).get("managedFields") == []
@@ -87,7 +87,7 @@ class BuiltinStrategy:
             self._empty = strict.decode_typed({}, self._schema)[0]
         return self._empty
 
-    def validate(self, ctx: HookContext, obj: Object, old: Object | None, sound: bool) -> list[FieldError]:
+    def validate(self, ctx: HookContext, obj: Object, old: Object | None, valid: bool) -> list[FieldError]:
         return self._validate(ctx, obj, old) if self._validate is not None else []
 
     def mark_deleted(self, ctx: HookContext, obj: Object) -> bool:

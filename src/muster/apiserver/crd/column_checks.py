@@ -1,4 +1,4 @@
-"""Printer columns of a definition: which are allowed, and how they become Table columns."""
+"""Validation of `additionalPrinterColumns` of a CRD."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""A stored CustomResourceDefinition to the rows the request pipeline serves: one `ServedResource` per served version.
+"""Compiles a stored CRD to the rows that the request pipeline serves: one `ServedResource` per served version.
 
-What depends on a version's schema alone (pruning, defaults, validation, rules) is compiled once per content and shared by all
-logical clusters, bounded and least recently used first out. A `CustomStrategy` adds what belongs to one definition: its sibling
-versions and the way objects are converted between them.
+What depends only on the schema of a version (pruning, defaulting, validation, rules) is compiled once per content and shared by all
+logical clusters in an LRU cache. A `CustomStrategy` adds what belongs to one CRD: its other versions and their conversion.
 
-Reading follows the real server: an object is pruned and defaulted by the schema of the version it is stored in, converted, then
-pruned by the schema of the version that was asked for.
+Reading follows apiextensions-apiserver: an object is pruned and defaulted with the schema of its stored version, converted, and
+then pruned with the schema of the requested version.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from muster.apiserver.decode.errors import DecodeError
 from muster.apiserver.registry import builtin_types
 from muster.apiserver.registry.patch_types import CUSTOM_PATCHES
 from muster.apiserver.registry.resource import Scale, ServedResource, Subresource
-from muster.apiserver.registry.strategy import HookContext, Rest
+from muster.apiserver.registry.strategy import HookContext, WorkerStep
 from muster.apiserver.webhooks import NO_ROUTE, WebhookRoute
 from muster.kube.fielderrors import (
     NOT_SUPPORTED,
@@ -51,7 +50,7 @@ from muster.machinery.golang import json as gojson
 from muster.machinery.objects import Object
 
 SHARED_SCHEMAS: Final = 1024
-_BLOCKING: Final = frozenset({NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID})
+_BLOCKING_REASONS: Final = frozenset({NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID})
 _RULES_SKIPPED: Final = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
 )
@@ -61,13 +60,13 @@ _VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create",
 
 
 class CompiledSchema:
-    """Everything one version's schema decides."""
+    """Everything that is compiled from the schema of one version."""
 
     def __init__(self, raw: Mapping[str, Any]) -> None:
         self.schema = Schema(raw)
         typed = {**raw, "properties": {**(raw.get("properties") or {}), **_TYPE_FIELDS}}
         self.served = Schema(typed, builtin_types.definitions())
-        """The schema with the fields every object has, for patches and field ownership."""
+        """The schema with apiVersion, kind and metadata, for patches and managed fields."""
         self.prune = pruner(self.schema)
         self.default = defaulter(self.schema)
         self.validator = SchemaValidator(raw)
@@ -94,7 +93,7 @@ class CustomStrategy:
     """The strategy of one served version of a custom resource."""
 
     is_custom: Final = True
-    shows_stored: Final = False
+    is_shown_as_stored: Final = False
     patch_types: Final[Sequence[str]] = CUSTOM_PATCHES
 
     def __init__(
@@ -104,22 +103,23 @@ class CustomStrategy:
         schemas: Mapping[str, CompiledSchema],
         converter: Converter,
         scale: Scale | None,
-        mixed: bool,
+        multiple_stored_versions: bool,
     ) -> None:
-        """`schemas` has all versions of the definition by apiVersion; `mixed` says that stored objects may be of several."""
+        """`schemas` has all versions of the CRD by apiVersion; stored objects may be of several versions if
+        `multiple_stored_versions` is set."""
         self.api_version = api_version
         self._storage_version = storage_version
         self._schemas = schemas
         self._own = schemas[api_version]
         self._converter = converter
         self._scale = scale
-        self.needs_webhook = converter.remote and (mixed or api_version != storage_version)
+        self.needs_webhook = converter.remote and (multiple_stored_versions or api_version != storage_version)
 
     def decode(self, obj: Object) -> tuple[Object, list[str]]:
         return obj, self.prune(obj)
 
     def prune(self, obj: Object) -> list[str]:
-        """Drop what the schema does not know; returns the paths. Raises DecodeError for malformed metadata."""
+        """Prune unknown fields; return their paths. Raises DecodeError for malformed metadata."""
         problem = malformed_metadata(obj.get("metadata"))
         if problem:
             raise DecodeError(problem)
@@ -138,23 +138,23 @@ class CustomStrategy:
     def empty(self) -> Object:
         return {}
 
-    def prepare(self, ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+    def prepare(self, ctx: HookContext, obj: Object, old: Object | None) -> WorkerStep | None:
         return None
 
-    def claim(self, ctx: HookContext, obj: Object) -> list[FieldError]:
+    def allocate(self, ctx: HookContext, obj: Object) -> list[FieldError]:
         return []
 
     def mark_deleted(self, ctx: HookContext, obj: Object) -> bool:
         return False
 
-    def validate(self, ctx: HookContext, obj: Object, old: Object | None, sound: bool) -> list[FieldError]:
-        return self.check(obj, old, ctx.subresource, ctx.warn if sound else None)
+    def validate(self, ctx: HookContext, obj: Object, old: Object | None, valid: bool) -> list[FieldError]:
+        return self.check(obj, old, ctx.subresource, ctx.warn if valid else None)
 
     def check(
         self, obj: Object, old: Object | None, subresource: str = "", warn: Callable[[str], None] | None = None
     ) -> list[FieldError]:
-        """Everything wrong with an object by its schema, lists, scale and rules, apart from its own metadata. `warn` hears of rules
-        that an unchanged part has always broken, and of loose finalizers in an object that is fine."""
+        """Validate an object by schema, list types, scale and rules, without its metadata. `warn` is called for rules that an
+        unchanged part violates (ratcheting), and for unqualified finalizers of a valid object."""
         own = self._own
         if subresource == "status" and old is not None:
             errors = self._validate_status(obj, old)
@@ -166,14 +166,14 @@ class CustomStrategy:
             if repeated and (old is None or not duplicates(old, own.schema)):
                 errors += repeated
         if own.rules is not None:
-            if any(error.reason in _BLOCKING for error in errors):
+            if any(error.reason in _BLOCKING_REASONS for error in errors):
                 errors.append(invalid(NOWHERE, None, _RULES_SKIPPED))
             else:
                 correlation = None if old is None else Correlation(obj, old, own.validator.node)
-                broken, spared = own.rules.judge(obj, old, correlation)
+                broken, ratcheted = own.rules.validate(obj, old, correlation)
                 errors += broken
                 if warn is not None:
-                    for error in spared:
+                    for error in ratcheted:
                         warn(str(error))
         if warn is not None and not errors and not subresource:
             for text in finalizer_warnings(obj, old):
@@ -191,18 +191,18 @@ class CustomStrategy:
         return errors
 
     def present(self, value: bytes) -> bytes | None:
-        """Stored bytes in this version with today's defaults; None if that takes a webhook."""
+        """Stored bytes, converted to this version and with the present defaults; None if that needs a webhook."""
         obj: Object = orjson.loads(value)
         if obj["apiVersion"] != self.api_version and self._converter.remote:
             return None
-        self._settle(obj)
+        self._prune_and_default(obj)
         if obj["apiVersion"] != self.api_version:
             obj["apiVersion"] = self.api_version
             self._own.prune(obj)
         return gojson.dumps(obj)
 
-    def _settle(self, obj: Object) -> None:
-        """Prune and default a stored object by the schema of the version it is stored in."""
+    def _prune_and_default(self, obj: Object) -> None:
+        """Prune and default a stored object with the schema of its stored version."""
         stored = self._schemas.get(obj["apiVersion"])
         if stored is not None:
             stored.prune(obj)
@@ -211,7 +211,7 @@ class CustomStrategy:
     async def from_storage(self, objects: Sequence[Object]) -> list[Object]:
         """Stored objects in this version, in order."""
         for obj in objects:
-            self._settle(obj)
+            self._prune_and_default(obj)
         return await self._convert(objects, self.api_version)
 
     async def to_storage(self, obj: Object) -> Object:
@@ -228,8 +228,8 @@ class CustomStrategy:
 
 
 def compile_definition(definition: Mapping[str, Any], route: WebhookRoute = NO_ROUTE) -> list[ServedResource]:
-    """The rows of all served versions of a definition, under its accepted names. Rows are shared by content, unless conversion
-    calls a webhook, whose address may depend on the cluster."""
+    """The rows of all served versions of a CRD, under its accepted names. Rows are shared by content, unless conversion calls a
+    webhook, whose address may depend on the cluster."""
     spec = definition["spec"]
     status = definition.get("status") or {}
     if (spec.get("conversion") or {}).get("strategy") == "Webhook":
@@ -246,14 +246,14 @@ def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Serve
     storage = f"{group}/{next(version['name'] for version in versions if version.get('storage'))}"
     schemas = {f"{group}/{version['name']}": compiled_schema(_schema_of(version)) for version in versions}
     converter = converter_for(definition, route)
-    mixed = len((definition.get("status") or {}).get("storedVersions") or ()) > 1
+    multiple_stored_versions = len((definition.get("status") or {}).get("storedVersions") or ()) > 1
     rows = []
     for version in versions:
         if not version.get("served"):
             continue
         api_version = f"{group}/{version['name']}"
         scale = _scale_of(version)
-        strategy = CustomStrategy(api_version, storage, schemas, converter, scale, mixed)
+        strategy = CustomStrategy(api_version, storage, schemas, converter, scale, multiple_stored_versions)
         rows.append(
             ServedResource(
                 group=group,
@@ -285,7 +285,7 @@ def _make_rows(definition: Mapping[str, Any], route: WebhookRoute) -> list[Serve
 
 
 def _schema_of(version: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A version without a schema keeps everything."""
+    """The schema of a version; one without a schema preserves unknown fields."""
     raw: Mapping[str, Any] | None = (version.get("schema") or {}).get("openAPIV3Schema")
     return raw if raw is not None else {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -308,7 +308,7 @@ def _subresources_of(version: Mapping[str, Any], kind: str, group: str) -> dict[
 
 
 def _reader(path: str) -> Any:
-    """The value of a selectable field as text, empty where it is absent."""
+    """A function that returns the value of a selectable field as text, "" if it is absent."""
     compiled = compile_path(path)
 
     def read(obj: Object) -> str:

@@ -1,6 +1,7 @@
-"""Things made from JSON, kept by content: a thousand clusters with the same definition share one compiled form.
+"""An LRU cache of values that are computed from JSON, keyed by content: a thousand clusters with the same CRD share one compiled
+form.
 
-Bounded; what was not asked for the longest goes first. Whoever holds a dropped thing keeps it, the next who asks makes it anew.
+The size is limited. Callers keep values that are evicted; the next caller computes them again.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ T = TypeVar("T")
 class ContentCache(Generic[T]):
     def __init__(self, size: int) -> None:
         self._size = size
-        self._kept: OrderedDict[bytes, T] = OrderedDict()
+        self._entries: OrderedDict[bytes, T] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, content: Any, make: Callable[[], T]) -> T:
-        """What was made for equal content before, else what `make` makes."""
+    def get(self, content: Any, create: Callable[[], T]) -> T:
+        """The cached value for equal content, else the result of `create`."""
         key = hashlib.blake2b(orjson.dumps(content), digest_size=20).digest()
         with self._lock:
-            found = self._kept.get(key)
+            found = self._entries.get(key)
             if found is not None:
-                self._kept.move_to_end(key)
+                self._entries.move_to_end(key)
                 return found
-        made = make()  # Without the lock: making one thing may take making others.
+        created = create()  # Without the lock: computing one value may need others.
         with self._lock:
-            self._kept[key] = made
-            if len(self._kept) > self._size:
-                self._kept.popitem(last=False)
-        return made
+            self._entries[key] = created
+            if len(self._entries) > self._size:
+                self._entries.popitem(last=False)
+        return created

@@ -1,4 +1,4 @@
-"""The `conversion` part of a definition: strategy, webhook address and review versions."""
+"""Validation of `spec.conversion` of a CRD: strategy, webhook client configuration and review versions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def check_url(url: str, field: str) -> Iterator[FieldError]:
 
 
 def check_service(service: Raw, field: str) -> Iterator[FieldError]:
-    """The server mixes name and namespace up here: a missing namespace is reported as the name, and the other way round."""
+    """As kube-apiserver, which confuses the two: a missing namespace is reported for the name, and a missing name for the
+    namespace."""
     if not service.get("namespace"):
         yield required(f"{field}.name")
     if not service.get("name"):

@@ -1,8 +1,8 @@
-"""Objects from one version of their definition to another.
+"""Conversion of objects between the versions of a CRD. Follows `k8s.io/apiextensions-apiserver/pkg/apiserver/conversion`.
 
-With strategy None only the apiVersion changes. With strategy Webhook all objects that need it go out in one ConversionReview, and
-the answer is held to the contract: as many objects as were sent, the wanted version, the same kind, name, namespace and uid. Of the
-metadata only labels and annotations may change; everything else is restored from the original.
+With strategy None only the apiVersion changes. With strategy Webhook all objects that need conversion are sent in one
+ConversionReview, and the response is validated: as many objects as were sent, the desired version, the same kind, name, namespace
+and uid. Of the metadata only labels and annotations may change; everything else is restored from the original.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 
 
 class Converter(Protocol):
-    """How one definition's objects change version."""
+    """Converts the objects of one CRD."""
 
     @property
     def remote(self) -> bool:
-        """Whether conversion takes a call to another server."""
+        """Whether conversion calls a webhook."""
 
     async def convert(self, objects: Sequence[Object], api_version: str) -> list[Object]:
-        """The objects in the wanted version, in order; those that are already stay as they are."""
+        """The objects in the given version, in order; those already in it are returned unchanged."""
 
 
-class Relabelling:
-    """Strategy None: versions differ in name only."""
+class NopConverter:
+    """Strategy None: only the apiVersion changes."""
 
     remote = False
 
@@ -44,11 +44,11 @@ class Relabelling:
         return [obj if obj["apiVersion"] == api_version else {**obj, "apiVersion": api_version} for obj in objects]
 
 
-class _Refused(Exception):
-    """An answer that breaks the contract; the text says how."""
+class _InvalidResponse(Exception):
+    """The response of the webhook is invalid; the text is the reason."""
 
 
-class WebhookConversion:
+class WebhookConverter:
     """Strategy Webhook."""
 
     remote = True
@@ -64,12 +64,12 @@ class WebhookConversion:
         if not self._review_version:
             raise failure("no supported conversion review versions")
         try:
-            answers = iter(await self._ask(waiting, api_version))
-        except (WebhookFailed, _Refused) as problem:
+            answers = iter(await self._call(waiting, api_version))
+        except (WebhookFailed, _InvalidResponse) as problem:
             raise failure(f"conversion webhook for {_kind_of(waiting[0])} failed: {problem}") from None
         return [obj if obj["apiVersion"] == api_version else next(answers) for obj in objects]
 
-    async def _ask(self, waiting: list[Object], api_version: str) -> list[Object]:
+    async def _call(self, waiting: list[Object], api_version: str) -> list[Object]:
         request_id = str(uuid.uuid4())
         review = {
             "kind": "ConversionReview",
@@ -82,7 +82,7 @@ class WebhookConversion:
             text = f"conversion webhook for {_kind_of(waiting[0])} returned {len(converted)} objects, expected {len(waiting)}"
             raise failure(text)
         return [
-            _accept(original, answer, api_version, index, len(waiting) > 1)
+            _validated(original, answer, api_version, index, len(waiting) > 1)
             for index, (original, answer) in enumerate(zip(waiting, converted, strict=True))
         ]
 
@@ -90,14 +90,14 @@ class WebhookConversion:
 def converter_for(definition: Mapping[str, Any], route: WebhookRoute) -> Converter:
     conversion = definition["spec"].get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
-        return Relabelling()
+        return NopConverter()
     webhook = conversion["webhook"]
     target = WebhookTarget(webhook["clientConfig"], route)
-    return WebhookConversion(target, webhook.get("conversionReviewVersions") or ())
+    return WebhookConverter(target, webhook.get("conversionReviewVersions") or ())
 
 
 def failure(text: str) -> ApiError:
-    """A failed conversion is the server's failure, without a reason of its own."""
+    """The error for a failed conversion: an internal one without a reason, as upstream."""
     return ApiError(500, "", text)
 
 
@@ -106,27 +106,27 @@ def _kind_of(obj: Object) -> str:
 
 
 def _converted_objects(reply: Any, request_id: str, review_version: str) -> list[Any]:
-    """The objects of a well-formed, successful answer."""
+    """The objects of a valid, successful response."""
     if not isinstance(reply, dict):
-        raise _Refused("no response provided")
+        raise _InvalidResponse("no response provided")
     wanted = f"{_REVIEW_GROUP}/{review_version}"
     if review_version == "v1":
         found = f"{reply.get('apiVersion', '')}, Kind={reply.get('kind', '')}"
         if found != f"{wanted}, Kind=ConversionReview":
-            raise _Refused(f"expected webhook response of {wanted}, Kind=ConversionReview, got {found}")
+            raise _InvalidResponse(f"expected webhook response of {wanted}, Kind=ConversionReview, got {found}")
     response = reply.get("response")
     if not isinstance(response, dict):
-        raise _Refused("no response provided")
+        raise _InvalidResponse("no response provided")
     if review_version == "v1" and response.get("uid") != request_id:
-        raise _Refused(f"expected response.uid={quote(request_id)}, got {quote(str(response.get('uid') or ''))}")
+        raise _InvalidResponse(f"expected response.uid={quote(request_id)}, got {quote(str(response.get('uid') or ''))}")
     result = response.get("result") or {}
     if result.get("status") != "Success":
-        raise _Refused(result.get("message") or f"response.result.status was '{result.get('status') or ''}', not 'Success'")
+        raise _InvalidResponse(result.get("message") or f"response.result.status was '{result.get('status') or ''}', not 'Success'")
     return response.get("convertedObjects") or []
 
 
-def _accept(original: Object, answer: Any, api_version: str, index: int, several: bool) -> Object:
-    """A converted object that kept its identity, with its metadata restored."""
+def _validated(original: Object, answer: Any, api_version: str, index: int, several: bool) -> Object:
+    """A converted object, after checking its identity and restoring its metadata."""
     what = f"invalid converted object at index {index}" if several else "invalid object at index 0"
     group_version = answer.get("apiVersion", "") if isinstance(answer, dict) else ""
     problem = ""
@@ -158,7 +158,7 @@ def _changed_identity(original: Object, answer: Object) -> str:
 
 
 def _restore_metadata(original: Object, answer: Object) -> str:
-    """Put the original's metadata back, with the answer's labels and annotations; returns what is wrong with those."""
+    """Restore the original metadata, with labels and annotations of the converted object; return a problem of these, if any."""
     if "metadata" not in answer:
         return "missing metadata in converted object"
     given = answer["metadata"]

@@ -1,7 +1,9 @@
-"""May this CustomResourceDefinition be stored? All rules of apiextensions.k8s.io/v1, with the server's fields and words.
+"""Validation of CustomResourceDefinitions: the rules of `k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation`, with
+upstream's fields and texts.
 
-The server judges an internal form in which schemas, subresources, columns and selectable fields that are the same in all versions
-have moved to the top; its errors name fields of that form (`spec.validation.openAPIV3Schema…`), so the same move is made here.
+Upstream validates the internal version, in which schemas, subresources, columns and selectable fields that are equal in all
+versions are moved to the top level; its errors name fields of that form (`spec.validation.openAPIV3Schema…`), so the same
+conversion is made here.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _APPROVAL: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 def prepare(new: Object, old: Object | None) -> None:
-    """What the server itself decides about the status of a definition that is written through the main endpoint."""
+    """Set the status that the server decides for a CRD that is written through the main endpoint."""
     status = dict((old or {}).get("status") or {})
     stored = list(status.get("storedVersions") or ())
     storage = next((version.get("name") for version in new.get("spec", {}).get("versions") or () if version.get("storage")), None)
@@ -45,12 +47,12 @@ def prepare(new: Object, old: Object | None) -> None:
 
 
 def check_definition(new: Raw, old: Raw | None) -> list[FieldError]:
-    """Everything wrong with a definition about to be created (old is None) or updated; metadata's own rules are not repeated."""
+    """Validate a CRD on create (old is None) or update. Generic metadata is validated elsewhere."""
     return list(_check(new, old))
 
 
 def check_status(new: Raw) -> list[FieldError]:
-    """Everything wrong with a status written through the status endpoint."""
+    """Validate a status that is written through the status endpoint."""
     return list(_check_names((new.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames"))
 
 
@@ -80,7 +82,7 @@ def is_established(definition: Raw) -> bool:
 
 
 def internal_form(spec: Raw) -> Object:
-    """The spec with everything that is the same in all versions moved to the top."""
+    """The spec with fields that are equal in all versions moved to the top level."""
     versions = [dict(version) for version in spec.get("versions") or ()]
     form: Object = {**spec, "versions": versions}
     for field, top in _PER_VERSION.items():
@@ -129,7 +131,7 @@ def _check_spec(public: Raw, old: Raw | None) -> Iterator[FieldError]:
 
 
 def _unchanged_schemas(spec: Raw, old: Raw | None) -> set[str]:
-    """Versions whose schema is the stored one."""
+    """Versions whose schema does not change."""
     if old is None:
         return set()
     before = {version.get("name"): version.get("schema") for version in (old.get("spec") or {}).get("versions") or ()}
@@ -261,13 +263,13 @@ def _check_stored_versions(stored: list[str] | None, versions: list[Raw]) -> Ite
     if not stored:
         yield invalid("status.storedVersions", stored, "must have at least one stored version")
         return
-    unseen = dict.fromkeys(stored)
+    missing = dict.fromkeys(stored)
     for version in versions:
         name = version.get("name") or ""
-        if version.get("storage") and name not in unseen:
+        if version.get("storage") and name not in missing:
             yield invalid("status.storedVersions", stored, f"must have the storage version {name}")
-        unseen.pop(name, None)
-    for name in unseen:
+        missing.pop(name, None)
+    for name in missing:
         detail = (
             f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a "
             f"storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
@@ -276,7 +278,7 @@ def _check_stored_versions(stored: list[str] | None, versions: list[Raw]) -> Ite
 
 
 def _approval(definition: Raw) -> tuple[str, str]:
-    """State of the approval annotation and the reason people are given."""
+    """State of the approval annotation, and the message about it."""
     text = (definition["metadata"].get("annotations") or {}).get(APPROVED) or ""
     if not text:
         return "missing", f'protected groups must have approval annotation "{APPROVED}", {_APPROVAL}'
@@ -309,7 +311,7 @@ def _has_status(owner: Raw) -> bool:
 
 
 def _schemas(spec: Raw) -> Iterator[Raw]:
-    """Every schema of a spec and all schemas inside."""
+    """All schemas of a spec, including nested ones."""
     pending = [spec.get("validation"), *(version.get("schema") for version in spec.get("versions") or ())]
     stack = [owner["openAPIV3Schema"] for owner in pending if owner and owner.get("openAPIV3Schema")]
     while stack:
@@ -323,7 +325,7 @@ def _has_defaults(spec: Raw) -> bool:
 
 
 def definition_warnings(new: Raw, old: Raw | None) -> list[str]:
-    """Formats the server does not know and therefore will not check."""
+    """Warnings about formats that are unknown, and therefore not validated."""
     known = set() if old is None else set(_unknown_formats(old))
     return [f'unrecognized format "{name}"' for name in _unknown_formats(new) if name not in known]
 

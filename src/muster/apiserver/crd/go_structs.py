@@ -1,7 +1,7 @@
-"""Parts of a definition as the real server prints them in errors: its internal Go structs, every field in order, zero values too.
+"""Parts of a CRD as kube-apiserver prints them in errors: its internal Go structs, with all fields in order, zero values included.
 
-Clients compare error texts, and a few of them quote a whole version, schema or rule. The tables list the struct fields with the key
-of the public form and the zero value.
+A few error texts quote a whole version, schema or rule, and clients compare error texts. The tables list each struct field with the
+key of the public form and the zero value.
 """
 
 from __future__ import annotations
@@ -176,4 +176,4 @@ _SCHEMA: Final[tuple[tuple[str, str, Any, Shape | None], ...]] = (
     ("XValidations", "x-kubernetes-validations", None, _rules),
 )
 SCHEMA_FIELDS: Final = tuple((name, key) for name, key, _, _ in _SCHEMA)
-"""Struct field and public keyword of a schema, in the struct's order."""
+"""(struct field, JSON key) of a schema, in the order of the struct."""

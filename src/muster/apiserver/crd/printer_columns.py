@@ -1,6 +1,6 @@
-"""Table columns of custom resources: the name, then the definition's printer columns, or the age if it declares none.
+"""Table columns of custom resources: the name, then the printer columns of the CRD, or the age if it defines none.
 
-A cell is the first value its JSONPath finds, shown by the column's type; a value that does not fit the type is left out.
+A cell is the first value that the JSONPath finds, formatted by the type of the column; a value of another type is left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _cell(path: str, kind: str) -> Callable[[Object], Any]:
         compiled: JSONPath | None = compile_path(path)
     except JSONPathError:
         compiled = None
-    show = _SHOW.get(kind, _nothing)
+    format_value = _FORMATTERS.get(kind, _nothing)
 
     def read(obj: Object) -> Any:
         if compiled is None:
@@ -50,7 +50,7 @@ def _cell(path: str, kind: str) -> Callable[[Object], Any]:
             found = compiled.find(obj)
         except JSONPathError:
             return None
-        return show(found[0]) if found else None
+        return format_value(found[0]) if found else None
 
     return read
 
@@ -81,7 +81,7 @@ def _date(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-_SHOW: Final[dict[str, Callable[[Any], Any]]] = {
+_FORMATTERS: Final[dict[str, Callable[[Any], Any]]] = {
     "string": _text,
     "integer": _integer,
     "number": _number,

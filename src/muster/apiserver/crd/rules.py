@@ -1,9 +1,9 @@
-"""`x-kubernetes-validations`: rules of a schema, compiled once and evaluated on every write.
+"""`x-kubernetes-validations`: the CEL rules of a schema, compiled once and evaluated on every write. Follows
+`k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel`, cost budget included.
 
-The tree follows the schema, but only along branches that lead to a rule. At a node `self` is the value there and `oldSelf` the
-value of the same place before an update; a rule that reads `oldSelf` is skipped where there is none, unless it is optional. An
-error of a rule that reads only `self` is dropped when the value did not change (ratcheting). One cost budget is shared by all
-rules of an object.
+The tree has the shape of the schema, but only branches with rules. At a node `self` is the value and `oldSelf` the corresponding
+value before an update; a transition rule, which reads `oldSelf`, is skipped if there is none, unless `optionalOldSelf` is set. An
+error of any other rule is dropped if the value is unchanged (ratcheting). All rules of an object share one cost budget.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _REASONS: Final = {
 }
 
 
-class _Stop(Exception):
-    """The budget is used up; what was found so far is the answer."""
+class _BudgetExhausted(Exception):
+    """The cost budget is exhausted; the errors so far are the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule; `problem` and `message_problem` say why it or its messageExpression does not compile."""
+    """One rule; `problem` and `message_problem` are the compilation errors of the rule and of its messageExpression."""
 
     source: Raw
     program: Program | None
@@ -73,12 +73,12 @@ class Rule:
 
     @property
     def summary(self) -> str:
-        """What errors call the rule: its message, else its text."""
+        """The rule in error texts: its message, else its expression."""
         return (self.source.get("message") or self.source.get("rule") or "").strip()
 
 
 def compile_rules(raw: Raw, declaration: Declaration) -> list[Rule]:
-    """The rules of one node, each compiled or with the reason why not."""
+    """The rules of one node, compiled or with the compilation error."""
     plain = Environment({"self": declaration, "oldSelf": declaration})
     with_optional: Environment | None = None
     rules = []
@@ -125,34 +125,34 @@ def _compile_message(text: str, environment: Environment) -> tuple[Program | Non
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where in old and new object a rule stands: the correlation of this very place, else that of the nearest ancestor."""
+class _RulePath:
+    """The position of a rule in the old and new object: the correlation of the position itself, else of its nearest ancestor."""
 
     here: Correlation | None = None
     above: Correlation | None = None
 
-    def key(self, name: str) -> _Place:
+    def key(self, name: str) -> _RulePath:
         if self.here is None:
             return self
         if self.above is None and name in _TYPE_META:
-            return _Place()
-        return _Place(self.here.key(name), self.here)
+            return _RulePath()
+        return _RulePath(self.here.key(name), self.here)
 
-    def index(self, position: int) -> _Place:
-        return self if self.here is None else _Place(self.here.index(position), self.here)
+    def index(self, number: int) -> _RulePath:
+        return self if self.here is None else _RulePath(self.here.index(number), self.here)
 
     @property
     def unchanged(self) -> bool:
-        judged = self.here if self.here is not None else self.above
-        return judged is not None and judged.unchanged
+        correlation = self.here if self.here is not None else self.above
+        return correlation is not None and correlation.unchanged
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What a walk found so far, and what it may still spend."""
+class _Result:
+    """Errors so far, those dropped by ratcheting, and the remaining cost budget."""
 
     errors: list[FieldError]
-    spared: list[FieldError]
+    ratcheted: list[FieldError]
     budget: CostBudget
 
 
@@ -180,39 +180,39 @@ class RuleTree:
     def empty(self) -> bool:
         return not (self._rules or self._properties or self._items or self._additional)
 
-    def judge(
+    def validate(
         self, value: Any, old: Any = None, correlation: Correlation | None = None, base: str = ""
     ) -> tuple[list[FieldError], list[FieldError]]:
-        """Rules that a value breaks, and those it broke before; with `correlation`, unchanged parts are spared."""
-        found = _Found([], [], CostBudget(RUNTIME_COST_BUDGET))
-        with contextlib.suppress(_Stop):
-            self._walk(value, old, base, _Place(correlation), found)
-        return found.errors, found.spared
+        """(errors, errors dropped by ratcheting, which needs `correlation`)"""
+        found = _Result([], [], CostBudget(RUNTIME_COST_BUDGET))
+        with contextlib.suppress(_BudgetExhausted):
+            self._walk(value, old, base, _RulePath(correlation), found)
+        return found.errors, found.ratcheted
 
-    def _walk(self, value: Any, old: Any, path: str, place: _Place, found: _Found) -> None:
+    def _walk(self, value: Any, old: Any, path: str, position: _RulePath, found: _Result) -> None:
         if value is None:
             return
         if self._rules:
-            self._evaluate(value, old, path, place, found)
+            self._evaluate(value, old, path, position, found)
         if value.__class__ is dict:
             before = old if old.__class__ is dict else {}
             if self._additional is not None:
                 for name, field in value.items():
-                    self._additional._walk(field, before.get(name), f"{path}[{name}]", place.key(name), found)
+                    self._additional._walk(field, before.get(name), f"{path}[{name}]", position.key(name), found)
             for name, tree in self._properties.items():
                 if name in value:
                     below = f"{path}.{name}" if path else name
-                    tree._walk(value[name], before.get(name), below, place.key(name), found)
+                    tree._walk(value[name], before.get(name), below, position.key(name), found)
         elif value.__class__ is list and self._items is not None:
             earlier = MapList(old if old.__class__ is list else [], self._keys) if self._keys else None
             for index, item in enumerate(value):
                 match = None if earlier is None else earlier.get(item)
-                self._items._walk(item, match, f"{path}[{index}]", place.index(index), found)
+                self._items._walk(item, match, f"{path}[{index}]", position.index(index), found)
 
-    def _evaluate(self, value: Any, old: Any, path: str, place: _Place, found: _Found) -> None:
+    def _evaluate(self, value: Any, old: Any, path: str, position: _RulePath, found: _Result) -> None:
         if found.budget.remaining <= 0:
             found.errors.append(self._invalid(path, _OUT_OF_BUDGET))
-            raise _Stop
+            raise _BudgetExhausted
         for rule in self._rules:
             if rule.program is None:
                 found.errors.append(self._invalid(path, f"rule compile error: {rule.problem}"))
@@ -220,17 +220,17 @@ class RuleTree:
             if rule.uses_old_self and old is None and not rule.optional_old_self:
                 continue
             variables: dict[str, Any] = {"self": value, "oldSelf": old}
-            if self._holds(rule, rule.program, variables, path, found):
+            if self._is_valid(rule, rule.program, variables, path, found):
                 continue
-            error = self._broken(rule, variables, value, path, found.budget)
-            tolerated = not rule.uses_old_self and place.unchanged
-            (found.spared if tolerated else found.errors).append(error)
+            error = self._error(rule, variables, value, path, found.budget)
+            tolerated = not rule.uses_old_self and position.unchanged
+            (found.ratcheted if tolerated else found.errors).append(error)
 
     def _invalid(self, path: str, detail: str) -> FieldError:
         return invalid(path or NOWHERE, self._type, detail)
 
-    def _holds(self, rule: Rule, program: Program, variables: dict[str, Any], path: str, found: _Found) -> bool:
-        """Whether a rule is fulfilled, or failed in a way that is reported already."""
+    def _is_valid(self, rule: Rule, program: Program, variables: dict[str, Any], path: str, found: _Result) -> bool:
+        """Whether the rule is true; also if its evaluation failed, which is reported here."""
         errors, before = found.errors, found.budget.remaining
         try:
             return bool(program.evaluate(variables, found.budget))
@@ -240,7 +240,7 @@ class RuleTree:
             else:
                 text = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {rule.summary}"
                 errors.append(self._invalid(path, text))
-            raise _Stop from None
+            raise _BudgetExhausted from None
         except EvaluationError as error:
             if str(error).startswith("no such overload"):
                 detail = (
@@ -252,7 +252,7 @@ class RuleTree:
             errors.append(self._invalid(path, detail))
             return True
 
-    def _broken(self, rule: Rule, variables: dict[str, Any], value: Any, path: str, budget: CostBudget) -> FieldError:
+    def _error(self, rule: Rule, variables: dict[str, Any], value: Any, path: str, budget: CostBudget) -> FieldError:
         field = ".".join(part for part in (path, rule.field) if part) or NOWHERE
         shown = OMITTED if self._type in ("object", "array") else value
         reason = _REASONS.get(rule.source.get("reason"), INVALID)
@@ -268,7 +268,7 @@ def _subtree(raw: Any) -> RuleTree | None:
 
 
 def _message(rule: Rule, variables: dict[str, Any], budget: CostBudget) -> str:
-    """What the messageExpression says; empty where it fails, is too long or has line breaks, so that the plain message is used."""
+    """The value of the messageExpression; empty if it fails, is too long or has line breaks; then `message` is used."""
     if rule.message is None:
         return ""
     try:
@@ -280,6 +280,6 @@ def _message(rule: Rule, variables: dict[str, Any], budget: CostBudget) -> str:
 
 
 def rule_tree(raw: Raw, root: bool = True) -> RuleTree | None:
-    """The rules of a resource's schema, None if it has none."""
+    """The rules of the schema of a resource, None if it has none."""
     tree = RuleTree(raw, root)
     return None if tree.empty else tree

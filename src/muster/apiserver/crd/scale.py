@@ -1,4 +1,4 @@
-"""The replica counts a scale subresource reads: they must be integers that fit, wherever the definition says they are."""
+"""Validation of the values that a scale subresource reads: replica counts must be int32, the selector a string."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX: Final = 2**31 - 1
 
 
 def check_scale(scale: Scale | None, obj: Object, spec: bool = True) -> Iterator[FieldError]:
-    """`spec` tells whether the wanted count is looked at too (a status write cannot change it)."""
+    """`spec`: whether the count in the spec is checked too; a status write cannot change it."""
     if scale is None:
         return
     if spec:
@@ -37,7 +37,7 @@ def _check_count(path: str, obj: Object) -> Iterator[FieldError]:
 
 
 def _read(path: str, obj: Object, expected: type, word: str) -> tuple[Any, str]:
-    """The value at a path (None if absent), or why it is not what it should be."""
+    """(value at a path or None, problem if it has another type)"""
     keys = path.removeprefix(".").split(".")
     value: Any = obj
     for position, key in enumerate(keys):

@@ -1,7 +1,7 @@
-"""The schema of one version (or of all): is it structural, are its keywords, defaults and rules sound, and what may be selected by?
+"""Validation of the schema of one or of all versions of a CRD: structural schema, keywords, defaults, rules, and selectable fields.
 
-The checks build on each other as in the real server: defaults are judged only in a structural schema, rules only where the schema
-is sound, and with a status subresource the root may not restrict the object as a whole, because status is validated on its own.
+The checks depend on each other as upstream: defaults are only validated in a structural schema, rules only if the schema is valid.
+With a status subresource the root may not restrict the object as a whole, because status is validated separately.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from muster.apiserver.crd.go_structs import SCHEMA_FIELDS, rendered_schema
-from muster.apiserver.crd.rule_checks import DefinitionRules, TotalCost, default_breaks_rules
+from muster.apiserver.crd.rule_checks import RuleChecker, TotalCost, default_breaks_rules
 from muster.kube.fielderrors import FieldError, duplicate, forbidden, invalid, required, too_many
 from muster.kube.structural_schema.default_checks import check_defaults
 from muster.kube.structural_schema.fieldpaths import BadFieldPath, resolve
@@ -29,7 +29,7 @@ _SELECTABLE: Final = (
 
 
 def check_schema(validation: Raw | None, has_status: bool, path: str, unchanged: bool = False) -> Iterator[FieldError]:
-    """Everything wrong with `{openAPIV3Schema: …}`; the rules of an unchanged schema are not blamed one by one for their cost."""
+    """Validate `{openAPIV3Schema: …}`. The costs of single rules of an unchanged schema are not limited."""
     raw = (validation or {}).get("openAPIV3Schema")
     if raw is None:
         return
@@ -45,7 +45,7 @@ def check_schema(validation: Raw | None, has_status: bool, path: str, unchanged:
         yield from structural
     sound = not unreadable and not structural
     total = TotalCost()
-    keywords = check_keywords(raw, field, DefinitionRules(raw, total, judge_costs=not unchanged) if sound else None)
+    keywords = check_keywords(raw, field, RuleChecker(raw, total, limit_costs=not unchanged) if sound else None)
     yield from keywords
     if unreadable and not keywords:
         yield invalid(field, "", unreadable)

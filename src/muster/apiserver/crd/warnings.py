@@ -1,4 +1,4 @@
-"""What writers and readers of custom resources are warned about: deprecated versions and finalizers without a domain."""
+"""Warnings for clients of custom resources: deprecated versions, and finalizers without a domain."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from muster.machinery.golang.quoting import quote
 
 Raw = Mapping[str, Any]
 _STANDARD: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
-_CLASH: Final = "to avoid accidental conflicts with other finalizer writers"
+_REASON: Final = "to avoid accidental conflicts with other finalizer writers"
 
 
 def deprecation(version: Raw, spec: Raw) -> str:
-    """The warning on every request to a deprecated version, empty if it is not deprecated."""
+    """The warning for requests to a deprecated version; empty if it is not deprecated."""
     if not version.get("deprecated"):
         return ""
     if version.get("deprecationWarning") is not None:
         return str(version["deprecationWarning"])
     group, kind, name = spec["group"], spec["names"]["kind"], version["name"]
-    better = [
+    replacements = [
         other["name"]
         for other in spec["versions"]
         if other.get("served") and not other.get("deprecated") and version_priority(other["name"]) < version_priority(name)
     ]
     text = f"{group}/{name} {kind} is deprecated"
-    return f"{text}; use {group}/{min(better, key=version_priority)} {kind}" if better else text
+    return f"{text}; use {group}/{min(replacements, key=version_priority)} {kind}" if replacements else text
 
 
 def finalizer_warnings(new: Raw, old: Raw | None) -> list[str]:
-    """Finalizers that a write adds under names that could clash."""
+    """Warnings about added finalizers that are not qualified names."""
     before = set() if old is None else set(old["metadata"].get("finalizers") or ())
     warnings: list[str] = []
     for name in sorted(set(new["metadata"].get("finalizers") or ()) - before):
         where = f"metadata.finalizers: {quote(name)}"
         warnings += [f"{where}: {problem}" for problem in names.qualified_name(name)]
         if "/" not in name and name not in _STANDARD:
-            wanted = (
+            preferred = (
                 "a domain-qualified finalizer name including a path (/)" if "." in name else "a domain-qualified finalizer name"
             )
-            warnings.append(f"{where}: prefer {wanted} {_CLASH}")
+            warnings.append(f"{where}: prefer {preferred} {_REASON}")
     return warnings

@@ -1,4 +1,4 @@
-"""Request bodies to objects: JSON with strict checks, Kubernetes protobuf, and the typed decode both end in."""
+"""Decoding of request bodies: strict JSON, Kubernetes protobuf, and the conversion to typed objects."""
 
 from .errors import DecodeError, Unrecognized
 

@@ -1,6 +1,6 @@
-"""How deep an object may be nested. Deeper ones are refused where they enter, because everything after that walks them recursively.
+"""The limit for the nesting depth of objects. Deeper ones are rejected on decoding, because later steps are recursive.
 
-The limit leaves room for what the server adds around an object before the encoder's own limit (254 levels).
+The limit leaves room for what the server adds around an object before the limit of the encoder (254 levels).
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from typing import Any
 
 MAX_DEPTH = 200
 EXCEEDED = "exceeded max depth"
-_PATCH_ROOM = 40
-"""Levels that fit between the two limits: fewer path steps than this cannot lead a patched object beyond the encoder's."""
+_PATCH_MARGIN = 40
+"""The difference between the two limits: a patch with fewer path steps cannot exceed that of the encoder."""
 
 
 def may_be_deep(text: bytes) -> bool:
-    """Whether a JSON text has enough brackets to nest beyond the limit; most have not, and need no look."""
+    """Whether a JSON text has enough brackets to exceed the limit; most do not and need no further check."""
     return text.count(b"{") + text.count(b"[") > MAX_DEPTH
 
 
 def patch_may_deepen(text: bytes) -> bool:
-    """Whether a JSON patch has enough brackets and path steps to push an object beyond the limit."""
-    return text.count(b"{") + text.count(b"[") + text.count(b"/") > _PATCH_ROOM
+    """Whether a JSON patch has enough brackets and path steps to let an object exceed the limit."""
+    return text.count(b"{") + text.count(b"[") + text.count(b"/") > _PATCH_MARGIN
 
 
 def too_deep(value: Any) -> bool:
-    """Whether a value nests beyond the limit."""
+    """Whether the nesting of a value exceeds the limit."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         inner: list[Any] = []

@@ -1,7 +1,8 @@
-"""What is wrong with a document that a strategic patch left in a shape its type cannot have.
+"""Type errors of a document that a strategic merge patch has produced. Follows `DefaultUnstructuredConverter.FromUnstructured` in
+`k8s.io/apimachinery/pkg/runtime`.
 
-A strategic patch works on maps, which the real server turns back into the type field by field instead of reading JSON; only where a
-container of one sort stands in the place of another does that step speak for itself. Everything else is worded as for JSON.
+A strategic merge patch works on maps, which kube-apiserver converts to the Go type without encoding them as JSON. Only where one
+kind of container takes the place of another does this step have messages of its own; all others are those of JSON decoding.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ _SLICE, _MAP = "slice", "map"
 
 
 def from_unstructured_problem(value: Any, schema: Schema) -> str:
-    """The first container that does not fit, in the order of the type's fields; empty if all do."""
+    """The message about the first container of a wrong kind, in the order of the fields of the type; empty if there is none."""
     return _in_struct(value, layout(schema.name)) if has_layout(schema.name) else ""
 
 
-def _sort(value: Any) -> str:
+def _container_kind(value: Any) -> str:
     if isinstance(value, list):
         return _SLICE
     return _MAP if isinstance(value, dict) else ""
@@ -34,19 +35,19 @@ def _in_struct(value: dict[str, Any], of: Layout) -> str:
 
 
 def _in_type(value: Any, expr: TypeExpr) -> str:
-    sort = _sort(value)
+    kind = _container_kind(value)
     if expr.kind == "struct":
-        if sort == _SLICE:
+        if kind == _SLICE:
             return "cannot restore struct from: slice"
-        return _in_struct(value, layout(expr.name)) if sort == _MAP else ""
+        return _in_struct(value, layout(expr.name)) if kind == _MAP else ""
     if expr.kind == "list" and expr.item is not None:
-        if sort == _MAP:
+        if kind == _MAP:
             return "cannot restore slice from map"
-        items = value if sort == _SLICE else ()
+        items = value if kind == _SLICE else ()
     elif expr.kind == "map" and expr.item is not None:
-        if sort == _SLICE:
+        if kind == _SLICE:
             return "cannot restore map from slice"
-        items = value.values() if sort == _MAP else ()
+        items = value.values() if kind == _MAP else ()
     else:
         return ""
     return next((problem for item in items if item is not None and (problem := _in_type(item, expr.item))), "")

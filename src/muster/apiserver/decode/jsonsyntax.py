@@ -1,4 +1,4 @@
-"""What is wrong with a text that is not JSON, in the words of Go's scanner. Only asked after the fast parser refused the text."""
+"""JSON syntax errors in the words of Go's `encoding/json` scanner. Only called for a text that the fast parser has rejected."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _SPACE = re.compile(rb"[ \t\r\n]*")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LITERALS: Final = (b"true", b"false", b"null")
 _END: Final = "unexpected end of JSON input"
-_MOST_DIGITS: Final = 1000
+_MAX_DIGITS: Final = 1000
 
 
-class _Broken(Exception):
-    """Carries the message."""
+class _SyntaxError(Exception):
+    """A syntax error; the text is the message."""
 
 
 def syntax_problem(text: bytes) -> str:
-    """The message; empty when the text is JSON after all (or too deep to look at)."""
+    """The message of the first syntax error; empty if the text is valid."""
     try:
         at = _skip(text, _value(text, _skip(text, 0), 0))
         return _unexpected(text, at, "after top-level value") if at < len(text) else ""
-    except _Broken as broken:
-        return str(broken)
+    except _SyntaxError as error:
+        return str(error)
 
 
 def number_beyond_float64(text: bytes) -> str:
-    """The first number of a JSON text that no float64 holds, as far as a message has room for it; empty when there is none."""
+    """The first number of a JSON text that exceeds float64, truncated for a message; empty if there is none."""
     found: list[str] = []
 
     def parsed(number: str) -> float:
@@ -40,10 +40,10 @@ def number_beyond_float64(text: bytes) -> str:
             found.append(number)
         return value
 
-    # Text may be no UTF-8, integers may have more digits than Python would make a number of, and escapes may be none.
+    # The text may not be UTF-8, an integer may exceed Python's limit of digits, and escapes may be invalid.
     with suppress(ValueError):
         json.loads(text.decode(errors="replace"), parse_float=parsed, parse_int=parsed)
-    return found[0][:_MOST_DIGITS] if found else ""
+    return found[0][:_MAX_DIGITS] if found else ""
 
 
 def _unexpected(text: bytes, at: int, where: str) -> str:
@@ -61,7 +61,7 @@ def _skip(text: bytes, at: int) -> int:
 
 def _value(text: bytes, at: int, depth: int) -> int:
     if depth > MAX_DEPTH:
-        raise _Broken(EXCEEDED)
+        raise _SyntaxError(EXCEEDED)
     first = text[at : at + 1]
     if first == b"{":
         return _members(text, at + 1, depth)
@@ -75,50 +75,54 @@ def _value(text: bytes, at: int, depth: int) -> int:
     if first and first in b"-0123456789":
         found = _NUMBER.match(text, at)
         if found is None:
-            raise _Broken(_unexpected(text, at + 1, "in numeric literal"))
+            raise _SyntaxError(_unexpected(text, at + 1, "in numeric literal"))
         return found.end()
-    raise _Broken(_unexpected(text, at, "looking for beginning of value"))
+    raise _SyntaxError(_unexpected(text, at, "looking for beginning of value"))
 
 
 def _literal(text: bytes, at: int, literal: bytes) -> int:
     for offset, wanted in enumerate(literal):
         if text[at + offset : at + offset + 1] != bytes([wanted]):
             where = f"in literal {literal.decode()} (expecting '{chr(wanted)}')"
-            raise _Broken(_unexpected(text, at + offset, where))
+            raise _SyntaxError(_unexpected(text, at + offset, where))
     return at + len(literal)
 
 
 _PLAIN = rb'[^"\\\x00-\x1f]*'
-_INSIDE = _PLAIN + rb'(?:\\["\\/bfnrtu]' + _PLAIN + rb"){0,1000}"
-_GAP = rb"[ \t\r\n]*"
-_SIMPLE = rb'(?:"' + _INSIDE + rb'"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\{\}|\[\])' + _GAP
-_CHARACTERS = re.compile(_INSIDE)
-_SOUND_ITEMS = re.compile(rb"(?:" + _SIMPLE + rb"," + _GAP + rb"){0,1000}")
-_SOUND_MEMBERS = re.compile(rb'(?:"' + _INSIDE + rb'"' + _GAP + rb":" + _GAP + _SIMPLE + rb"," + _GAP + rb"){0,1000}")
-"""What is certainly right is passed over at once: the text may be long, and most of it is. Repeats are bounded, because each costs
-memory; possessive ones would not, but Python up to 3.11.4 matches them wrongly."""
+_STRING_CONTENT = _PLAIN + rb'(?:\\["\\/bfnrtu]' + _PLAIN + rb"){0,1000}"
+_WHITESPACE = rb"[ \t\r\n]*"
+_SIMPLE = (
+    rb'(?:"' + _STRING_CONTENT + rb'"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null|\{\}|\[\])' + _WHITESPACE
+)
+_CHARACTERS = re.compile(_STRING_CONTENT)
+_VALID_ITEMS = re.compile(rb"(?:" + _SIMPLE + rb"," + _WHITESPACE + rb"){0,1000}")
+_VALID_MEMBERS = re.compile(
+    rb'(?:"' + _STRING_CONTENT + rb'"' + _WHITESPACE + rb":" + _WHITESPACE + _SIMPLE + rb"," + _WHITESPACE + rb"){0,1000}"
+)
+"""Valid parts are skipped with one match each, because the text may be long. Repeats are bounded, because each uses memory;
+possessive ones would not, but Python up to 3.11.4 matches them incorrectly."""
 
 
-def _pass_over(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
+def _skip_pattern(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
     while (found := pattern.match(text, at)) is not None and found.end() > at:
         at = found.end()
     return at
 
 
 def _string(text: bytes, at: int) -> int:
-    at = _pass_over(_CHARACTERS, text, at)
+    at = _skip_pattern(_CHARACTERS, text, at)
     while at < len(text):
         byte = text[at]
         if byte == 0x22:
             return at + 1
         if byte < 0x20:
-            raise _Broken(_unexpected(text, at, "in string literal"))
+            raise _SyntaxError(_unexpected(text, at, "in string literal"))
         if byte == 0x5C:
             at += 1
             if text[at : at + 1] not in (b'"', b"\\", b"/", b"b", b"f", b"n", b"r", b"t", b"u"):
-                raise _Broken(_unexpected(text, at, "in string escape code"))
+                raise _SyntaxError(_unexpected(text, at, "in string escape code"))
         at += 1
-    raise _Broken(_END)
+    raise _SyntaxError(_END)
 
 
 def _members(text: bytes, at: int, depth: int) -> int:
@@ -126,17 +130,17 @@ def _members(text: bytes, at: int, depth: int) -> int:
     if text[at : at + 1] == b"}":
         return at + 1
     while True:
-        at = _pass_over(_SOUND_MEMBERS, text, at)
+        at = _skip_pattern(_VALID_MEMBERS, text, at)
         if text[at : at + 1] != b'"':
-            raise _Broken(_unexpected(text, at, "looking for beginning of object key string"))
+            raise _SyntaxError(_unexpected(text, at, "looking for beginning of object key string"))
         at = _skip(text, _string(text, at + 1))
         if text[at : at + 1] != b":":
-            raise _Broken(_unexpected(text, at, "after object key"))
+            raise _SyntaxError(_unexpected(text, at, "after object key"))
         at = _skip(text, _value(text, _skip(text, at + 1), depth + 1))
         if text[at : at + 1] == b"}":
             return at + 1
         if text[at : at + 1] != b",":
-            raise _Broken(_unexpected(text, at, "after object key:value pair"))
+            raise _SyntaxError(_unexpected(text, at, "after object key:value pair"))
         at = _skip(text, at + 1)
 
 
@@ -145,10 +149,10 @@ def _items(text: bytes, at: int, depth: int) -> int:
     if text[at : at + 1] == b"]":
         return at + 1
     while True:
-        at = _pass_over(_SOUND_ITEMS, text, at)
+        at = _skip_pattern(_VALID_ITEMS, text, at)
         at = _skip(text, _value(text, at, depth + 1))
         if text[at : at + 1] == b"]":
             return at + 1
         if text[at : at + 1] != b",":
-            raise _Broken(_unexpected(text, at, "after array element"))
+            raise _SyntaxError(_unexpected(text, at, "after array element"))
         at = _skip(text, at + 1)

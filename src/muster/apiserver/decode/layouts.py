@@ -1,7 +1,7 @@
-"""The Go struct layouts of the built-in types as Python objects, made on first use per type.
+"""The Go struct layouts of the built-in types as Python objects, created per type on first use.
 
-`Layout` is one struct: its JSON fields with inlined structs flattened (what JSON sees), and its protobuf fields with inlined
-structs as nested messages (what the wire sees). `TypeExpr` is the type of a field. Both are immutable and shared.
+`Layout` is one struct: its JSON fields with inlined structs flattened (as in JSON), and its protobuf fields with inlined structs as
+nested messages (as on the wire). `TypeExpr` is the type of a field. Both are immutable and shared.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Layout:
 
     @cached_property
     def json_fields(self) -> dict[str, Field]:
-        """Fields as JSON has them: those of inlined structs are the struct's own."""
+        """The fields by JSON name, including those of inlined structs."""
         found: dict[str, Field] = {}
         for field in self.fields:
             if field.inline:
@@ -88,7 +88,7 @@ class Layout:
 
 @cache
 def layout(name: str) -> Layout:
-    """The layout of a type by its definition name; KeyError when it is not a built-in struct."""
+    """The layout of a type by its definition name. Raises KeyError if it is not a built-in struct."""
     return Layout(name, struct_layouts()["types"][name])
 
 
@@ -97,7 +97,7 @@ def has_layout(name: str) -> bool:
 
 
 def definition_of(group: str, version: str, kind: str) -> str | None:
-    """Definition name of a kind. Options kinds are the same in every group."""
+    """The definition name of a kind. The kinds of options exist in every group."""
     if kind in META_KINDS:
         return META + kind
     kinds: dict[str, str] = struct_layouts()["kinds"]

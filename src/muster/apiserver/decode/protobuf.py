@@ -1,12 +1,12 @@
-"""Decoder for Kubernetes protobuf bodies (`k8s\\0` + runtime.Unknown), which Go clients send for every built-in type.
+"""Decoder for Kubernetes protobuf bodies (magic number and runtime.Unknown), which Go clients send for all built-in types.
 
-Messages are read with the struct layouts: fields that Go inlines are nested messages on the wire and their parent's fields in
-JSON; non-pointer scalars are on the wire even when zero, pointer scalars only when set, so a zero that arrives is a value and the
-typed pass that follows knows which zeros to show. Times, quantities, int-or-string, raw extensions and named slices have their own
-message forms. Nothing is ever encoded: answers to the same clients are JSON.
+Messages are decoded with the struct layouts: fields that Go inlines are nested messages on the wire and fields of their parent in
+JSON. Non-pointer scalars are on the wire even if zero, pointer scalars only if set, so a zero on the wire is a value, and the typed
+conversion that follows decides which zeros are shown. Times, quantities, int-or-string, raw extensions and named slices have
+message forms of their own. There is no encoder: answers to these clients are JSON.
 
-Any malformed body raises DecodeError and nothing else. Nesting and the number of messages are bounded, so a small body cannot
-grow into a large object.
+A malformed body raises DecodeError and nothing else. Nesting and the number of messages are limited, so that a small body cannot
+become a large object.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_MESSAGES: Final = 100_000
 
 
 class _Budget:
-    """What one body may still cost."""
+    """The number of messages that one body may still contain."""
 
     __slots__ = ("messages",)
 
@@ -46,7 +46,7 @@ Reader = Callable[[bytes, _Budget, int], Any]
 
 
 _fields: Final[Callable[[bytes], Any]] = read_fields
-"""Number, wire type and value of each field, as whoever asks knows them to be."""
+"""Number, wire type and value of each field; the caller knows the types of the values."""
 
 
 def _text(data: bytes) -> str:
@@ -54,7 +54,7 @@ def _text(data: bytes) -> str:
 
 
 def _scalar_fields(data: bytes) -> dict[int, Any]:
-    """Last value per field number, for the small special messages."""
+    """The last value of each field number, for small messages of special types."""
     return {number: value for number, _, value in _fields(data)}
 
 
@@ -200,7 +200,7 @@ def _length_delimited(expr: TypeExpr) -> Reader:
 
 
 class _Field:
-    """How one field number of one message is read. `shape` is one, list, map or inline."""
+    """How to read one field of a message. `shape` is one, list, map or inline."""
 
     __slots__ = ("integer", "key", "read", "shape", "wire")
 
@@ -295,7 +295,7 @@ def envelope(body: bytes) -> tuple[str, str, bytes]:
 
 
 def decode(body: bytes, api_version: str = "", kind: str = "") -> Object:
-    """The object in a body, as the server would show it in JSON. The two hints are used where the envelope names no type."""
+    """The object in a body, as the server shows it in JSON. The two hints are used if the envelope has no type."""
     stated_version, stated_kind, message = envelope(body)
     api_version, kind = stated_version or api_version, stated_kind or kind
     group, _, version = api_version.rpartition("/")

@@ -1,7 +1,7 @@
-"""Text forms of the special scalars: RFC 3339 times, Go durations, quantities and base64, each canonicalised as the real server
-re-encodes it.
+"""Text forms of special scalars: RFC 3339 times, Go durations, quantities and base64, each converted to the form in which
+kube-apiserver encodes it.
 
-All functions take what JSON had and return the canonical string, or raise DecodeError with Go's own words.
+All functions take the JSON string and return the canonical one, or raise DecodeError with Go's message.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def time_from_unix(seconds: int, nanos: int, micro: bool) -> str | None:
 
 @memoized(1024)
 def duration_text(text: str) -> str:
-    """A Go duration (`1h2m3.5s`) as Go prints it."""
+    """A Go duration (`1h2m3.5s`) in Go's canonical form."""
     try:
         return durations.format_duration(durations.parse_duration(text))
     except GoError as error:
@@ -60,7 +60,7 @@ def duration_text(text: str) -> str:
 
 @memoized(4096)
 def quantity_text(text: str) -> str:
-    """A quantity in the spelling that the server answers with."""
+    """A quantity in its canonical form."""
     try:
         return quantities.canonical(text)
     except GoError as error:
@@ -68,7 +68,7 @@ def quantity_text(text: str) -> str:
 
 
 def base64_text(text: str) -> str:
-    """Standard base64 re-encoded; line breaks inside are allowed as Go allows them."""
+    """Standard base64 in its canonical form; line breaks are allowed, as in Go."""
     try:
         if len(text) % 4:
             raise ValueError
@@ -83,7 +83,7 @@ _ALPHABET: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 
 def _base64_with_breaks(text: str) -> bytes:
-    """Decode like Go, which skips line breaks and reports the offset of the first bad byte."""
+    """Decode as Go, which skips line breaks and reports the offset of the first invalid byte."""
     quantum = 0
     padding = 0
     position = -1

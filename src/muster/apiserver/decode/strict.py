@@ -1,9 +1,10 @@
-"""Request bodies as JSON: parsing, duplicate keys, and the typed decode of built-ins with the real server's words for each problem.
+"""JSON request bodies: parsing, duplicate keys, and the typed conversion of built-in types, with kube-apiserver's message for each
+problem.
 
-The fast path is one orjson parse and one pass of compiled closures (`typed`). Only when that pass meets a surprise does a slower
-walk over the same layouts look for paths: it prunes and names unknown fields in document order, or finds the first value of a wrong
-type and says what Go would say. Duplicate keys need a second parse with pair hooks, so callers ask for it only under strict
-validation, or when `may_have_duplicates` says that a cheap count of keys does not add up.
+The fast path is one orjson parse and one pass of compiled closures (`typed`). Only if that pass fails does a slower traversal of
+the same layouts determine paths: it prunes and reports unknown fields in document order, or finds the first value of a wrong type
+and produces Go's message. Duplicate keys need a second parse with pair hooks, so callers request it only for strict validation, or
+if `may_have_duplicates` cannot exclude them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from .errors import DecodeError, Unrecognized
 from .jsonsyntax import number_beyond_float64, syntax_problem
 from .layouts import Layout, TypeExpr, has_layout, layout
 
-_LIMIT = 100
-"""How many problems of each sort are reported."""
+_MAX_PROBLEMS = 100
+"""Maximum number of reported problems of each kind."""
 
 
 def parse(body: bytes) -> Any:
@@ -45,7 +46,7 @@ _TYPE_META = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind 
 
 
 def decode_json(body: bytes, find_duplicates: bool = False) -> tuple[Object, list[str]]:
-    """(object, paths of duplicate fields). The last of two duplicates wins, as in Go."""
+    """(object, paths of duplicate fields). The last duplicate wins, as in Go."""
     value = parse(body)
     if not isinstance(value, dict):
         raise Unrecognized(f"json: cannot unmarshal {json_kind(value)} into Go value of type {_TYPE_META}", body)
@@ -53,19 +54,19 @@ def decode_json(body: bytes, find_duplicates: bool = False) -> tuple[Object, lis
 
 
 def may_have_duplicates(body: bytes, value: Any) -> bool:
-    """False when there cannot be a duplicate key: encoding what was parsed gives the body back. True means: look."""
+    """False if encoding the parsed value gives the body again: then it has no duplicate keys. True if it may have some."""
     return orjson.dumps(value) != body.rstrip()
 
 
 def duplicates(body: bytes) -> list[str]:
-    """Paths of keys that occur twice in their object, in document order of the second occurrence."""
+    """Paths of duplicate keys, in document order of the second occurrence."""
     found: list[str] = []
     _collect_duplicates(_decode_pairs(body.decode()), "", found)
-    return list(dict.fromkeys(found))[:_LIMIT]
+    return list(dict.fromkeys(found))[:_MAX_PROBLEMS]
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object as its pairs."""
+    """A JSON object as a list of pairs."""
 
 
 _decode_pairs = json.JSONDecoder(object_pairs_hook=_Pairs).decode
@@ -86,13 +87,13 @@ def _collect_duplicates(value: Any, path: str, found: list[str]) -> None:
 
 
 def normalize(obj: Object, schema: Schema) -> Object:
-    """The object as the built-in type shows it; unknown fields are dropped. DecodeError when a value does not fit. In place."""
+    """Convert the object to the form of its built-in type, in place; unknown fields are dropped. Raises DecodeError."""
     return decode_typed(obj, schema)[0]
 
 
 def decode_typed(obj: Object, schema: Schema) -> tuple[Object, list[str]]:
-    """(object as the built-in type shows it, paths of the unknown fields that were dropped). Works in place. Types without a
-    struct layout (custom resources) are returned as they are."""
+    """(object in the form of its built-in type, paths of dropped unknown fields). Works in place. Types without a struct layout
+    (custom resources) are returned unchanged."""
     if not has_layout(schema.name):
         return obj, []
     convert = typed.struct(schema.name)
@@ -108,29 +109,29 @@ def decode_typed(obj: Object, schema: Schema) -> tuple[Object, list[str]]:
 
 
 def unknown_fields(obj: Object, schema: Schema) -> list[str]:
-    """Paths of fields the built-in type lacks, in document order; the object keeps them."""
-    return _unknown(obj, layout(schema.name), "", False)[:_LIMIT] if has_layout(schema.name) else []
+    """Paths of unknown fields, in document order; they are not dropped."""
+    return _unknown(obj, layout(schema.name), "", False)[:_MAX_PROBLEMS] if has_layout(schema.name) else []
 
 
 def _prune(obj: Object, of: Layout, path: str) -> list[str]:
-    return _unknown(obj, of, path, True)[:_LIMIT]
+    return _unknown(obj, of, path, True)[:_MAX_PROBLEMS]
 
 
 def _unknown(value: Any, of: Layout, path: str, drop: bool) -> list[str]:
     found: list[str] = []
     if not isinstance(value, dict):
         return found
-    strangers: list[str] = []
+    unknown_keys: list[str] = []
     for key, item in value.items():
         here = f"{path}.{key}" if path else key
         field = of.json_fields.get(key)
         if field is None:
             found.append(here)
-            strangers.append(key)
+            unknown_keys.append(key)
         else:
             found += _unknown_in(item, field.type, here, drop)
     if drop:
-        for key in strangers:
+        for key in unknown_keys:
             del value[key]
     return found
 
@@ -146,7 +147,7 @@ def _unknown_in(value: Any, expr: TypeExpr, path: str, drop: bool) -> list[str]:
     if expr.kind == "map" and expr.item is not None and isinstance(value, dict):
         return [field for key, item in value.items() for field in _unknown_in(item, expr.item, f"{path}.{key}", drop)]
     if expr.kind == "special" and expr.name.rsplit(".", 1)[-1] in _NESTED_PROPS:
-        # These types decode their own JSON without strictness, so what they drop is never reported.
+        # These types unmarshal their JSON themselves and not strictly, so unknown fields in them are not reported.
         props = layout(expr.name.rsplit(".", 1)[0] + ".JSONSchemaProps")
         for item in value if isinstance(value, list) else [value]:
             _unknown(item, props, path, drop)
@@ -154,7 +155,7 @@ def _unknown_in(value: Any, expr: TypeExpr, path: str, drop: bool) -> list[str]:
 
 
 def json_kind(value: Any) -> str:
-    """What Go calls a JSON value's kind."""
+    """Go's name for the kind of a JSON value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
@@ -179,7 +180,7 @@ def _mismatch_in_struct(value: Any, of: Layout, struct: str, path: str) -> str |
     return None
 
 
-_FITS: dict[str, tuple[type, ...]] = {
+_ALLOWED_TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "bool": (bool,),
     "bytes": (str,),
@@ -189,7 +190,7 @@ _FITS: dict[str, tuple[type, ...]] = {
     "float64": (int, float),
 }
 _BITS = {"int": 64, "int32": 32, "int64": 64}
-_SPECIAL_FITS: dict[str, tuple[type, ...]] = {
+_SPECIAL_ALLOWED_TYPES: dict[str, tuple[type, ...]] = {
     "Time": (str,),
     "MicroTime": (str,),
     "Duration": (str,),
@@ -214,7 +215,7 @@ def _mismatch_in(value: Any, expr: TypeExpr, struct: str, path: str) -> str | No
     if expr.kind == "bytes" and isinstance(value, list):
         wrong = next((item for item in value if isinstance(item, bool) or not isinstance(item, int)), 0)
         return problem.replace(expr.go, "uint8").format(json_kind(wrong))
-    if not isinstance(value, _FITS[expr.kind]) or (expr.kind == "float64" and isinstance(value, bool)):
+    if not isinstance(value, _ALLOWED_TYPES[expr.kind]) or (expr.kind == "float64" and isinstance(value, bool)):
         return problem.format(json_kind(value))
     if expr.kind == "struct":
         return _mismatch_in_struct(value, layout(expr.name), struct, path)
@@ -231,13 +232,13 @@ def _items_of(value: Any) -> Iterable[Any]:
 
 
 def _special_mismatch(value: Any, expr: TypeExpr, struct: str, path: str) -> str | None:
-    """Special types unmarshal themselves; Go puts the field into their message all the same."""
+    """The message for special types, which unmarshal themselves; Go adds the field nevertheless."""
     name = expr.name.rsplit(".", 1)[-1]
     problem = f"json: cannot unmarshal {{}} into Go struct field {struct}.{path} of type {{}}"
     if name == "IntOrString" and isinstance(value, int | float) and not isinstance(value, bool):
         fits = isinstance(value, int) and -(1 << 31) <= value < 1 << 31
         return None if fits else problem.format(f"number {value}", "int32")
-    if name in _SPECIAL_FITS and not isinstance(value, _SPECIAL_FITS[name]):
+    if name in _SPECIAL_ALLOWED_TYPES and not isinstance(value, _SPECIAL_ALLOWED_TYPES[name]):
         wanted = {"IntOrString": "int32", "ExtraValue": expr.go, "Verbs": expr.go}.get(name, "string")
         return problem.format(json_kind(value), wanted)
     if name in ("ExtraValue", "Verbs"):
@@ -251,7 +252,7 @@ def refusal(kind: str, version: str, problem: str) -> str:
 
 
 def strict_warnings(unknown: list[str], duplicate: list[str], body: bytes | None = None) -> list[str]:
-    """What strict decoding finds. A typed decoder reports in the order of the body; others look for duplicates first."""
+    """The warnings of strict decoding: with `body` in document order, as a typed decoder; else duplicates first."""
     if body is not None and unknown and duplicate:
         return _in_document_order(json.loads(body, object_pairs_hook=_Pairs), set(unknown), set(duplicate))
     return [f'duplicate field "{path}"' for path in duplicate] + [f'unknown field "{path}"' for path in unknown]

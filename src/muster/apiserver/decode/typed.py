@@ -1,10 +1,11 @@
-"""What a built-in type makes of JSON: the server decodes into Go structs and encodes them again, and clients see the result.
+"""Conversion of parsed JSON to the form of a built-in type: kube-apiserver decodes it into Go structs and encodes these again, and
+clients see the result.
 
-So unknown fields vanish, `null` means unset, zero values of `omitempty` fields disappear, fields without it always appear
-(`status: {}`, `rules: null`, also for an empty list, which storage does not tell from none), quantities, times and base64 get
-their canonical spelling, and wrong types are refused. Each type is compiled once to a closure that works in place and allocates
-only where something changes. The closures stop at the first surprise: an unknown field or a wrong type raises a bare signal, and
-a slower walk with paths (`strict`) finds out what to say.
+So unknown fields vanish, `null` means unset, zero values of `omitempty` fields disappear, fields without it always appear (`status:
+{}`, `rules: null`, also for an empty list, which storage does not distinguish from none), quantities, times and base64 get their
+canonical form, and wrong types are rejected. Each type is compiled once to a closure that works in place and allocates only if
+something changes. The closures stop at the first unknown field or wrong type with an exception without details; `strict` then
+determines path and message.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ Converter = Callable[[Any], Any]
 
 
 class UnknownField(Exception):
-    """Signal: some struct has a key its type lacks."""
+    """A struct has a key that its type does not have."""
 
 
 class WrongType(Exception):
-    """Signal: some value does not fit its type."""
+    """A value has a wrong type."""
 
 
 def _string(value: Any) -> str:
@@ -95,7 +96,7 @@ def _duration(value: Any) -> str:
 
 
 def number_text(value: int | float) -> str:
-    """A JSON number as Go's quantity parser sees it: without a float's trailing `.0`."""
+    """A JSON number as text for the quantity parser: without a trailing `.0`."""
     text = repr(value)
     return text.removesuffix(".0")
 
@@ -185,18 +186,18 @@ _SCALAR: dict[str, Converter] = {
 _SLICES = frozenset({"ExtraValue", "Verbs"})
 
 
-_STORED_AS_JSON = "io.k8s.apiextensions-apiserver."
-"""Types that never pass through protobuf, in which an empty list is none."""
+_JSON_ENCODED_TYPES = "io.k8s.apiextensions-apiserver."
+"""Prefix of types that are never stored as protobuf, which does not distinguish an empty list from none."""
 
 
-def _list(convert: Converter, keeps_empty: bool) -> Converter:
+def _list(convert: Converter, keep_empty: bool) -> Converter:
     def convert_list(value: Any) -> Any:
         if type(value) is not list:
             if value is None:
                 return None
             raise WrongType
         if not value:
-            return value if keeps_empty else None
+            return value if keep_empty else None
         for index, item in enumerate(value):
             made = convert(item)
             if made is not item:
@@ -233,7 +234,7 @@ def _string_map(value: Any) -> Any:
 
 
 def converter(expr: TypeExpr) -> Converter:
-    """The closure for a field type. Structs are resolved when first used, so that recursive types compile."""
+    """The closure for a field type. Structs are resolved on first use, because types may be recursive."""
     if expr.kind == "struct":
         return _lazy(expr.name)
     if expr.kind == "special":
@@ -242,7 +243,7 @@ def converter(expr: TypeExpr) -> Converter:
         if expr.kind == "list":
             if expr.item.kind == "string":
                 return _string_list
-            return _list(converter(expr.item), keeps_empty=expr.item.name.startswith(_STORED_AS_JSON))
+            return _list(converter(expr.item), keep_empty=expr.item.name.startswith(_JSON_ENCODED_TYPES))
         return _string_map if expr.item.kind == "string" else _map(converter(expr.item))
     return _SCALAR[expr.kind]
 
@@ -322,15 +323,15 @@ def struct(name: str) -> Converter:
 
 
 def _zero(plain: Converter) -> Converter:
-    """Makes the struct that nobody gave; most show nothing then."""
-    shows_nothing = False
+    """A function that creates the value of an absent struct; for most types it is empty."""
+    is_empty = False
 
     def zero(_: Any) -> Any:
-        nonlocal shows_nothing
-        if shows_nothing:
+        nonlocal is_empty
+        if is_empty:
             return {}
         made = plain({})
-        shows_nothing = not made
+        is_empty = not made
         return made
 
     return zero

@@ -68,7 +68,7 @@ async def list_objects(ctx: Context, resource: ServedResource) -> Response:
 
 
 def _present_now(resource: ServedResource, entries: Sequence[Entry]) -> list[bytes] | None:
-    if resource.strategy.shows_stored:
+    if resource.strategy.is_shown_as_stored:
         return [entry.value for entry in entries]
     return None
 

@@ -163,7 +163,7 @@ async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Ob
         invalid = await ctx.run_in_worker(_large_refusal, ctx, resource, obj, old)
     else:
         invalid = _refusal(resource, obj, _problems(ctx, resource, obj, old))
-    if invalid is None and (problems := resource.strategy.claim(ctx, obj)):
+    if invalid is None and (problems := resource.strategy.allocate(ctx, obj)):
         invalid = _refusal(resource, obj, problems)
     if invalid is not None:
         raise invalid
@@ -188,7 +188,7 @@ def _first_problems(ctx: Context, resource: ServedResource, obj: Object, old: Ob
 
 def _problems(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> list[FieldError]:
     problems = check_metadata(resource, obj) if old is None else check_metadata_update(resource, obj, old, ctx.subresource)
-    return problems + resource.strategy.validate(ctx, obj, old, sound=not problems)
+    return problems + resource.strategy.validate(ctx, obj, old, valid=not problems)
 
 
 async def commit(ctx: Context, resource: ServedResource, obj: Object, expect: int) -> Entry:

@@ -39,7 +39,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 def present(resource: ServedResource, entry: Entry) -> bytes | None:
     """The entry's bytes in this resource's version, or None if that takes a conversion webhook."""
     strategy = resource.strategy
-    if strategy.shows_stored:
+    if strategy.is_shown_as_stored:
         return entry.value
     seen = view(entry)
     if seen.rendered_for is strategy:
@@ -81,7 +81,7 @@ def list_metadata(revision: int, continuation: str = "", remaining: int | None =
 
 def list_body(resource: ServedResource, values: Sequence[bytes], meta: bytes) -> bytes:
     """A typed list: items of built-in kinds carry no type of their own."""
-    if resource.strategy.shows_stored:
+    if resource.strategy.is_shown_as_stored:
         skip = len(resource.type_prefix)
         items = b",".join([b"{" + value[skip:] for value in values])
     else:

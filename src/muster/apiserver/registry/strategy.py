@@ -16,7 +16,7 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 
 
-class Addresses(Protocol):
+class ServiceAllocator(Protocol):
     """Where a cluster's Services get their addresses and node ports from. `owner` is the service's namespace/name: what it already
     holds is given to it again. "" and 0 ask for any free one. A LookupError says in Kubernetes' words why a wish is refused."""
 
@@ -36,7 +36,7 @@ class HookContext(Protocol):
     @property
     def user(self) -> UserInfo: ...
     @property
-    def addresses(self) -> Addresses: ...
+    def addresses(self) -> ServiceAllocator: ...
     @property
     def namespace(self) -> str: ...
     @property
@@ -53,8 +53,8 @@ class HookContext(Protocol):
         """Another object of the same cluster, e.g. read("/namespaces", "default")."""
 
 
-Rest = Callable[[], None]
-Prepare = Callable[[HookContext, Object, Object | None], Rest | None]
+WorkerStep = Callable[[], None]
+Prepare = Callable[[HookContext, Object, Object | None], WorkerStep | None]
 """Adjust the new object before validation (old is None on create): reset fields, allocate, normalise. Runs on the loop, where the
 server's state may be looked at; what then follows from the object alone and grows with it is the rest, which runs beside the loop
 where the object is large."""
@@ -63,7 +63,7 @@ MarkDeleted = Callable[[HookContext, Object], None]
 no grace period and no generation."""
 Validate = Callable[[HookContext, Object, Object | None], list[FieldError]]
 """What is wrong with an object. Runs beside the loop where the object is large, and so depends on its arguments alone."""
-Claim = Callable[[HookContext, Object], list[FieldError]]
+Allocate = Callable[[HookContext, Object], list[FieldError]]
 """What a valid object asks of the server and cannot have."""
 
 
@@ -76,7 +76,7 @@ class Strategy(Protocol):
         """Media types of the patches it takes."""
 
     @property
-    def shows_stored(self) -> bool:
+    def is_shown_as_stored(self) -> bool:
         """Whether clients see objects byte for byte as they are stored."""
 
     @property
@@ -92,14 +92,14 @@ class Strategy(Protocol):
     def empty(self) -> Object:
         """The object before it exists, as owners of fields see it; callers must not change it."""
 
-    def prepare(self, ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+    def prepare(self, ctx: HookContext, obj: Object, old: Object | None) -> WorkerStep | None:
         """See `Prepare`."""
 
-    def validate(self, ctx: HookContext, obj: Object, old: Object | None, sound: bool) -> list[FieldError]:
-        """See `Validate`. `sound` says that nothing is wrong so far: then there may be warnings."""
+    def validate(self, ctx: HookContext, obj: Object, old: Object | None, valid: bool) -> list[FieldError]:
+        """See `Validate`. `valid` says that nothing is wrong so far: then there may be warnings."""
 
-    def claim(self, ctx: HookContext, obj: Object) -> list[FieldError]:
-        """See `Claim`."""
+    def allocate(self, ctx: HookContext, obj: Object) -> list[FieldError]:
+        """See `Allocate`."""
 
     def mark_deleted(self, ctx: HookContext, obj: Object) -> bool:
         """See `MarkDeleted`; whether deletion is a process of its own."""

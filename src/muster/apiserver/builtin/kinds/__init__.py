@@ -52,7 +52,7 @@ HOOKS: Final[Mapping[tuple[str, str], Hooks]] = {
     ("", "resourcequotas"): Hooks(None, configuration.validate_resource_quota),
     ("", "secrets"): Hooks(None, configuration.validate_secret),
     ("", "serviceaccounts"): Hooks(configuration.prepare_service_account, None),
-    ("", "services"): Hooks(services.prepare_service, on_spec(services.validate_service), claim=services.claim_addresses),
+    ("", "services"): Hooks(services.prepare_service, on_spec(services.validate_service), allocate=services.allocate_addresses),
     ("apiextensions.k8s.io", "customresourcedefinitions"): Hooks(
         crds.prepare_definition,
         crds.validate_definition,

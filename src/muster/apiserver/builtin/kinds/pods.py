@@ -17,7 +17,7 @@ from muster.apiserver.builtin.kinds.checks import (
     port_number,
     spec_of,
 )
-from muster.apiserver.registry.strategy import HookContext, Rest
+from muster.apiserver.registry.strategy import HookContext, WorkerStep
 from muster.kube import names
 from muster.kube.fielderrors import NOT_FOUND, duplicate, field_error, forbidden, invalid, not_supported, required
 from muster.machinery.golang.quantities import QuantityError, parse_quantity
@@ -316,7 +316,7 @@ def _positive(amount: Any) -> bool:
     return parsed is not None and parsed.nanos > 0
 
 
-def prepare_pod(ctx: HookContext, obj: Object, old: Object | None) -> Rest | None:
+def prepare_pod(ctx: HookContext, obj: Object, old: Object | None) -> WorkerStep | None:
     if old is not None:
         return None
     obj["status"] = {"phase": "Pending"}

@@ -118,7 +118,7 @@ def _is_headless(spec: Object) -> bool:
     return bool(spec.get("clusterIPs")) and spec["clusterIPs"][0] == "None"
 
 
-def claim_addresses(ctx: HookContext, obj: Object) -> Errors:
+def allocate_addresses(ctx: HookContext, obj: Object) -> Errors:
     """Addresses and ports that were asked for by value and cannot be had."""
     if ctx.subresource == "status":
         return []
