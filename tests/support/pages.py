@@ -46,6 +46,13 @@ class Page:
         assert set(printed) == {"sh"}, "what is printed follows what prints it"
 
 
+def documented_fields(what: str) -> set[str]:
+    """Of the page about output for programs: which fields the JSON of a command has."""
+    text = (ROOT / "docs/output.md").read_text()
+    (cell,) = re.findall(rf"^\| `{re.escape(what)}` \| (.*?) \|", text, re.MULTILINE)
+    return set(re.findall(r"`(\w+)`", cell))
+
+
 async def _run(script: str, environment: dict[str, str]) -> str:
     process = await asyncio.create_subprocess_exec(
         "bash", "-euc", script, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT

@@ -36,6 +36,7 @@ class Running:
     pods: str
     """Wanted and available, as OCM has it."""
     image: str
+    namespace: str
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ async def _running(client: KubeClient, name: str, namespace: str) -> tuple[Runni
         return ()
     available = (found.get("status") or {}).get("availableReplicas", 0)
     image = found["spec"]["template"]["spec"]["containers"][0].get("image") or "<none>"
-    return (Running(name, f"{found['spec'].get('replicas', 1)}/{available}", image),)
+    return (Running(name, f"{found['spec'].get('replicas', 1)}/{available}", image, namespace),)
 
 
 async def _definitions(client: KubeClient, related: tuple[RelatedResource, ...]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from muster.cli.fleet.running import Wish
 from muster.cli.muster import main
 from muster.fleet.local.directory import Fleet, FleetDirectory, FleetError
+from tests.support.pages import documented_fields
 from tests.support.processes import free_ports
 
 
@@ -113,6 +114,11 @@ def test_a_stopped_fleet_is_not_said_to_be_anything(tmp_path: Path) -> None:
     document = msgspec.json.decode(CliRunner().invoke(main, [*words, "-o", "json"]).output)
     (one,) = document["clusters"]
     assert [one[condition] for condition in ("accepted", "joined", "available", "gateway")] == [None] * 4
+    assert document.keys() == documented_fields("muster status")
+    assert one.keys() == documented_fields("muster status: clusters")
+    assert CliRunner().invoke(main, [*words, "-o", "name"]).output == "managedcluster.cluster.open-cluster-management.io/cluster1\n"
+    head = CliRunner().invoke(main, [*words, "-o", "wide"]).output.splitlines()[-2]
+    assert head.split() == ["CLUSTER", "ACCEPTED", "JOINED", "AVAILABLE", "GATEWAY", "SERVER", "REASON"]
 
 
 @pytest.mark.parametrize("detach", [[], ["--detach"]], ids=["here", "detached"])

@@ -11,7 +11,7 @@ import click
 from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo
 from muster.cli.examples import examples
-from muster.cli.output import document, format_option
+from muster.cli.output import NAME, WIDE, document, format_option, table
 from muster.cli.process import find_cluster
 from muster.machinery.printable import one_line
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 HUB_ON_AWS = "AWS"
 """Beside the clusters, none of which may be called so: what concerns all that register by AWS."""
+CLUSTER_RESOURCE = "managedcluster.cluster.open-cluster-management.io"
+HUB_RESOURCE = "clustermanager.operator.open-cluster-management.io/cluster-manager"
 MARKS = {"ok": "✓", "note": "·", "problem": "✗"}
 
 
@@ -43,18 +45,27 @@ MARKS = {"ok": "✓", "note": "·", "problem": "✗"}
     default="",
     help="Context of the managed cluster in that kubeconfig, or in the one given with --kubeconfig.",
 )
-@format_option("text", "json", "yaml", default="text")
+@format_option("text", WIDE, NAME, "json", "yaml", default="text")
 @connected
 def command(clusters: tuple[str, ...], kubeconfig: str | None, context: str, output: str) -> None:
-    """Diagnose why CLUSTERS, by default all of them, are not available."""
+    """Diagnose why CLUSTERS, by default all of them, are not available.
+
+    With -o wide each finding is a row of a table, and with -o name only clusters with problems are listed.
+    """
     if (kubeconfig or context) and len(clusters) != 1:
         raise click.UsageError("--managed-cluster-kubeconfig and --managed-cluster-context: name the one cluster that it is")
     found = administer(lambda session: _examine(session, clusters, kubeconfig, context), machine=True)
     if output == "text":
         _tell(found)
+    elif output == WIDE:
+        rows = [(name, one.verdict, one.subject, one.text, one.remedy) for name, ones in found.items() for one in ones]
+        echo(table(("Cluster", "Verdict", "Subject", "Text", "Remedy"), rows))
+    elif output == NAME:
+        for name in (name for name, ones in found.items() if _problems(ones)):
+            echo(HUB_RESOURCE if name == HUB_ON_AWS else f"{CLUSTER_RESOURCE}/{one_line(name)}")
     else:
         echo(document({name: [asdict(one) for one in ones] for name, ones in found.items()}, output))
-    if any(one.verdict == "problem" for ones in found.values() for one in ones):
+    if any(_problems(ones) for ones in found.values()):
         raise SystemExit(1)
 
 
@@ -92,11 +103,15 @@ async def _examine(session: Session, clusters: tuple[str, ...], kubeconfig: str 
         return found
 
 
+def _problems(findings: list[Finding]) -> int:
+    return sum(one.verdict == "problem" for one in findings)
+
+
 def _tell(found: dict[str, list[Finding]]) -> None:
     if not found.keys() - {HUB_ON_AWS}:
         echo("There are no managed clusters.")
     for name, findings in found.items():
-        problems = sum(one.verdict == "problem" for one in findings)
+        problems = _problems(findings)
         echo(f"{name}: {f'{problems} problem(s)' if problems else 'nothing wrong'}")
         for one in findings:
             echo(f"  {MARKS[one.verdict]} {one_line(f'{one.subject}: {one.text}')}")

@@ -9,14 +9,15 @@ import click
 from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo
 from muster.cli.examples import examples
-from muster.cli.output import document, format_option, table, tree
+from muster.cli.output import LISTINGS, NAME, WIDE, document, format_option, table, tree
+from muster.machinery.printable import one_line
 
 if TYPE_CHECKING:
     from muster.administration.hubinfo import HubInfo
 
 
-@click.command("hub-info", epilog=examples("clusteradm get hub-info"))
-@format_option()
+@click.command("hub-info", epilog=examples("clusteradm get hub-info", "clusteradm get hub-info -o wide"))
+@format_option(*LISTINGS)
 @connected
 def command(output: str) -> None:
     """Show the components of the hub and their status."""
@@ -37,7 +38,7 @@ def command(output: str) -> None:
     ),
 )
 @click.argument("name", default="klusterlet")
-@format_option()
+@format_option(*LISTINGS)
 @connected
 def klusterlet(name: str, output: str) -> None:
     """Show the components of a Klusterlet (NAME, by default klusterlet) and their status."""
@@ -55,15 +56,21 @@ def _show(what: str, found: HubInfo, output: str) -> None:
         from dataclasses import asdict
 
         echo(document(asdict(found), output))
-    elif output == "table":
-        echo(table(("Part", "Component", "Pods", "Image"), _rows(found)))
+    elif output == NAME:
+        # Not even an empty line where nothing is.
+        for one in (*found.operator, *(one for ones in found.components.values() for one in ones)):
+            echo(f"deployment.apps/{one_line(one.name)}")
+    elif output in ("table", WIDE):
+        more = ("Namespace",) if output == WIDE else ()
+        columns = ("Part", "Component", "Pods", "Image", *more)
+        echo(table(columns, [row[: len(columns)] for row in _rows(found)]))
     else:
         echo(tree(what, _branches(found)))
 
 
-def _rows(found: HubInfo) -> list[tuple[str, str, str, str]]:
-    operator = [("Registration Operator", one.name, one.pods, one.image) for one in found.operator]
-    return operator + [(part, one.name, one.pods, one.image) for part, ones in found.components.items() for one in ones]
+def _rows(found: HubInfo) -> list[tuple[str, ...]]:
+    parts = {"Registration Operator": found.operator, **found.components}
+    return [(part, one.name, one.pods, one.image, one.namespace) for part, ones in parts.items() for one in ones]
 
 
 def _branches(found: HubInfo) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from muster.cli.lazy import SuggestingGroup
 from muster.cli.log_options import log_options
 from muster.cli.loop import run_loop
 from muster.cli.name_completion import members
-from muster.cli.output import document, format_option, table
+from muster.cli.output import NAME, WIDE, document, format_option, table
 from muster.cli.values import Duration
 from muster.machinery.oserrors import explain_file_error, explain_listen_error
 from muster.registration.drivers.flags import AWS, AWS_ALIAS, DEFAULT, GRPC
@@ -183,11 +183,19 @@ def _look(directory: FleetDirectory) -> FleetView:
     return run_loop(look(directory))
 
 
-def _print_status(found: FleetView) -> None:
+def _print_status(found: FleetView, *, wide: bool = False) -> None:
     echo(found.headline)
     if found.aws:
         echo(f"AWS at {found.aws}; for aws and boto3: AWS_CONFIG_FILE={found.aws_config}")
-    columns = ["name", "accepted", "joined", "available", *(["gateway"] if found.gateway else []), "reason"]
+    columns = [
+        "name",
+        "accepted",
+        "joined",
+        "available",
+        *(["gateway"] if found.gateway else []),
+        *(["server"] if wide else []),
+        "reason",
+    ]
     rows = [
         ["unknown" if cell is None else cell for cell in (getattr(one, column) for column in columns)] for one in found.clusters
     ]
@@ -268,10 +276,10 @@ def _stop(directory: FleetDirectory, pid: int) -> None:
 @click.command(
     "status",
     short_help="Show the status of the local fleet.",
-    epilog=examples("muster status", "muster status -o json"),
+    epilog=examples("muster status", "muster status -o wide", "muster status -o json"),
 )
 @data_dir
-@format_option("table", "json", "yaml", default="table")
+@format_option("table", WIDE, NAME, "json", "yaml", default="table")
 def status(data_dir: str, output: str) -> None:
     """Show whether the fleet is running and its clusters are available. Exits with 1 unless all of them are.
 
@@ -281,8 +289,11 @@ def status(data_dir: str, output: str) -> None:
 
     with said():
         found = _look(FleetDirectory(Path(data_dir)))
-    if output == "table":
-        _print_status(found)
+    if output in ("table", WIDE):
+        _print_status(found, wide=output == WIDE)
+    elif output == NAME:
+        for one in found.clusters:
+            echo(f"managedcluster.cluster.open-cluster-management.io/{one.name}")
     else:
         echo(document(found.as_document(), output))
     if not found.good:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.administration.readiness import cluster_problem
@@ -28,6 +28,8 @@ class ClusterView:
     gateway: bool | None = None
     """Whether the hub's gateway reaches it."""
     reason: str = ""
+    server: str = ""
+    """The address of its API, as the kubeconfig of the fleet has it."""
 
     @classmethod
     def unknown(cls, name: str, reason: str) -> ClusterView:
@@ -75,6 +77,7 @@ class FleetView:
                     "available": one.available,
                     **({"gateway": one.gateway} if self.gateway else {}),
                     "reason": one.reason,
+                    "server": one.server,
                 }
                 for one in self.clusters
             ],
@@ -93,6 +96,20 @@ class _Told:
 
 
 async def look(directory: FleetDirectory) -> FleetView:
+    found = await _look(directory)
+    located = tuple(replace(one, server=_server(directory, one.name)) for one in found.clusters)
+    return replace(found, clusters=located)
+
+
+def _server(directory: FleetDirectory, cluster: str) -> str:
+    """Empty for a cluster that the kubeconfig does not have yet."""
+    try:
+        return load_kubeconfig(directory.kubeconfig, cluster).server
+    except KubeconfigError:
+        return ""
+
+
+async def _look(directory: FleetDirectory) -> FleetView:
     fleet = directory.existing()
     names = [record.name for record in fleet.clusters]
     pid = directory.holder()

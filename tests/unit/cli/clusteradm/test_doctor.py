@@ -29,6 +29,7 @@ from muster.runtime.install import await_definitions
 from muster.work.hub import install as work_install
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.https_server import Answer, HttpsServer, Received
+from tests.support.pages import documented_fields
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, FRESH, PLAIN, Fleet, condition
 
 NAME = "cluster1"
@@ -72,6 +73,20 @@ async def test_a_cluster_that_is_well_has_no_problem(fleet: Fleet) -> None:
     assert await findings(fleet) == {}
     assert "cluster1: nothing wrong" in await fleet.ok("doctor")
     assert set(await findings(fleet, verdict="ok")) == {"acceptance", "permissions", "lease", "availability"}
+
+
+async def test_clusters_with_problems_are_listed_by_name_and_findings_as_a_table(fleet: Fleet) -> None:
+    await healthy(fleet)
+    assert await fleet.ok("doctor", "-o", "name") == ""
+    result = await fleet.run("doctor", NAME, "ghost", "-o", "name")
+    assert (result.exit_code, result.stdout.split()) == (1, ["managedcluster.cluster.open-cluster-management.io/ghost"])
+    head, *rows = (await fleet.run("doctor", NAME, "ghost", "-o", "wide")).stdout.splitlines()
+    assert head.split() == ["CLUSTER", "VERDICT", "SUBJECT", "TEXT", "REMEDY"]
+    assert {row.split()[0] for row in rows} == {NAME, "ghost"}
+    assert "problem" not in {row.split()[1] for row in rows if row.startswith(NAME)}
+    assert "problem" in {row.split()[1] for row in rows if row.startswith("ghost")}
+    found = json.loads((await fleet.run("doctor", NAME, "-o", "json")).stdout)
+    assert {frozenset(one) for one in found[NAME]} == {frozenset(documented_fields("clusteradm doctor"))}
 
 
 async def test_a_cluster_that_nobody_introduced(fleet: Fleet) -> None:

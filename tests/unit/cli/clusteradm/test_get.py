@@ -24,6 +24,7 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import CLUSTER_ROLES, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from muster.runtime.client.typed import served
 from muster.runtime.install import await_definitions
+from tests.support.pages import documented_fields
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, Fleet, condition
 
 CAPACITY = {"cpu": "8", "memory": "16Gi"}
@@ -231,12 +232,18 @@ async def test_deleted_tokens_let_nobody_in(fleet: Fleet) -> None:
 
 async def test_hub_info_tells_what_is_missing(fleet: Fleet) -> None:
     assert "<Components> <uninstalled>" in await fleet.ok("get", "hub-info")
+    assert await fleet.ok("get", "hub-info", "-o", "name") == ""
     await fleet.ok("init")
     said = await fleet.ok("get", "hub-info")
     assert "<cluster-manager> (1/0) muster:" in said
     assert "the operator has not seen the ClusterManager yet" in said
     assert json.loads(await fleet.ok("get", "hub-info", "-o", "json"))["operator"][0]["name"] == "cluster-manager"
-    assert "cluster-manager" in await fleet.ok("get", "hub-info", "-o", "table")
+    head, row = (await fleet.ok("get", "hub-info", "-o", "table")).splitlines()
+    assert head.split() == ["PART", "COMPONENT", "PODS", "IMAGE"]
+    assert row.startswith("Registration Operator   cluster-manager   1/0")
+    wide_head, wide = (await fleet.ok("get", "hub-info", "-o", "wide")).splitlines()
+    assert (wide_head.split()[-1], wide.split()[-1]) == ("NAMESPACE", OPERATOR_NAMESPACE)
+    assert (await fleet.ok("get", "hub-info", "-o", "name")).splitlines() == ["deployment.apps/cluster-manager"]
 
 
 async def test_klusterlet_info_tells_what_runs(fleet: Fleet) -> None:
@@ -252,6 +259,8 @@ async def test_klusterlet_info_tells_what_runs(fleet: Fleet) -> None:
     assert found["operator"][0]["name"] == "klusterlet"
     assert found["problem"] == "the operator has not seen the Klusterlet yet"
     assert found["components"]["Other"][0]["pods"] == "1/0"
+    assert found.keys() == documented_fields("clusteradm get hub-info, klusterlet-info")
+    assert found["operator"][0].keys() == documented_fields("clusteradm get hub-info, klusterlet-info: components")
 
 
 async def test_an_object_that_cannot_be_read_hides_no_other() -> None:
