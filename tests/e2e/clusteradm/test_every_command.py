@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.clusteradm.claims import SPELLINGS
 from tests.e2e.clusteradm.conftest import AWAY, HUB, MANAGED, World
 from tests.support.administrator import HUB_NAMESPACE, MANAGED_CLUSTERS, RBAC, managed_cluster
+from tests.support.sites import embedded_only
 
 ADDON = "/apis/addon.open-cluster-management.io/v1alpha1"
 JOIN = "--cluster-name new --hub-token {token} --hub-apiserver {server} --ca-file {ca} --force"
@@ -177,6 +178,7 @@ def test_who_may_only_look_changes_nothing_and_is_told_what_is_missing(
     assert world.objects(command.where) == before
 
 
+@embedded_only
 @every
 def test_a_kubeconfig_that_is_not_there_is_named(world: World, command: Command) -> None:
     assert "/nowhere.kubeconfig" in world.fails(*command.line(world), "--kubeconfig", "/nowhere.kubeconfig", code=command.code)
@@ -187,16 +189,19 @@ def test_who_is_unknown_is_turned_away(world: World, command: Command) -> None:
     assert "credentials" in world.fails(*command.line(world), context=f"nobody@{command.where}", code=command.code)
 
 
+@embedded_only
 @every
 def test_a_server_that_is_away_is_named(world: World, command: Command) -> None:
     assert "127.0.0.1" in world.fails(*command.line(world), "--timeout", "2s", context=AWAY, code=command.code)
 
 
+@embedded_only
 @every
 def test_a_context_that_is_none_is_named(world: World, command: Command) -> None:
     assert "no-such-context" in world.fails(*command.line(world), context="no-such-context", code=command.code)
 
 
+@embedded_only
 @every
 def test_unknown_flags_are_wrong_usage(world: World, command: Command) -> None:
     assert "--no-such-flag" in world.fails(*command.line(world), "--no-such-flag", code=2)
@@ -212,6 +217,7 @@ JOINING = "join --hub-token t --cluster-name c --hub-apiserver {server}"
 REFUSED, USAGE = 1, 2
 
 
+@embedded_only
 @pytest.mark.parametrize(
     ("line", "complaint", "code"),
     [
