@@ -52,7 +52,7 @@ def test_metrics_come_with_their_type_labels_and_help(tmp_path: Path) -> None:
     write(tmp_path)
     text = (tmp_path / "metrics.md").read_text()
     assert "| `workqueue_depth` | gauge | `name` | Current depth of workqueue |" in text
-    assert "| `ocm_proxy_open_streams` | gauge | `…` | Watches and followed logs that are open, by cluster. |" in text
+    assert "| `ocm_proxy_open_streams` | gauge | `…` | Open watches and followed logs, by cluster. |" in text
     assert "| `scheduling_plugin_duration_seconds` | histogram | `name`, `plugin_type`, `plugin_name` |" in text
     assert "| `grpc_server_ce_oversized_total` | counter | `data_type` |" in text
 

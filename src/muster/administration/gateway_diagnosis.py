@@ -22,12 +22,12 @@ from muster.gateway.apiservice import (
     POSSIBLE_API_SERVICES,
     SERVICE,
     SERVING_SECRET,
-    another_version,
     api_service_name,
     api_services,
-    hidden,
-    occupied,
-    unavailable,
+    other_owner,
+    shadowed_resources,
+    unavailability,
+    version_remedy,
 )
 from muster.gateway.names import COMPONENT, CREDENTIALS_NAMESPACE, RESOURCE
 from muster.gateway.target import CREDENTIAL_MISSING, ENDPOINT_MISSING
@@ -62,9 +62,9 @@ async def gateway(diagnosis: Diagnosis) -> Findings:
         yield problem
         return
     for group, version in served:
-        if names := hidden(group, version, (await diagnosis.hub.list(CRDS)).items):
+        if names := shadowed_resources(group, version, (await diagnosis.hub.list(CRDS)).items):
             text = f"custom resources of {group}/{version} cannot be reached behind it: {', '.join(names)}"
-            yield Finding(PROBLEM, SUBJECT, text, another_version(plan.gateway_version))
+            yield Finding(PROBLEM, SUBJECT, text, version_remedy(plan.gateway_version))
     yield await _cluster(diagnosis, plan)
 
 
@@ -82,9 +82,9 @@ async def _leftovers(diagnosis: Diagnosis) -> Findings:
             found = await diagnosis.hub.get(API_SERVICES, name)
         except NotFound:
             continue
-        if occupied(found, HUB_NAMESPACE) or unavailable(found) == "":
+        if other_owner(found, HUB_NAMESPACE) or unavailability(found) == "":
             continue
-        text = f"APIService {name} is left of a gateway that is switched off, and hinders the whole hub: {unavailable(found)}"
+        text = f"APIService {name} is left of a gateway that is switched off, and hinders the whole hub: {unavailability(found)}"
         yield Finding(PROBLEM, SUBJECT, text, f"kubectl delete apiservice {name}")
 
 
@@ -104,14 +104,14 @@ async def _problem(diagnosis: Diagnosis, plan: ClusterManagerPlan, served: list[
         except NotFound as error:
             text, remedy = f"the API server is not led to it: {error}", "the operator does that: does it run? see get hub-info"
             if said is not None and said.status == "True":
-                text, remedy = f"the API server is not led to it: {said.message}", another_version(plan.gateway_version)
+                text, remedy = f"the API server is not led to it: {said.message}", version_remedy(plan.gateway_version)
             return Finding(PROBLEM, SUBJECT, text, remedy)
-        if problem := occupied(found, plan.hub_namespace):
-            return Finding(PROBLEM, SUBJECT, problem, another_version(version))
+        if problem := other_owner(found, plan.hub_namespace):
+            return Finding(PROBLEM, SUBJECT, problem, version_remedy(version))
         if problem := await _distrusted(diagnosis, plan, found):
             remedy = "the operator keeps both: does it run? see get hub-info"
             return Finding(PROBLEM, SUBJECT, problem, remedy)
-        if problem := unavailable(found):
+        if problem := unavailability(found):
             text = f"the API server does not reach it: {problem}"
             remedy = f"is the way from the API server to Service {plan.namespace}/{SERVICE} open? See its log and its endpoints"
             return Finding(PROBLEM, SUBJECT, text, remedy)

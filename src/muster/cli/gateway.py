@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from muster.gateway.authorization import Denial, ImpersonationFile
     from muster.gateway.konnectivity.cluster_proxy import ClusterProxyOptions
-    from muster.gateway.process import GatewayOptions
-    from muster.gateway.serving import ServingSource
-    from muster.gateway.standalone import Standalone
+    from muster.gateway.server import GatewayOptions
+    from muster.gateway.serving_certificate import ServingCertificateSource
+    from muster.gateway.standalone import StandaloneGateway
     from muster.runtime.client import KubeClient
 
 
@@ -141,7 +141,7 @@ class Settings:
     namespace: str
     options: GatewayOptions
     certificates: Path | None
-    install: Standalone | None
+    install: StandaloneGateway | None
     """None: others have installed it."""
     install_only: bool
     health: tuple[str, int]
@@ -149,9 +149,9 @@ class Settings:
 
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     """Raises what click raises for flags that are wrong."""
-    from muster.gateway.authorization import JudgeOptions
-    from muster.gateway.process import GatewayOptions
-    from muster.gateway.standalone import Standalone
+    from muster.gateway.authorization import AuthorizationOptions
+    from muster.gateway.server import GatewayOptions
+    from muster.gateway.standalone import StandaloneGateway
 
     if given["install_only"] and not given["install"]:
         raise click.UsageError("--install-only and --no-install contradict each other")
@@ -164,7 +164,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
         served,
         given["allow_loopback_endpoints"],
         here.path(given["audit_log"]) if given["audit_log"] else None,
-        JudgeOptions(given["exempt_discovery"], given["hub_namespaces"], tuple(map(_denial, given["denials"]))),
+        AuthorizationOptions(given["exempt_discovery"], given["hub_namespaces"], tuple(map(_denial, given["denials"]))),
         _impersonation(given, here),
         _cluster_proxy(given, here),
         given["http2"],
@@ -175,7 +175,7 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
             raise click.UsageError("to install, say where the hub's API server finds the gateway: --service-host; or --no-install")
         if not given["secure_port"]:
             raise click.UsageError("to install, the port must be known: --secure-port")
-        installed = Standalone(given["namespace"], given["service_host"], given["secure_port"], served)
+        installed = StandaloneGateway(given["namespace"], given["service_host"], given["secure_port"], served)
     return Settings(
         find_cluster(given["kubeconfig"], given["context"], here),
         given["namespace"],
@@ -233,8 +233,8 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 
 
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
-    from muster.gateway.process import GatewayServer
-    from muster.gateway.standalone import install, lead_to
+    from muster.gateway.server import GatewayServer
+    from muster.gateway.standalone import apply_api_services, install
     from muster.machinery.allocation import freeze_heap
     from muster.machinery.metrics import Metrics
     from muster.runtime.process import serve
@@ -246,7 +246,7 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
             await install(client, settings.install)
         if settings.install_only:
             assert settings.install is not None, "read so"
-            await lead_to(client, settings.install)
+            await apply_api_services(client, settings.install)
             here.info(f"installed on {client.server}")
             return
         server = GatewayServer(
@@ -265,22 +265,22 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
 def _announcement(settings: Settings, client: KubeClient) -> Callable[[], Awaitable[None]] | None:
     from muster.gateway.announcement import announce
     from muster.gateway.apiservice import api_service_name
-    from muster.gateway.standalone import lead_to
+    from muster.gateway.standalone import apply_api_services
 
     if settings.certificates is not None and settings.install is None:
         return None  # an operator makes the APIServices
 
     async def announced() -> None:
         if settings.install is not None:
-            await lead_to(client, settings.install)
+            await apply_api_services(client, settings.install)
         await announce(client, [api_service_name(version, group) for group, version in settings.options.served])
 
     return announced
 
 
-def _serving(settings: Settings, client: KubeClient) -> ServingSource:
-    from muster.gateway.serving import CertificateFiles, OwnCertificate
+def _serving(settings: Settings, client: KubeClient) -> ServingCertificateSource:
+    from muster.gateway.serving_certificate import CertificateFiles, ManagedCertificate
 
     if settings.certificates is not None:
         return CertificateFiles(settings.certificates)
-    return OwnCertificate(client, settings.namespace, list(settings.options.served))
+    return ManagedCertificate(client, settings.namespace, list(settings.options.served))

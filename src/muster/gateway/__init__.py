@@ -1,1 +1,1 @@
-"""The gateway: one way through the hub to the API of every managed cluster, `clustergateways/<name>/proxy`."""
+"""The cluster gateway: serves the API of every managed cluster through the hub, at `clustergateways/<name>/proxy`."""

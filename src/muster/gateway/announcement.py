@@ -1,11 +1,12 @@
-"""Telling the hub's API server that the gateway answers now.
+"""Makes the hub's API server notice that the gateway answers now.
 
-An aggregating API server looks whether an APIService's server answers when that object changes, and after a failure in pauses that
-double up to half a minute; until then every request for it is a 503. An APIService that was there before its gateway, because an
-administrator installed it first or because the gateway was away, would so stay unavailable long after the gateway is ready. A new
-annotation has it looked at now, again a few times should that look fail on a busy machine, and never while it is available.
+kube-aggregator checks whether the server of an APIService answers when that object changes, and after a failure with a backoff of
+up to half a minute; until then every request for it is answered with 503. An APIService that was created before its gateway
+started, or while the gateway was away, would stay unavailable long after the gateway is ready. Setting an annotation triggers a
+check at once. This is repeated a few times in case the check fails on a busy machine, and never done while the APIService is
+available.
 
-Where an operator keeps the gateway there is nothing to do: it makes APIServices once the gateway is available.
+Where an operator manages the gateway, this is not needed: the operator creates APIServices once the gateway is available.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.api.proxy.v1alpha1 import GROUP
-from muster.gateway.apiservice import unavailable
+from muster.gateway.apiservice import unavailability
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.logs import get_logger
@@ -24,14 +25,14 @@ from muster.runtime.client.builtin import API_SERVICES
 log = get_logger("muster.gateway")
 
 ANSWERS_SINCE: Final = f"{GROUP}/gateway-answers-since"
-PAUSES: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
-"""Seconds between looking whether an APIService is available; after them the API server's own pauses are as good."""
+RETRY_DELAYS: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds between checks whether an APIService is available; later the API server's own backoff is as good."""
 
 
 async def announce(client: KubeClient, names: Sequence[str], *, clock: Clock = SYSTEM) -> None:
-    """To be called when the gateway answers. Ends when all these APIServices are available, or with the last pause."""
-    for pause in (*PAUSES, None):
-        waiting = [name for name in names if await _is_waiting(client, name)]
+    """Call this when the gateway answers. Returns when all these APIServices are available, or after the last delay."""
+    for pause in (*RETRY_DELAYS, None):
+        waiting = [name for name in names if await _is_unavailable(client, name)]
         for name in waiting:
             await _touch(client, name, format_time(clock.now()))
         if not waiting or pause is None:
@@ -39,11 +40,11 @@ async def announce(client: KubeClient, names: Sequence[str], *, clock: Clock = S
         await sleep(clock, pause)
 
 
-async def _is_waiting(client: KubeClient, name: str) -> bool:
+async def _is_unavailable(client: KubeClient, name: str) -> bool:
     try:
-        return bool(unavailable(await client.get(API_SERVICES, name)))
+        return bool(unavailability(await client.get(API_SERVICES, name)))
     except KubeError as problem:
-        log.debug("cannot see whether the API is available", name=name, error=str(problem))
+        log.debug("availability of APIService not known", name=name, error=str(problem))
         return True
 
 
@@ -51,4 +52,4 @@ async def _touch(client: KubeClient, name: str, since: str) -> None:
     try:
         await client.patch(API_SERVICES, name, {"metadata": {"annotations": {ANSWERS_SINCE: since}}})
     except KubeError as problem:
-        log.debug("cannot announce the gateway", name=name, error=str(problem))
+        log.debug("APIService not annotated", name=name, error=str(problem))

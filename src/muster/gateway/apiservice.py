@@ -1,8 +1,8 @@
-"""How the hub's API server comes to the gateway: the Service, the APIServices, and what stands in their way.
+"""The Service and APIServices by which the hub's API server reaches the gateway, and checks for objects that prevent this.
 
-An APIService takes a whole version of a group. Where a custom resource is served in it, or somebody else's server is, that one
-could not be reached any longer, or the API server would turn ours back at once. `collision` finds this out before anything is
-written; the way out is another version of the same group.
+An APIService takes over a whole version of an API group. If custom resources are served in that version, they would become
+unreachable, or the API server would immediately reset our APIService; the same holds for another server's APIService. `collision`
+detects this before anything is written; the remedy is to use another version of the same group.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from muster.runtime.client.builtin import API_SERVICES, CRDS
 from muster.runtime.install import named
 
 FEATURE_GATE: Final = "ClusterGateway"
-"""Of a ClusterManager's addon manager configuration; off by default."""
+"""Feature gate in a ClusterManager's addon manager configuration; off by default."""
 SERVICE: Final = COMPONENT
 SERVICE_PORT: Final = 443
 PORT: Final = 8443
-"""Of the gateway's pods."""
+"""Port of the gateway's pods."""
 SERVING_SECRET: Final = f"{COMPONENT}-serving-cert"
 
 API_VERSIONS: Final = (VERSION, "v1beta1", "v1")
-"""Those that the gateway may be asked to serve its group in."""
+"""Versions in which the gateway can serve its group."""
 OAM_VERSION: Final = "v1alpha1"
 
 API_VERSION_ANNOTATION: Final = f"{GROUP}/gateway-api-version"
 OAM_ANNOTATION: Final = f"{GROUP}/gateway-oam-api"
 LOOPBACK_ANNOTATION: Final = f"{GROUP}/gateway-allow-loopback-endpoints"
 ADDRESS_ANNOTATION: Final = f"{GROUP}/gateway-address"
-"""Annotations of a ClusterManager: in which version the gateway serves its API, whether upstream's group is served too, whether
-clusters may be on the machine that it runs on, and, of a hosted hub, where that reaches the gateway (HOST or HOST:PORT)."""
+"""Annotations of a ClusterManager: the version in which the gateway serves its API; whether it serves upstream's group too;
+whether clusters may be on the gateway's own machine; and, for a hosted hub, the address at which the hub reaches the gateway
+(HOST or HOST:PORT)."""
 
 AUTOMANAGED: Final = "kube-aggregator.kubernetes.io/automanaged"
 _GROUP_PRIORITY: Final = 1000
@@ -51,7 +52,7 @@ POSSIBLE_API_SERVICES: Final = (*map(api_service_name, API_VERSIONS), api_servic
 
 
 def api_services(version: str, *, oam: bool) -> list[tuple[str, str]]:
-    """Groups and versions that lead to the gateway."""
+    """Groups and versions that are routed to the gateway."""
     return [(GROUP, version), *([(OAM_GROUP, OAM_VERSION)] if oam else [])]
 
 
@@ -70,30 +71,30 @@ def api_service(group: str, version: str, namespace: str, ca: bytes, port: int =
 
 
 def serving_hosts(namespace: str) -> list[str]:
-    """What the certificate must be for; the first is what an aggregating API server looks for, wherever it dials."""
+    """DNS names of the serving certificate. kube-aggregator verifies the first one, whatever address it dials."""
     service = f"{SERVICE}.{namespace}"
     return [f"{service}.svc", service, f"{service}.svc.cluster.local"]
 
 
 async def collision(client: KubeClient, wanted: Sequence[tuple[str, str]], namespace: str) -> str:
-    """Why these groups and versions cannot lead to the gateway in `namespace`; empty where they can. Raises KubeError."""
+    """Why these groups and versions cannot be routed to the gateway in `namespace`; empty if they can. Raises KubeError."""
     definitions = (await client.list(CRDS)).items
     for group, version in wanted:
         name = api_service_name(version, group)
-        if names := hidden(group, version, definitions):
+        if names := shadowed_resources(group, version, definitions):
             listed = ", ".join(names)
-            return f"custom resources are served in {group}/{version}, and could not be reached behind the gateway: {listed}"
+            return f"custom resources are served in {group}/{version}, and would be unreachable behind the gateway: {listed}"
         try:
             found = await client.get(API_SERVICES, name)
         except NotFound:
             continue
-        if problem := occupied(found, namespace):
+        if problem := other_owner(found, namespace):
             return problem
     return ""
 
 
-def hidden(group: str, version: str, definitions: Iterable[Object]) -> list[str]:
-    """The custom resources that cannot be reached where this version leads to the gateway."""
+def shadowed_resources(group: str, version: str, definitions: Iterable[Object]) -> list[str]:
+    """Custom resources that would be unreachable if this version were routed to the gateway."""
     return sorted(
         str(one["metadata"]["name"])
         for one in definitions
@@ -101,29 +102,29 @@ def hidden(group: str, version: str, definitions: Iterable[Object]) -> list[str]
     )
 
 
-def occupied(found: Object, namespace: str) -> str:
-    """Whose an APIService is, if it is not the gateway's in `namespace`."""
+def other_owner(found: Object, namespace: str) -> str:
+    """Who owns an APIService, if it is not routed to the gateway in `namespace`; else empty."""
     name, service = found["metadata"]["name"], found["spec"].get("service") or {}
     if AUTOMANAGED in (found["metadata"].get("labels") or {}):
-        return f"APIService {name} is kept by the API server itself, for custom resources of that group and version"
+        return f"APIService {name} is managed by the API server itself, for custom resources of that group and version"
     if not service:
-        return f"APIService {name} is the API server's own"
+        return f"APIService {name} is one of the API server's own"
     if (service.get("namespace"), service.get("name")) != (namespace, SERVICE):
-        return f"APIService {name} leads to Service {service.get('namespace')}/{service.get('name')}, which is somebody else's"
+        return f"APIService {name} refers to another Service, {service.get('namespace')}/{service.get('name')}"
     return ""
 
 
-def unavailable(found: Object) -> str:
-    """What hinders an APIService, as the API server says; empty where it is available."""
+def unavailability(found: Object) -> str:
+    """Why an APIService is unavailable, according to the API server; empty if it is available."""
     conditions = (found.get("status") or {}).get("conditions") or ()
-    said: Object = next((one for one in conditions if one.get("type") == "Available"), {})
-    if said.get("status") == "True":
+    condition: Object = next((one for one in conditions if one.get("type") == "Available"), {})
+    if condition.get("status") == "True":
         return ""
-    return ": ".join(filter(None, (said.get("reason"), said.get("message")))) or "nobody has looked yet"
+    return ": ".join(filter(None, (condition.get("reason"), condition.get("message")))) or "the API server has not checked it yet"
 
 
-def another_version(taken: str) -> str:
-    """The remedy for a version that is taken."""
+def version_remedy(taken: str) -> str:
+    """The remedy for a version that cannot be used."""
     others = [version for version in API_VERSIONS if version != taken]
     flag = f"clusteradm install hub-addon --names {COMPONENT} --api-version {others[0]}"
-    return f"serve the gateway in another version ({' or '.join(others)}): {flag}; or remove what is there"
+    return f"serve the gateway in another version ({' or '.join(others)}): {flag}; or remove the existing API"

@@ -1,10 +1,10 @@
-"""The gateway's lines in the audit log: who asked which cluster for what, what was decided and why, and what came of it.
+"""The gateway's audit events: who requested what of which cluster, the decision and its reason, and the result.
 
-The hub's own audit log shows a path, the cluster's the gateway's account; these lines join the two. They are Events of
-`audit.k8s.io/v1` at Metadata level, as the embedded API server writes them: the verb and object are those of the request for the
-cluster, `cluster` says which one, and the annotations have the decision. A short request leaves one line when it is over
-(ResponseComplete); a stream or an upgrade leaves another when it begins (ResponseStarted), with the same id. Bodies and credentials
-never get here.
+The hub's own audit log has only a path, the cluster's only the gateway's account; these events connect the two. They are Events
+of `audit.k8s.io/v1` at level Metadata, as the embedded API server writes them: verb and object are those of the request for the
+cluster, `cluster` is its name, and the annotations have the decision. A short request has one event when it is complete
+(ResponseComplete); a stream or an upgrade has another one when it begins (ResponseStarted), with the same id. Bodies and
+credentials are never written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from muster.api.proxy.v1alpha1 import GROUP
 from muster.apiserver.audit import HUNG_UP, RESPONSE_COMPLETE, RESPONSE_STARTED, Audit, Stage, audit_event
-from muster.gateway.verdict import Granted, Refused, Verdict
+from muster.gateway.request_decision import Granted, Refused, RequestDecision
 from muster.http import Request
 from muster.kube.request_info import RequestInfo
 from muster.machinery.authentication import UserInfo
@@ -32,14 +32,14 @@ AUDIT_ID: Final = "audit-id"
 
 
 class AuditedRequest:
-    """One request on its way through the gateway. `audit_id` is the one that goes to the cluster and back to the client."""
+    """One request to the gateway. `audit_id` is sent to the cluster and returned to the client."""
 
     __slots__ = ("_annotations", "_cluster", "_ended", "_id", "_inner", "_log", "_request", "_user")
 
     def __init__(self, log: Audit | None, request: Request, audit_id: str, user: UserInfo | None = None) -> None:
         self._annotations: dict[str, str] = {}
         if log is not None and request.headers.get(AUDIT_ID) == audit_id:
-            # Whoever chose it may choose the same again: only our own is one request's.
+            # A client may reuse an audit id that it has chosen; only this id is unique to one request.
             self._annotations[REQUEST_ID] = new_uid()
         self._id = audit_id
         self._log = log
@@ -52,31 +52,31 @@ class AuditedRequest:
     def authenticated(self, user: UserInfo) -> None:
         self._user = user
 
-    def addressed(self, cluster: str, inner: RequestInfo | None = None) -> None:
-        """Which cluster it is for, and what it asks of it as far as that can be told."""
+    def set_cluster(self, cluster: str, inner: RequestInfo | None = None) -> None:
+        """The cluster that the request is for, and the inner request if it could be parsed."""
         self._cluster = cluster
         self._inner = inner
 
-    def judged(self, verdict: Verdict) -> None:
+    def record_decision(self, decision: RequestDecision) -> None:
         if self._log is None:
             return
-        refused = isinstance(verdict, Refused)
+        refused = isinstance(decision, Refused)
         self._annotations[DECISION] = "forbid" if refused else "allow"
-        self._annotations[REASON] = verdict.reason
-        if isinstance(verdict, Granted):
-            for name, value in verdict.notes.items():
+        self._annotations[REASON] = decision.reason
+        if isinstance(decision, Granted):
+            for name, value in decision.notes.items():
                 self._annotations[f"{NOTE_PREFIX}{name}"] = value
-            if verdict.impersonated is not None:
-                self._annotations[IMPERSONATED_USER] = verdict.impersonated.name
+            if decision.impersonated is not None:
+                self._annotations[IMPERSONATED_USER] = decision.impersonated.name
 
     def started(self, code: int) -> None:
-        """A stream's head has gone out, or the connection has left HTTP (101)."""
+        """The head of a stream was sent, or the connection has switched protocols (101)."""
         if not self._ended:
             self._write(RESPONSE_STARTED, code)
 
     def ended(self, code: int, *, problem: str = "", sent: int | None = None, received: int | None = None) -> None:
-        """It is over, however it ended; only the first call counts. `sent` and `received` are bytes as the client saw them, and
-        `problem` is the name of a cause, such as those of `target.py`."""
+        """The request has ended, in whatever way; only the first call counts. `sent` and `received` are bytes from the client's
+        point of view, and `problem` is the name of a cause, such as those of `target.py`."""
         if self._ended:
             return
         self._ended = True
@@ -87,16 +87,18 @@ class AuditedRequest:
                 self._annotations[key] = str(value)
         self._write(RESPONSE_COMPLETE, code)
 
-    def abandoned(self) -> None:
-        """The client hung up before there was an answer."""
+    def client_hung_up(self) -> None:
+        """The client closed the connection before there was an answer."""
         self.ended(HUNG_UP)
 
     def _write(self, stage: Stage, code: int) -> None:
         if self._log is None:
             return
         request = self._request
-        asked = AccessAttributes(request.method.lower(), path=request.path) if self._inner is None else _attributes(self._inner)
-        event = audit_event(self._id, stage, self._cluster, request, asked, self._user, code)
+        attributes = (
+            AccessAttributes(request.method.lower(), path=request.path) if self._inner is None else _attributes(self._inner)
+        )
+        event = audit_event(self._id, stage, self._cluster, request, attributes, self._user, code)
         event["annotations"] = self._annotations
         self._log.append(event)
 

@@ -1,7 +1,8 @@
-"""What the gateway's account may do on the hub: read what it joins, and ask who callers are and what they may. It writes nothing.
+"""Permissions of the gateway's account on the hub: to read what it needs to know about clusters, and to authenticate and
+authorize callers. It writes nothing.
 
-Of Secrets it may read those of one name in any namespace, which are the tokens of its own accounts, and those of one namespace. The
-first holds for lists and watches too, because these select that name by field, which is what an authorizer goes by.
+It may read Secrets of one name in any namespace, which are the tokens of its own accounts, and all Secrets of one namespace. The
+first permission covers lists and watches too, because these select that name by field, which is what an authorizer evaluates.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ RULES: Final[tuple[Document, ...]] = (
     rule(CLUSTER_GROUP, ["managedclusters"], READ),
     rule(AUTHENTICATION_GROUP, ["managedserviceaccounts"], READ, [COMPONENT]),
     rule("", ["secrets"], READ, [COMPONENT]),
-    # To know who asks, and what they may.
+    # To authenticate and authorize callers.
     rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
 )
-"""In the whole hub."""
+"""Permissions in the whole hub."""
 
 NAMESPACE_RULES: Final[Mapping[str, tuple[Document, ...]]] = {
     CREDENTIALS_NAMESPACE: (rule("", ["secrets"], READ),),
-    # Whose word about callers the hub's API server asks others to believe.
+    # The certificate authorities of the hub's front proxy and clients, for servers behind kube-aggregator.
     "kube-system": (rule("", ["configmaps"], READ, ["extension-apiserver-authentication"]),),
 }
-"""By the namespace they hold in."""
+"""Permissions by namespace."""

@@ -1,12 +1,12 @@
-"""What the gateway counts: requests under upstream's names, and what is open, how much passes and how clusters fare beside them.
+"""The gateway's metrics: requests under upstream's names, and open streams, traffic and the health of clusters.
 
-Labels have few values, whatever clients and clusters send: a cluster that the hub does not know is `other`, so is a verb that is
-none, a code that HTTP does not know, and a resource until some cluster has answered a request for it with success (a client can
-make up names, but not that). There are at most `MOST_RESOURCES` of these, and about `MOST_SERIES` durations. How long a stream was
-open says nothing of the gateway, so only other requests are timed. A cluster that is gone takes its series with it (`forget`).
+The number of label values is bounded, whatever clients and clusters send: a cluster that the hub does not know is `other`, so is
+an unknown verb or status code, and so is a resource until a cluster has answered a request for it successfully (a client can
+invent names, but not that). There are at most `MAX_RESOURCES` of these, and about `MAX_SERIES` durations. The duration of a
+stream says nothing about the gateway, so only other requests are timed. The series of a removed cluster are removed (`forget`).
 
-`began`, `ended`, `sent` and `received` are what the relay tells of what passes; `answered` is told once of every request, whether
-it came to the relay or not.
+The relay calls `began`, `ended`, `sent` and `received` for its traffic; `answered` is called once for every request, whether it
+reached the relay or not.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from muster.machinery.metrics import Counter, Histogram, Labels, Metrics
 
 PREFIX: Final = "ocm_proxy_"
 OTHER: Final = "other"
-MOST_RESOURCES: Final = 256
-MOST_SERIES: Final = 20_000
+MAX_RESOURCES: Final = 256
+MAX_SERIES: Final = 20_000
 BUCKETS: Final = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Upstream's."""
 _RESOURCE_VERBS: Final = frozenset({"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "proxy"})
@@ -32,25 +32,25 @@ _METHODS: Final = frozenset({"get", "head", "post", "put", "patch", "delete", "o
 _CODES: Final = frozenset(HTTPStatus)
 
 _OPEN: Final = {
-    "request": ("requests_in_flight", "Requests that are under way, by cluster."),
-    "stream": ("open_streams", "Watches and followed logs that are open, by cluster."),
-    "upgrade": ("open_upgrades", "Connections for exec, attach and port-forward that are open, by cluster."),
+    "request": ("requests_in_flight", "Requests in flight, by cluster."),
+    "stream": ("open_streams", "Open watches and followed logs, by cluster."),
+    "upgrade": ("open_upgrades", "Open connections for exec, attach and port-forward, by cluster."),
 }
-"""Gauges by what the relay calls the kinds of what is under way."""
+"""Gauges by the relay's kind of request."""
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterState:
-    """What the inventory knows of one cluster."""
+class ClusterStatus:
+    """What the inventory knows about one cluster."""
 
     cluster: str
     up: bool | None
-    """None: not known yet."""
+    """None if not known yet."""
     credential_expires: datetime | None = None
 
 
 class _Gauge:
-    """How many there are now, by cluster; those without any are not kept."""
+    """Counts by cluster; zero counts are removed."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -88,21 +88,21 @@ class GatewayMetrics:
         self._open[kind].add(cluster, -1)
 
     def sent(self, cluster: str, size: int) -> None:
-        """Bytes of bodies and upgraded connections, to the cluster."""
+        """Bytes of bodies and upgraded connections, sent to the cluster."""
         self._bytes_of(cluster)[0].inc(size)
 
     def received(self, cluster: str, size: int) -> None:
         self._bytes_of(cluster)[1].inc(size)
 
     def answered(self, cluster: str, inner: RequestInfo | None, code: int, seconds: float | None) -> None:
-        """A request is over. `inner` is missing where it cannot be told what it asked for, `seconds` for streams and upgrades."""
+        """A request has ended. `inner` is None if the request could not be parsed, `seconds` is None for streams and upgrades."""
         cluster = self._label(cluster)
         resource, verb = self._labels(inner, code)
         shown = str(code) if code in _CODES else OTHER
         key = (cluster, resource, verb, shown, seconds is not None)
         members = self._counted.get(key)
         if members is None:
-            if len(self._counted) >= MOST_SERIES:
+            if len(self._counted) >= MAX_SERIES:
                 key = (cluster, OTHER, OTHER, shown, seconds is not None)
             members = self._counted.setdefault(key, self._members(*key))
         by_resource, by_cluster, durations = members
@@ -112,16 +112,16 @@ class GatewayMetrics:
             durations.observe(seconds)
 
     def reviewed(self, seconds: float, answered: bool) -> None:
-        """The hub was asked for an access review: for `AccessReviewer(reviewed=…)`."""
+        """An access review was made on the hub: for `AccessReviewer(reviewed=…)`."""
         self._reviews[answered].observe(seconds)
 
     def read_review_cache(self, hits: Callable[[], int], misses: Callable[[], int]) -> None:
-        text = "Access decisions by whether the answer was remembered."
+        text = "Access decisions by whether they were cached."
         self._metrics.counter_of(f"{PREFIX}access_review_cache_total", text, hits, result="hit")
         self._metrics.counter_of(f"{PREFIX}access_review_cache_total", text, misses, result="miss")
 
-    def read_clusters(self, read: Callable[[], Iterable[ClusterState]]) -> None:
-        """Gauges of what the inventory knows, read at each scrape."""
+    def read_clusters(self, read: Callable[[], Iterable[ClusterStatus]]) -> None:
+        """Gauges of the inventory, read at each scrape."""
 
         def up() -> Iterable[tuple[Labels, float]]:
             return [((("cluster", state.cluster),), float(state.up)) for state in read() if state.up is not None]
@@ -139,7 +139,7 @@ class GatewayMetrics:
         self._metrics.gauges(f"{PREFIX}credential_expiry_seconds", text, expiry)
 
     def forget(self, cluster: str) -> None:
-        """The hub has no such cluster any more."""
+        """The hub no longer has this cluster."""
         self._metrics.forget("cluster", cluster)
         self._bytes.pop(cluster, None)
         self._counted = {key: members for key, members in self._counted.items() if key[0] != cluster}
@@ -148,7 +148,7 @@ class GatewayMetrics:
         return cluster if self._known(cluster) else OTHER
 
     def _bytes_of(self, cluster: str) -> tuple[Counter, Counter]:
-        """Known clusters only: what is left open of one that is gone must not bring its series back."""
+        """Of known clusters only: streams that outlive a removed cluster must not create its series again."""
         cluster = self._label(cluster)
         counters = self._bytes.get(cluster)
         if counters is None:
@@ -166,7 +166,7 @@ class GatewayMetrics:
             return "", inner.verb if inner.verb in _METHODS else OTHER
         verb = inner.verb if inner.verb in _RESOURCE_VERBS else OTHER
         if inner.resource not in self._resources:
-            if not (200 <= code < 300 or code == HTTPStatus.SWITCHING_PROTOCOLS) or len(self._resources) >= MOST_RESOURCES:
+            if not (200 <= code < 300 or code == HTTPStatus.SWITCHING_PROTOCOLS) or len(self._resources) >= MAX_RESOURCES:
                 return OTHER, verb
             self._resources.add(inner.resource)
         return inner.resource, verb
@@ -174,7 +174,7 @@ class GatewayMetrics:
     def _members(self, cluster: str, resource: str, verb: str, code: str, timed: bool) -> tuple[Counter, Counter, Histogram | None]:
         by_resource = self._metrics.counter(
             f"{PREFIX}proxied_resource_requests_by_resource_total",
-            "Requests for clusters, by what they asked for.",
+            "Requests for clusters, by resource.",
             resource=resource,
             verb=verb,
             code=code,
@@ -186,7 +186,7 @@ class GatewayMetrics:
             return by_resource, by_cluster, None
         durations = self._metrics.histogram(
             f"{PREFIX}proxied_request_duration_seconds",
-            "How long requests for clusters took, watches and upgrades apart.",
+            "Duration of requests for clusters, except watches and upgrades.",
             BUCKETS,
             resource=resource,
             verb=verb,
@@ -198,7 +198,7 @@ class GatewayMetrics:
     def _review_durations(self, success: bool) -> Histogram:
         return self._metrics.histogram(
             f"{PREFIX}cluster_escalation_access_review_duration_seconds",
-            "How long the hub took for access reviews.",
+            "Duration of access reviews on the hub.",
             BUCKETS,
             success=str(success).lower(),
         )

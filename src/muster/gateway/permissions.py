@@ -1,7 +1,7 @@
-"""The gateway's account on the hub, and what it may in the namespaces that it reads: as documents.
+"""Manifests of the gateway's account on the hub, and of its permissions in the namespaces that it reads.
 
-What it may read of clusters' credentials only an administrator can hand out, since nobody else may read Secrets there; the operator
-of hubs may not either.
+Only an administrator can grant the permission to read clusters' credentials, since nobody else may read Secrets there; not even
+the operator of the hub may.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROLE: Final = f"open-cluster-management:{COMPONENT}"
 
 
 def namespace_permissions(namespace: str, *, credentials: bool) -> list[tuple[GVR, Document]]:
-    """In the namespace of credentials, or in all the others; `namespace` is the account's."""
+    """Permissions in the namespace of credentials, or in all the others; `namespace` is the account's."""
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     made: list[tuple[GVR, Document]] = []
     for where, rules in NAMESPACE_RULES.items():
@@ -31,6 +31,6 @@ def namespace_permissions(namespace: str, *, credentials: bool) -> list[tuple[GV
 
 
 def credentials_namespace() -> tuple[GVR, Document]:
-    """No pods run there."""
+    """The namespace of credentials; no pods run there."""
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     return NAMESPACES, {"metadata": {**named(CREDENTIALS_NAMESPACE), "labels": labels}}

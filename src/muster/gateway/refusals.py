@@ -1,8 +1,9 @@
-"""Answers in which the gateway says no, as the `Status` objects that Kubernetes' clients read.
+"""The gateway's refusals, as `Status` objects that Kubernetes clients read.
 
-Between a client and a cluster stand the hub's API server, the gateway and the cluster's own API server, and a client must be able
-to tell who refused. The hub's refusals never come here, and a cluster's answers pass as they are. Every Status made here begins
-with the gateway's name, names the ClusterGateway in its details, and has the machine's word for what is wrong in `details.causes`.
+Between a client and a cluster are the hub's API server, the gateway and the cluster's own API server, and a client must be able
+to tell which of them refused. The hub's refusals do not reach the gateway, and a cluster's answers are passed on unchanged. Every
+Status created here begins with the gateway's name, names the ClusterGateway in its details, and has a machine-readable cause in
+`details.causes`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ LOOP: Final = "GatewayLoop"
 IMPERSONATION: Final = "ImpersonationImpossible"
 UNKNOWN_CLUSTER: Final = "ClusterUnknown"
 CHANGED: Final = "ClusterChanged"
-RIGHT_ENDED: Final = "RightEnded"
-"""Causes beside those of `gateway/target.py`."""
+ACCESS_REVOKED: Final = "RightEnded"
+"""Causes in addition to those of `gateway/target.py`."""
 
 _UNAVAILABLE: Final = "ServiceUnavailable"
 _BUSY_SECONDS: Final = 1
@@ -47,11 +48,11 @@ _ANSWERS: Final[dict[str, tuple[int, str, int | None]]] = {
     target.CLUSTER_REDIRECTED: (502, target.CLUSTER_REDIRECTED, None),
     target.CLUSTER_BUSY: (429, "TooManyRequests", _BUSY_SECONDS),
 }
-"""Code, reason and Retry-After by cause. Where no Retry-After stands, trying again helps nobody before something is repaired."""
+"""Code, reason and Retry-After by cause. Without Retry-After, a retry does not help until something is repaired."""
 
 
 def refusal(code: int, reason: str, cluster: str, cause: str, text: str, retry_after: int | None = None) -> ApiError:
-    """The gateway itself says no to a request for `cluster`, which may be empty where none was named."""
+    """The gateway refuses a request for `cluster`, which may be empty if no cluster was named."""
     details: dict[str, Any] = {"name": cluster} if cluster else {}
     details |= {"group": GROUP, "kind": RESOURCE, "causes": [{"reason": cause, "message": text}]}
     if retry_after is not None:
@@ -61,7 +62,7 @@ def refusal(code: int, reason: str, cluster: str, cause: str, text: str, retry_a
 
 
 def unavailable(cluster: str, problem: Problem, retry_after: int | None = None) -> ApiError:
-    """What a client hears of a cluster that does not answer through the gateway."""
+    """The answer to a client if the cluster cannot be reached through the gateway."""
     code, reason, seconds = _ANSWERS.get(problem.cause, (503, _UNAVAILABLE, None))
     return refusal(code, reason, cluster, problem.cause, problem.message, seconds if retry_after is None else retry_after)
 
@@ -72,17 +73,17 @@ def unknown_cluster(cluster: str) -> ApiError:
 
 
 def withdrawn(cluster: str) -> ApiError:
-    text = "the hub has taken the cluster, or the gateway's credential for it, away while the request was under way"
+    text = "the cluster, or the gateway's credential for it, was removed from the hub while the request was in flight"
     return refusal(503, _UNAVAILABLE, cluster, CHANGED, text)
 
 
 def moved(cluster: str) -> ApiError:
-    text = "the address of the cluster has changed while the request was judged; nothing was sent: try again"
+    text = "the address of the cluster changed while the request was authorized; nothing was sent: try again"
     return refusal(503, _UNAVAILABLE, cluster, CHANGED, text, 1)
 
 
-def right_ended(cluster: str) -> ApiError:
-    return refusal(403, "Forbidden", cluster, RIGHT_ENDED, "the right to this request has ended while it was under way")
+def access_revoked(cluster: str) -> ApiError:
+    return refusal(403, "Forbidden", cluster, ACCESS_REVOKED, "the permission for this request was revoked while it was in flight")
 
 
 def bad_path(text: str, cluster: str = "") -> ApiError:
@@ -94,7 +95,7 @@ def bad_request(cluster: str, text: str) -> ApiError:
 
 
 def not_impersonated(cluster: str, text: str) -> ApiError:
-    return refusal(403, "Forbidden", cluster, IMPERSONATION, f"{text}: change the mapping of identities")
+    return refusal(403, "Forbidden", cluster, IMPERSONATION, f"{text}: change the impersonation rules")
 
 
 def method_not_allowed(cluster: str, method: str) -> ApiError:
@@ -102,17 +103,17 @@ def method_not_allowed(cluster: str, method: str) -> ApiError:
 
 
 def body_too_large(cluster: str, limit: int) -> ApiError:
-    text = f"the request's body is larger than the {limit} bytes that may be sent to a cluster through the gateway"
+    text = f"the request's body exceeds the limit of {limit} bytes for requests through the gateway"
     return refusal(413, "RequestEntityTooLarge", cluster, BODY_TOO_LARGE, text)
 
 
 def loop(cluster: str) -> ApiError:
-    text = "the cluster's endpoint leads back to this gateway: set it to the address of the cluster's own API server"
+    text = "the cluster's endpoint is this gateway itself: set it to the address of the cluster's own API server"
     return refusal(508, "LoopDetected", cluster, LOOP, text)
 
 
 def answer(error: ApiError, fields: Iterable[tuple[str, str]] = ()) -> Response:
-    """The HTTP answer; it is for this client and this moment only."""
+    """The HTTP answer, which must not be cached."""
     headers: list[tuple[str, str]] = [("Cache-Control", "no-cache, private"), *fields]
     if error.retry_after is not None:
         headers.append(("Retry-After", str(error.retry_after)))

@@ -1,8 +1,8 @@
-"""The TLS context of the gateway's port: its certificate, and the authorities by which callers' certificates are verified.
+"""The TLS context of the gateway's port: its certificate, and the certificate authorities for client certificates.
 
-Either may change at any time, each told by somebody else. A context is made beside the loop, so two changes can be under way at
-once; they are made one after the other, each of what is newest when its turn comes, or the earlier could undo the later and refuse
-every caller until the next rotation.
+Either may change at any time, independently of the other. A context is created in a thread, so two changes can overlap; they are
+serialized, and each uses the newest values when its turn comes. Otherwise the earlier change could undo the later one, and every
+caller would be refused until the next rotation.
 """
 
 from __future__ import annotations
@@ -15,58 +15,58 @@ from muster.http import server_context
 from muster.http.tls import HTTP_2_OR_1
 from muster.runtime.webhook import ServingPair
 
-Replace = Callable[[ssl.SSLContext], None]
-"""Serves new connections with another context."""
-Make = Callable[[bytes, bytes, bytes], ssl.SSLContext]
-"""(certificate, key, authorities of callers); called in a thread."""
+ReplaceContext = Callable[[ssl.SSLContext], None]
+"""Use another context for new connections."""
+MakeContext = Callable[[bytes, bytes, bytes], ssl.SSLContext]
+"""(certificate, key, callers' certificate authorities); called in a thread."""
 
 
 def http2_context(certificate: bytes, key: bytes, authorities: bytes) -> ssl.SSLContext:
-    """That of a port which offers HTTP/2 too."""
+    """The context of a port that also offers HTTP/2."""
     return server_context(certificate, key, authorities, alpn=HTTP_2_OR_1)
 
 
 class ServingTls:
-    """`first` makes the context to listen with; from then on `replace` is given every newer one."""
+    """`initial_context` creates the context to listen with; `replace` is called with every later one."""
 
-    def __init__(self, authorities: Callable[[], bytes], replace: Replace, *, make: Make = server_context) -> None:
+    def __init__(self, authorities: Callable[[], bytes], replace: ReplaceContext, *, make: MakeContext = server_context) -> None:
         self._authorities = authorities
         self._replace = replace
         self._make = make
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._rotated = asyncio.Event()
         self._pair: ServingPair | None = None
         self._verified_by = b""
 
     @property
-    def current(self) -> bool:
-        """Whether new connections are verified by the authorities that callers have now."""
+    def is_current(self) -> bool:
+        """Whether new connections are verified with the current certificate authorities of callers."""
         return self._verified_by == self._authorities()
 
-    async def first(self, pair: ServingPair) -> ssl.SSLContext:
-        """Raises OSError, ssl's among them."""
-        return await self._made(pair)
+    async def initial_context(self, pair: ServingPair) -> ssl.SSLContext:
+        """Raises OSError, including ssl.SSLError."""
+        return await self._make_context(pair)
 
-    async def certified(self, pair: ServingPair) -> None:
-        """Serve another certificate. Raises as `first` does."""
-        async with self._turn:
+    async def set_certificate(self, pair: ServingPair) -> None:
+        """Serve another certificate. Raises as `initial_context`."""
+        async with self._lock:
             if pair != self._pair:
-                self._replace(await self._made(pair))
+                self._replace(await self._make_context(pair))
 
-    def rotated(self) -> None:
-        """The authorities have changed."""
+    def authorities_changed(self) -> None:
+        """The certificate authorities of callers have changed."""
         self._rotated.set()
 
     async def run(self) -> None:
-        """Follow the authorities until cancelled."""
+        """Apply changes of the certificate authorities until cancelled."""
         while True:
             await self._rotated.wait()
             self._rotated.clear()
-            async with self._turn:
-                assert self._pair is not None, "made first"
-                self._replace(await self._made(self._pair))
+            async with self._lock:
+                assert self._pair is not None, "initial_context comes first"
+                self._replace(await self._make_context(self._pair))
 
-    async def _made(self, pair: ServingPair) -> ssl.SSLContext:
+    async def _make_context(self, pair: ServingPair) -> ssl.SSLContext:
         authorities = self._authorities()
         context = await asyncio.to_thread(self._make, pair.cert, pair.key, authorities)
         self._pair, self._verified_by = pair, authorities

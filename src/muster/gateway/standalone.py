@@ -1,7 +1,7 @@
-"""A gateway that no operator keeps: what an administrator installs for one that is started by hand.
+"""What an administrator installs on the hub for a gateway without an operator, one that is started by hand.
 
-The hub's API server finds it by a Service that names a host (ExternalName), so that it may run anywhere that server can reach. The
-gateway keeps its certificate itself, and tells the APIServices of new authorities; it has the rights for just that.
+The hub's API server reaches it by a Service of type ExternalName, so it may run on any host that this server can reach. The
+gateway manages its certificate itself and writes new CA bundles to the APIServices; it has the permissions for just that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.gateway.apiservice import SERVICE, SERVING_SECRET, api_service, api_
 from muster.gateway.install import RULES
 from muster.gateway.names import COMPONENT
 from muster.gateway.permissions import ACCOUNT, credentials_namespace, namespace_permissions
-from muster.gateway.serving import OwnCertificate
+from muster.gateway.serving_certificate import ManagedCertificate
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import GVR
 from muster.runtime.client import KubeClient
@@ -37,33 +37,34 @@ _KINDS: Final = tuple(kind for kind in HUB if kind.resource.plural == "managedcl
 
 
 @dataclass(frozen=True)
-class Standalone:
+class StandaloneGateway:
     namespace: str
     host: str
-    """Where the hub's API server finds the gateway."""
+    """Address at which the hub's API server reaches the gateway."""
     port: int
     served: tuple[tuple[str, str], ...]
 
 
-async def install(client: KubeClient, wanted: Standalone, *, clock: Clock = SYSTEM) -> None:
-    """Everything but APIServices, and wait until the definitions are served. Raises InstallError and what the client raises."""
+async def install(client: KubeClient, wanted: StandaloneGateway, *, clock: Clock = SYSTEM) -> None:
+    """Install everything but the APIServices, and wait until the CRDs are established. Raises InstallError and the client's
+    errors."""
     if problem := await collision(client, wanted.served, wanted.namespace):
         raise InstallError(f"{problem}; serve the gateway in another version: --api-version")
     await ensure_namespace(client, wanted.namespace)
     await apply_all(client, [(CRDS, document) for document in definitions(_KINDS)], MANAGER)
     await apply_all(client, [credentials_namespace(), *_permissions(wanted), _service(wanted)], MANAGER)
     await await_definitions(client, [kind.name for kind in _KINDS], clock)
-    await OwnCertificate(client, wanted.namespace, list(wanted.served), clock=clock).load()
+    await ManagedCertificate(client, wanted.namespace, list(wanted.served), clock=clock).load()
 
 
-async def lead_to(client: KubeClient, wanted: Standalone, *, clock: Clock = SYSTEM) -> None:
-    """Have the APIServices, best when the gateway answers: before that the hub's API server finds nobody, and looks again late."""
-    pair = await OwnCertificate(client, wanted.namespace, list(wanted.served), clock=clock).load()
+async def apply_api_services(client: KubeClient, wanted: StandaloneGateway, *, clock: Clock = SYSTEM) -> None:
+    """Apply the APIServices; call this when the gateway answers. Otherwise the API server finds no server and checks again late."""
+    pair = await ManagedCertificate(client, wanted.namespace, list(wanted.served), clock=clock).load()
     for group, version in wanted.served:
         await client.apply(API_SERVICES, api_service(group, version, wanted.namespace, pair.ca, wanted.port), manager=MANAGER)
 
 
-def _permissions(wanted: Standalone) -> list[tuple[GVR, Document]]:
+def _permissions(wanted: StandaloneGateway) -> list[tuple[GVR, Document]]:
     namespace = wanted.namespace
     names = [api_service_name(version, group) for group, version in wanted.served]
     own = rule(API_SERVICES.group, [API_SERVICES.plural], ["get", "patch"], names)
@@ -78,7 +79,7 @@ def _permissions(wanted: Standalone) -> list[tuple[GVR, Document]]:
     ]
 
 
-def _service(wanted: Standalone) -> tuple[GVR, Document]:
+def _service(wanted: StandaloneGateway) -> tuple[GVR, Document]:
     ports = [{"name": "https", "port": wanted.port, "protocol": "TCP", "targetPort": wanted.port}]
     return SERVICES, {
         "metadata": named(SERVICE, wanted.namespace),

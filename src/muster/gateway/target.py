@@ -1,8 +1,8 @@
-"""Where a request for a cluster goes, and as whom: the seam between what is known of clusters and what sends requests to them.
+"""Where and as whom a request for a cluster is sent: the interface between the inventory of clusters and the relay.
 
-A `Target` is all that a relay needs of one cluster at one moment. It is a value: whoever holds one sends with what it says, and the
-next request finds the next one. `problem` says why nothing can be sent; what else it has is then for people to read. Secrets are in
-it, so it is never printed, logged or compared by its text.
+A `Target` is all that the relay needs to know about one cluster at one moment. It is an immutable value: a request uses the one
+it has got, and the next request uses the current one. If `problem` is set, nothing can be sent, and the other fields are for
+display only. It contains secrets, so it is never printed, logged or compared by its text.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ CLUSTER_BROKEN: Final = "ClusterBroken"
 CLUSTER_REDIRECTED: Final = "ClusterRedirected"
 CLUSTER_BUSY: Final = "ClusterBusy"
 NOT_PROBED: Final = "NotProbed"
-"""Why a cluster does not answer through the gateway: causes of errors, reasons of `status.healthyReason`, and labels of metrics."""
+"""Why a cluster does not answer through the gateway: causes of errors, reasons in `status.healthyReason`, and labels of metrics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An API server's address; `base_path` is raw, begins with a slash and ends with none, or is empty."""
+    """The address of an API server; `base_path` is raw, and empty or begins with a slash and does not end with one."""
 
     host: str
     port: int
@@ -44,14 +44,14 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Whom the gateway believes to be the cluster. Without authorities those of the system count."""
+    """How the cluster's server certificate is verified. Without authorities, the system's trusted CAs are used."""
 
     authorities: bytes = b""
     """PEM."""
     server_name: str = ""
-    """What the certificate must be for; the endpoint's host if empty."""
+    """Expected name in the certificate; the endpoint's host if empty."""
     insecure: bool = False
-    """Nothing is verified: only where the administrator said so in the credential's Secret."""
+    """No verification: only if an administrator has set this in the credential's Secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class BearerToken:
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """PEM."""
+    """Certificate and key in PEM."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -74,7 +74,8 @@ Credential = BearerToken | ClientCertificate
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """`cause` is one of the names above; `message` says what is wrong, where, and the remedy, and has no secret in it."""
+    """`cause` is one of the names above; `message` names the problem, the field or object, and the remedy, and contains no
+    secret."""
 
     cause: str
     message: str
@@ -88,30 +89,30 @@ class Target:
     trust: Trust = Trust()
     credential: Credential | None = None
     proxy_url: str = field(default="", repr=False)
-    """The proxy on the way, if there is one: http, https or socks5."""
+    """The proxy to use, if any: http, https or socks5."""
     account: str = ""
-    """As whom the cluster knows the gateway, for people; empty where that is not known."""
+    """The gateway's user on the cluster, for display; empty if it is not known."""
     problem: Problem | None = None
     tunnel: bool = False
-    """The endpoints are reached through the tunnel that the cluster's agent has opened, and in no other way."""
+    """Whether the endpoints are reached only through the tunnel that the cluster's agent has opened."""
     cluster_proxy: bool = False
-    """The endpoints are reached through upstream's cluster-proxy, and in no other way."""
+    """Whether the endpoints are reached only through upstream's cluster-proxy."""
 
 
 class Targets(Protocol):
-    """What is known of clusters now."""
+    """The currently known clusters."""
 
     def find(self, cluster: str) -> Target | None:
-        """None: the hub has no such cluster, or has not accepted it."""
+        """None if the hub has no such cluster, or has not accepted it."""
         ...
 
     async def refreshed(self, cluster: str) -> Target | None:
-        """Asked of the hub itself, past all caches: for a credential that the cluster has just refused."""
+        """Read from the hub, bypassing all caches: for a credential that the cluster has just refused."""
         ...
 
 
 class Observer(Protocol):
-    """Learns from every exchange how a cluster fares."""
+    """Is notified of the result of every exchange with a cluster."""
 
     def answered(self, target: Target) -> None: ...
 

@@ -40,7 +40,7 @@ CYCLES = RECONNECTS // TUNNELS if FULL else 3
 WARM = 1_000
 WARM_CYCLES = 5 if FULL else 1
 """Of tunnels: until the history of their objects is as long as it may become."""
-AT_ONCE = 4
+MAX_CONCURRENT_REVIEWS = 4
 DIALLED_AT_ONCE = 16
 GROWTH = 8 * 2**20
 """Bytes: what allocators and caches of answers take now and then. A KiB kept of each request would be far more in a full run."""
@@ -72,8 +72,8 @@ def ask(site: GatewaySite, count: int) -> None:
             client.get(path).expect(200)
         client.close()
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(some, [count // AT_ONCE] * AT_ONCE))
+    with ThreadPoolExecutor(MAX_CONCURRENT_REVIEWS) as pool:
+        list(pool.map(some, [count // MAX_CONCURRENT_REVIEWS] * MAX_CONCURRENT_REVIEWS))
 
 
 class Footprint:
@@ -200,8 +200,8 @@ class Crowd:
                 assert b'"Namespace"' in await client.raw("GET", path)
 
         async with asyncio.TaskGroup() as group:
-            for first in range(AT_ONCE):
-                group.create_task(some(self.clusters[first::AT_ONCE], count // AT_ONCE))
+            for first in range(MAX_CONCURRENT_REVIEWS):
+                group.create_task(some(self.clusters[first::MAX_CONCURRENT_REVIEWS], count // MAX_CONCURRENT_REVIEWS))
         await client.close()
 
     def end(self) -> None:

@@ -39,7 +39,7 @@ class Replicated:
     replicas: tuple[GatewayHub, GatewayHub]
     behind: Tunnelled
 
-    def lead_to(self, port: int) -> None:
+    def apply_api_services(self, port: int) -> None:
         """Where the hub's API server goes for the gateway."""
         admin = self.site.admin
         ports = [{"name": "https", "port": port, "protocol": "TCP", "targetPort": port}]
@@ -76,14 +76,14 @@ def replicated(site: GatewaySite) -> Iterator[Replicated]:
     link = Link(*(f"https://127.0.0.1:{one.port}" for one in (site.gateway, second)))
     behind = Tunnelled(site, site.name("twice"), site.spokes["foo"], site.ground.directory / "twice")
     found = Replicated(site, (site.gateway, second), behind)
-    found.lead_to(link.port)
+    found.apply_api_services(link.port)
     wait_for(lambda: site.admin.get(GATEWAYS).status == 200 and link.connections >= 1, "the way through the balancer")
     behind.prepare()
     behind.start()
     wait_for(lambda: found.tunnels() == 2, "a tunnel to each replica", timeout=90, servers=found.servers)
     yield found
     behind.agent.stop()
-    found.lead_to(site.gateway.port)
+    found.apply_api_services(site.gateway.port)
     wait_for(lambda: site.admin.get(GATEWAYS).status == 200, "the way without the balancer")
     link.close()
     second.stop()

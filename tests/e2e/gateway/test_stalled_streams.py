@@ -24,7 +24,7 @@ pytestmark = beside_kube
 PODS = ("a", "b", "c", "d")
 LOG_OF = re.compile(rb"/pods/([^/]+)/log\?")
 GETS = 100
-PIECE = 65536
+CHUNK_SIZE = 65536
 LOG = 512 * 2**20
 """Bytes: far more than sockets, the hub and the gateway hold of a stream together."""
 STILL = 40
@@ -50,8 +50,8 @@ class Talkative(RecordingCluster):
         try:
             talk.say(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n")
             while self.sent[pod] < LOG:
-                talk.say(b"%x\r\n" % PIECE + b"x" * PIECE + b"\r\n")
-                self.sent[pod] += PIECE
+                talk.say(b"%x\r\n" % CHUNK_SIZE + b"x" * CHUNK_SIZE + b"\r\n")
+                self.sent[pod] += CHUNK_SIZE
         finally:
             self.ended.add(pod)
 
@@ -112,8 +112,8 @@ def test_requests_go_on_beside_streams_that_nobody_reads(site: GatewaySite, behi
 
         again, *others = PODS
         taken = 0
-        while taken < held[again] + PIECE:
-            piece = stalled[again].recv(PIECE)
+        while taken < held[again] + CHUNK_SIZE:
+            piece = stalled[again].recv(CHUNK_SIZE)
             assert piece, "the log goes on where it was"
             taken += len(piece)
         wait_for(lambda: talkative.sent[again] > held[again], "more of the log that is read again")

@@ -202,7 +202,7 @@ def test_an_agent_opens_the_tunnel_of_no_other_cluster(behind: Tunnelled) -> Non
     command = [*behind.command("bar"), f"--health-port={port}"]
     foreign = Server("foreign agent", command, behind.directory / "foreign.log")
     foreign.start()
-    wait_for(lambda: "no tunnel" in foreign.log.read_text(), "the refusal", servers=[foreign])
+    wait_for(lambda: "tunnel not opened" in foreign.log.read_text(), "the refusal", servers=[foreign])
     foreign.stop()
     assert "clustergateways/attach" in foreign.log.read_text() or "forbidden" in foreign.log.read_text()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from muster.gateway.announcement import ANSWERS_SINCE, PAUSES, announce
+from muster.gateway.announcement import ANSWERS_SINCE, RETRY_DELAYS, announce
 from muster.gateway.apiservice import api_service
 from muster.runtime.client import Forbidden, KubeClient
 from muster.runtime.client.builtin import API_SERVICES
@@ -57,14 +57,14 @@ async def test_what_is_available_is_left_alone() -> None:
 
 async def test_what_is_not_available_is_touched_until_it_is() -> None:
     hub = Hub(3)
-    assert await announced(hub) >= sum(PAUSES[:3])
+    assert await announced(hub) >= sum(RETRY_DELAYS[:3])
     assert len(hub.touched) == len(set(hub.touched)) == 3
 
 
 async def test_what_never_is_available_is_left_to_the_api_server() -> None:
     hub = Hub(100)
     await announced(hub)
-    assert len(hub.touched) == len(PAUSES) + 1
+    assert len(hub.touched) == len(RETRY_DELAYS) + 1
 
 
 async def test_without_the_right_to_touch_it_nothing_happens() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from muster.apiserver.audit import Audit
 from muster.gateway.audit import AuditedRequest
-from muster.gateway.verdict import Granted, Refused
+from muster.gateway.request_decision import Granted, Refused
 from muster.http import Connection, Headers, Request, Response
 from muster.kube.request_info import RequestInfo
 from muster.machinery.authentication import UserInfo
@@ -40,8 +40,8 @@ def log(tmp_path: Path) -> Log:
 
 def test_a_finished_request_is_one_line_with_who_what_where_and_why(log: Log) -> None:
     audited = AuditedRequest(log.audit, request(user_agent="kubectl/v1.37", authorization="Bearer hidden"), "id-1", USER1)
-    audited.addressed("foo", SECRET)
-    audited.judged(Granted("RBAC: allowed", UserInfo("cluster:hub:user1"), {"verb": "foo/get"}))
+    audited.set_cluster("foo", SECRET)
+    audited.record_decision(Granted("RBAC: allowed", UserInfo("cluster:hub:user1"), {"verb": "foo/get"}))
     audited.ended(200, sent=12)
     audited.ended(500)
     (event,) = log.lines()
@@ -74,8 +74,8 @@ def test_a_finished_request_is_one_line_with_who_what_where_and_why(log: Log) ->
 
 def test_a_refused_request_says_why(log: Log) -> None:
     audited = AuditedRequest(log.audit, request(), "id-1", USER1)
-    audited.addressed("foo", SECRET)
-    audited.judged(Refused(Response(403), "needs foo/get"))
+    audited.set_cluster("foo", SECRET)
+    audited.record_decision(Refused(Response(403), "needs foo/get"))
     audited.ended(403)
     (event,) = log.lines()
     assert event["annotations"]["authorization.k8s.io/decision"] == "forbid"
@@ -85,7 +85,7 @@ def test_a_refused_request_says_why(log: Log) -> None:
 def test_a_stream_is_in_the_log_when_it_begins_and_when_it_ends(log: Log) -> None:
     audited = AuditedRequest(log.audit, request(), "id-1")
     audited.authenticated(USER1)
-    audited.addressed("foo", RequestInfo(True, "", "get", version="v1", resource="pods", subresource="exec", name="p"))
+    audited.set_cluster("foo", RequestInfo(True, "", "get", version="v1", resource="pods", subresource="exec", name="p"))
     audited.started(101)
     audited.ended(101, problem="ClusterBroken", sent=3, received=0)
     audited.started(200)
@@ -98,7 +98,7 @@ def test_a_stream_is_in_the_log_when_it_begins_and_when_it_ends(log: Log) -> Non
 
 def test_a_request_that_was_never_understood_is_in_the_log_too(log: Log) -> None:
     audited = AuditedRequest(log.audit, request(), "id-1")
-    audited.abandoned()
+    audited.client_hung_up()
     (event,) = log.lines()
     assert event["verb"] == "get"
     assert event["user"] == {}

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from muster.gateway.metrics import MOST_RESOURCES, ClusterState, GatewayMetrics
-from muster.gateway.relay import Kind, Traffic
+from muster.gateway.metrics import MAX_RESOURCES, ClusterStatus, GatewayMetrics
+from muster.gateway.relay import RequestKind, Traffic
 from muster.kube.request_info import RequestInfo
 from muster.machinery.metrics import Metrics
 from tests.support.fake_clock import FakeClock
@@ -49,10 +49,11 @@ def test_a_stream_is_counted_and_not_timed(metrics: GatewayMetrics, registry: Me
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(Kind.REQUEST, "requests_in_flight"), (Kind.STREAM, "open_streams"), (Kind.UPGRADE, "open_upgrades")]
+    ("kind", "name"),
+    [(RequestKind.REQUEST, "requests_in_flight"), (RequestKind.STREAM, "open_streams"), (RequestKind.UPGRADE, "open_upgrades")],
 )
 def test_what_the_relay_has_under_way_is_shown_while_it_lasts(
-    metrics: GatewayMetrics, registry: Metrics, kind: Kind, name: str
+    metrics: GatewayMetrics, registry: Metrics, kind: RequestKind, name: str
 ) -> None:
     traffic: Traffic = metrics
     for _ in range(2):
@@ -89,22 +90,22 @@ def test_a_resource_that_some_cluster_serves_has_its_name_but_not_without_end(me
     for code in (403, 200, 403):
         metrics.answered("foo", resource("widgets"), code, 0.1)
     assert f'{REQUESTS}{{resource="widgets",verb="list",code="403"}} 1' in lines(registry, REQUESTS)
-    for number in range(MOST_RESOURCES * 2):
+    for number in range(MAX_RESOURCES * 2):
         metrics.answered("foo", resource(f"r{number}"), 200, 0.1)
-    assert len(lines(registry, REQUESTS)) < MOST_RESOURCES + 5
+    assert len(lines(registry, REQUESTS)) < MAX_RESOURCES + 5
 
 
 def test_a_cluster_that_is_gone_takes_its_series_with_it(registry: Metrics) -> None:
     clusters = set(CLUSTERS)
     metrics = GatewayMetrics(registry, clusters.__contains__)
-    metrics.began("foo", Kind.UPGRADE)
+    metrics.began("foo", RequestKind.UPGRADE)
     for cluster in clusters:
         metrics.answered(cluster, resource("pods"), 200, 0.1)
         metrics.sent(cluster, 1)
     clusters.remove("foo")
     metrics.forget("foo")
     metrics.sent("foo", 1)
-    metrics.ended("foo", Kind.UPGRADE)
+    metrics.ended("foo", RequestKind.UPGRADE)
     metrics.answered("foo", resource("pods"), 101, None)
     text = registry.render().decode()
     assert 'cluster="foo"' not in text
@@ -118,7 +119,7 @@ def test_reviews_and_what_is_known_of_clusters_are_read(registry: Metrics) -> No
     metrics.reviewed(10.0, False)
     metrics.read_review_cache(lambda: 7, lambda: 2)
     expires = clock.now() + timedelta(seconds=90)
-    metrics.read_clusters(lambda: [ClusterState("foo", True, expires), ClusterState("bar", False), ClusterState("new", None)])
+    metrics.read_clusters(lambda: [ClusterStatus("foo", True, expires), ClusterStatus("bar", False), ClusterStatus("new", None)])
     text = registry.render().decode()
     for line in (
         'ocm_proxy_cluster_escalation_access_review_duration_seconds_count{success="true"} 1',

@@ -46,7 +46,7 @@ class Port:
 
     def rotate(self, authorities: bytes) -> None:
         self.authorities = authorities
-        self.tls.rotated()
+        self.tls.authorities_changed()
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
@@ -57,7 +57,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def is_current(port: Port) -> bool:
-    return port.tls.current
+    return port.tls.is_current
 
 
 @pytest.fixture
@@ -66,11 +66,11 @@ def port() -> Port:
 
 
 async def test_authorities_that_come_while_a_certificate_is_taken_up_are_the_ones_that_stay(port: Port) -> None:
-    await port.tls.first(FIRST)
+    await port.tls.initial_context(FIRST)
     async with asyncio.TaskGroup() as tasks:
         following = tasks.create_task(port.tls.run())
         port.hold()
-        tasks.create_task(port.tls.certified(SECOND))
+        tasks.create_task(port.tls.set_certificate(SECOND))
         await until(lambda: len(port.making) == 2, "the certificate is taken up")
         port.rotate(b"hub")
         await settle()
@@ -81,7 +81,7 @@ async def test_authorities_that_come_while_a_certificate_is_taken_up_are_the_one
 
 
 async def test_it_is_not_current_until_new_connections_are_verified_by_the_newest_authorities(port: Port) -> None:
-    await port.tls.first(FIRST)
+    await port.tls.initial_context(FIRST)
     assert is_current(port)
     port.rotate(b"hub")
     assert not is_current(port)
@@ -92,16 +92,16 @@ async def test_it_is_not_current_until_new_connections_are_verified_by_the_newes
 
 
 async def test_the_certificate_that_is_served_already_makes_no_other_context(port: Port) -> None:
-    await port.tls.first(FIRST)
-    await port.tls.certified(FIRST)
+    await port.tls.initial_context(FIRST)
+    await port.tls.set_certificate(FIRST)
     assert port.making == [(b"cert1", b"nobody")]
     assert port.served == []
 
 
 async def test_a_certificate_that_cannot_be_used_leaves_the_one_before(port: Port) -> None:
-    await port.tls.first(FIRST)
+    await port.tls.initial_context(FIRST)
     with pytest.raises(OSError, match="no certificate"):
-        await port.tls.certified(ServingPair(b"unusable", b"", b""))
+        await port.tls.set_certificate(ServingPair(b"unusable", b"", b""))
     following = asyncio.create_task(port.tls.run())
     port.rotate(b"hub")
     await until(lambda: is_current(port), "the authorities are taken up")

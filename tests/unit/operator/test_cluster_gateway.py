@@ -18,7 +18,7 @@ from muster.gateway.apiservice import (
     OAM_ANNOTATION,
     SERVICE,
     SERVING_SECRET,
-    occupied,
+    other_owner,
 )
 from muster.gateway.names import CLUSTER_PROXY_ANNOTATION, CREDENTIALS_NAMESPACE, OAM_GROUP
 from muster.gateway.permissions import ACCOUNT
@@ -402,6 +402,6 @@ def test_the_bundle_has_the_namespace_of_credentials_and_who_reads_it() -> None:
 
 def test_an_api_service_of_the_api_server_itself_is_not_the_gateways() -> None:
     metadata = {"name": API_SERVICE}
-    assert "own" in occupied({"metadata": metadata, "spec": {}}, HUB_NAMESPACE)
+    assert "own" in other_owner({"metadata": metadata, "spec": {}}, HUB_NAMESPACE)
     labels = {"kube-aggregator.kubernetes.io/automanaged": "true"}
-    assert "custom resources" in occupied({"metadata": {**metadata, "labels": labels}, "spec": {}}, HUB_NAMESPACE)
+    assert "custom resources" in other_owner({"metadata": {**metadata, "labels": labels}, "spec": {}}, HUB_NAMESPACE)

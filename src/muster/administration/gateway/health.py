@@ -13,7 +13,7 @@ from muster.machinery.clock import SYSTEM
 from muster.runtime.client import OutgoingRequest, Transport, status_error
 
 PROBED: Final = "/healthz"
-AT_ONCE: Final = 16
+MAX_CONCURRENT_CLUSTERS: Final = 16
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ async def probe(gateway: Gateway, found: Sequence[ClusterGateway], timeout: floa
         return reply.content[:100].decode(errors="replace").strip()
 
     results = {}
-    async for one in gateway.fanout(known, ask, limit=AT_ONCE, timeout=timeout):
+    async for one in gateway.fanout(known, ask, limit=MAX_CONCURRENT_CLUSTERS, timeout=timeout):
         answer = one.unwrap() if one.error is None else _error_text(one.error, timeout)
         results[one.cluster] = ClusterHealth(known[one.cluster], one.error is None and answer == "ok", answer, one.seconds)
     return [results[name] for name in known]

@@ -25,9 +25,9 @@ from muster.gateway.apiservice import (
     API_VERSIONS,
     OAM_ANNOTATION,
     POSSIBLE_API_SERVICES,
-    another_version,
     api_services,
     collision,
+    version_remedy,
 )
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.objects import Object
@@ -154,7 +154,7 @@ async def refuse_collision(client: KubeClient, manager: ClusterManager) -> None:
     except BadSpec as error:
         raise AdministrationError(f"ClusterManager {plan.name}: {error}") from None
     if problem := await collision(client, versions, plan.hub_namespace):
-        raise Refused(problem, another_version(plan.gateway_version))
+        raise Refused(problem, version_remedy(plan.gateway_version))
 
 
 async def await_installed(client: KubeClient, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:

@@ -1,4 +1,4 @@
-"""The addon `cluster-gateway`: what lets the gateway into a managed cluster."""
+"""The addon `cluster-gateway`, which grants the gateway access to a managed cluster."""
 
 from muster.gateway.addon.addon import CLUSTER_GATEWAY
 

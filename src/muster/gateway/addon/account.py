@@ -1,8 +1,9 @@
-"""The account that the gateway speaks as on each cluster, and whether it can.
+"""The gateway's account on each cluster, and whether the gateway can use it.
 
-Where the addon is enabled there is a ManagedServiceAccount of its name, owned by the ManagedClusterAddOn, so it goes with it; one
-that is there already is used as it is, and one that an administrator changes stays changed. The addon is available when its rights
-are applied and the account's token lies on the hub and has not expired. What is missing is said in the condition, with the remedy.
+Where the addon is enabled, a ManagedServiceAccount of its name is created. The ManagedClusterAddOn owns it, so it is deleted
+together with the addon. An existing one is used as it is, and an administrator's changes to it stay. The addon is available when
+the account's permissions are applied and its token is stored on the hub and has not expired. The condition names what is missing,
+and the remedy.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ log = get_logger("muster.gateway.addon")
 
 NAME: Final = "gateway-accounts"
 VALIDITY: Final = "168h0m0s"
-"""Of its token, replaced after four fifths of that: an agent may be away for a day, and a token that leaks ends within a week."""
-LONGEST_SLEEP: Final = 86400.0
+"""Requested lifetime of the token, which is replaced after four fifths of it: an agent may be away for a day, and a leaked token
+expires within a week."""
+MAX_REQUEUE_DELAY: Final = 86400.0
 
 
 class GatewayAccounts:
@@ -63,22 +65,22 @@ class GatewayAccounts:
         known = self._clusters.cache.named(cluster)
         seen = None if known is None else condition_of(known.status.conditions, CLUSTER_AVAILABLE)
         if seen is None or seen.status == "Unknown":
-            # A cluster that does not answer: the hub says so of all its addons.
+            # The hub reports an unreachable cluster on all its addons.
             return None
-        said = availability(addon, self._addons.cache.named(ACCOUNTS_ADDON, cluster), account, now)
-        await set_condition(self._client, addon, said, now)
+        condition = availability(addon, self._addons.cache.named(ACCOUNTS_ADDON, cluster), account, now)
+        await set_condition(self._client, addon, condition, now)
         expires = _expiration(account)
-        if said.status != "True" or expires is None:
+        if condition.status != "True" or expires is None:
             return None
-        return min((expires - now).total_seconds(), LONGEST_SLEEP)
+        return min((expires - now).total_seconds(), MAX_REQUEUE_DELAY)
 
     async def _create(self, addon: ManagedClusterAddOn) -> None:
         try:
             await self._client.create(served(ManagedServiceAccount), account_of(addon), addon.metadata.namespace)
         except AlreadyExists:
-            # The cache has not seen it yet, and tells when it has.
+            # The cache does not have it yet; its event triggers the next reconcile.
             return
-        log.info("account of the gateway created", cluster=addon.metadata.namespace)
+        log.info("gateway account created", cluster=addon.metadata.namespace)
 
 
 def account_of(addon: ManagedClusterAddOn) -> Object:
@@ -99,20 +101,22 @@ def availability(
     expires = _expiration(account)
     if accounts is None:
         remedy = f"clusteradm addon enable --names {ACCOUNTS_ADDON} --clusters {cluster}"
-        return _available(False, "AccountsNotEnabled", f"The addon {ACCOUNTS_ADDON}, which brings tokens, is not enabled: {remedy}")
+        return _available(False, "AccountsNotEnabled", f"The addon {ACCOUNTS_ADDON}, which issues tokens, is not enabled: {remedy}")
     if accounts.status.namespace and addon.status.namespace and accounts.status.namespace != addon.status.namespace:
-        there = f"{ACCOUNTS_ADDON} keeps accounts in {accounts.status.namespace}, rights are for {addon.status.namespace}"
+        there = (
+            f"{ACCOUNTS_ADDON} creates accounts in {accounts.status.namespace}, permissions are granted in {addon.status.namespace}"
+        )
         return _available(False, "NamespacesDiffer", f"{there}; let both addons have the same agentInstallNamespace")
     if rights is None or rights.status != "True":
         why = "not yet" if rights is None else rights.message
-        return _available(False, "RightsNotApplied", f"The account's rights are not applied on the cluster: {why}")
+        return _available(False, "RightsNotApplied", f"The account's permissions are not applied on the cluster: {why}")
     if token is None:
-        return _available(None, "TokenNotReported", f"The agent of {ACCOUNTS_ADDON} has not brought a token yet")
+        return _available(None, "TokenNotReported", f"The agent of {ACCOUNTS_ADDON} has not reported a token yet")
     if token.status != "True":
         return _available(False, "TokenNotReported", f"ManagedServiceAccount {cluster}/{COMPONENT}: {token.message}")
     if expires is not None and expires <= now:
         return _available(False, "TokenExpired", f"The account's token has expired; does the agent of {ACCOUNTS_ADDON} run?")
-    return _available(True, "TokenReported", "The account has its rights, and its token lies on the hub")
+    return _available(True, "TokenReported", "The account has its permissions, and its token is stored on the hub")
 
 
 def _available(status: bool | None, reason: str, message: str) -> Condition:
@@ -121,7 +125,7 @@ def _available(status: bool | None, reason: str, message: str) -> Condition:
 
 
 def _expiration(account: ManagedServiceAccount | None) -> datetime | None:
-    """None where it is not said, or not so that it can be read."""
+    """None if the status has no time of expiry, or one that cannot be parsed."""
     try:
         return None if account is None else parse_time(account.status.expiration_timestamp)
     except GoError:

@@ -1,12 +1,13 @@
-"""The addon as its hub sees it: rights on the managed cluster for the account that the gateway speaks as there.
+"""The addon on the hub: permissions on the managed cluster for the account that the gateway uses there.
 
-The account itself is a ManagedServiceAccount (`account.py`), which the agent of `managed-serviceaccount` keeps in the namespace
-where that agent runs. It is bound to `cluster-admin`, which covers non-resource URLs too, unless the variable `clusterRole` of an
-AddOnDeploymentConfig names another role: then the gateway can do on that cluster what this role lets it, whatever the hub grants.
+The account itself is a ManagedServiceAccount (`account.py`); the agent of `managed-serviceaccount` creates its ServiceAccount in
+the namespace where that agent runs. It is bound to `cluster-admin`, which covers non-resource URLs too, unless the variable
+`clusterRole` of an AddOnDeploymentConfig names another role: then this role limits what the gateway can do on that cluster,
+whatever the hub grants.
 
-Where the variable `tunnel` is "true", the addon also runs `muster gateway-agent` on the cluster, which opens the gateway's way
-there from inside. That agent has no rights on its cluster, and one on the hub: to attach. The role for it is bound to the agents
-of all clusters as a group, because RBAC cannot say "each its own"; the gateway lets each have its own only
+If the variable `tunnel` is "true", the addon also runs `muster gateway-agent` on the cluster, which opens a tunnel to the gateway
+from inside. That agent has no permissions on its cluster and one on the hub: to attach. The role for it is bound to the agents of
+all clusters as a group, because RBAC cannot express "only its own cluster"; the gateway restricts each agent to its own cluster
 (`gateway/tunnel/attach.py`).
 """
 
@@ -40,13 +41,13 @@ COMMAND: Final = "gateway-agent"
 AGENT: Final = agent_name(COMPONENT)
 ATTACH_ROLE: Final = f"open-cluster-management:{COMPONENT}-{ATTACH}"
 CREDENTIAL: Final = KubeClient()
-"""Its agents are let attach as a group, by `ATTACH_ROLE`: ClusterGateways have no namespace to bind a role in."""
+"""`ATTACH_ROLE` allows its agents to attach, as a group: ClusterGateways have no namespace in which to bind a role."""
 
 
 @dataclass(frozen=True)
 class ClusterGatewayAddon:
     image: str
-    """Muster's, which has the agent of tunnels in it."""
+    """Muster's image, which contains the tunnel agent."""
     name: str = COMPONENT
     config_kinds: tuple[ConfigGroupResource, ...] = (DEPLOYMENT_CONFIGS,)
     hosted: bool = False
@@ -59,10 +60,10 @@ class ClusterGatewayAddon:
         namespace = config.agent_install_namespace or installation.addon.spec.install_namespace or DEFAULT_NAMESPACE
         role = _role(config)
         subject = {"kind": "ServiceAccount", "name": COMPONENT, "namespace": namespace}
-        # What a binding refers to cannot be changed, so another role makes another binding.
+        # The roleRef of a binding is immutable, so another role needs another binding.
         bound = binding(f"open-cluster-management:{COMPONENT}:{role}", "ClusterRole", role, subject)
         manifest = {"apiVersion": f"{RBAC_GROUP}/v1", "kind": "ClusterRoleBinding", **bound}
-        # Rights are half of it: `account.py` says whether the addon is available.
+        # Applied permissions are only one requirement: `account.py` sets the condition Available.
         health = Health(HealthMode.NONE)
         if not _tunnel(config):
             return Agent((manifest,), namespace=namespace, health=health)
@@ -78,10 +79,10 @@ def _agent_manifests(cluster: str, namespace: str, image: str) -> list[Object]:
 
 
 def _tunnel(config: AddOnDeploymentConfigSpec) -> bool:
-    said = next((one.value for one in config.customized_variables if one.name == TUNNEL_VARIABLE), "") or "false"
-    if said not in ("true", "false"):
-        raise AddonError(f'AddOnDeploymentConfig: variable {TUNNEL_VARIABLE}: {said!r} is neither "true" nor "false"')
-    return said == "true"
+    value = next((one.value for one in config.customized_variables if one.name == TUNNEL_VARIABLE), "") or "false"
+    if value not in ("true", "false"):
+        raise AddonError(f'AddOnDeploymentConfig: variable {TUNNEL_VARIABLE}: {value!r} is neither "true" nor "false"')
+    return value == "true"
 
 
 def _role(config: AddOnDeploymentConfigSpec) -> str:
@@ -94,7 +95,7 @@ def _role(config: AddOnDeploymentConfigSpec) -> str:
 CLUSTER_GATEWAY: Final = HubAddon(
     COMPONENT,
     display_name="Cluster gateway",
-    description="Lets the hub's gateway into managed clusters.",
+    description="Access of the hub's gateway to managed clusters.",
     make=ClusterGatewayAddon,
     config_kinds=(DEPLOYMENT_CONFIGS,),
     objects=(

@@ -1,19 +1,19 @@
-"""May somebody do that on a cluster? The hub's virtual verbs, what is exempt from them, and as whom a cluster sees the request."""
+"""Authorization of requests for clusters: the hub's virtual verbs, the exemptions from them, and impersonation on the cluster."""
 
+from muster.gateway.authorization.authorizer import AuthorizationOptions, GatewayAuthorizer
 from muster.gateway.authorization.denials import Denial, parse_denial
 from muster.gateway.authorization.hub_access import HubAccess
 from muster.gateway.authorization.impersonation import ConfigurationError, Impersonation, explain_refusal, missing_grants
 from muster.gateway.authorization.impersonation_file import ImpersonationFile
-from muster.gateway.authorization.judge import GatewayJudge, JudgeOptions
 
 __all__ = [
+    "AuthorizationOptions",
     "ConfigurationError",
     "Denial",
-    "GatewayJudge",
+    "GatewayAuthorizer",
     "HubAccess",
     "Impersonation",
     "ImpersonationFile",
-    "JudgeOptions",
     "explain_refusal",
     "missing_grants",
     "parse_denial",

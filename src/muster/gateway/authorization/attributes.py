@@ -1,13 +1,13 @@
-"""What a request for a cluster needs on the hub: the virtual verb `<cluster>/<verb>` on whatever the request is about.
+"""The permission that a request for a cluster requires on the hub: the virtual verb `<cluster>/<verb>` on the requested resource.
 
-The hub's RBAC compares verbs whole, so `foo/get` on pods opens pods of the cluster foo and of no other, `*` opens them everywhere,
-and `foo/*` opens nothing. That holds as long as the slash between the two is the only one: a cluster's name has none, and a verb
-that is not a plain word is never asked about. Requests that ask for the same differ in nothing that is sent to a cluster, so an
-answer that is remembered for one cluster is never found for another.
+The hub's RBAC compares verbs as a whole, so `foo/get` on pods grants access to pods of the cluster foo and of no other, `*`
+grants access to all clusters, and `foo/*` grants nothing. This holds as long as the verb has exactly one slash: names of clusters
+have none, and no review is made for a verb that is not a plain word. The attributes contain everything that is sent to a cluster,
+so a cached decision for one cluster or request is never used for another.
 
-Usually the verb is that of the request. Commands in a pod and its ports are more than reading, though a WebSocket opens them with a
-GET: they need `create` whatever the method, as Kubernetes has it since 1.35 and older clusters do not. The same holds for upgrades
-through a node's proxy, behind which the kubelet runs commands for whoever opens a WebSocket. Other proxies keep the method's verb.
+Usually the verb is that of the request. Commands in a pod and its ports are more than reading, although a WebSocket opens them
+with a GET: they require `create` whatever the method, as in Kubernetes since 1.35. The same holds for upgrades through a node's
+proxy, behind which the kubelet runs commands for anybody who opens a WebSocket. Other proxies keep the verb of the method.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _is_verb: Final = re.compile("[a-z][a-z-]{0,62}", re.ASCII).fullmatch
 
 
 class NoVirtualVerb(Exception):
-    """There is nothing to ask the hub about: no cluster can be called so, or no request has such a verb. Never to be forwarded."""
+    """No virtual verb exists for this: the cluster or the verb has an impossible name. Such a request must never be forwarded."""
 
 
 @lru_cache(4096)
@@ -33,7 +33,7 @@ def virtual_verb(cluster: str, verb: str) -> str:
     if not cluster or dns1123_subdomain(cluster):
         raise NoVirtualVerb(f'"{cluster[:80]}" is not the name of a cluster')
     if not _is_verb(verb):
-        raise NoVirtualVerb(f'"{verb[:80]}" is not a verb that the hub could grant on a cluster')
+        raise NoVirtualVerb(f'"{verb[:80]}" is not a verb that the hub can grant for a cluster')
     return f"{cluster}/{verb}"
 
 
@@ -47,7 +47,7 @@ def needed_verb(inner: RequestInfo, upgrade: bool) -> str:
 
 
 def inner_attributes(inner: RequestInfo, upgrade: bool) -> AccessAttributes:
-    """What the request asks of the cluster, with the cluster's own verb."""
+    """The attributes of the request on the cluster, with the cluster's own verb."""
     verb = needed_verb(inner, upgrade)
     if not inner.is_resource:
         return AccessAttributes(verb, path=inner.path)
@@ -66,20 +66,21 @@ def inner_attributes(inner: RequestInfo, upgrade: bool) -> AccessAttributes:
     )
 
 
-def on_hub(cluster: str, asked: AccessAttributes, *, in_namespaces: bool = True) -> AccessAttributes:
-    """The same as a question to the hub.
+def hub_attributes(cluster: str, attributes: AccessAttributes, *, in_namespaces: bool = True) -> AccessAttributes:
+    """The same attributes for an access review on the hub.
 
-    With the namespace in it, a RoleBinding in the hub's namespace of that name counts too; without, only ClusterRoleBindings do.
+    If the namespace is included, a RoleBinding in the hub's namespace of that name counts too; otherwise only ClusterRoleBindings
+    do.
     """
     return AccessAttributes(
-        virtual_verb(cluster, asked.verb),
-        asked.group,
-        asked.version,
-        asked.resource,
-        asked.subresource,
-        asked.namespace if in_namespaces else "",
-        asked.name,
-        asked.path,
-        asked.field_selector,
-        asked.label_selector,
+        virtual_verb(cluster, attributes.verb),
+        attributes.group,
+        attributes.version,
+        attributes.resource,
+        attributes.subresource,
+        attributes.namespace if in_namespaces else "",
+        attributes.name,
+        attributes.path,
+        attributes.field_selector,
+        attributes.label_selector,
     )

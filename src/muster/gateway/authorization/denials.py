@@ -1,8 +1,8 @@
-"""What the gateway forwards for nobody, whatever the hub grants: an administrator's last word, for some clusters or for all.
+"""Requests that the gateway denies to everybody, whatever the hub grants, for some clusters or for all.
 
-`tokens` are tokens that a cluster issues for its service accounts: with one, a client needs neither gateway nor hub any more.
-`secrets` are Secrets, with every verb, because patches and deletions answer with the object too. This closes the direct way only:
-whoever may run commands in pods, or reach them by proxy, may find the same there.
+`tokens` are tokens that a cluster issues for its service accounts: a client that has one no longer needs the gateway or the hub.
+`secrets` are Secrets, with every verb, because patches and deletions return the object too. Only the direct way is denied: a
+client that may run commands in pods, or reach them by proxy, may find the same there.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ class Denial:
     cluster: str = ""
     """Empty for every cluster."""
 
-    def covers(self, cluster: str, asked: AccessAttributes) -> bool:
+    def covers(self, cluster: str, attributes: AccessAttributes) -> bool:
         if self.cluster and self.cluster != cluster:
             return False
-        if not asked.is_resource or asked.group not in ("", "*"):
+        if not attributes.is_resource or attributes.group not in ("", "*"):
             return False
         if self.what == SECRETS:
-            return asked.resource in ("secrets", "*")
-        return asked.resource in ("serviceaccounts", "*") and asked.subresource in ("token", "*")
+            return attributes.resource in ("secrets", "*")
+        return attributes.resource in ("serviceaccounts", "*") and attributes.subresource in ("token", "*")
 
 
 def parse_denial(text: str) -> Denial:
-    """One value of `--deny`; ValueError says what is wrong with it."""
+    """Parses one value of `--deny`. Raises ValueError with the reason."""
     what, at, cluster = text.partition("@")
     if what not in CHOICES:
         raise ValueError(f'"{what}" cannot be denied: write {FORMAT}')
@@ -46,5 +46,5 @@ def parse_denial(text: str) -> Denial:
     return Denial(what, cluster)
 
 
-def denied(denials: Iterable[Denial], cluster: str, asked: AccessAttributes) -> Denial | None:
-    return next((denial for denial in denials if denial.covers(cluster, asked)), None)
+def find_denial(denials: Iterable[Denial], cluster: str, attributes: AccessAttributes) -> Denial | None:
+    return next((denial for denial in denials if denial.covers(cluster, attributes)), None)

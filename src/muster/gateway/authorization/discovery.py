@@ -1,8 +1,8 @@
-"""Which paths of a cluster whoever may use its gateway may read: what it serves, which version it is, and whether it is well.
+"""Paths of a cluster that every user of its gateway may read: discovery, version and health.
 
-They are those that Kubernetes grants to everybody on a cluster (`system:discovery`, `system:public-info-viewer`). The grant is of
-the verb `get`, not of `<cluster>/get`, so without this exemption kubectl would say that the cluster has no such resource type where
-it means that the user may not read it.
+They are the paths that Kubernetes grants to everybody on a cluster (`system:discovery`, `system:public-info-viewer`). That grant
+is for the verb `get`, not for `<cluster>/get`, so without this exemption kubectl would report that the cluster has no such
+resource type instead of a missing permission.
 """
 
 from __future__ import annotations
@@ -32,5 +32,5 @@ _is_discovery: Final = re.compile(f"/(?:healthz|livez|readyz|version/?|(?:apis?|
 
 
 def is_discovery(inner: RequestInfo) -> bool:
-    """A path with anything unusual in it is none: whether a cluster reads it as we do is then not certain."""
+    """False for a path with any unusual character: it is not certain that the cluster reads such a path as the gateway does."""
     return not inner.is_resource and inner.verb in METHODS and _is_discovery(inner.path) is not None

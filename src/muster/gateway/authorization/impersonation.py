@@ -1,29 +1,28 @@
-"""As whom a granted request appears on a cluster: the gateway's account, or the caller by impersonation.
+"""The user of an authorized request on the cluster: the gateway's account, or the caller by impersonation.
 
-`shared` is the default, and what the gateway was designed for: every request is the gateway's account's, and the hub alone decides.
-With `impersonate` a cluster decides a second time, by its own RBAC, and its audit log knows the caller. That needs the right to
-impersonate on the cluster (`missing_grants` says which), and a mapping that cannot be abused, because a name that is somebody's on
-the hub may be somebody else's on a cluster:
+`shared` is the default: every request is made as the gateway's account, and only the hub authorizes it. With `impersonate` the
+cluster authorizes it too, by its own RBAC, and its audit log has the caller. That requires permission to impersonate on the cluster
+(`missing_grants`), and a mapping that cannot be abused, because a name on the hub may belong to another user on the cluster:
 
-- nobody becomes a `system:` user, and nobody brings a `system:` group along; `system:authenticated` is added to everybody
-- a service account of the hub appears as `cluster:hub:system:serviceaccount:<namespace>:<name>`, so that no account of the cluster
-  is meant by it; who is called so already is refused
-- names travel in header fields, at whose ends blanks are lost: a name for which that makes a difference is refused
-- whatever the caller is mapped to, the extra key `proxy.open-cluster-management.io/original-user` says who it was
+- no caller is mapped to a `system:` user, and `system:` groups are dropped; `system:authenticated` is added for every caller
+- a service account of the hub is mapped to `cluster:hub:system:serviceaccount:<namespace>:<name>`, which is no account of the
+  cluster; a caller whose name already has this prefix is refused
+- names are sent in header fields, which lose blanks at their ends: a name with such blanks is refused
+- whatever the caller is mapped to, the extra key `proxy.open-cluster-management.io/original-user` has the original name
 
-The file, all of it optional:
+The file (every field is optional):
 
-    mode: impersonate          # where no rule matches: shared (the default) or impersonate
-    rules:                     # the first that matches counts
-    - clusters: ["prod-.*"]    # regular expressions that must match the whole name; left out: any
+    mode: impersonate          # if no rule matches: shared (the default) or impersonate
+    rules:                     # the first matching rule applies
+    - clusters: ["prod-.*"]    # regular expressions for the whole name; default: any
       users: ["alice"]
       groups: ["ops"]          # one of the caller's groups must match
-      mode: impersonate        # left out: impersonate
-      user: operator           # left out: the caller
-      asGroups: [operators]    # left out: the caller's
+      mode: impersonate        # default: impersonate
+      user: operator           # default: the caller
+      asGroups: [operators]    # default: the caller's
 
-A file that cannot be understood stops the gateway at its start. One that is replaced by such a file later stops requests instead:
-nothing is forwarded until it is mended, because what the administrator wanted is not known.
+With an invalid file the gateway does not start. If a valid file is later replaced by an invalid one, nothing is forwarded until it
+is corrected, because the administrator's intent is not known.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ HUB_PREFIX: Final = "cluster:hub:"
 ORIGINAL_USER: Final = f"{GROUP}/original-user"
 _SYSTEM: Final = "system:"
 _ACCOUNT: Final = "system:serviceaccount:"
-_SPOILED: Final = re.compile(r"[\x00-\x1f\x7f]|^\s|\s$")
+_UNSENDABLE: Final = re.compile(r"[\x00-\x1f\x7f]|^\s|\s$")
 
 Mode = Literal["shared", "impersonate"]
 
 
 class ConfigurationError(ValueError):
-    """The mapping cannot be understood; the message names the field and says what belongs there."""
+    """The impersonation rules are invalid; the message names the field and the expected value."""
 
 
 class NotImpersonated(Exception):
-    """The caller cannot be mapped; `misconfigured` if that is not the caller's doing."""
+    """The caller cannot be mapped; `misconfigured` if the configuration is the cause, not the caller."""
 
     def __init__(self, message: str, *, misconfigured: bool = False) -> None:
         super().__init__(message)
@@ -83,19 +82,19 @@ _Matches = Callable[[str], object]
 
 
 class _CompiledRule:
-    def __init__(self, rule: _Rule, where: str) -> None:
-        self._clusters = _patterns(rule.clusters, f"{where}.clusters")
-        self._users = _patterns(rule.users, f"{where}.users")
-        self._groups = _patterns(rule.groups, f"{where}.groups")
+    def __init__(self, rule: _Rule, field: str) -> None:
+        self._clusters = _patterns(rule.clusters, f"{field}.clusters")
+        self._users = _patterns(rule.users, f"{field}.users")
+        self._groups = _patterns(rule.groups, f"{field}.groups")
         self.mode = rule.mode
         self.user = rule.user
         self.groups = None if rule.as_groups is None else tuple(rule.as_groups)
         if rule.mode == "shared" and (rule.user is not None or rule.as_groups is not None):
-            raise ConfigurationError(f"{where}: user and asGroups are for mode impersonate; leave them out or change the mode")
+            raise ConfigurationError(f"{field}: user and asGroups are for mode impersonate; leave them out or change the mode")
         if rule.user is not None:
-            _check_name(rule.user, f"{where}.user")
+            _check_name(rule.user, f"{field}.user")
         for index, group in enumerate(rule.as_groups or ()):
-            _check_name(group, f"{where}.asGroups[{index}]")
+            _check_name(group, f"{field}.asGroups[{index}]")
 
     def matches(self, who: UserInfo, cluster: str) -> bool:
         return _any(self._clusters, (cluster,)) and _any(self._users, (who.name,)) and _any(self._groups, who.groups)
@@ -105,29 +104,29 @@ def _any(patterns: tuple[_Matches, ...] | None, names: Iterable[str]) -> bool:
     return patterns is None or any(matches(name) for name in names for matches in patterns)
 
 
-def _patterns(texts: list[str] | None, where: str) -> tuple[_Matches, ...] | None:
+def _patterns(texts: list[str] | None, field: str) -> tuple[_Matches, ...] | None:
     if texts is None:
         return None
     if not texts:
-        raise ConfigurationError(f"{where}: an empty list matches nothing; leave it out to match everything")
+        raise ConfigurationError(f"{field}: an empty list matches nothing; leave it out to match everything")
     found: list[_Matches] = []
     for index, text in enumerate(texts):
         try:
             found.append(re.compile(text).fullmatch)
         except re.error as problem:
-            raise ConfigurationError(f'{where}[{index}]: "{text}" is not a regular expression: {problem}') from None
+            raise ConfigurationError(f'{field}[{index}]: "{text}" is not a regular expression: {problem}') from None
     return tuple(found)
 
 
-def _check_name(name: str, where: str) -> None:
-    if not name or _SPOILED.search(name):
-        raise ConfigurationError(f'{where}: "{name}" cannot be sent as a name: no blanks at its ends, no control characters')
+def _check_name(name: str, field: str) -> None:
+    if not name or _UNSENDABLE.search(name):
+        raise ConfigurationError(f'{field}: "{name}" cannot be sent as a name: no blanks at its ends, no control characters')
     if name.startswith(_SYSTEM):
-        raise ConfigurationError(f'{where}: "{name}" begins with {_SYSTEM}, which nobody is ever mapped to; choose another name')
+        raise ConfigurationError(f'{field}: "{name}" begins with {_SYSTEM}, to which no user is ever mapped; choose another name')
 
 
 class Impersonation:
-    """The mapping as it is now; `replace` takes the file's next content."""
+    """The current rules; `replace` sets the next content of the file."""
 
     def __init__(self, text: bytes = b"") -> None:
         """Raises ConfigurationError."""
@@ -142,32 +141,32 @@ class Impersonation:
         return self._problem
 
     def replace(self, text: bytes) -> None:
-        """From now on this counts, also if it cannot be understood: then nobody is mapped."""
+        """Use these rules from now on. If they are invalid, no caller is mapped."""
         try:
             self._mode, self._rules = _read(text)
             self._problem = ""
         except ConfigurationError as problem:
             self._problem = str(problem)
 
-    def mapped(self, who: UserInfo, cluster: str) -> UserInfo | None:
-        """As whom somebody is to appear; None: as the gateway's account. Raises NotImpersonated."""
+    def map_user(self, who: UserInfo, cluster: str) -> UserInfo | None:
+        """The user on the cluster; None for the gateway's own account. Raises NotImpersonated."""
         if self._problem:
             raise NotImpersonated(f"the gateway's impersonation rules are not valid: {self._problem}", misconfigured=True)
         rule = next((rule for rule in self._rules if rule.matches(who, cluster)), None)
         if (self._mode if rule is None else rule.mode) == "shared":
             return None
-        name = _own_name(who.name) if rule is None or rule.user is None else rule.user
-        groups = _own_groups(who.groups) if rule is None or rule.groups is None else rule.groups
-        if _SPOILED.search(who.name):
+        name = _mapped_name(who.name) if rule is None or rule.user is None else rule.user
+        groups = _mapped_groups(who.groups) if rule is None or rule.groups is None else rule.groups
+        if _UNSENDABLE.search(who.name):
             raise NotImpersonated("the name has blanks at its ends or control characters in it")
         return UserInfo(name, groups=(*dict.fromkeys(groups), AUTHENTICATED), extra={ORIGINAL_USER: (who.name,)})
 
 
-def _own_name(name: str) -> str:
-    if not name or _SPOILED.search(name):
+def _mapped_name(name: str) -> str:
+    if not name or _UNSENDABLE.search(name):
         raise NotImpersonated("the name has blanks at its ends or control characters in it, or is empty")
     if name.startswith(HUB_PREFIX):
-        raise NotImpersonated(f"names that begin with {HUB_PREFIX} stand for the hub's service accounts")
+        raise NotImpersonated(f"names that begin with {HUB_PREFIX} are reserved for the hub's service accounts")
     if name.startswith(_ACCOUNT):
         return f"{HUB_PREFIX}{name}"
     if name.startswith(_SYSTEM):
@@ -175,10 +174,10 @@ def _own_name(name: str) -> str:
     return name
 
 
-def _own_groups(groups: tuple[str, ...]) -> tuple[str, ...]:
+def _mapped_groups(groups: tuple[str, ...]) -> tuple[str, ...]:
     kept = tuple(group for group in groups if not group.startswith(_SYSTEM))
     for group in kept:
-        if not group or _SPOILED.search(group):
+        if not group or _UNSENDABLE.search(group):
             raise NotImpersonated("the name of a group has blanks at its ends or control characters in it, or is empty")
     return kept
 
@@ -194,7 +193,7 @@ def _read(text: bytes) -> tuple[Mode, tuple[_CompiledRule, ...]]:
     try:
         file = msgspec.convert({} if found is None else found, _File)
     except msgspec.ValidationError as problem:
-        raise ConfigurationError(f"the impersonation rules cannot be understood: {problem}") from None
+        raise ConfigurationError(f"the impersonation rules are invalid: {problem}") from None
     return file.mode, tuple(_CompiledRule(rule, f"rules[{index}]") for index, rule in enumerate(file.rules))
 
 
@@ -202,7 +201,7 @@ SHARED_FOR_ALL: Final = Impersonation()
 
 
 def missing_grants(impersonated: UserInfo) -> list[Object]:
-    """The rules that the gateway's account needs on a cluster to appear as somebody."""
+    """RBAC rules that the gateway's account needs on a cluster to impersonate this user."""
     return [
         {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"], "resourceNames": [impersonated.name]},
         {"apiGroups": [""], "resources": ["groups"], "verbs": ["impersonate"], "resourceNames": list(impersonated.groups)},
@@ -217,9 +216,9 @@ _IMPERSONATED_KINDS: Final = frozenset({("", "users"), ("", "groups"), ("authent
 
 
 def explain_refusal(impersonated: UserInfo | None, answer: Answer) -> Answer:
-    """A cluster's answer, with a Warning if it refused to let the gateway impersonate.
+    """The cluster's answer, with a Warning if the cluster did not allow the gateway to impersonate.
 
-    A cluster serves no such resources, so a refusal that names one as what it is about can mean nothing else.
+    A cluster does not serve these resources, so a refusal whose details name one of them can have no other reason.
     """
     if impersonated is None or not isinstance(answer, Response) or answer.status != HTTPStatus.FORBIDDEN:
         return answer

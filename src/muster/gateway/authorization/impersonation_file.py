@@ -1,4 +1,4 @@
-"""The file with the impersonation rules, followed while the gateway runs: a ConfigMap's content changes without a restart."""
+"""The file with the impersonation rules. It is polled while the gateway runs: a ConfigMap's content changes without a restart."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from muster.machinery.logs import get_logger
 
 log = get_logger(__name__)
 POLL_INTERVAL: Final = 10.0
-LARGEST_FILE: Final = 1024 * 1024
+MAX_FILE_SIZE: Final = 1024 * 1024
 
 
 class ImpersonationFile:
-    """`impersonation` has what the file says; `run` is to be a task of its owner."""
+    """`impersonation` has the current rules; the owner runs `run` as a task."""
 
     def __init__(self, path: Path, *, clock: Clock = SYSTEM) -> None:
         """Raises ConfigurationError, which names the file."""
@@ -35,25 +35,25 @@ class ImpersonationFile:
             await self.refresh()
 
     async def refresh(self) -> None:
-        """A file that cannot be read is being replaced, or gone: the last rules count until there are others."""
+        """Reload the file. If it cannot be read, because it is being replaced or was removed, the last rules stay in effect."""
         try:
             text = await asyncio.to_thread(_content, self._path)
         except OSError as problem:
-            log.warning("impersonation rules cannot be read", path=str(self._path), error=problem.strerror)
+            log.warning("impersonation rules not readable", path=str(self._path), error=problem.strerror)
             return
         if text == self._text:
             return
         self._text = text
         self.impersonation.replace(text)
         if self.impersonation.problem:
-            log.error("impersonation rules are not valid: nothing is forwarded", error=self.impersonation.problem)
+            log.error("impersonation rules invalid; requests are not forwarded", error=self.impersonation.problem)
         else:
             log.info("impersonation rules changed", path=str(self._path))
 
 
 def _content(path: Path) -> bytes:
     with own(path).open("rb") as file:
-        text = file.read(LARGEST_FILE + 1)
-    if len(text) > LARGEST_FILE:
-        raise OSError(0, f"it has more than {LARGEST_FILE} bytes")
+        text = file.read(MAX_FILE_SIZE + 1)
+    if len(text) > MAX_FILE_SIZE:
+        raise OSError(0, f"it has more than {MAX_FILE_SIZE} bytes")
     return text

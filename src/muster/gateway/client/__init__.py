@@ -1,6 +1,6 @@
-"""The gateway's client side: one cluster or many, by whichever client library a program uses.
+"""The gateway's client library: access to one cluster or to many, with the client library of the caller's choice.
 
-Nothing of the gateway itself is needed, and none of the libraries before it is asked for.
+It does not import the gateway itself, and imports a client library only when it is used.
 """
 
 from muster.gateway.client.context import NoCluster, current_cluster, using_cluster

@@ -1,6 +1,6 @@
-"""Which cluster requests are for, where they do not say it themselves: one word before a block of code.
+"""The current cluster of requests that do not name one, set for a block of code by `using_cluster`.
 
-A ContextVar, so that every task and every thread has its own, and what a task starts has its parent's.
+It is a ContextVar: every task and every thread has its own, and a task inherits that of its parent.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ current_cluster: Final[ContextVar[str | None]] = ContextVar("muster_current_clus
 
 
 class NoCluster(LookupError):
-    """A request was to go to the cluster of the context, and there is none."""
+    """A request needs the cluster of the context, and none is set."""
 
     def __init__(self) -> None:
-        super().__init__("no cluster was chosen: put the request into `with using_cluster(NAME):`, or allow fallback_to_hub")
+        super().__init__("no cluster is set: put the request into `with using_cluster(NAME):`, or allow fallback_to_hub")
 
 
 def require_cluster_name(cluster: str) -> str:
-    """The name, which ends up in a path. Raises ValueError for one that no ManagedCluster has."""
+    """Returns the name, which becomes part of a path. Raises ValueError for a name that no ManagedCluster can have."""
     if flaws := dns1123_label(cluster):
         raise ValueError(f"{cluster!r} cannot name a cluster: {flaws[0]}")
     return cluster
@@ -31,7 +31,7 @@ def require_cluster_name(cluster: str) -> str:
 
 @contextmanager
 def using_cluster(name: str | None) -> Iterator[None]:
-    """Requests of this block are for this cluster; with None they are the hub's own, where that is allowed."""
+    """Requests in this block are for this cluster; with None they are for the hub itself, where that is allowed."""
     token = current_cluster.set(None if name is None else require_cluster_name(name))
     try:
         yield

@@ -1,11 +1,11 @@
-"""Who refused: the hub, the gateway on behalf of the hub, or the cluster itself.
+"""Classifies refusals: by the hub, by the gateway on behalf of the hub, or by the cluster itself.
 
-Clients of all libraries raise errors of their own with the server's answer in them. `refusal` reads such an answer, `blame` such an
-error, and both give one of the few errors here, or None for what is nobody's refusal (a Pod that is not there, a conflict): code
-goes on with the library's own error then. `Status.details` decides, never the message.
+Client libraries raise errors of their own with the server's answer in them. `refusal` classifies such an answer, `blame` such an
+error. Both return one of the errors below, or None for any other answer (a Pod that does not exist, a conflict); the caller then
+handles the library's own error. `Status.details` decides, never the message.
 
-What a cluster answers comes through unchanged, so that a cluster could pretend that its hub had refused. Nothing here is for
-deciding what somebody may do.
+A cluster's answers are passed on unchanged, so a cluster could pretend that its hub had refused. These errors must not be used
+for access decisions.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from muster.gateway.names import RESOURCE
 from muster.runtime.client import StatusError
 
 VIRTUAL_VERB_FORBIDDEN: Final = "VirtualVerbForbidden"
-"""The cause in an answer by which the gateway refuses what the hub's RBAC does not grant for a cluster."""
+"""Cause of a refusal by the gateway: the hub's RBAC does not grant the request for a cluster."""
 _FORBIDDEN: Final = frozenset(("GatewayDenied", "ImpersonationForbidden"))
 _UNDECIDED: Final = "AccessReviewFailed"
-"""The gateway's other causes for a no of its own."""
+"""The gateway's other causes of refusals by itself."""
 _UNAVAILABLE: Final = frozenset(
     (
         target.CREDENTIAL_MISSING,
@@ -48,8 +48,8 @@ _UNAVAILABLE: Final = frozenset(
 
 
 class GatewayError(Exception):
-    """A request for a cluster was refused on its way, or by the cluster. This one itself, where it is none of those below: the
-    gateway could not read the request, or the hub did not say whether it is allowed."""
+    """The gateway, the hub or the cluster refused a request for a cluster. This base class itself is raised for other refusals:
+    the gateway could not parse the request, or the hub did not decide whether it is allowed."""
 
     def __init__(self, cluster: str, answer: Answer, cause: str = "") -> None:
         super().__init__(f"cluster {cluster}: {answer.message or f'HTTP {answer.code}'}")
@@ -67,28 +67,28 @@ class ClusterUnknown(GatewayError):
 
 
 class ClusterUnavailable(GatewayError):
-    """The gateway cannot reach the cluster, or has no valid credential for it; `cause` says which."""
+    """The gateway cannot reach the cluster, or has no valid credential for it; `cause` is the reason."""
 
 
 class HubForbidden(GatewayError):
-    """The hub's RBAC does not let this user use the gateway to this cluster with this method: `clustergateways/proxy`."""
+    """The hub's RBAC does not allow this user to use the gateway of this cluster with this method: `clustergateways/proxy`."""
 
 
 class GatewayForbidden(GatewayError):
-    """The gateway's own rules forbid the request to everybody, or to this user; `cause` says which."""
+    """The gateway's own rules forbid the request for everybody, or for this user; `cause` is the reason."""
 
 
 class VirtualVerbForbidden(GatewayForbidden):
-    """The hub's RBAC does not grant this user the request: the verb `<cluster>/<verb>` on the resource."""
+    """The hub's RBAC does not allow this user the request: the verb `<cluster>/<verb>` on the resource."""
 
 
 class ClusterForbidden(GatewayError):
-    """The cluster does not grant the request to the gateway's account there."""
+    """The cluster does not allow the request to the gateway's account."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of a server's answer."""
+    """The parts of a server's answer that are known."""
 
     code: int
     status: Mapping[str, Any] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Answer:
 def refusal(
     cluster: str, code: int, body: object = b"", headers: Mapping[str, str] | None = None, api: GatewayApi = GATEWAY_API
 ) -> GatewayError | None:
-    """What an answer to a request for `cluster` means; `body` is its text, or what was decoded of it."""
+    """The error for an answer to a request for `cluster`; `body` is its text, or its decoded content."""
     given = headers or {}
     warnings = tuple(value for name, value in given.items() if name.lower() == "warning")
     return _refusal(cluster, Answer(code, _status(body), warnings), api)
@@ -121,7 +121,7 @@ def refusal(
 def _refusal(cluster: str, answer: Answer, api: GatewayApi) -> GatewayError | None:
     about = answer.details
     of_gateway = about.get("group") in (api.group, GROUP) and about.get("kind") == RESOURCE and about.get("name") == cluster
-    # The gateway warns as whom it asked where a cluster said no; that cluster may be a hub which speaks of gateways too.
+    # If a cluster refuses, the gateway adds a Warning with its account; the cluster may itself be a hub with a gateway.
     is_gateways = of_gateway and not answer.warnings
     if answer.code == HTTPStatus.FORBIDDEN:
         if VIRTUAL_VERB_FORBIDDEN in answer.causes:
@@ -139,8 +139,8 @@ def _refusal(cluster: str, answer: Answer, api: GatewayApi) -> GatewayError | No
 
 
 def blame(cluster: str, error: BaseException, api: GatewayApi = GATEWAY_API) -> GatewayError | None:
-    """What an error means that a client library raised for a request to `cluster`: of kubernetes, kubernetes_asyncio, kr8s,
-    lightkube, httpx, httpx2, requests, aiohttp, or our own."""
+    """The error for an exception that a client library raised for a request to `cluster`: kubernetes, kubernetes_asyncio, kr8s,
+    lightkube, httpx, httpx2, requests, aiohttp, or Muster's own."""
     if isinstance(error, GatewayError):
         return error
     answer = _answer_of(error)
@@ -149,7 +149,7 @@ def blame(cluster: str, error: BaseException, api: GatewayApi = GATEWAY_API) -> 
 
 @contextmanager
 def blaming(cluster: str, api: GatewayApi = GATEWAY_API) -> Iterator[None]:
-    """Refusals come out of this block as a GatewayError; the library's error is its cause. Other errors come out as they are."""
+    """Converts refusals in this block to a GatewayError whose cause is the library's error. Other errors are raised unchanged."""
     try:
         yield
     except Exception as error:
@@ -160,7 +160,7 @@ def blaming(cluster: str, api: GatewayApi = GATEWAY_API) -> Iterator[None]:
 
 
 def _answer_of(error: BaseException) -> Answer | None:
-    """By what the libraries' errors have in common, since none of them need be here: a response, or its parts in themselves."""
+    """By common attributes of the libraries' errors, since the libraries need not be installed: a response, or its parts."""
     response = getattr(error, "response", None)
     source = error if response is None else response
     codes = (getattr(source, name, None) for name in ("status_code", "status", "code"))
@@ -178,7 +178,7 @@ def _status_of(error: BaseException, source: object) -> Mapping[str, Any]:
     for place, name in ((error, "body"), (source, "content"), (source, "text"), (error, "status")):
         try:
             found = _status(getattr(place, name, None))
-        except Exception:  # A stream that was not read, or is closed: the library's own complaint of it.
+        except Exception:  # The library's error for a stream that was not read, or is closed.
             continue
         if found:
             return found
@@ -186,7 +186,7 @@ def _status_of(error: BaseException, source: object) -> Mapping[str, Any]:
 
 
 def _status(body: object) -> Mapping[str, Any]:
-    """A Status, if it is one."""
+    """The Status in a body, if it is one."""
     if isinstance(body, bytes | str):
         try:
             body = orjson.loads(body)

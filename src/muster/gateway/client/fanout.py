@@ -1,7 +1,8 @@
-"""The same question to many clusters at once: bounded, each with its own time, none of them able to fail or hold up the others.
+"""Runs the same function for many clusters concurrently: bounded, with a timeout for each, and isolated from each other's
+failures.
 
-Results come as they are there, one for every cluster, and each says itself whether it is one. The cluster is also the current one
-(`using_cluster`) while its function runs, and what it raises is turned into a GatewayError where somebody refused.
+Results are returned as they become available, one for each cluster, with its value or its error. The cluster is also the current
+one (`using_cluster`) while its function runs, and a refusal that it raises is converted to a GatewayError.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CLUSTERS_AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class ClusterResult(Generic[T]):
-    """What came of one cluster: `error` is why there is no `value`."""
+    """The result of one cluster: either `value` or `error`."""
 
     cluster: str
     value: T | None = None
@@ -37,7 +38,7 @@ class ClusterResult(Generic[T]):
         return self.error is None
 
     def unwrap(self) -> T:
-        """The value; raises the error."""
+        """Returns the value, or raises the error."""
         if self.error is not None:
             raise self.error
         return cast(T, self.value)
@@ -51,8 +52,8 @@ async def fanout(
     timeout: float | None = None,
     api: GatewayApi = GATEWAY_API,
 ) -> AsyncGenerator[ClusterResult[T], None]:
-    """`ask` of every cluster, at most `limit` at once and each for `timeout` seconds, which ends as TimeoutError. Whoever stops
-    listening cancels the rest."""
+    """Calls `ask` for every cluster, at most `limit` at once and each for at most `timeout` seconds, after which its error is
+    TimeoutError. Closing the iterator cancels the rest."""
     waiting = _names(clusters, limit)
     running: set[asyncio.Task[ClusterResult[T]]] = set()
     try:
@@ -87,8 +88,8 @@ def fanout_threads(
     timeout: float | None = None,
     api: GatewayApi = GATEWAY_API,
 ) -> Iterator[ClusterResult[T]]:
-    """The same for functions that block, each in a thread of its own. A thread cannot be ended: one whose time is over goes on
-    unheard, so give the client that it uses a timeout too."""
+    """The same for blocking functions, each in a thread of its own. A thread cannot be cancelled: after its timeout it continues,
+    and its result is ignored, so give its client a timeout too."""
     waiting = _names(clusters, limit)
     answers: queue.SimpleQueue[ClusterResult[T]] = queue.SimpleQueue()
     deadlines: dict[str, float] = {}
@@ -118,9 +119,9 @@ def fanout_threads(
 
 
 def _names(clusters: Iterable[str], limit: int) -> list[str]:
-    """Each once, the first one last."""
+    """Without duplicates, in the order of first occurrence."""
     if limit < 1:
-        raise ValueError(f"limit: {limit} clusters at once are none; it has to be at least 1")
+        raise ValueError(f"limit: expected at least 1, not {limit}")
     return [require_cluster_name(one) for one in dict.fromkeys(clusters)][::-1]
 
 

@@ -1,8 +1,8 @@
-"""`Gateway`: a hub's way to its clusters, for programs that use some client library.
+"""`Gateway`: access to a hub's clusters for programs that use some client library.
 
-Everything rests on one thing that every library takes, a kubeconfig: the hub's own, with the cluster's address behind the gateway
-in it. So a library's own handling of certificates, tokens and plugins counts, and no token of a cluster is ever seen. The seed's
-six methods, and what they are here:
+Every library accepts a kubeconfig: here it is the hub's own with the cluster's address behind the gateway. So the library itself
+handles certificates, tokens and exec plugins, and never sees a token of a cluster. The six methods of upstream's gateway client and
+their counterparts:
 
     RESTClient(cluster)                             rest(cluster), rest_async(cluster)
     GetKubernetesClient(cluster)                    kubernetes(cluster), kubernetes_aio(cluster), kubernetes_asyncio(cluster)
@@ -50,17 +50,17 @@ Httpx = Literal["httpx", "httpx2"]
 
 
 class Gateway:
-    """A hub, reached as its kubeconfig says. Nothing is contacted before a client of it is used."""
+    """A hub, reached with its kubeconfig. Nothing is contacted before one of its clients is used."""
 
     def __init__(self, kubeconfig: Mapping[str, Any], *, api: GatewayApi = GATEWAY_API, hub_server: str = "") -> None:
-        """`kubeconfig` has one context, as `load_context` gives it; `hub_server` is another address of the hub."""
+        """`kubeconfig` has one context, as `load_context` returns it; `hub_server` overrides the address of the hub."""
         self._document = deepcopy(dict(kubeconfig))
         self._cluster: dict[str, Any] = self._document["clusters"][0]["cluster"]
         if hub_server:
             self._cluster["server"] = hub_server
         self._cluster["server"] = str(self._cluster.get("server") or "").rstrip("/")
         self.api = api
-        # Complains of an address that is none.
+        # Raises ValueError for an invalid address.
         Route(self.hub_url, api=api)
 
     @classmethod
@@ -72,18 +72,18 @@ class Gateway:
         api: GatewayApi = GATEWAY_API,
         hub_server: str = "",
     ) -> Gateway:
-        """Of a file, of a document, or as kubectl does of $KUBECONFIG or ~/.kube/config. Raises KubeconfigError."""
+        """From a file or a document, or as kubectl from $KUBECONFIG or ~/.kube/config. Raises KubeconfigError."""
         found = load_context(source if isinstance(source, Mapping | None) else Path(source), context)
         return cls(found, api=api, hub_server=hub_server)
 
     @classmethod
     def from_config(cls, config: ClientConfig, *, api: GatewayApi = GATEWAY_API, hub_server: str = "") -> Gateway:
-        """Of what our own clients are made with."""
+        """From the configuration of Muster's own clients."""
         return cls(context_of(config, "hub"), api=api, hub_server=hub_server)
 
     @classmethod
     def in_cluster(cls, *, api: GatewayApi = GATEWAY_API) -> Gateway:
-        """For a pod on the hub, by its service account."""
+        """For a pod on the hub, with its service account."""
         return cls.from_config(in_cluster_config(), api=api)
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class Gateway:
 
     @property
     def hub_kubeconfig(self) -> dict[str, Any]:
-        """The hub's own, which has the credentials of whoever asks."""
+        """The hub's own kubeconfig, with the caller's credentials."""
         return deepcopy(self._document)
 
     def base_url(self, cluster: str) -> str:
@@ -104,12 +104,12 @@ class Gateway:
     # Kubeconfigs -------------------------------------------------------------------------------------------------------------
 
     def kubeconfig_for(self, cluster: str, *, namespace: str = "") -> dict[str, Any]:
-        """A kubeconfig for one cluster, whose context has the cluster's name."""
+        """A kubeconfig for one cluster; its context has the cluster's name."""
         return self.kubeconfig([cluster], namespace=namespace)
 
     def kubeconfig(self, clusters: Sequence[str], *, prefix: str = "", namespace: str = "") -> dict[str, Any]:
-        """A kubeconfig with a context for each of the clusters, the first one current. All share the hub's user; `prefix` is put
-        before the names of contexts and clusters. A namespace of the hub's context means nothing to a cluster."""
+        """A kubeconfig with one context for each cluster; the first one is current. All use the hub's user; `prefix` is prepended
+        to the names of contexts and clusters. The namespace of the hub's context is not copied."""
         document = self.hub_kubeconfig
         user = document["contexts"][0]["context"].get("user")
         rest = {"user": user} if user else {}
@@ -125,7 +125,7 @@ class Gateway:
         }
 
     def config_for(self, cluster: str) -> ClientConfig:
-        """For our own clients."""
+        """The configuration for Muster's own clients."""
         return parse_kubeconfig(yaml.dump(self.kubeconfig_for(cluster)))
 
     @property
@@ -135,7 +135,7 @@ class Gateway:
     # Clients -----------------------------------------------------------------------------------------------------------------
 
     def client(self, cluster: str) -> HttpClient:
-        """Our own asynchronous client."""
+        """Muster's asynchronous client."""
         return HttpClient(self.config_for(cluster))
 
     def kubernetes(self, cluster: str) -> ApiClient:
@@ -143,7 +143,7 @@ class Gateway:
         return library("kubernetes.config").new_client_from_config_dict(self.kubeconfig_for(cluster), persist_config=False)
 
     async def kubernetes_aio(self, cluster: str) -> AioApiClient:
-        """For the APIs of `kubernetes.aio`, which the package `kubernetes` has since version 37."""
+        """For the APIs of `kubernetes.aio`, part of the package `kubernetes` since version 37."""
         return await library("kubernetes.aio.config").new_client_from_config_dict(self.kubeconfig_for(cluster))
 
     async def kubernetes_asyncio(self, cluster: str) -> AsyncioApiClient:
@@ -151,7 +151,7 @@ class Gateway:
         return await library("kubernetes_asyncio.config").new_client_from_config_dict(self.kubeconfig_for(cluster))
 
     def dynamic(self, cluster: str) -> DynamicClient:
-        """For kinds that are found out by discovery, which begins at once."""
+        """A dynamic client; it starts discovery at once."""
         return library("kubernetes.dynamic").DynamicClient(self.kubernetes(cluster))
 
     def kr8s(self, cluster: str) -> Kr8sApi:
@@ -172,12 +172,12 @@ class Gateway:
     # HTTP --------------------------------------------------------------------------------------------------------------------
 
     def route(self, cluster: str | None = None, *, fallback_to_hub: bool = False) -> Route:
-        """To one cluster, or to the one of `using_cluster`."""
+        """The route to one cluster, or to the one of `using_cluster`."""
         return Route(self.hub_url, cluster, fallback_to_hub, self.api)
 
     def rest(self, cluster: str | None = None, *, fallback_to_hub: bool = False, module: Httpx = "httpx", **options: Any) -> Any:
-        """An `httpx.Client` (or httpx2's) for plain requests: `rest("foo").get("/api/v1/namespaces")`. Without a cluster it
-        asks the one of `using_cluster`."""
+        """An `httpx.Client` (or httpx2's) for plain requests: `rest("foo").get("/api/v1/namespaces")`. Without a cluster it uses
+        the one of `using_cluster`."""
         made, identity = library(module), self._identity
         inner = made.HTTPTransport(verify=_verify(identity), proxy=identity.proxy, trust_env=False)
         return made.Client(**self._rest(made, identity, cluster, fallback_to_hub, inner, "transport"), **options)
@@ -196,7 +196,7 @@ class Gateway:
         return {"base_url": self.hub_url, "transport": getattr(_family(made), kind)(route, inner), **common}
 
     def requests_session(self, cluster: str | None = None, *, fallback_to_hub: bool = False) -> Session:
-        """A `requests.Session` that knows one address only: paths of a cluster behind the hub's."""
+        """A `requests.Session` with a single address: paths of a cluster behind the hub's."""
         from muster.gateway.client.transports.requests_adapter import adapters
 
         kinds, identity = adapters(), self._identity
@@ -207,7 +207,7 @@ class Gateway:
         return session
 
     def aiohttp_session(self, cluster: str | None = None, *, fallback_to_hub: bool = False, **options: Any) -> ClientSession:
-        """An `aiohttp.ClientSession`, made inside of a running loop: `session.get(gateway.hub_url + "/api/v1/namespaces")`."""
+        """An `aiohttp.ClientSession`, to be created in a running loop: `session.get(gateway.hub_url + "/api/v1/namespaces")`."""
         from muster.gateway.client.transports.aiohttp_middleware import gateway_middleware, identity_middleware
 
         aiohttp, identity = library("aiohttp"), self._identity
@@ -223,7 +223,7 @@ class Gateway:
     def httpx_transport(
         self, cluster: str | None = None, inner: Any = None, *, fallback_to_hub: bool = False, module: Httpx = "httpx"
     ) -> Any:
-        """A transport for a client of your own whose requests are for the hub; `inner` sends them."""
+        """A transport for your own client with requests for the hub; `inner` sends them."""
         return _family(library(module)).transport(self.route(cluster, fallback_to_hub=fallback_to_hub), inner)
 
     def async_httpx_transport(
@@ -232,18 +232,18 @@ class Gateway:
         return _family(library(module)).async_transport(self.route(cluster, fallback_to_hub=fallback_to_hub), inner)
 
     def requests_adapter(self, cluster: str | None = None, inner: Any = None, *, fallback_to_hub: bool = False) -> Any:
-        """To be mounted at the hub's address in a session of your own; `inner` is the adapter that sends."""
+        """To be mounted at the hub's address in your own session; `inner` is the adapter that sends."""
         from muster.gateway.client.transports.requests_adapter import adapters
 
         return adapters().gateway(self.route(cluster, fallback_to_hub=fallback_to_hub), inner)
 
     def aiohttp_middleware(self, cluster: str | None = None, *, fallback_to_hub: bool = False) -> Middleware:
-        """For a session of your own, as its last middleware."""
+        """For your own session, as its last middleware."""
         from muster.gateway.client.transports.aiohttp_middleware import gateway_middleware
 
         return gateway_middleware(self.route(cluster, fallback_to_hub=fallback_to_hub))
 
-    # Many clusters, and who refused ------------------------------------------------------------------------------------------
+    # Many clusters, and errors ------------------------------------------------------------------------------------------------
 
     def fanout(
         self,
@@ -262,11 +262,11 @@ class Gateway:
         return fanout_threads(clusters, ask, limit=limit, timeout=timeout, api=self.api)
 
     def blame(self, cluster: str, error: BaseException) -> errors.GatewayError | None:
-        """Who refused, of an error that a client library raised."""
+        """Classifies an error that a client library raised: see `muster.gateway.client.errors.blame`."""
         return errors.blame(cluster, error, self.api)
 
     def blaming(self, cluster: str) -> AbstractContextManager[None]:
-        """Refusals come out of the block as a GatewayError."""
+        """Converts refusals in the block to a GatewayError."""
         return errors.blaming(cluster, self.api)
 
 

@@ -1,7 +1,7 @@
-"""As whom the hub is asked, and whom to believe to be the hub, for HTTP libraries that read no kubeconfigs.
+"""Credentials and trusted CAs of the hub for HTTP libraries that do not read kubeconfigs.
 
-What may rotate does so under `muster.runtime.client.credentials`. Its functions are coroutines, because a plugin may have to run;
-for blocking clients they are run to their end in a thread, and without a plugin they never wait at all.
+`muster.runtime.client.credentials` handles rotation. Its functions are coroutines, because an exec plugin may have to run; for
+blocking clients they are run to completion in a thread, and without a plugin they never wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HubIdentity:
 
     @property
     def proxy(self) -> str | None:
-        """The kubeconfig's, else the environment's by the rules of Go's clients."""
+        """The proxy of the kubeconfig, or of the environment as Go's clients read it."""
         return self._config.proxy_url or proxy_for(self._config.server, confinement.environ()) or None
 
     async def headers(self) -> list[tuple[str, str]]:
@@ -44,7 +44,7 @@ class HubIdentity:
         return self._wait(self._credentials.headers())
 
     def tls_blocking(self) -> ssl.SSLContext | None:
-        """None for plain http. A certificate that rotates later needs a new client."""
+        """None for plain http. After the rotation of a certificate a new client is needed."""
         return self._wait(self._credentials.tls())
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -55,6 +55,6 @@ class HubIdentity:
                 result: T = done.value
                 return result
             raise AssertionError("credentials without a plugin do not wait")
-        # The caller's thread may have a loop already.
+        # The caller's thread may already run an event loop.
         with self._one_at_a_time, ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, coroutine).result()

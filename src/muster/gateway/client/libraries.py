@@ -1,4 +1,4 @@
-"""Client libraries are imported where they are used: none of them is needed to import this package, and whoever uses one has it."""
+"""Lazy imports of client libraries: none of them is needed to import this package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 
 def library(module: str) -> Any:
-    """A module of a client library. Raises ImportError that says what to install; an error inside of the library stays its own."""
+    """A module of a client library. Raises ImportError with the package to install; an ImportError inside the library is raised
+    unchanged."""
     package = module.partition(".")[0]
     try:
         return import_module(module)

@@ -1,9 +1,9 @@
-"""Where a cluster is behind the gateway: the hub's address with a path before everything that is asked of the cluster.
+"""Addresses of clusters behind the gateway: the hub's address with a prefix before every path of the cluster.
 
-A `Route` rewrites one request's target. It works on the raw target, so that what the cluster is asked is byte for byte what the
-caller asked, and it does not know whether a target was rewritten before: whoever uses it rewrites a copy, and a retry begins with
-the original. Looking for the prefix instead would be wrong, since a cluster may be a hub with a gateway of its own. A target that
-could be resolved to another cluster's (`..`) is refused rather than resolved.
+A `Route` rewrites the target of one request. It works on the raw target, so that the cluster receives byte for byte what the
+caller requested. It cannot know whether a target was already rewritten: callers rewrite a copy, and a retry starts from the
+original. Looking for the prefix instead would be wrong, since a cluster may be a hub with a gateway of its own. A target that
+could resolve to another cluster (`..`) is refused, not resolved.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _DOTS: Final = re.compile(r"(?:\.|%2e){1,2}", re.IGNORECASE)
 
 
 class WrongTarget(ValueError):
-    """A request that this route cannot lead to a cluster: it is for another server, or its path leads elsewhere."""
+    """This route cannot send the request to a cluster: it is for another server, or its path may resolve to another cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayApi:
-    """The API by which the hub serves the gateway; another one where the hub was installed so."""
+    """Group and version in which the hub serves the gateway, if the hub was installed with another one."""
 
     group: str = GROUP
     version: str = VERSION
@@ -41,7 +41,7 @@ class GatewayApi:
                 raise ValueError(f"{name}: {getattr(self, name)!r} is no API {name}: {flaws[0]}")
 
     def prefix(self, cluster: str) -> str:
-        """Before every path of the cluster; without a slash at the end."""
+        """The prefix of every path of the cluster, without a slash at the end."""
         return f"/apis/{self.group}/{self.version}/{RESOURCE}/{require_cluster_name(cluster)}/{PROXY}"
 
 
@@ -49,15 +49,15 @@ GATEWAY_API: Final = GatewayApi()
 
 
 def gateway_base_url(hub_url: str, cluster: str, api: GatewayApi = GATEWAY_API) -> str:
-    """The address of a cluster's API by way of the hub, without a slash at the end: what a kubeconfig has as `server`."""
+    """The URL of a cluster's API by way of the hub, without a slash at the end: the `server` of a kubeconfig."""
     _parsed(hub_url)
     return f"{hub_url.rstrip('/')}{api.prefix(cluster)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way of requests that were made for the hub: to one cluster, or to the one of `using_cluster` if none is given. Where
-    there is none either, the hub itself is asked with `fallback_to_hub`; without it that is an error."""
+    """Routes requests for the hub to one cluster, or to the one of `using_cluster` if none is given. If there is none either, the
+    request goes to the hub itself with `fallback_to_hub`, and is an error without it."""
 
     hub_url: str
     cluster: str | None = None
@@ -74,7 +74,7 @@ class Route:
         hub, asked = _parsed(self.hub_url), urlsplit(url)
         if _origin(asked) != _origin(hub):
             other = f"{asked.scheme}://{asked.netloc.rpartition('@')[2]}"
-            raise WrongTarget(f"a request for {other} cannot be led through the hub {self.hub_url}")
+            raise WrongTarget(f"a request for {other} cannot be sent through the hub {self.hub_url}")
         base = hub.path.rstrip("/")
         inner = asked.path.removeprefix(base)
         if not asked.path.startswith(base) or not (inner == "" or inner.startswith("/")):
@@ -86,7 +86,7 @@ class Route:
                 raise NoCluster
             return f"{asked.path or '/'}{query}"
         if any(_DOTS.fullmatch(segment) for segment in inner.split("/")):
-            raise WrongTarget(f"{inner}: a path with . or .. may lead to another cluster")
+            raise WrongTarget(f"{inner}: a path with . or .. may resolve to another cluster")
         return f"{base}{self.api.prefix(cluster)}{inner}{query}"
 
     def url(self, url: str) -> str:
@@ -97,19 +97,21 @@ class Route:
 
 @lru_cache(maxsize=64)
 def _parsed(hub_url: str) -> SplitResult:
-    """Raises ValueError for what is no address of a hub."""
+    """Raises ValueError for an invalid address of a hub."""
     try:
         parts = urlsplit(hub_url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         known = False
     if not known or parts.query or parts.fragment or parts.username is not None:
-        raise ValueError(f"hub_url: {_without_user(hub_url)!r} is no address of a hub; write https://host:port, or with a path")
+        raise ValueError(
+            f"hub_url: {_without_user(hub_url)!r} is not an address of a hub; expected https://host:port, optionally with a path"
+        )
     return parts
 
 
 def _without_user(url: str) -> str:
-    """A password is not repeated."""
+    """Removes user and password, for error messages."""
     scheme, separator, rest = url.partition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 

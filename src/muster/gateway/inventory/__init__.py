@@ -1,6 +1,6 @@
-"""What the gateway knows of clusters: where their requests go, as whom, whether they answer, and what is shown of that."""
+"""The inventory of clusters: endpoints, credentials and health of each, and its ClusterGateway object."""
 
 from muster.gateway.inventory.health import Health, HealthStatus, ProbeFailed, Send
-from muster.gateway.inventory.inventory import Inventory, Shown
+from muster.gateway.inventory.inventory import Inventory, Publish
 
-__all__ = ["Health", "HealthStatus", "Inventory", "ProbeFailed", "Send", "Shown"]
+__all__ = ["Health", "HealthStatus", "Inventory", "ProbeFailed", "Publish", "Send"]

@@ -1,7 +1,7 @@
-"""The ClusterGateway that people see of a cluster. Tokens and private keys are never part of it.
+"""The ClusterGateway object of a cluster. It never contains tokens or private keys.
 
-Labels and annotations are those of the object that the gateway stands for. Who writes them may have repeated a secret there, as
-some tools do with a whole Secret; what has the token or the key in it is left out.
+Labels and annotations are those of the underlying object. Their authors may have copied a secret into them, as some tools do with
+a whole Secret; values that contain the token or the key are left out.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Final
 from muster.api import Document
 from muster.api.proxy.v1alpha1 import MANAGED_SERVICE_ACCOUNT, SERVICE_ACCOUNT_TOKEN, X509_CERTIFICATE, ClusterGateway
 from muster.gateway.inventory.health import HealthStatus, unhealthy
-from muster.gateway.inventory.join import Joined, expired
+from muster.gateway.inventory.resolution import ResolvedCluster, expired
 from muster.gateway.inventory.sources import CA, INSECURE
 from muster.gateway.names import COMPONENT
 from muster.gateway.target import BearerToken, ClientCertificate, Credential, Target
 from muster.machinery.golang.timestamps import format_time
 
 _KEYS: Final = ("PRIVATE KEY-----", "UFJJVkFURSBLRVkt", "BSSVZBVEUgS0VZLS", "QUklWQVRFIEtFWS0t")
-"""By which every private key in PEM is known, also as base64 at whatever offset."""
+"""Parts of every private key in PEM, also as base64 at any offset."""
 _INSECURE: Final = HealthStatus(True, f"Insecure: the certificate is not verified; replace {INSECURE} by {CA} in the Secret")
 
 
-def document(joined: Joined, health: HealthStatus, now: datetime) -> Document:
-    """What is shown of a cluster now."""
-    target = joined.target if not joined.expired(now) or joined.target.problem else expired(joined)
+def document(resolved: ResolvedCluster, health: HealthStatus, now: datetime) -> Document:
+    """The current ClusterGateway of a cluster."""
+    target = resolved.target if not resolved.expired(now) or resolved.target.problem else expired(resolved)
     shown = health if target.problem is None else unhealthy(target.problem)
     if shown.healthy and target.trust.insecure:
         shown = _INSECURE
@@ -35,16 +35,16 @@ def document(joined: Joined, health: HealthStatus, now: datetime) -> Document:
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
-        "metadata": _metadata(joined),
-        "spec": {"provider": joined.provider, "access": _access(joined)},
-        "status": _status(joined, shown),
+        "metadata": _metadata(resolved),
+        "spec": {"provider": resolved.provider, "access": _access(resolved)},
+        "status": _status(resolved, shown),
     }
 
 
-def _metadata(joined: Joined) -> Document:
-    source = joined.metadata
-    secrets = _secrets(joined.target.credential)
-    metadata: Document = {"name": joined.target.cluster}
+def _metadata(resolved: ResolvedCluster) -> Document:
+    source = resolved.metadata
+    secrets = _secrets(resolved.target.credential)
+    metadata: Document = {"name": resolved.target.cluster}
     if source.uid:
         metadata["uid"] = source.uid
     if source.creation_timestamp:
@@ -55,14 +55,14 @@ def _metadata(joined: Joined) -> Document:
     return metadata
 
 
-def _access(joined: Joined) -> Document:
-    target = joined.target
+def _access(resolved: ResolvedCluster) -> Document:
+    target = resolved.target
     access: Document = {
         "endpoint": target.endpoints[0].url if target.endpoints else "",
         "caBundle": base64.b64encode(target.trust.authorities).decode(),
     }
-    if joined.credential_type:
-        access["credential"] = {"type": joined.credential_type, **_credential(joined.credential_type, target)}
+    if resolved.credential_type:
+        access["credential"] = {"type": resolved.credential_type, **_credential(resolved.credential_type, target)}
     return access
 
 
@@ -72,22 +72,22 @@ def _credential(kind: str, target: Target) -> Document:
     if kind == X509_CERTIFICATE:
         read = target.credential.certificate if isinstance(target.credential, ClientCertificate) else b""
         return {"x509Certificate": {"certificate": read.decode("ascii"), "privateKey": ""}}
-    assert kind == SERVICE_ACCOUNT_TOKEN, "there are three"
+    assert kind == SERVICE_ACCOUNT_TOKEN, "the API has three types"
     return {"serviceAccountToken": {"token": ""}}
 
 
-def _status(joined: Joined, health: HealthStatus) -> Document:
+def _status(resolved: ResolvedCluster, health: HealthStatus) -> Document:
     status: Document = {"healthy": health.healthy, "healthyReason": health.reason}
-    if joined.expires is not None:
-        status["expirationTimestamp"] = format_time(joined.expires)
+    if resolved.expires is not None:
+        status["expirationTimestamp"] = format_time(resolved.expires)
     return status
 
 
 def _secrets(credential: Credential | None) -> tuple[str, ...]:
-    """Texts that betray a credential, in the forms in which they are found in objects."""
+    """Texts by which a credential is recognized, in all forms in which objects contain it."""
     if not isinstance(credential, BearerToken):
         return _KEYS
-    # The last characters of base64 depend on what follows.
+    # The last characters of base64 depend on the following bytes.
     return *_KEYS, credential.token, base64.b64encode(credential.token.encode()).decode().rstrip("=")[:-1]
 
 

@@ -1,11 +1,11 @@
-"""Addresses of API servers as people and agents write them, read strictly: what is not plainly one is refused, never repaired.
+"""Strict parsing of API server addresses: an invalid address is refused, never corrected.
 
-An endpoint is an https URL of a host, a port and a base path. The base path stands before every path that is sent, so it has no
-escapes, no empty segments and none that lead elsewhere. An address that an administrator wrote may be any; one that a cluster's
-agent wrote (`refuse_local`) must not lead to the gateway's own machine or link, nor through the gateway again. The forms in which
-C libraries take numbers for IPv4 addresses (`127.1`, `0x7f000001`) are no host names here, so that every address is seen as such.
+An endpoint is an https URL of a host, a port and a base path. The base path is prepended to every path that is sent, so it must
+not contain escapes, empty segments, `.` or `..`. An administrator may write any address; one that a cluster's agent has written
+(`refuse_local`) must not be the gateway's own machine or link, nor another gateway. The notations in which C libraries accept
+numbers as IPv4 addresses (`127.1`, `0x7f000001`) are not accepted as host names, so that every address is recognized as one.
 
-No text of a refusal quotes a user, password or query.
+No error message quotes a user, password or query.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from muster.gateway.target import Endpoint
 from muster.machinery.printable import one_line
 
 MAX_URL_LENGTH: Final = 2048
-QUOTED_LENGTH: Final = 120
-"""Characters of a refused address that are shown."""
+MAX_QUOTED_LENGTH: Final = 120
+"""Characters of a refused address in an error message."""
 DEFAULT_PORT: Final = 443
 PROXY_SCHEMES: Final = ("http", "https", "socks5")
 
@@ -33,18 +33,18 @@ _URL: Final = re.compile(
 )
 _NAME: Final = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
-"""A last label by which C libraries take the whole for an IPv4 address."""
-_ELSEWHERE: Final = frozenset((".", ".."))
+"""A last label with which C libraries parse the whole name as an IPv4 address."""
+_DOT_SEGMENTS: Final = frozenset((".", ".."))
 _LOCAL_NAMES: Final = frozenset(("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"))
 _THIS_NETWORK: Final = IPv4Network("0.0.0.0/8")
 _TRANSLATED: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
-"""Networks of IPv6 addresses that end with the IPv4 address which they stand for."""
+"""IPv6 networks whose addresses end with the IPv4 address that they are translated to."""
 
 Address = IPv4Address | IPv6Address
 
 
 class InvalidEndpoint(ValueError):
-    """What is wrong with an address, fit to be shown."""
+    """What is wrong with an address; the message may be shown to users."""
 
 
 def split_endpoints(text: str) -> list[str]:
@@ -57,7 +57,7 @@ def parse_endpoint(text: str) -> Endpoint:
     if len(text) > MAX_URL_LENGTH:
         raise InvalidEndpoint(f"the URL is longer than {MAX_URL_LENGTH} characters")
     if any(sign in text for sign in "@?#"):
-        # Not quoted: there may be a password in it. An @ in a path is refused along with them.
+        # Not quoted, because it may contain a password. An @ in a path is refused too.
         raise InvalidEndpoint("the URL has a user, query or fragment; expected https://host[:port][/path]")
     found = _URL.fullmatch(text)
     if found is None:
@@ -66,7 +66,7 @@ def parse_endpoint(text: str) -> Endpoint:
     if not 0 < port < 65536:
         raise InvalidEndpoint(f"{_quoted(text)} has no port between 1 and 65535")
     base_path = found["path"]
-    if not _ELSEWHERE.isdisjoint(base_path.split("/")):
+    if not _DOT_SEGMENTS.isdisjoint(base_path.split("/")):
         raise InvalidEndpoint(f"{_quoted(text)} has a path segment '.' or '..'")
     try:
         host = parse_host(found["host"].removeprefix("[").removesuffix("]"), bracketed=found["host"].startswith("["))
@@ -83,7 +83,7 @@ def parse_host(text: str, *, bracketed: bool = False) -> str:
         address = None
     if address is not None:
         if bracketed != (address.version == 6):
-            raise InvalidEndpoint("an IPv6 address, and nothing else, stands in brackets")
+            raise InvalidEndpoint("brackets are for IPv6 addresses only")
         return str(address)
     name = text.lower()
     if bracketed or len(name) > 253 or not _NAME.fullmatch(name):
@@ -94,9 +94,9 @@ def parse_host(text: str, *, bracketed: bool = False) -> str:
 
 
 def refuse_local(endpoint: Endpoint, *, loopback: bool) -> None:
-    """Raises InvalidEndpoint for an address that an agent may not name. `loopback`: everything is on one machine."""
+    """Raises InvalidEndpoint for an address that an agent may not use. `loopback`: all clusters are on one machine."""
     if RESOURCE in endpoint.base_path.split("/"):
-        raise InvalidEndpoint("the path leads through a gateway again")
+        raise InvalidEndpoint("the path is one of a gateway")
     host = endpoint.host
     try:
         address = ip_address(host)
@@ -112,7 +112,7 @@ def refuse_local(endpoint: Endpoint, *, loopback: bool) -> None:
 
 
 def parse_proxy(text: str) -> str:
-    """The URL of a proxy on the way, in which credentials may be: nothing of it is quoted. Raises InvalidEndpoint."""
+    """The URL of a proxy, which may contain credentials: error messages quote nothing of it. Raises InvalidEndpoint."""
     expected = f"expected a URL of a proxy, {', '.join(PROXY_SCHEMES[:-1])} or {PROXY_SCHEMES[-1]}, such as http://proxy:3128"
     if len(text) > MAX_URL_LENGTH or not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
         raise InvalidEndpoint(expected)
@@ -129,7 +129,7 @@ def parse_proxy(text: str) -> str:
 
 
 def _meant(address: Address) -> Iterator[Address]:
-    """The address, and the IPv4 addresses that an IPv6 address may stand for."""
+    """The address, and the IPv4 addresses that an IPv6 address may be translated to."""
     yield address
     if isinstance(address, IPv6Address) and not (address.is_loopback or address.is_unspecified):
         if address.ipv4_mapped is not None:
@@ -143,9 +143,9 @@ def _meant(address: Address) -> Iterator[Address]:
 
 
 def _local(address: Address) -> str:
-    """What makes an address nobody's cluster; empty if nothing does."""
+    """Why an address cannot be a cluster's; empty if it can."""
     if address.is_unspecified or (isinstance(address, IPv4Address) and address in _THIS_NETWORK):
-        return "no address of a server"
+        return "not an address of a server"
     if address.is_loopback:
         return "a loopback address, the gateway's own machine"
     if address.is_link_local:
@@ -156,5 +156,5 @@ def _local(address: Address) -> str:
 
 
 def _quoted(text: str) -> str:
-    shown = one_line(text[:QUOTED_LENGTH])
-    return f'"{shown}…"' if len(text) > QUOTED_LENGTH else f'"{shown}"'
+    shown = one_line(text[:MAX_QUOTED_LENGTH])
+    return f'"{shown}…"' if len(text) > MAX_QUOTED_LENGTH else f'"{shown}"'

@@ -1,15 +1,15 @@
-"""What is known of clusters now: four informers, joined per cluster as soon as anything of it changes.
+"""The inventory of clusters: four informers whose objects are resolved to one target per cluster whenever any of them changes.
 
-Followed are ManagedClusters, the Secrets of `managed-cluster-credentials`, and across namespaces the Secrets and the
-ManagedServiceAccounts of one name, so the gateway can read no other Secret of the hub. ManagedServiceAccounts may not be served at
-all; then there are none until they are.
+It watches ManagedClusters, the Secrets of `managed-cluster-credentials`, and in all namespaces the Secrets and
+ManagedServiceAccounts of one name, so the gateway can read no other Secret of the hub. If ManagedServiceAccounts are not served,
+there are none until they are.
 
-Nothing is known before all of them have been read once: a Secret says nothing as long as it is open whether the hub has accepted
-its cluster. From then on finding a target costs a look into a dict and one at the clock, because credentials end. What is shown of
-a cluster is told (`on_change`) when it differs from what was told last. An object that cannot be read harms no other.
+Nothing is resolved before all caches have synced: a Secret alone does not tell whether the hub has accepted its cluster. From
+then on finding a target costs a lookup in a dict and a look at the clock, because credentials expire. `on_change` is called when
+the published object of a cluster differs from the last one. An object that cannot be decoded does not affect other clusters.
 
-A cluster that is removed from the hub loses its gateway though its Secret remains, until that Secret is written again. A process
-that starts later takes the Secret for that of a cluster which the hub never knew.
+When a cluster is removed from the hub, its gateway is removed even if its Secret remains, until that Secret is written again. A
+process that starts later treats such a Secret as that of a cluster which was never registered.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from muster.api.authentication.v1beta1 import ManagedServiceAccount
 from muster.api.cluster.v1 import ManagedCluster
 from muster.gateway.inventory.document import document
 from muster.gateway.inventory.health import Health
-from muster.gateway.inventory.join import Joined, Sources, expired, join, withdrawn
+from muster.gateway.inventory.resolution import ResolvedCluster, Sources, expired, is_withdrawn, resolve_cluster
 from muster.gateway.inventory.sources import (
     AccountSource,
     ClusterSource,
@@ -57,19 +57,19 @@ log = get_logger("muster.gateway.inventory")
 
 CLUSTERS: Final = served(ManagedCluster)
 ACCOUNTS: Final = served(ManagedServiceAccount)
-REFRESH_DISTANCE: Final = 0.5
-"""Seconds for which an answer of the hub counts: a cluster that refuses every credential must not make us ask on and on."""
-LONGEST_TIMER: Final = 3600.0
-"""Seconds after which to compare with the wall clock, which somebody may have set, at the latest."""
-JOINED_AT_ONCE: Final = 100
-"""Clusters that are joined before others get their turn, when all of them are new."""
+MIN_REFRESH_INTERVAL: Final = 0.5
+"""Seconds for which an answer of the hub is reused, for a cluster that refuses every credential."""
+MAX_TIMER: Final = 3600.0
+"""Maximum seconds until the next comparison with the wall clock, which may have been set."""
+CLUSTERS_PER_TURN: Final = 100
+"""Clusters that are resolved before other tasks get a turn, when all of them are new."""
 
-Shown = Callable[[str, Document | None], None]
+Publish = Callable[[str, Document | None], None]
 T = TypeVar("T")
 
 
 class _Accounts(Informer[AccountSource]):
-    """Of a kind that the hub may not have, or not any more: then there are none."""
+    """For a kind that the hub may not serve, or no longer serve: then there are no objects."""
 
     def should_retry(self, error: KubeError) -> bool:
         if isinstance(error, NotFound):
@@ -79,9 +79,9 @@ class _Accounts(Informer[AccountSource]):
 
 @dataclass(slots=True)
 class _Entry:
-    joined: Joined
+    resolved: ResolvedCluster
     expired: Target | None = None
-    """What the target becomes when its credential has ended; made when it has."""
+    """The target after the credential has expired; created on demand."""
 
 
 @dataclass(slots=True)
@@ -92,22 +92,22 @@ class _Refresh:
 
 @dataclass(slots=True)
 class _Expiries:
-    """Which credential ends next."""
+    """The credentials by time of expiry."""
 
     heap: list[tuple[datetime, str]] = field(default_factory=list)
     timer: Timer | None = None
 
 
 class Inventory:
-    """Implements `Targets`. `run` is to be a task of its owner. `tunnel` gives the base path of a cluster that has opened one,
-    `cluster_proxy` says whether the gateway has a way to upstream's; `on_withdrawal` hears of every cluster with which nothing that
-    was begun may go on."""
+    """Implements `Targets`. The owner runs `run` as a task. `tunnel` returns the base path of a cluster that has opened a tunnel,
+    `cluster_proxy` says whether upstream's cluster-proxy is configured; `on_withdrawal` is called with every cluster whose
+    requests in flight must be aborted."""
 
     def __init__(
         self,
         client: KubeClient,
         health: Health,
-        on_change: Shown,
+        on_change: Publish,
         *,
         on_withdrawal: Callable[[str], None] = lambda _: None,
         tunnel: Callable[[str], str | None] = lambda _: None,
@@ -129,7 +129,7 @@ class Inventory:
         self._credentials: Informer[SecretSource] = Informer(
             client, SECRETS, CREDENTIALS_NAMESPACE, decode=decode_secret, reduce=reduce_credential, clock=clock
         )
-        # By this selector the hub can tell that nothing else is asked for, and needs to allow nothing else.
+        # RBAC evaluates this selector, so the gateway needs permission for this name only.
         named = f"metadata.name={COMPONENT}"
         self._tokens: Informer[SecretSource] = Informer(
             client, SECRETS, field_selector=named, decode=decode_secret, reduce=reduce_account_secret, clock=clock
@@ -138,77 +138,79 @@ class Inventory:
             client, ACCOUNTS, field_selector=named, decode=decode_account, reduce=reduce_account, clock=clock
         )
         self._live = False
-        """Everything was read once: what changes from now on is joined at once."""
+        """All caches have synced: changes are resolved at once."""
         self._complete = False
         self._entries: dict[str, _Entry] = {}
-        self._shown: dict[str, bytes] = {}
-        """Digests of what was told last."""
-        self._left: dict[str, str] = {}
-        """Versions of the Secrets that clusters left behind when they were removed from the hub."""
+        self._published: dict[str, bytes] = {}
+        """Digests of the published objects."""
+        self._stale_secrets: dict[str, str] = {}
+        """Resource versions of Secrets that remained when their clusters were removed from the hub."""
         self._expiries = _Expiries()
         self._refreshes: dict[str, _Refresh] = {}
         self._clusters.on_change(self._cluster_changed)
         self._credentials.on_change(lambda old, new: self._update(_metadata_of(old, new).name))
         self._tokens.on_change(lambda old, new: self._update(_metadata_of(old, new).namespace))
         self._accounts.on_change(lambda old, new: self._update(_metadata_of(old, new).namespace))
-        health.on_change(self._show)
+        health.on_change(self._publish)
 
-    # What the relay asks.
+    # Targets
 
     def find(self, cluster: str) -> Target | None:
         entry = self._entries.get(cluster)
         if entry is None:
             return None
-        joined = entry.joined
-        if joined.expires is None or joined.target.problem is not None or not joined.expired(self._clock.now()):
-            return joined.target
+        resolved = entry.resolved
+        if resolved.expires is None or resolved.target.problem is not None or not resolved.expired(self._clock.now()):
+            return resolved.target
         if entry.expired is None:
-            entry.expired = expired(joined)
+            entry.expired = expired(resolved)
         return entry.expired
 
     def knows(self, cluster: str) -> bool:
-        """Whether `find` finds it: asked several times of every request."""
+        """Whether `find` finds it; called several times for every request."""
         return cluster in self._entries
 
     async def refreshed(self, cluster: str) -> Target | None:
-        """As long as the hub does not answer, what is known counts."""
+        """While the hub does not answer, the cached state counts."""
         now = self._clock.monotonic()
         refresh = self._refreshes.get(cluster)
-        if refresh is None or (refresh.task.done() and now - refresh.since > REFRESH_DISTANCE):
-            for name in [name for name, one in self._refreshes.items() if one.task.done() and now - one.since > REFRESH_DISTANCE]:
+        if refresh is None or (refresh.task.done() and now - refresh.since > MIN_REFRESH_INTERVAL):
+            for name in [
+                name for name, one in self._refreshes.items() if one.task.done() and now - one.since > MIN_REFRESH_INTERVAL
+            ]:
                 del self._refreshes[name]
-            refresh = self._refreshes[cluster] = _Refresh(asyncio.create_task(self._ask(cluster)), now)
-        # Several wait for the same answer: one that gives up must not take it from the others.
+            refresh = self._refreshes[cluster] = _Refresh(asyncio.create_task(self._refresh(cluster)), now)
+        # Several callers wait for the same read: a cancelled one must not cancel it for the others.
         return await asyncio.shield(refresh.task)
 
     def clusters(self) -> list[str]:
-        """The names of all that `find` knows."""
+        """The names of all clusters that `find` finds."""
         return list(self._entries)
 
-    def ready(self) -> str | None:
-        """Why there may be clusters that are not known yet; None when there are none."""
+    def problem(self) -> str | None:
+        """Why some clusters may not be known yet; None if all are known."""
         if self._complete:
             return None
         for informer in self._informers():
             if not informer.has_synced:
-                return f"{informer.resource} are not read yet" + (f": {informer.outage}" if informer.outage else "")
-        return "clusters are being joined"
+                return f"the cache of {informer.resource} has not synced yet" + (f": {informer.outage}" if informer.outage else "")
+        return "clusters are being resolved"
 
     def tunnel_changed(self, cluster: str) -> None:
-        """There is one now, or there is none any more."""
+        """The first tunnel of a cluster was opened, or the last one closed."""
         if cluster in self._entries:
             self._update(cluster)
 
-    # Keeping up.
+    # Watching the hub
 
     async def run(self) -> None:
-        """Follow the hub until cancelled."""
+        """Watch the hub until cancelled."""
         runnables: dict[str, Callable[[], Any]] = {
             "managed clusters": self._clusters.run,
             "credentials": self._credentials.run,
             "accounts' secrets": self._tokens.run,
             "accounts": self._accounts.run,
-            "first join": self._begin,
+            "initial resolution": self._resolve_all,
         }
         try:
             await run_all(runnables)
@@ -218,16 +220,16 @@ class Inventory:
             for refresh in self._refreshes.values():
                 refresh.task.cancel()
 
-    async def _begin(self) -> None:
+    async def _resolve_all(self) -> None:
         for informer in self._informers():
             await informer.synced()
         self._live = True
         for number, name in enumerate(self._names()):
             self._update(name)
-            if number % JOINED_AT_ONCE == JOINED_AT_ONCE - 1:
+            if number % CLUSTERS_PER_TURN == CLUSTERS_PER_TURN - 1:
                 await asyncio.sleep(0)
         self._complete = True
-        log.info("clusters joined", clusters=len(self._entries))
+        log.info("clusters resolved", clusters=len(self._entries))
         await asyncio.Event().wait()
 
     def _informers(self) -> tuple[Informer[Any], ...]:
@@ -239,36 +241,36 @@ class Inventory:
     def _cluster_changed(self, old: ClusterSource | None, new: ClusterSource | None) -> None:
         name = _metadata_of(old, new).name
         if new is not None:
-            self._left.pop(name, None)
+            self._stale_secrets.pop(name, None)
         elif (secret := self._credentials.cache.named(name, CREDENTIALS_NAMESPACE)) is not None:
-            self._left[name] = secret.metadata.resource_version
+            self._stale_secrets[name] = secret.metadata.resource_version
         self._update(name)
 
     def _update(self, name: str) -> None:
-        """Join a cluster anew."""
+        """Resolve a cluster again."""
         if not self._live:
             return
-        joined = self._join(name, self._sources(name))
+        resolved = self._resolve(name, self._sources(name))
         before = self._entries.get(name)
-        if joined is None:
+        if resolved is None:
             if self._entries.pop(name, None) is not None:
                 self._health.forget(name)
         else:
-            if before is not None and before.joined.target == joined.target:
-                # Whoever keeps connections by what a target says finds the very same.
-                joined = replace(joined, target=before.joined.target)
-            self._entries[name] = _Entry(joined)
-            self._health.follow(joined.target)
-            if before is None or before.joined.expires != joined.expires:
-                self._expect(name, joined.expires)
-        if before is not None and withdrawn(before.joined, joined):
+            if before is not None and before.resolved.target == resolved.target:
+                # Connection pools compare targets by identity first.
+                resolved = replace(resolved, target=before.resolved.target)
+            self._entries[name] = _Entry(resolved)
+            self._health.track(resolved.target)
+            if before is None or before.resolved.expires != resolved.expires:
+                self._schedule_expiry(name, resolved.expires)
+        if before is not None and is_withdrawn(before.resolved, resolved):
             self._on_withdrawal(name)
-        self._show(name)
+        self._publish(name)
 
     def _sources(self, name: str) -> Sources:
         credential = self._credentials.cache.named(name, CREDENTIALS_NAMESPACE)
         if credential is None:
-            self._left.pop(name, None)
+            self._stale_secrets.pop(name, None)
         return self._admitted(
             name,
             Sources(
@@ -283,40 +285,42 @@ class Inventory:
 
     def _admitted(self, name: str, found: Sources) -> Sources:
         secret = found.credential
-        if found.cluster is None and secret is not None and self._left.get(name) == secret.metadata.resource_version:
+        if found.cluster is None and secret is not None and self._stale_secrets.get(name) == secret.metadata.resource_version:
             return replace(found, credential=None)
         return found
 
-    def _join(self, name: str, found: Sources) -> Joined | None:
+    def _resolve(self, name: str, found: Sources) -> ResolvedCluster | None:
         try:
-            return join(name, found, loopback=self._loopback)
+            return resolve_cluster(name, found, loopback=self._loopback)
         except Exception as error:
-            # Its text may quote what could not be read, a secret perhaps.
-            log.error("cannot join cluster", cluster=name, error=type(error).__name__)
+            # Its text may quote what could not be parsed, possibly a secret.
+            log.error("cluster not resolved", cluster=name, error=type(error).__name__)
             base = found.cluster or found.credential
-            problem = Problem(CREDENTIAL_UNUSABLE, f"what the hub has of cluster {name} cannot be read ({type(error).__name__})")
+            problem = Problem(
+                CREDENTIAL_UNUSABLE, f"the hub's objects for cluster {name} cannot be parsed ({type(error).__name__})"
+            )
             admitted = base is not None and (found.cluster is None or found.cluster.admitted)
-            return Joined(Target(name, problem=problem), Metadata(name), "", "") if admitted else None
+            return ResolvedCluster(Target(name, problem=problem), Metadata(name), "", "") if admitted else None
 
-    def _show(self, name: str) -> None:
-        """Tell what is to be seen of a cluster, if that is not what was told last."""
+    def _publish(self, name: str) -> None:
+        """Publish the object of a cluster if it has changed."""
         entry = self._entries.get(name)
         try:
             if entry is None:
-                if self._shown.pop(name, None) is not None:
+                if self._published.pop(name, None) is not None:
                     self._on_change(name, None)
                 return
-            shown = document(entry.joined, self._health.status(name), self._clock.now())
+            shown = document(entry.resolved, self._health.status(name), self._clock.now())
             digest = hashlib.blake2b(orjson.dumps(shown, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
-            if self._shown.get(name) != digest:
+            if self._published.get(name) != digest:
                 self._on_change(name, shown)
-                self._shown[name] = digest
+                self._published[name] = digest
         except Exception as error:
-            log.error("cannot show cluster", cluster=name, error=type(error).__name__)
+            log.error("cluster not published", cluster=name, error=type(error).__name__)
 
-    # Expiry.
+    # Expiry of credentials
 
-    def _expect(self, name: str, expires: datetime | None) -> None:
+    def _schedule_expiry(self, name: str, expires: datetime | None) -> None:
         if expires is not None and expires > self._clock.now():
             heapq.heappush(self._expiries.heap, (expires, name))
             if self._expiries.heap[0] == (expires, name):
@@ -329,28 +333,28 @@ class Inventory:
             expiries.timer = None
         if expiries.heap:
             seconds = (expiries.heap[0][0] - self._clock.now()).total_seconds()
-            expiries.timer = self._clock.call_later(min(max(seconds, 0.0), LONGEST_TIMER), self._expire)
+            expiries.timer = self._clock.call_later(min(max(seconds, 0.0), MAX_TIMER), self._expire)
 
     def _expire(self) -> None:
         heap, now = self._expiries.heap, self._clock.now()
         while heap and heap[0][0] <= now:
-            self._show(heapq.heappop(heap)[1])
+            self._publish(heapq.heappop(heap)[1])
         self._set_timer()
 
-    # Asking the hub itself.
+    # Reading from the hub itself
 
-    async def _ask(self, cluster: str) -> Target | None:
+    async def _refresh(self, cluster: str) -> Target | None:
         try:
-            found = await self._asked(cluster)
+            found = await self._read_sources(cluster)
         except KubeError as error:
-            log.warning("cannot ask for a cluster's credential", cluster=cluster, error=str(error))
+            log.warning("credential of cluster not refreshed", cluster=cluster, error=str(error))
             return self.find(cluster)
-        joined = self._join(cluster, self._admitted(cluster, found))
-        if joined is None:
+        resolved = self._resolve(cluster, self._admitted(cluster, found))
+        if resolved is None:
             return None
-        return expired(joined) if joined.target.problem is None and joined.expired(self._clock.now()) else joined.target
+        return expired(resolved) if resolved.target.problem is None and resolved.expired(self._clock.now()) else resolved.target
 
-    async def _asked(self, cluster: str) -> Sources:
+    async def _read_sources(self, cluster: str) -> Sources:
         managed, credential, account, token = await asyncio.gather(
             self._get(CLUSTERS, cluster, "", lambda raw: decode_cluster(reduce_cluster(raw))),
             self._get(SECRETS, cluster, CREDENTIALS_NAMESPACE, lambda raw: decode_secret(reduce_credential(raw))),
@@ -370,5 +374,5 @@ def _metadata_of(
     old: ClusterSource | SecretSource | AccountSource | None, new: ClusterSource | SecretSource | AccountSource | None
 ) -> Metadata:
     either = new or old
-    assert either is not None, "a change has a before or an after"
+    assert either is not None, "a change has an old or a new object"
     return either.metadata

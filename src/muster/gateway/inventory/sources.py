@@ -1,9 +1,9 @@
-"""What the hub has of a cluster, cut to what the gateway needs of it: the ManagedCluster, Secrets, the ManagedServiceAccount.
+"""The hub's objects for a cluster, reduced to what the gateway needs: the ManagedCluster, Secrets, the ManagedServiceAccount.
 
-Agents write parts of these objects, so they are read leniently and always to an end: a part of the wrong type counts as absent.
-That matters more here than elsewhere, because an informer keeps the last good version of what it cannot read, and a cluster that is
-no longer accepted must not remain accepted because of something odd beside it. Caches keep what `reduce_…` leaves of an object, so
-fleets cost little, and what is not used (managedFields, Secrets without our labels) is never held.
+Agents write parts of these objects, so they are parsed leniently: a field of the wrong type counts as absent. An informer keeps
+the last good version of an object that cannot be decoded, so strict parsing would be unsafe: a cluster that is no longer accepted
+must not remain accepted because of an invalid field beside it. Caches keep only what `reduce_…` leaves of an object, which saves
+memory, and unused data (managedFields, Secrets without our labels) are never cached.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster.machinery.objects import Object
 PLATFORM_CLAIM: Final = "platform.open-cluster-management.io"
 PRODUCT_CLAIM: Final = "product.open-cluster-management.io"
 MAX_CLIENT_CONFIGS: Final = 8
-"""Addresses that a ManagedCluster may have; what comes after them is not looked at."""
+"""Addresses of a ManagedCluster that are used; further ones are ignored."""
 
 ENDPOINT: Final = "endpoint"
 CA: Final = "ca.crt"
@@ -33,12 +33,12 @@ PROXY_URL: Final = "proxy-url"
 SERVER_NAME: Final = "tls-server-name"
 INSECURE: Final = "insecure"
 CREDENTIAL_KEYS: Final = (ENDPOINT, CA, CA_SHORT, TOKEN, CERTIFICATE, KEY, PROXY_URL, SERVER_NAME, INSECURE)
-"""What an administrator's Secret may say."""
+"""Keys of an administrator's Secret that are used."""
 ACCOUNT_KEYS: Final = (CA, TOKEN)
-"""What counts of a ManagedServiceAccount's Secret, which the cluster's agent writes."""
+"""Keys of a ManagedServiceAccount's Secret that are used; the cluster's agent writes it."""
 
-_UNSHOWN: Final = frozenset(("kubectl.kubernetes.io/last-applied-configuration", "kapp.k14s.io/original"))
-"""Annotations that repeat the object, a Secret's data included."""
+_HIDDEN_ANNOTATIONS: Final = frozenset(("kubectl.kubernetes.io/last-applied-configuration", "kapp.k14s.io/original"))
+"""Annotations that contain the object itself, including a Secret's data."""
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -59,7 +59,7 @@ class ClientConfig(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ClusterSource(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A ManagedCluster; its agent may have written everything but `accepted`."""
+    """A ManagedCluster; its agent may have written every field except `accepted`."""
 
     metadata: Metadata
     accepted: bool = False
@@ -68,12 +68,12 @@ class ClusterSource(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def admitted(self) -> bool:
-        """Whether the hub wants anything to do with it."""
+        """Whether the hub has accepted the cluster and is not deleting it."""
         return self.accepted and not self.metadata.deletion_timestamp
 
 
 class SecretSource(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """`data` is base64, as it came; keys that mean nothing are not in it."""
+    """`data` is base64, as it was read, without unused keys."""
 
     metadata: Metadata
     credential_type: str = ""
@@ -85,7 +85,7 @@ class SecretSource(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class AccountSource(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A ManagedServiceAccount; its status is the agent's."""
+    """A ManagedServiceAccount; its status is written by the agent."""
 
     metadata: Metadata
     expires: str = ""
@@ -106,7 +106,7 @@ def reduce_cluster(raw: bytes) -> bytes:
 
 
 def reduce_credential(raw: bytes) -> bytes:
-    """A Secret of `managed-cluster-credentials`. Of one without a label that makes it a credential nothing is kept but its name."""
+    """A Secret of `managed-cluster-credentials`. Without a label that marks it as a credential, only its name is kept."""
     document = _object(raw)
     metadata = _metadata(document)
     labels = metadata.labels
@@ -120,7 +120,7 @@ def reduce_credential(raw: bytes) -> bytes:
 
 
 def reduce_account_secret(raw: bytes) -> bytes:
-    """The Secret of a ManagedServiceAccount. One without its label says nothing."""
+    """The Secret of a ManagedServiceAccount. Without its label it is ignored."""
     document = _object(raw)
     metadata = _metadata(document)
     kept = _texts(document.get("data"), ACCOUNT_KEYS) if metadata.labels.get(ACCOUNT_LABEL) == "true" else {}
@@ -142,7 +142,7 @@ def _object(raw: bytes) -> Object:
     try:
         return _mapping(orjson.loads(raw))
     except orjson.JSONDecodeError:
-        # An informer would log the beginning of what cannot be read, and this may be a Secret.
+        # An informer would log the beginning of an object that cannot be decoded, and this may be a Secret.
         return {}
 
 
@@ -160,10 +160,10 @@ def _metadata(document: Object) -> Metadata:
         _text(found.get("uid")),
         _text(found.get("resourceVersion")),
         _text(found.get("creationTimestamp")),
-        # Whatever stands there: the object is to go.
+        # Whatever the value is: the object is being deleted.
         _text(deletion) or ("unreadable" if deletion else ""),
         _texts(found.get("labels")),
-        {name: value for name, value in annotations.items() if name not in _UNSHOWN},
+        {name: value for name, value in annotations.items() if name not in _HIDDEN_ANNOTATIONS},
     )
 
 

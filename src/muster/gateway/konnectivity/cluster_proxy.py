@@ -1,9 +1,9 @@
-"""The way to cluster-proxy's konnectivity server, and through it to clusters.
+"""Connections through cluster-proxy's konnectivity server to clusters.
 
-All connections to clusters are calls on one HTTP/2 connection, which is made when it is needed. The server and the gateway prove
-themselves to each other by certificates, whose files are looked at before each dial: a new certificate is for new connections, and
-those that are there go on. Which agent dials, the server decides by the name that is dialled, which is the cluster's; where the
-name leads is the agent's business (cluster-proxy has a Service of that name beside it, for its own API server).
+All connections to clusters are calls on one HTTP/2 connection, which is opened on demand. The server and the gateway authenticate
+each other by certificates, whose files are checked before each dial: a new certificate is used for new connections, and existing
+ones continue. The server chooses the agent by the dialled name, which is the cluster's; the agent resolves that name
+(cluster-proxy has a Service of that name beside it, for its own API server).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ log = get_logger("muster.gateway.konnectivity")
 
 CLUSTER_PORT: Final = 443
 DIAL_TIMEOUT: Final = 30.0
-"""For whoever has none of his own."""
+"""Default timeout."""
 KEEPALIVE: Final = KeepAlive(time=330.0, timeout=20.0)
-"""gRPC's servers in Go hang up on who asks for a sign of life more often than every five minutes, if they are told nothing else."""
+"""gRPC servers in Go close connections of clients that ping more often than every five minutes, by default."""
 MAX_UNSENT: Final = 64 * 1024 * 1024
-"""Of all connections: one holds what is read of its socket at once, at most."""
-_LONGEST_ERROR: Final = 300
+"""For all connections; one connection has at most what is read from its socket at once."""
+_MAX_ERROR_LENGTH: Final = 300
 
 
 @dataclass(frozen=True)
 class ClusterProxyOptions:
-    """`ca` vouches for the server; `cert` and `key` are the gateway's. All are PEM files."""
+    """`ca` verifies the server; `cert` and `key` are the gateway's. All are paths of PEM files."""
 
     host: str
     port: int
@@ -57,7 +57,7 @@ class ClusterProxyOptions:
 
 
 class ProxyRefused(ConnectionError):
-    """The proxy leads to no such cluster; fit to be shown."""
+    """The proxy refused to dial the cluster; the message may be shown to users."""
 
 
 class ClusterProxy:
@@ -73,11 +73,11 @@ class ClusterProxy:
 
     @property
     def links(self) -> int:
-        """Connections to clusters that are there."""
+        """Number of open connections to clusters."""
         return len(self._links)
 
     async def lead(self, cluster: str, end: socket.socket) -> None:
-        """Join `end`, which is taken over in any case, to a new connection to the cluster's API server. Raises ProxyRefused and
+        """Connect `end`, which is always taken over, to a new connection to the cluster's API server. Raises ProxyRefused and
         TimeoutError."""
         try:
             async with AsyncExitStack() as stack:
@@ -88,9 +88,9 @@ class ClusterProxy:
             if isinstance(error, RpcError) and error.code is Code.DEADLINE_EXCEEDED:
                 raise TimeoutError from None
             if isinstance(error, RpcError | MalformedMessage | CredentialError):
-                raise ProxyRefused(f"cluster-proxy at {self.name}: {_shown(error)}") from error
+                raise ProxyRefused(f"cluster-proxy at {self.name}: {_error_text(error)}") from error
             raise
-        task = asyncio.create_task(self._attend(cluster, link, opened), name=f"link to {cluster}")
+        task = asyncio.create_task(self._run_link(cluster, link, opened), name=f"link to {cluster}")
         self._links.add(task)
         task.add_done_callback(self._links.discard)
 
@@ -103,30 +103,30 @@ class ClusterProxy:
         return Link(call, connect_id, reader, writer, self._stall_timeout)
 
     async def _answer(self, call: BidirectionalStream, random: int) -> int:
-        """By what the proxy knows the connection. Raises ProxyRefused, RpcError and MalformedMessage."""
+        """The proxy's id of the connection. Raises ProxyRefused, RpcError and MalformedMessage."""
         async for message in call:
             packet = read_packet(message)
             if packet.type is PacketType.DRAIN:
                 continue
             if packet.type is PacketType.DIAL_RSP and packet.random == random:
                 if packet.error:
-                    raise ProxyRefused(f"cluster-proxy at {self.name} says: {_cut(packet.error)}")
+                    raise ProxyRefused(f"cluster-proxy at {self.name} refused: {_truncated(packet.error)}")
                 if packet.connect_id:
                     return packet.connect_id
             elif packet.type is PacketType.DIAL_CLS and packet.random == random:
-                raise ProxyRefused(f"cluster-proxy at {self.name} gave up the dial; the cluster's agent may have gone")
-            raise ProxyRefused(f"cluster-proxy at {self.name} answers a dial with what was not asked for ({packet.type.name})")
+                raise ProxyRefused(f"cluster-proxy at {self.name} aborted the dial; the cluster's agent may be gone")
+            raise ProxyRefused(f"cluster-proxy at {self.name} answers a dial with an unexpected packet ({packet.type.name})")
         raise ProxyRefused(f"cluster-proxy at {self.name} does not answer a dial")
 
-    async def _attend(self, cluster: str, link: Link, opened: AsyncExitStack) -> None:
+    async def _run_link(self, cluster: str, link: Link, opened: AsyncExitStack) -> None:
         async with opened:
             try:
                 await link.run()
             except LinkBroken as broken:
-                log.info("connection through cluster-proxy broke off", cluster=cluster, problem=_shown(broken))
+                log.info("connection through cluster-proxy lost", cluster=cluster, problem=_error_text(broken))
 
     def _connected(self) -> RpcChannel:
-        """With the certificates of now. Raises CredentialError."""
+        """The connection, opened with the current certificates. Raises CredentialError."""
         context = self._files.context()
         if self._channel is None:
             options = self._options
@@ -149,7 +149,7 @@ class ClusterProxy:
         """End every connection."""
         if self._channel is not None:
             await self._channel.close()
-        # One whose reader takes nothing does not hear of it.
+        # A connection whose reader takes no data is not notified.
         for link in self._links:
             link.cancel()
         await asyncio.gather(*self._links, return_exceptions=True)
@@ -174,11 +174,11 @@ class ClusterProxyPool(PairedPool):
         await self._proxy.lead(self._cluster, end)
 
 
-def _shown(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error.__cause__, UpstreamError):
-        return _cut(error.__cause__.reason)
-    return _cut(error.message if isinstance(error, RpcError) and error.message else str(error))
+        return _truncated(error.__cause__.reason)
+    return _truncated(error.message if isinstance(error, RpcError) and error.message else str(error))
 
 
-def _cut(text: str) -> str:
-    return one_line(text[:_LONGEST_ERROR])
+def _truncated(text: str) -> str:
+    return one_line(text[:_MAX_ERROR_LENGTH])

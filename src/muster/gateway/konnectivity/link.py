@@ -1,11 +1,11 @@
-"""One connection through the proxy: a gRPC call joined to a socket, at the pace of the slower.
+"""One connection through the proxy: a gRPC call joined to a socket, with backpressure in both directions.
 
-Bytes that the socket does not take stay with the proxy, which may send no more than the call's window; bytes that the proxy does
-not take are not read from the socket. So far, a reader who stalls stalls only itself. The server of the proxy waits for it, though,
-with all that comes of the same agent (apiserver-network-proxy#180). Therefore a connection whose window is shut and whose
-reader takes nothing for `STALL_TIMEOUT` seconds is cut: better one than everything of that cluster.
+Data that the socket does not accept stay with the proxy, which may send no more than the call's window; data that the proxy does
+not accept are not read from the socket. However, the proxy's server then waits with everything of the same agent for one stalled
+reader (apiserver-network-proxy#180). Therefore a connection whose window is exhausted and whose reader accepts nothing for
+`STALL_TIMEOUT` seconds is aborted, rather than blocking all connections to that cluster.
 
-Data of another connection are the proxy's mistake or worse. They end this one.
+Data of another connection are an error or an attack; they end this connection.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from muster.transport.rpc.status import RpcError
 
 STALL_TIMEOUT: Final = 5.0
 CLOSE_TIMEOUT: Final = 5.0
-"""For the proxy to end a call after our farewell."""
-PIECE: Final = 64 * 1024
-SOCKET_BYTES: Final = 128 * 1024
-"""Written to the socket and not taken yet, from which on the link waits."""
-_LOOKS: Final = 10
-"""At how a reader fares, in `STALL_TIMEOUT` seconds."""
+"""For the proxy to end a call after the connection was closed."""
+CHUNK_SIZE: Final = 64 * 1024
+SOCKET_BUFFER_SIZE: Final = 128 * 1024
+"""Bytes written to the socket but not yet accepted, from which on the link waits."""
+_STALL_CHECKS: Final = 10
+"""Number of checks in `STALL_TIMEOUT` seconds whether the reader has accepted data."""
 
 
 class LinkBroken(Exception):
-    """A connection that did not end as connections do; fit to be logged."""
+    """A connection that was not closed regularly; the message may be logged."""
 
 
 class Link:
@@ -48,10 +48,10 @@ class Link:
         self._writer = writer
         self._stall_timeout = stall_timeout
         self._closed_there = False
-        writer.transport.set_write_buffer_limits(SOCKET_BYTES)
+        writer.transport.set_write_buffer_limits(SOCKET_BUFFER_SIZE)
 
     async def run(self) -> None:
-        """Until either side ends. Raises LinkBroken."""
+        """Runs until either side ends. Raises LinkBroken."""
         try:
             await race(self._send(), self._receive())
             self._writer.close()
@@ -66,7 +66,7 @@ class Link:
 
     async def _send(self) -> None:
         call = self._call
-        while data := await self._reader.read(PIECE):
+        while data := await self._reader.read(CHUNK_SIZE):
             call.send(data_packet(self._id, data))
             if call.unsent:
                 await call.writable()
@@ -76,36 +76,36 @@ class Link:
             packet = read_packet(message)
             if packet.type is PacketType.DRAIN:
                 continue  # what is here may end
-            if packet.connect_id != self._id or packet.type not in _EXPECTED:
+            if packet.connect_id != self._id or packet.type not in _EXPECTED_PACKETS:
                 raise LinkBroken(f"the proxy sent {packet.type.name} of connection {packet.connect_id}, and not of {self._id}")
             if packet.data:
                 self._writer.write(packet.data)
-                if self._writer.transport.get_write_buffer_size() > SOCKET_BYTES:
+                if self._writer.transport.get_write_buffer_size() > SOCKET_BUFFER_SIZE:
                     await self._taken()
             if packet.type is not PacketType.DATA:
-                # For whatever reason: what came before is the reader's, who knows whether it is whole.
+                # Whatever the reason: the data received so far are delivered, and the reader knows whether they are complete.
                 self._closed_there = True
                 return
             if packet.error:
-                raise LinkBroken(f"the proxy says: {packet.error}")
+                raise LinkBroken(f"the proxy reports: {packet.error}")
         raise LinkBroken("the proxy ended the call before the connection")
 
     async def _taken(self) -> None:
-        """Until there is room for more. The time counts from when the reader last took something."""
+        """Waits until there is room for more data. The timeout starts whenever the reader accepts data."""
         transport = self._writer.transport
-        looks, kept = 0, transport.get_write_buffer_size()
+        checks, kept = 0, transport.get_write_buffer_size()
         while True:
             try:
-                async with asyncio.timeout(self._stall_timeout / _LOOKS):
+                async with asyncio.timeout(self._stall_timeout / _STALL_CHECKS):
                     return await self._writer.drain()
             except TimeoutError:
                 before, kept = kept, transport.get_write_buffer_size()
-                looks = looks + 1 if kept == before else 0
-                if looks >= _LOOKS and self._call.is_full:
-                    raise LinkBroken("cut, since nobody reads it and the proxy waits with everything of the cluster") from None
+                checks = checks + 1 if kept == before else 0
+                if checks >= _STALL_CHECKS and self._call.is_full:
+                    raise LinkBroken("aborted, because its reader is stalled and blocks all connections to the cluster") from None
 
     async def _end(self) -> None:
-        """Tell the proxy, and let it end the call; what still comes is not wanted, but must not hold it up."""
+        """Close the connection and let the proxy end the call; data still arriving are discarded so that they do not block it."""
         call = self._call
         if not self._closed_there:
             call.send(close_request(self._id))
@@ -118,4 +118,4 @@ class Link:
             pass  # whoever closes the call does the rest
 
 
-_EXPECTED: Final = frozenset((PacketType.DATA, PacketType.CLOSE_REQ, PacketType.CLOSE_RSP))
+_EXPECTED_PACKETS: Final = frozenset((PacketType.DATA, PacketType.CLOSE_REQ, PacketType.CLOSE_RSP))

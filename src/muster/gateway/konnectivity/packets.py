@@ -1,8 +1,8 @@
-"""Konnectivity's packets, on protobuf's wire format: what is sent, and what may come.
+"""Konnectivity's packets in protobuf's wire format.
 
-Follows `konnectivity-client/proto/client/client.proto` of apiserver-network-proxy v0.34. Only the payload that belongs to a
-packet's type is looked at; what a packet does not have is zero or empty, as proto3 says. What comes is not trusted: fields of the
-wrong kind and messages of very many fields are malformed.
+Follows `konnectivity-client/proto/client/client.proto` of apiserver-network-proxy v0.34. Only the payload of the packet's type is
+parsed; absent fields are zero or empty, as in proto3. Received packets are not trusted: fields of the wrong wire type and
+messages with very many fields are malformed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from muster.machinery.protobuf import BYTES, VARINT, MalformedMessage, read_fiel
 
 PROXY: Final = "/ProxyService/Proxy"
 """The only method."""
-MOST_FIELDS: Final = 32
-"""Of a message; packets have at most three. Each of very many would be read one by one, with nothing else done meanwhile."""
+MAX_FIELDS: Final = 32
+"""Per message; packets have at most three. Each field is parsed one by one, which would block the event loop for very many."""
 _INT64: Final = (1 << 64) - 1
 
 
@@ -35,7 +35,7 @@ class Packet:
     type: PacketType
     connect_id: int = 0
     random: int = 0
-    """By which a dial is known until it has a connection."""
+    """Identifies a dial until it has a connection."""
     error: str = ""
     data: bytes = b""
 
@@ -73,7 +73,7 @@ _PAYLOADS: Final[dict[PacketType, tuple[int, dict[int, str]]]] = {
     PacketType.DIAL_CLS: (7, {1: "random"}),
     PacketType.DRAIN: (8, {}),
 }
-"""Of those that may come: the payload's field of a packet, and the fields of the payload."""
+"""Packets that may be received: the field of the payload, and the fields of the payload."""
 _NUMBERS: Final = frozenset(("connect_id", "random"))
 
 
@@ -90,7 +90,7 @@ def read_packet(message: bytes) -> Packet:
         known = PacketType(kind)
         payload, names = _PAYLOADS[known]
     except (ValueError, KeyError):
-        raise MalformedMessage(f"packets of type {kind} are not for clients") from None
+        raise MalformedMessage(f"packets of type {kind} are not sent to clients") from None
     found: dict[str, Any] = {}
     for number, wire, value in _few_fields(payloads.get(payload, b"")):
         name = names.get(number)
@@ -106,8 +106,8 @@ def read_packet(message: bytes) -> Packet:
 def _few_fields(message: bytes) -> list[tuple[int, int, Any]]:
     fields: list[tuple[int, int, Any]] = []
     for field in read_fields(message):
-        if len(fields) == MOST_FIELDS:
-            raise MalformedMessage(f"a packet has more than {MOST_FIELDS} fields")
+        if len(fields) == MAX_FIELDS:
+            raise MalformedMessage(f"a packet has more than {MAX_FIELDS} fields")
         fields.append(field)
     return fields
 

@@ -1,23 +1,23 @@
-"""The relay: the paths and header fields of requests for clusters, and the sending of them."""
+"""The relay: paths and header fields of requests for clusters, and the connections on which they are sent."""
 
+from muster.gateway.relay.errors import ClusterError
 from muster.gateway.relay.headers import audit_id
-from muster.gateway.relay.limits import Kind, Limits
-from muster.gateway.relay.passage import Passage, PassageCut, Traffic
+from muster.gateway.relay.in_flight import InFlightRequest, RequestAborted, Traffic
+from muster.gateway.relay.limits import Limits, RequestKind
 from muster.gateway.relay.paths import CANONICAL, OAM, ProxyPath, ProxyPaths
-from muster.gateway.relay.problems import ClusterProblem
 from muster.gateway.relay.relay import ClusterRelay
 
 __all__ = [
     "CANONICAL",
     "OAM",
-    "ClusterProblem",
+    "ClusterError",
     "ClusterRelay",
-    "Kind",
+    "InFlightRequest",
     "Limits",
-    "Passage",
-    "PassageCut",
     "ProxyPath",
     "ProxyPaths",
+    "RequestAborted",
+    "RequestKind",
     "Traffic",
     "audit_id",
 ]

@@ -1,12 +1,13 @@
-"""What of a client's header fields goes to a cluster, what is added, and what of a cluster's goes back.
+"""Header fields: which of a client's fields are sent to a cluster, which are added, and which of the cluster's fields are
+returned.
 
-The order is the safety: the fields that the client's own Connection field names are removed first, then all that speaks of identity
-or could change what was authorised, and ours are added last, so that nothing a client says can remove or double them. Names are
-compared in lower case and with hyphens for underscores, because servers between us and a cluster may read them so.
+The order matters for security: first the fields that the client's own Connection field names are removed, then all fields that
+name identities or could change what was authorized, and the gateway's own fields are added last, so that no client can remove or
+duplicate them. Names are compared in lower case and with hyphens for underscores, because servers on the way may read them so.
 
-X-Forwarded-For is not rebuilt. All that the gateway knows of its own is the hub's API server; what came before is the client's
-word, which a cluster's audit log would show as a fact, and addresses of users are none of a cluster's business. Who made a request
-is found by its Audit-Id, which goes along and stands in the gateway's own audit line.
+X-Forwarded-For is not sent. The gateway only knows the hub's API server; earlier addresses are the client's claim, which a
+cluster's audit log would record as a fact, and clusters need not know addresses of users. The user of a request is found by its
+Audit-Id, which is sent to the cluster and recorded in the gateway's audit log.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 from urllib.parse import quote
 
 from muster.gateway.names import COMPONENT
-from muster.gateway.relay.problems import ClusterProblem
+from muster.gateway.relay.errors import ClusterError
 from muster.gateway.target import CREDENTIAL_UNUSABLE, BearerToken, Credential, Problem
 from muster.http import Headers
 from muster.http.relay import HOP_BY_HOP
@@ -29,11 +30,11 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.uids import new_uid
 
 INSTANCE: Final = f"{COMPONENT}-{secrets.token_hex(6)}"
-"""The name of this process in Via fields, by which a request that comes round in a circle is known."""
+"""Name of this process in Via fields, by which a loop is detected."""
 UPGRADES: Final = frozenset({"websocket", "spdy/3.1"})
-"""What may be spoken after an upgrade. Others, HTTP/2 above all, could carry requests that nobody has authorised."""
+"""Protocols to which a connection may be upgraded. Others, especially HTTP/2, could carry requests that were not authorized."""
 REFUSED_METHODS: Final = frozenset({"CONNECT", "TRACE", "TRACK"})
-"""TRACE would show the client what the gateway adds."""
+"""TRACE would return the gateway's own fields to the client."""
 
 _REMOVED: Final = HOP_BY_HOP | frozenset(
     {
@@ -60,7 +61,7 @@ _REMOVED: Final = HOP_BY_HOP | frozenset(
         "true-client-ip",
     }
 )
-"""Credentials, words about where a request comes from or what it really asks for, and what is written anew below."""
+"""Credentials, fields about the origin or the real target of a request, and fields that are set below."""
 _REMOVED_PREFIXES: Final = ("impersonate-", "x-remote-", "x-forwarded-", "proxy-")
 _REMOVED_FROM_ANSWERS: Final = frozenset(
     {"alt-svc", "clear-site-data", "content-location", "location", "refresh", "set-cookie", "set-cookie2", "www-authenticate"}
@@ -75,16 +76,16 @@ _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]").search
 Fields = list[tuple[str, str]]
 
 
-class UnsayableUser(Exception):
-    """A user whom no header field can name."""
+class UnencodableUser(Exception):
+    """A user whose name cannot be sent in a header field."""
 
 
 class RequestFields:
-    """How requests' fields are rewritten. `identity` says by which fields the hub's front proxies name users now.
+    """Rewrites the header fields of requests. `identity` returns the field names by which the hub's front proxies pass users.
 
-    They are asked for with every request, because an administrator may change them while the process runs. Those that once were
-    configured stay removed for its life: an API server that has not been restarted yet still sends them, and requests that were
-    authenticated by them are still on their way."""
+    It is called for every request, because an administrator may change these names while the process runs. Former names stay
+    removed for the lifetime of the process: an API server that was not restarted yet still sends them.
+    """
 
     def __init__(self, identity: Callable[[], FrontProxyHeaders] = lambda: USUAL) -> None:
         self._identity = identity
@@ -92,15 +93,15 @@ class RequestFields:
         self._removed = _REMOVED
         self._prefixes: tuple[str, ...] = _REMOVED_PREFIXES
         self._passing: dict[bytes, str] = {}
-        """Names as clients spell them, and under which they go on; empty for those that do not. Most requests have the same few."""
+        """Client's spelling of a name to the forwarded name; empty if it is removed. Most requests use the same few names."""
 
     def rewritten(
         self, headers: Headers, *, credential: Credential | None, impersonated: UserInfo | None, audit_id: str, upgrade: bool
     ) -> Fields:
-        """The fields for the cluster but for framing, Host and the Upgrade pair. Raises ClusterProblem and UnsayableUser."""
+        """The fields for the cluster, without framing, Host and the Upgrade pair. Raises ClusterError and UnencodableUser."""
         identity = self._identity()
         if identity is not self._known:
-            self._learn(identity)
+            self._update_identity(identity)
         connection = headers.get("connection")
         named = {name.strip().lower() for name in connection.split(",")} if connection else ()
         passing = self._passing
@@ -108,7 +109,7 @@ class RequestFields:
         for raw_name, value in headers.raw:
             name = passing.get(raw_name)
             if name is None:
-                name = self._pass(raw_name)
+                name = self._forwarded_name(raw_name)
             if name and name not in named:
                 fields.append((name, value.decode("latin-1")))
         if "sec-websocket-protocol" in headers:
@@ -123,13 +124,13 @@ class RequestFields:
             fields.append(authorization(credential))
         return fields
 
-    def _learn(self, identity: FrontProxyHeaders) -> None:
+    def _update_identity(self, identity: FrontProxyHeaders) -> None:
         self._known = identity
         self._removed |= {_plain(name) for name in identity.names}
         self._prefixes = tuple(dict.fromkeys((*self._prefixes, *map(_plain, identity.prefixes))))
         self._passing.clear()
 
-    def _pass(self, raw_name: bytes) -> str:
+    def _forwarded_name(self, raw_name: bytes) -> str:
         name = raw_name.decode("latin-1").lower()
         plain = _plain(name)
         passed = "" if plain in self._removed or plain.startswith(self._prefixes) else name
@@ -154,15 +155,15 @@ def _without_tokens(fields: Fields) -> Fields:
 
 
 def authorization(credential: BearerToken) -> tuple[str, str]:
-    """Raises ClusterProblem."""
+    """Raises ClusterError."""
     if _TOKEN(credential.token) is None:
-        text = "the token has characters that no token has: look for line breaks and spaces in the Secret's data"
-        raise ClusterProblem(Problem(CREDENTIAL_UNUSABLE, text))
+        text = "the token has invalid characters: look for line breaks and spaces in the Secret's data"
+        raise ClusterError(Problem(CREDENTIAL_UNUSABLE, text))
     return "Authorization", f"Bearer {credential.token}"
 
 
 def impersonation_fields(user: UserInfo) -> Fields:
-    """As whom the cluster is to take the request. Raises UnsayableUser."""
+    """Fields that impersonate the user on the cluster. Raises UnencodableUser."""
     fields = [("Impersonate-User", user.name)]
     if user.uid:
         fields.append(("Impersonate-Uid", user.uid))
@@ -171,24 +172,24 @@ def impersonation_fields(user: UserInfo) -> Fields:
         name = f"Impersonate-Extra-{quote(key.lower(), safe=_HEADER_SAFE)}"
         fields += [(name, value) for value in values]
     if not user.name or any(_CONTROLS(value) or value != value.strip() for _, value in fields):
-        raise UnsayableUser("the user to be impersonated there has no name, or something in it that no header field can carry")
+        raise UnencodableUser("the user to be impersonated has no name, or one that cannot be sent in a header field")
     return [(name, value.encode().decode("latin-1")) for name, value in fields]
 
 
 def audit_id(headers: Headers) -> str:
-    """The client's own, by which it finds its request in every log on the way, or a new one."""
+    """The client's audit id, by which it finds its request in every log, or a new one."""
     given = headers.get("audit-id")
     return given if given is not None and _AUDIT_ID(given) else new_uid()
 
 
 def is_circular(headers: Headers) -> bool:
-    """Whether this very process has relayed the request before: an endpoint leads back to the gateway."""
+    """Whether this process has relayed the request before: an endpoint is the gateway itself."""
     via = headers.get("via")
     return via is not None and INSTANCE in via
 
 
 def upgrade_problem(headers: Headers) -> str:
-    """What is wrong with the protocol that a client wants to change to; empty if nothing is."""
+    """Why the protocol of an upgrade is not allowed; empty if it is."""
     wanted = headers.get("upgrade") or ""
     if wanted.strip().lower() in UPGRADES:
         return ""
@@ -196,7 +197,7 @@ def upgrade_problem(headers: Headers) -> str:
 
 
 def answer_fields(fields: Sequence[tuple[str, str]], token: str = "") -> Fields:
-    """What of a cluster's fields the client may see. A cluster that sends the gateway's token back does not get it passed on."""
+    """The fields of a cluster's answer that the client may see. A field that contains the gateway's token is never passed on."""
     return [field for field in fields if _is_shown(field[0]) and not (token and token in field[1])]
 
 

@@ -1,7 +1,8 @@
-"""How much may be under way to one cluster at once, in all and for one user.
+"""Limits of concurrent requests to one cluster, in total and per user.
 
-A cluster that hangs, or a user who asks for too much, must not take what other clusters and users need. Ordinary requests and
-long-running ones (watches, logs, upgrades) are counted apart: a thousand watches leave the room of requests untouched.
+A cluster that hangs, or a user with too many requests, must not use up the resources of others. Ordinary requests and
+long-running ones (watches, logs, upgrades) are counted separately: a thousand watches do not reduce the limit of ordinary
+requests.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
-    """What is under way: the names are labels of metrics, too."""
+class RequestKind(StrEnum):
+    """Kinds of requests; the values are also labels of metrics."""
 
     REQUEST = "request"
     STREAM = "stream"
@@ -26,11 +27,11 @@ class Limits:
     """Watches, followed logs and upgrades."""
     streams_per_user: int = 2500
     body: int = 100 * 1024 * 1024
-    """The largest request body."""
+    """Maximum size of a request body."""
 
 
-class Load:
-    """What is under way to one cluster."""
+class ClusterLoad:
+    """Requests in flight to one cluster."""
 
     __slots__ = ("_limits", "_requests", "_streams", "_users")
 
@@ -44,15 +45,15 @@ class Load:
     def empty(self) -> bool:
         return not self._users
 
-    def enter(self, kind: Kind, user: str) -> str:
-        """Count one more; or say why not, and count nothing."""
-        limits, long = self._limits, kind is not Kind.REQUEST
+    def acquire(self, kind: RequestKind, user: str) -> str:
+        """Count one more request; or return why the limit is reached, and count nothing."""
+        limits, long = self._limits, kind is not RequestKind.REQUEST
         what = "long-running requests" if long else "requests"
         mine = self._users.get((long, user), 0)
         if (self._streams if long else self._requests) >= (limits.streams if long else limits.requests):
-            return f"too many {what} are under way to this cluster"
+            return f"too many {what} are in flight to this cluster"
         if mine >= (limits.streams_per_user if long else limits.requests_per_user):
-            return f"too many {what} of this user are under way to this cluster"
+            return f"too many {what} of this user are in flight to this cluster"
         self._users[long, user] = mine + 1
         if long:
             self._streams += 1
@@ -60,8 +61,8 @@ class Load:
             self._requests += 1
         return ""
 
-    def leave(self, kind: Kind, user: str) -> None:
-        long = kind is not Kind.REQUEST
+    def release(self, kind: RequestKind, user: str) -> None:
+        long = kind is not RequestKind.REQUEST
         left = self._users[long, user] - 1
         if left:
             self._users[long, user] = left

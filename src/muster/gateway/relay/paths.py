@@ -1,9 +1,9 @@
-"""From the path that a client asked for to the cluster it means and the path that goes there.
+"""Parses the path of a request into the cluster and the path on the cluster.
 
-Work is done on the raw request target, and nothing is normalised: two readers of one path (the hub, the gateway, a proxy before the
-cluster, the cluster) must not be able to find different things in it. What some reader might take for a step up, a second slash or
-a control character, plainly spelt or encoded once or twice, is refused. All else goes out byte for byte as it came, and what is
-authorised is that very string. `…/proxy` without a slash is the cluster's `/`.
+Parsing works on the raw request target, and nothing is normalized: all readers of a path (the hub, the gateway, a proxy before
+the cluster, the cluster) must find the same in it. Whatever a reader might take for a parent directory, an empty segment or a
+control character, plain or percent-encoded once or twice, is refused. Any other path is sent byte for byte as received, and
+exactly this string is authorized. `…/proxy` without a slash is the cluster's `/`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ CANONICAL: Final = f"{GROUP}/{VERSION}"
 OAM: Final = f"{OAM_GROUP}/v1alpha1"
 
 _PLAIN: Final = re.compile(r"(?:/(?!\.\.?(?:[/;]|\Z))[A-Za-z0-9._~!$&'()*+,;=:@-]+)*/?").fullmatch
-"""A path without escapes in which nobody finds anything else than what it says."""
+"""A path without percent-escapes that every reader understands in the same way."""
 _USUAL_PATH: Final = 192
 _VISIBLE: Final = re.compile(r"[!-\"$-\[\]-~]*").fullmatch
-"""Printable ASCII without the signs for a fragment and a backslash."""
+"""Printable ASCII without quotes, # and backslash."""
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})").search
 _LAYERS: Final = ("a", "an encoded", "a doubly encoded")
 
 
 class ProxyPath(msgspec.Struct, frozen=True, gc=False):
-    """Where a request goes: `path` is raw and begins with a slash. `alias` is a spelling that no API server routes."""
+    """The target of a request: `path` is raw and begins with a slash. `alias` is a notation that no API server routes."""
 
     cluster: str
     path: str
@@ -43,7 +43,7 @@ class ProxyPath(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProxyPaths:
-    """The spellings under which clusters are reached: `versions` are groups with version, `aliases` the seed's abbreviation."""
+    """The path prefixes of clusters: `versions` are groups with version, `aliases` enables upstream's abbreviation."""
 
     def __init__(self, versions: Iterable[str] = (CANONICAL,), *, aliases: bool = True) -> None:
         prefixes = {f"/apis/{version}/{RESOURCE}/": False for version in versions}
@@ -52,7 +52,7 @@ class ProxyPaths:
         self._prefixes = tuple(prefixes.items())
 
     def split(self, raw_path: str) -> ProxyPath | None:
-        """None for what is no path to a cluster at all; raises ApiError (400) for one that is not to be trusted."""
+        """None for a path that is not one of a cluster; raises ApiError (400) for one that cannot be trusted."""
         for prefix, alias in self._prefixes:
             if raw_path.startswith(prefix):
                 cluster, _, rest = raw_path[len(prefix) :].partition("/")
@@ -67,11 +67,12 @@ class ProxyPaths:
         return None
 
     def covers(self, raw_path: str) -> bool:
-        """Whether it leads to a cluster, good or bad: such requests are taken on their head, and their bodies streamed."""
+        """Whether it is a path of a cluster, valid or not: such requests are handled after their head, and their bodies are
+        streamed."""
         return any(raw_path.startswith(prefix) and _below(raw_path[len(prefix) :]) == PROXY for prefix, _ in self._prefixes)
 
     def _refuse_disguise(self, raw_path: str) -> None:
-        """What would lead to a cluster after decoding or cleaning must not be taken for something else either."""
+        """A path that would be one of a cluster after decoding or cleaning must not be treated as another one."""
         cleaned = re.sub("//+", "/", unquote_to_bytes(unquote_to_bytes(raw_path)).decode("latin-1"))
         for prefix, _ in self._prefixes:
             if cleaned.startswith(prefix) and _below(cleaned[len(prefix) :]) == PROXY:
@@ -79,7 +80,7 @@ class ProxyPaths:
 
 
 def _below(named: str) -> str:
-    """The segment after a name."""
+    """The segment after the name."""
     return named.partition("/")[2].partition("/")[0]
 
 
@@ -99,13 +100,13 @@ def _is_plain(path: str) -> bool:
 
 
 def check_path(path: str, cluster: str = "") -> None:
-    """Raises ApiError (400) that names what is wrong with a raw path."""
+    """Raises ApiError (400) with the reason why a raw path is refused."""
     if not _is_plain(path) and (problem := _problem(path)):
         raise refusals.bad_path(f"the path has {problem}: nothing was sent", cluster)
 
 
 def check_query(query: str, cluster: str = "") -> None:
-    """A query goes out as it came; it only must not end the request line. Raises ApiError (400)."""
+    """A query is sent as received; it only must not end the request line. Raises ApiError (400)."""
     if query and _VISIBLE(query) is None and any(not 32 < ord(character) < 127 or character == "#" for character in query):
         raise refusals.bad_path("the query has characters that must be percent-encoded: nothing was sent", cluster)
 
@@ -114,7 +115,7 @@ def _problem(path: str) -> str:
     if _VISIBLE(path) is None:
         return "a backslash" if "\\" in path else "characters that must be percent-encoded"
     if not path.startswith("/"):
-        return "no slash at its beginning"
+        return "no leading slash"
     if _BAD_ESCAPE(path):
         return "an invalid percent-escape"
     layer = path.encode("ascii")
@@ -131,7 +132,7 @@ def _problem(path: str) -> str:
 
 
 def _problem_of_layer(layer: bytes, slashes: int) -> str:
-    """What one reading of a path, decoded so often, has in it that another reading has not."""
+    """What readers of a path could understand differently after decoding it this many times."""
     if b"\0" in layer:
         return "NUL"
     if any(byte < 32 or byte == 127 for byte in layer):

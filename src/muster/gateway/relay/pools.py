@@ -1,7 +1,8 @@
-"""Connections to clusters: for every cluster one pool, as long as it is reached in the same way with the same certificates.
+"""Connection pools for clusters: each cluster has one pool as long as its route and certificates stay the same.
 
-A token is no part of a connection, so a new one changes nothing here. With other endpoints, authorities, client certificates or
-another proxy a new pool begins; the old one closes what is idle, and what is in use when that ends: no stream is cut.
+A token is not part of a connection, so a new token does not change the pool. With other endpoints, authorities, client
+certificates or another proxy a new pool is created; the old one closes idle connections at once and the others when their
+exchange ends: no stream is aborted.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Final, TypedDict
 from urllib.parse import urlsplit
 
 from muster.gateway.konnectivity.cluster_proxy import ClusterProxy, ClusterProxyPool
-from muster.gateway.relay.contexts import Contexts
-from muster.gateway.relay.problems import ClusterProblem
+from muster.gateway.relay.errors import ClusterError
+from muster.gateway.relay.tls_contexts import TlsContexts
 from muster.gateway.target import ENDPOINT_UNUSABLE, TUNNEL_MISSING, ClientCertificate, Endpoint, Problem, Target, Trust
 from muster.gateway.tunnel.tunnels import TunnelledPool, Tunnels
 from muster.http import UpstreamPool
@@ -22,9 +23,9 @@ from muster.http.socks import SocksPool
 from muster.http.tunnel import ProxiedPool
 
 MAX_IDLE: Final = 128
-"""Connections kept for one cluster: with fewer than are busy at once, each burst would end in handshakes."""
+"""Idle connections kept for one cluster: with fewer than are used concurrently, each burst would end in handshakes."""
 IDLE_TIMEOUT: Final = 90.0
-"""As Go's clients have it."""
+"""As in Go's http.Transport."""
 _PROXIES: Final[dict[str, type[ProxiedPool] | type[SocksPool]]] = {
     "http": ProxiedPool,
     "https": ProxiedPool,
@@ -36,17 +37,19 @@ Material = tuple[Trust, ClientCertificate | None]
 
 
 class ClusterPool:
-    """What one way to a cluster has: its connections, and the TLS context they are made with."""
+    """The connections of one route to a cluster, and their TLS context."""
 
-    __slots__ = ("_context", "connections", "made_of", "target")
+    __slots__ = ("_context", "connections", "target", "tls_material")
 
-    def __init__(self, target: Target, made_of: Material, context: asyncio.Task[ssl.SSLContext], connections: UpstreamPool) -> None:
+    def __init__(
+        self, target: Target, tls_material: Material, context: asyncio.Task[ssl.SSLContext], connections: UpstreamPool
+    ) -> None:
         self.target = target
-        self.made_of = made_of
+        self.tls_material = tls_material
         self.connections = connections
         self._context = context
 
-    def leads_to(self, target: Target) -> bool:
+    def matches(self, target: Target) -> bool:
         if target is self.target:
             return True
         same = (
@@ -55,26 +58,26 @@ class ClusterPool:
             and target.tunnel == self.target.tunnel
             and target.cluster_proxy == self.target.cluster_proxy
         )
-        if same and material(target) == self.made_of:
+        if same and material(target) == self.tls_material:
             self.target = target
             return True
         return False
 
     @property
-    def making(self) -> asyncio.Task[ssl.SSLContext]:
+    def context_task(self) -> asyncio.Task[ssl.SSLContext]:
         return self._context
 
     async def context(self) -> ssl.SSLContext:
-        """Raises ClusterProblem."""
+        """Raises ClusterError."""
         making = self._context
         return making.result() if making.done() else await asyncio.shield(making)
 
     def key(self, endpoint: Endpoint, context: ssl.SSLContext) -> UpstreamKey:
-        return endpoint.host, endpoint.port, context, self.made_of[0].server_name or None
+        return endpoint.host, endpoint.port, context, self.tls_material[0].server_name or None
 
 
 class ClusterPools:
-    """The pools of all clusters, and what they share: a buffer for reading, and the context with the system's authorities."""
+    """The pools of all clusters, and what they share: a read buffer, and the context with the system's CAs."""
 
     def __init__(
         self,
@@ -84,37 +87,37 @@ class ClusterPools:
         max_idle: int = MAX_IDLE,
         idle_timeout: float = IDLE_TIMEOUT,
     ) -> None:
-        self._contexts = Contexts()
+        self._contexts = TlsContexts()
         self._tunnels = tunnels
         self._cluster_proxy = cluster_proxy
         self._max_idle = max_idle
         self._idle_timeout = idle_timeout
 
-    def following(self, earlier: ClusterPool | None, target: Target) -> ClusterPool:
-        """`earlier` if it still leads to `target`, else a new pool; `earlier` then ends with what it has under way. Raises
-        ClusterProblem."""
-        if earlier is not None and earlier.leads_to(target):
+    def pool_for(self, earlier: ClusterPool | None, target: Target) -> ClusterPool:
+        """`earlier` if it still matches `target`, else a new pool; `earlier` then ends with its requests in flight. Raises
+        ClusterError."""
+        if earlier is not None and earlier.matches(target):
             return earlier
-        made_of = material(target)
+        tls_material = material(target)
         connections = self._connections(target)
-        if earlier is not None and earlier.made_of == made_of:
-            context = earlier.making
+        if earlier is not None and earlier.tls_material == tls_material:
+            context = earlier.context_task
         else:
-            context = asyncio.create_task(self._contexts.make(*made_of))
-            context.add_done_callback(_heard)
+            context = asyncio.create_task(self._contexts.make(*tls_material))
+            context.add_done_callback(_retrieve_exception)
         if earlier is not None:
             earlier.connections.close()
-        return ClusterPool(target, made_of, context, connections)
+        return ClusterPool(target, tls_material, context, connections)
 
     def _connections(self, target: Target) -> UpstreamPool:
         options = _PoolOptions(max_idle=self._max_idle, idle_timeout=self._idle_timeout)
         if target.tunnel:
             if self._tunnels is None:
-                raise ClusterProblem(Problem(TUNNEL_MISSING, "this gateway takes no tunnels"))
+                raise ClusterError(Problem(TUNNEL_MISSING, "this gateway does not accept tunnels"))
             return TunnelledPool(self._tunnels, target.cluster, **options)
         if target.cluster_proxy:
             if self._cluster_proxy is None:
-                raise ClusterProblem(Problem(ENDPOINT_UNUSABLE, "this gateway has no way to cluster-proxy"))
+                raise ClusterError(Problem(ENDPOINT_UNUSABLE, "this gateway has no address of cluster-proxy"))
             return ClusterProxyPool(self._cluster_proxy, target.cluster, **options)
         if not target.proxy_url:
             return UpstreamPool(**options)
@@ -124,9 +127,9 @@ class ClusterPools:
         except ValueError:
             kind = None
         if kind is None:
-            # The address may have a password in it, and is not repeated.
-            text = f"proxy-url must be the address of a proxy: {', '.join(_PROXIES)} are understood"
-            raise ClusterProblem(Problem(ENDPOINT_UNUSABLE, text))
+            # The address may contain a password, and is not quoted.
+            text = f"proxy-url must be the address of a proxy: {', '.join(_PROXIES)} are supported"
+            raise ClusterError(Problem(ENDPOINT_UNUSABLE, text))
         return kind(target.proxy_url, **options)
 
 
@@ -140,7 +143,7 @@ def material(target: Target) -> Material:
     return target.trust, credential if isinstance(credential, ClientCertificate) else None
 
 
-def _heard(making: asyncio.Task[ssl.SSLContext]) -> None:
-    """A failure is told to whoever asks for the context, and nobody may."""
+def _retrieve_exception(making: asyncio.Task[ssl.SSLContext]) -> None:
+    """The error is raised to whoever awaits the context; if nobody does, asyncio must not log it."""
     if not making.cancelled():
         making.exception()

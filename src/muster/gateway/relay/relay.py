@@ -1,12 +1,12 @@
-"""Sending a request to a cluster and giving its answer back.
+"""Sends requests to clusters and returns their answers.
 
-`ClusterRelay` is given a request that has been authorised, the target it goes to and the very path and query that were judged. What
-it answers is the cluster's answer, or a Status that says why there is none; the token and the key of a cluster are in neither.
+`ClusterRelay` gets an authorized request, its target, and exactly the path and query that were authorized. It returns the
+cluster's answer, or a Status with the reason why there is none; neither contains the cluster's token or key.
 
-Clusters do not know of each other: each has its own connections, its own count of what is under way, its own breaker and its own
-memory of which of its endpoints answers. A request is sent once. Another endpoint is tried only while nothing was sent, and a
-request for which the cluster did not accept the gateway's credential (401) is sent again once, if the hub has another one by then
-and the request is still whole. A client never sees that 401, which it would take for its own.
+Clusters are isolated from each other: each has its own connections, limits, circuit breaker and order of endpoints. A request is
+sent once. Another endpoint is tried only while nothing was sent. If the cluster does not accept the gateway's credential (401),
+the request is sent again once, provided that the hub has another credential by then and the body is still available. A client
+never sees this 401, which it would take for its own.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from muster.gateway.konnectivity.cluster_proxy import ClusterProxy
 from muster.gateway.names import COMPONENT
 from muster.gateway.relay import headers
 from muster.gateway.relay.cluster_state import ClusterState
-from muster.gateway.relay.duration import HEAD_TIMEOUT, head_timeout, is_long_running
-from muster.gateway.relay.limits import Kind, Limits
-from muster.gateway.relay.passage import Passage, StillGranted, Traffic, Uncounted
+from muster.gateway.relay.errors import ClusterError, problem_of
+from muster.gateway.relay.in_flight import InFlightRequest, NoTraffic, StillAllowed, Traffic
+from muster.gateway.relay.limits import Limits, RequestKind
 from muster.gateway.relay.paths import check_path, check_query
 from muster.gateway.relay.pools import ClusterPools
-from muster.gateway.relay.problems import ClusterProblem, problem_of
+from muster.gateway.relay.timeouts import HEAD_TIMEOUT, head_timeout, is_long_running
+from muster.gateway.request_decision import Granted
 from muster.gateway.target import (
     CLUSTER_BUSY,
     CLUSTER_TIMEOUT,
@@ -46,7 +47,6 @@ from muster.gateway.target import (
     Targets,
 )
 from muster.gateway.tunnel.tunnels import Tunnels
-from muster.gateway.verdict import Granted
 from muster.http import Answer, Request, RequestBodyTooLarge, Takeover, UpstreamError, relay
 from muster.http.upstream import encode_request, host_port
 from muster.kube.front_proxy import USUAL, FrontProxyHeaders
@@ -54,23 +54,23 @@ from muster.kube.request_info import RequestInfo
 
 CONNECT_TIMEOUT: Final = 10.0
 NEXT_ENDPOINT_TIMEOUT: Final = 3.0
-"""For connecting where there is another endpoint to try."""
-SMALL_BODY: Final = 64 * 1024
-"""A body up to this size is read before it is sent: then it can be sent again with another credential."""
-REFRESH_PAUSE: Final = 2.0
-"""Seconds for which the hub is not asked again about a credential that it has just confirmed."""
-ASK_TIMEOUT: Final = 10.0
-UNUSED: Final = 900.0
-"""Seconds after which what is kept for a cluster that nobody asks is dropped."""
-_LONGEST_PROBE: Final = 1024 * 1024
+"""For connecting if there is another endpoint to try."""
+MAX_BUFFERED_BODY: Final = 64 * 1024
+"""A body up to this size is read before it is sent, so that it can be sent again with another credential."""
+MIN_REFRESH_INTERVAL: Final = 2.0
+"""Seconds for which the hub is not asked again for a credential that it has just confirmed."""
+PROBE_TIMEOUT: Final = 10.0
+IDLE_CLUSTER_TTL: Final = 900.0
+"""Seconds after which the state of a cluster without requests is dropped."""
+_MAX_PROBE_BODY: Final = 1024 * 1024
 _UNAUTHORIZED: Final = 401
 
 logger = logging.getLogger("muster.gateway.relay")
 
 
 class ClusterRelay:
-    """The way to all clusters. `identity` says by which fields the hub's front proxies name users now: those are never passed on,
-    and neither are the usual ones."""
+    """Sends requests to all clusters. `identity` returns the field names by which the hub's front proxies pass users: these
+    fields, and those with the default names, are never sent to clusters."""
 
     def __init__(
         self,
@@ -89,14 +89,14 @@ class ClusterRelay:
         self._targets = targets
         self._observer = observer
         self._limits = limits
-        self._traffic = traffic or Uncounted()
+        self._traffic = traffic or NoTraffic()
         self._fields = headers.RequestFields(identity)
         self._connect_timeout = connect_timeout
         self._answer_timeout = answer_timeout
         self._clock = clock
         self._pools = ClusterPools(tunnels, cluster_proxy)
         self._clusters: dict[str, ClusterState] = {}
-        self._under_way: dict[str, set[Passage]] = {}
+        self._in_flight: dict[str, set[InFlightRequest]] = {}
 
     async def send(
         self,
@@ -109,36 +109,37 @@ class ClusterRelay:
         inner: RequestInfo,
         user: str,
         audit_id: str,
-        still_granted: StillGranted | None = None,
+        still_allowed: StillAllowed | None = None,
     ) -> Answer:
-        """Send `request` as `path` and `query` (both raw, as they were judged) to `target`, and give the answer for the client.
+        """Send `request` with `path` and `query` (both raw, as they were authorized) to `target`, and return the answer for the
+        client.
 
-        `inner` is what `path` and `query` ask for, `user` whose limits are used. Whatever goes wrong is an answer too. With
-        `still_granted`, an answer that lasts is one of `open_streams`.
+        `inner` is the parsed form of `path` and `query`, `user` the one whose limits count. Errors are returned as answers too.
+        With `still_allowed`, a long-running request is one of `open_streams`.
         """
         try:
-            return await self._send(request, target, path, query, granted, inner, user, audit_id, still_granted)
+            return await self._send(request, target, path, query, granted, inner, user, audit_id, still_allowed)
         except ApiError as error:
             return refusals.answer(error, (("Audit-Id", audit_id),))
 
-    async def ask(self, target: Target, path: str) -> int:
-        """The status code of the cluster's answer to a GET of `path`, by the same connections; raises ClusterProblem."""
+    async def probe(self, target: Target, path: str) -> int:
+        """The status code of the cluster's answer to a GET of `path`, on the same connections; raises ClusterError."""
         _check_usable(target)
         cluster = self._cluster(target)
-        pool = cluster.way(self._pools, target)
+        pool = cluster.pool_for(self._pools, target)
         fields = [("User-Agent", COMPONENT), ("Accept", "*/*")]
         if isinstance(target.credential, BearerToken):
             fields.append(headers.authorization(target.credential))
         context = await pool.context()
         failure: UpstreamError | None = None
         try:
-            async with asyncio.timeout(ASK_TIMEOUT):
-                for endpoint in cluster.in_order(target.endpoints):
+            async with asyncio.timeout(PROBE_TIMEOUT):
+                for endpoint in cluster.ordered(target.endpoints):
                     host = ("Host", host_port(endpoint.host, endpoint.port))
                     asked = encode_request("GET", endpoint.base_path + path, (host, *fields))
                     try:
                         head, _ = await pool.connections.ask(
-                            pool.key(endpoint, context), asked, timeout=self._connect_timeout, repeat=True, longest=_LONGEST_PROBE
+                            pool.key(endpoint, context), asked, timeout=self._connect_timeout, repeat=True, longest=_MAX_PROBE_BODY
                         )
                     except UpstreamError as error:
                         failure = error
@@ -149,36 +150,36 @@ class ClusterRelay:
                         cluster.breaker.succeeded()
                         return head.status
         except TimeoutError:
-            raise ClusterProblem(Problem(CLUSTER_TIMEOUT, f"no answer to a probe within {ASK_TIMEOUT:g} s")) from None
-        assert failure is not None, "a target that can be used has endpoints"
+            raise ClusterError(Problem(CLUSTER_TIMEOUT, f"no answer to a probe within {PROBE_TIMEOUT:g} s")) from None
+        assert failure is not None, "a usable target has endpoints"
         problem = problem_of(failure, target)
         if not failure.sent:
             cluster.breaker.failed(problem)
-        raise ClusterProblem(problem) from failure
+        raise ClusterError(problem) from failure
 
-    def cut(self, cluster: str, refusal: ApiError) -> None:
-        """End all that is under way to a cluster, now."""
-        for passage in list(self._under_way.pop(cluster, ())):
-            passage.cut(refusal)
+    def abort(self, cluster: str, refusal: ApiError) -> None:
+        """Abort all requests in flight to a cluster."""
+        for in_flight_request in list(self._in_flight.pop(cluster, ())):
+            in_flight_request.abort(refusal)
 
-    def open_streams(self) -> list[Passage]:
-        """What lasts and is under way to whichever cluster, with `still_granted`."""
-        return [each for passages in self._under_way.values() for each in passages if each.still_granted is not None]
+    def open_streams(self) -> list[InFlightRequest]:
+        """Long-running requests in flight to any cluster, with `still_allowed`."""
+        return [each for passages in self._in_flight.values() for each in passages if each.still_allowed is not None]
 
     def forget(self, cluster: str) -> None:
-        """Nothing is kept of a cluster, and what is under way may end."""
-        if not self._under_way.get(cluster):
-            self._under_way.pop(cluster, None)
+        """Drop the state of a cluster; requests in flight may end."""
+        if not self._in_flight.get(cluster):
+            self._in_flight.pop(cluster, None)
         known = self._clusters.pop(cluster, None)
         if known is not None:
             known.close()
 
     def close(self) -> None:
-        """Close what is idle; connections in use are closed when their exchange ends."""
+        """Close idle connections; those in use are closed when their exchange ends."""
         for cluster in list(self._clusters):
             self.forget(cluster)
 
-    # The way of a request
+    # Requests
 
     async def _send(
         self,
@@ -190,7 +191,7 @@ class ClusterRelay:
         inner: RequestInfo,
         user: str,
         audit_id: str,
-        still_granted: StillGranted | None,
+        still_allowed: StillAllowed | None,
     ) -> Answer:
         name = target.cluster
         check_path(path, name)
@@ -202,12 +203,12 @@ class ClusterRelay:
         if headers.is_circular(request.headers):
             raise refusals.loop(name)
         cluster = self._cluster(target)
-        kind = Kind.UPGRADE if request.upgrade else Kind.STREAM if is_long_running(inner) else Kind.REQUEST
-        if refused := cluster.load.enter(kind, user):
+        kind = RequestKind.UPGRADE if request.upgrade else RequestKind.STREAM if is_long_running(inner) else RequestKind.REQUEST
+        if refused := cluster.load.acquire(kind, user):
             raise refusals.unavailable(name, Problem(CLUSTER_BUSY, refused))
         protocol = (request.headers.get("upgrade") or "").strip().lower() if request.upgrade else ""
         backend = inner.subresource == "proxy" or inner.verb == "proxy"
-        passage = Passage(
+        in_flight_request = InFlightRequest(
             target,
             kind,
             user,
@@ -216,56 +217,56 @@ class ClusterRelay:
             self._observer,
             protocol=protocol,
             backend=backend,
-            under_way=self._under_way.setdefault(name, set()),
-            still_granted=None if kind is Kind.REQUEST else still_granted,
+            in_flight=self._in_flight.setdefault(name, set()),
+            still_allowed=None if kind is RequestKind.REQUEST else still_allowed,
         )
-        timeout = head_timeout(query, self._answer_timeout) if kind is Kind.REQUEST else None
-        sending = _Sending(request, f"{path}?{query}" if query else path, granted, audit_id, timeout, passage)
+        timeout = head_timeout(query, self._answer_timeout) if kind is RequestKind.REQUEST else None
+        sending = _OutgoingRequest(request, f"{path}?{query}" if query else path, granted, audit_id, timeout, in_flight_request)
         try:
             _check_usable(target)
-            answer = await passage.answered(lambda: self._answered(cluster, sending))
-        except ClusterProblem as failure:
-            passage.end()
-            passage.failed(failure.problem)
+            answer = await in_flight_request.run(lambda: self._send_with_renewal(cluster, sending))
+        except ClusterError as failure:
+            in_flight_request.end()
+            in_flight_request.failed(failure.problem)
             raise refusals.unavailable(name, failure.problem) from None
-        except headers.UnsayableUser as error:
-            passage.end()
+        except headers.UnencodableUser as error:
+            in_flight_request.end()
             raise refusals.not_impersonated(name, str(error)) from None
         except RequestBodyTooLarge:
-            passage.end()
+            in_flight_request.end()
             raise refusals.body_too_large(name, self._limits.body) from None
         except BaseException:
-            passage.end()
+            in_flight_request.end()
             raise
-        return passage.attend(answer)
+        return in_flight_request.track(answer)
 
-    async def _answered(self, cluster: ClusterState, sending: _Sending) -> Answer:
-        request, target = sending.request, sending.passage.target
+    async def _send_with_renewal(self, cluster: ClusterState, sending: _OutgoingRequest) -> Answer:
+        request, target = sending.request, sending.in_flight_request.target
         body = request.body_stream
-        if body is not None and body.length is not None and body.length <= SMALL_BODY:
+        if body is not None and body.length is not None and body.length <= MAX_BUFFERED_BODY:
             await request.read_body()
         answer = await self._exchange(cluster, sending)
         if not _refuses(answer):
             self._observer.answered(target)
             return answer
         _discard(answer)
-        renewed = await self._renewed(cluster, target)
+        renewed = await self._renewed_target(cluster, target)
         if renewed is not None and request.body_stream is None:
-            sending.passage.target = renewed
+            sending.in_flight_request.target = renewed
             answer = await self._exchange(cluster, sending)
             if not _refuses(answer):
                 self._observer.answered(renewed)
                 return answer
             _discard(answer)
-        raise ClusterProblem(Problem(CREDENTIAL_REFUSED, _refused_text(target)))
+        raise ClusterError(Problem(CREDENTIAL_REFUSED, _refused_text(target)))
 
-    async def _exchange(self, cluster: ClusterState, sending: _Sending) -> Answer:
-        """By the first endpoint that can be connected to. Raises ClusterProblem, RequestBodyTooLarge and ApiError."""
+    async def _exchange(self, cluster: ClusterState, sending: _OutgoingRequest) -> Answer:
+        """Sends by the first endpoint to which a connection succeeds. Raises ClusterError, RequestBodyTooLarge and ApiError."""
         if cluster.breaker.problem is not None and (seconds := cluster.breaker.remaining()) > 0:
             raise refusals.unavailable(cluster.name, cluster.breaker.problem, math.ceil(seconds))
-        request, passage = sending.request, sending.passage
-        target = passage.target
-        pool = cluster.way(self._pools, target)
+        request, in_flight_request = sending.request, sending.in_flight_request
+        target = in_flight_request.target
+        pool = cluster.pool_for(self._pools, target)
         fields = self._fields.rewritten(
             request.headers,
             credential=target.credential,
@@ -274,7 +275,7 @@ class ClusterRelay:
             upgrade=request.upgrade,
         )
         context = await pool.context()
-        endpoints = cluster.in_order(target.endpoints)
+        endpoints = cluster.ordered(target.endpoints)
         last = endpoints[-1]
         for endpoint in endpoints:
             try:
@@ -290,8 +291,8 @@ class ClusterRelay:
                     connect_timeout=self._connect_timeout if endpoint is last else NEXT_ENDPOINT_TIMEOUT,
                     head_timeout=sending.head_timeout,
                     max_body=self._limits.body,
-                    review=passage.review,
-                    meter=passage,
+                    review=in_flight_request.review,
+                    meter=in_flight_request,
                 )
             except UpstreamError as error:
                 if not error.sent:
@@ -301,15 +302,15 @@ class ClusterRelay:
                 problem = problem_of(error, target)
                 if not error.sent:
                     cluster.breaker.failed(problem)
-                raise ClusterProblem(problem) from error
+                raise ClusterError(problem) from error
             cluster.breaker.succeeded()
             return answer
         raise AssertionError("the last endpoint answers or fails")
 
-    # A credential that the cluster refused
+    # Refused credentials
 
-    async def _renewed(self, cluster: ClusterState, target: Target) -> Target | None:
-        """A target with another credential than the one refused, if there is one: by what is known, else by asking the hub."""
+    async def _renewed_target(self, cluster: ClusterState, target: Target) -> Target | None:
+        """A target with another credential than the refused one, if there is one in the cache or on the hub."""
         known = self._targets.find(target.cluster)
         if _is_renewed(known, target):
             return known
@@ -320,14 +321,14 @@ class ClusterRelay:
         found = await asyncio.shield(cluster.refresh)
         if _is_renewed(found, target):
             return found
-        cluster.confirmed, cluster.confirmed_until = target.credential, self._clock() + REFRESH_PAUSE
+        cluster.confirmed, cluster.confirmed_until = target.credential, self._clock() + MIN_REFRESH_INTERVAL
         return None
 
     async def _refresh(self, cluster: ClusterState) -> Target | None:
         try:
             return await self._targets.refreshed(cluster.name)
         except Exception as error:
-            # Whatever keeps the hub from answering: the request fails with the refusal that brought us here.
+            # Whatever the error is, the request fails because its credential was refused.
             logger.warning("credential not refreshed", extra={"cluster": cluster.name, "error": type(error).__name__})
             return None
         finally:
@@ -338,43 +339,49 @@ class ClusterRelay:
         if cluster is None:
             self._drop_unused()
             cluster = self._clusters[target.cluster] = ClusterState(target.cluster, self._limits, self._clock)
-        cluster.asked = self._clock()
+        cluster.last_used = self._clock()
         return cluster
 
     def _drop_unused(self) -> None:
-        latest = self._clock() - UNUSED
-        for name in [name for name, cluster in self._clusters.items() if cluster.asked < latest and cluster.load.empty]:
+        latest = self._clock() - IDLE_CLUSTER_TTL
+        for name in [name for name, cluster in self._clusters.items() if cluster.last_used < latest and cluster.load.empty]:
             self.forget(name)
 
 
-class _Sending:
-    """What stays the same of a request when it is sent again."""
+class _OutgoingRequest:
+    """The parts of a request that stay the same when it is sent again."""
 
-    __slots__ = ("audit_id", "granted", "head_timeout", "passage", "path", "request")
+    __slots__ = ("audit_id", "granted", "head_timeout", "in_flight_request", "path", "request")
 
     def __init__(
-        self, request: Request, path: str, granted: Granted, audit_id: str, head_timeout: float | None, passage: Passage
+        self,
+        request: Request,
+        path: str,
+        granted: Granted,
+        audit_id: str,
+        head_timeout: float | None,
+        in_flight_request: InFlightRequest,
     ) -> None:
         self.request = request
         self.path = path
         self.granted = granted
         self.audit_id = audit_id
         self.head_timeout = head_timeout
-        self.passage = passage
+        self.in_flight_request = in_flight_request
 
 
 def _check_usable(target: Target) -> None:
-    """Raises ClusterProblem for a target to which nothing can be sent."""
+    """Raises ClusterError for a target to which nothing can be sent."""
     if target.problem is not None:
-        raise ClusterProblem(target.problem)
+        raise ClusterError(target.problem)
     credential = target.credential
     if credential is None:
-        raise ClusterProblem(Problem(CREDENTIAL_MISSING, "the hub has no credential for this cluster"))
+        raise ClusterError(Problem(CREDENTIAL_MISSING, "the hub has no credential for this cluster"))
     if not target.endpoints:
-        raise ClusterProblem(Problem(ENDPOINT_MISSING, "the hub knows no address of this cluster's API server"))
+        raise ClusterError(Problem(ENDPOINT_MISSING, "the hub knows no address of this cluster's API server"))
     if credential.expires is not None and credential.expires <= datetime.now(UTC):
         text = f"the gateway's credential for this cluster expired at {credential.expires:%Y-%m-%dT%H:%M:%SZ} and was not renewed"
-        raise ClusterProblem(Problem(CREDENTIAL_EXPIRED, text))
+        raise ClusterError(Problem(CREDENTIAL_EXPIRED, text))
 
 
 def _is_renewed(found: Target | None, refused: Target) -> bool:

@@ -1,10 +1,12 @@
-"""The agent's end: it opens a tunnel to every replica of the gateway, keeps them open, and joins streams to its own API server.
+"""The agent's end of the tunnels: it opens one to every replica of the gateway, keeps them open, and joins streams to its own API
+server.
 
-The agent cannot address a replica: each dial leads to one or another. So it dials, telling which it has, and is answered by one
-that it does not have (101, with that one's id) or by one that it has (409). It dials again at once after the first and ever more
-seldom after the second, so all are met soon, and new ones within `LONGEST_LOOK` seconds. A tunnel that ends is dialled for again.
+The agent cannot address a replica: each connection reaches any of them. So it dials repeatedly, and sends the replicas to which
+it already has a tunnel. A new replica accepts (101, with its id), a known one refuses (409). The agent dials again at once after
+the first answer, and with backoff after the second, so that it finds all replicas soon, and new ones within `MAX_DIAL_INTERVAL`
+seconds. A tunnel that ends is replaced. The approach is that of the agents of apiserver-network-proxy.
 
-Whatever asks through a tunnel is led to one place, which the agent was told when it started, and nowhere else.
+Every stream of a tunnel is connected to the one API server that the agent was configured with, and to nothing else.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ from muster.runtime.controller import Manager, RunnableFunc
 
 log = get_logger("muster.gateway.agent")
 
-CONNECT_SECONDS: Final = 8.0
-"""For connecting to the cluster's own API server: less than the gateway waits for all of it."""
-FIRST_LOOK: Final = 1.0
-LONGEST_LOOK: Final = 60.0
-LONGEST_DELAY: Final = 30.0
-"""Seconds between attempts while there is no tunnel, or one that fails, at most."""
-STEADY: Final = 10.0
-"""Seconds after which a tunnel that ends was a good one."""
+CONNECT_TIMEOUT: Final = 8.0
+"""For connecting to the cluster's own API server: shorter than the gateway's timeout."""
+INITIAL_DIAL_INTERVAL: Final = 1.0
+MAX_DIAL_INTERVAL: Final = 60.0
+MAX_RETRY_DELAY: Final = 30.0
+"""Maximum seconds between attempts while there is no tunnel, or a failing one."""
+STABLE_AFTER: Final = 10.0
+"""Seconds after which the end of a tunnel does not count as a failure."""
 DRAIN_GRACE: Final = 5.0
 _JOINED: Final = http2.encode([(b":status", b"200")])
 _AUTHORITY: Final = wire.AUTHORITY.encode()
@@ -51,12 +53,12 @@ _AUTHORITY: Final = wire.AUTHORITY.encode()
 @dataclass(frozen=True)
 class AgentOptions:
     cluster: str
-    """On the hub."""
+    """Name of the cluster on the hub."""
     api: str
     """The path of the gateway's API on the hub: /apis/<group>/<version>."""
     host: str
     port: int
-    """Of the cluster's own API server."""
+    """Port of the cluster's own API server."""
     base_path: str = ""
 
 
@@ -80,59 +82,59 @@ class TunnelAgent(Manager):
         self._server = Http2Server(self._request, limits=wire.AGENT_LIMITS, clock=clock)
         self._read_buffer = memoryview(bytearray(READ_BUFFER))
         self._tunnels: dict[str, asyncio.Task[None]] = {}
-        """By replica of the gateway."""
-        self._news = asyncio.Event()
+        """Tunnels by replica of the gateway."""
+        self._wake_up = asyncio.Event()
         self._outage = "no tunnel is open yet"
-        self._looking = Backoff(FIRST_LOOK, LONGEST_LOOK, random=random)
-        self._failing = Backoff(FIRST_LOOK, LONGEST_DELAY, random=random)
+        self._dial_backoff = Backoff(INITIAL_DIAL_INTERVAL, MAX_DIAL_INTERVAL, random=random)
+        self._failure_backoff = Backoff(INITIAL_DIAL_INTERVAL, MAX_RETRY_DELAY, random=random)
         counted = metrics or Metrics()
         counted.gauge("gateway_agent_tunnels", "Tunnels to replicas of the gateway", lambda: len(self._tunnels))
-        counted.gauge("gateway_agent_streams", "Connections to the API server that tunnels lead to", lambda: self._server.streams)
-        self.add("tunnels", RunnableFunc(self._keep), needs_leader_election=False)
+        counted.gauge("gateway_agent_streams", "Connections through tunnels to the API server", lambda: self._server.streams)
+        self.add("tunnels", RunnableFunc(self._maintain_tunnels), needs_leader_election=False)
         self.add_ready_check("tunnels", self.problem)
 
     def problem(self) -> str | None:
-        """Why nothing reaches the cluster through the agent."""
+        """Why the cluster cannot be reached through the agent."""
         return None if self._tunnels else self._outage
 
     async def stop(self) -> None:
-        """Tell the gateway to open no more streams, and let those that are here end."""
+        """Tell the gateway to open no more streams, and let open ones end."""
         await self._server.drain(DRAIN_GRACE)
         await self._server.stop()
         for task in list(self._tunnels.values()):
             task.cancel()
 
-    # Dialling
+    # Tunnels
 
-    async def _keep(self) -> None:
+    async def _maintain_tunnels(self) -> None:
         while True:
-            await pause(self._clock, self._news, await self._dial())
+            await pause(self._clock, self._wake_up, await self._dial())
 
     async def _dial(self) -> float:
-        """Open one more tunnel, if there is another replica; how long to wait before the next attempt."""
+        """Open one more tunnel if there is another replica; returns the seconds until the next attempt."""
         try:
             replica, opened = await self._attach()
         except Conflict:
-            return self._looking.next()
+            return self._dial_backoff.next()
         except KubeError as error:
             self._failed(str(error))
-            return self._failing.next()
+            return self._failure_backoff.next()
         if replica in self._tunnels:
             opened.abort()
-            return self._looking.next()
-        self._looking.reset()
-        self._tunnels[replica] = task = asyncio.create_task(self._attend(opened))
+            return self._dial_backoff.next()
+        self._dial_backoff.reset()
+        self._tunnels[replica] = task = asyncio.create_task(self._serve(opened))
         task.add_done_callback(self._ended(replica, self._clock.monotonic()))
         log.info("tunnel opened", replica=replica, tunnels=len(self._tunnels))
-        return self._looking.delay(1) / 4
+        return self._dial_backoff.delay(1) / 4
 
     def _failed(self, problem: str) -> None:
-        if problem != self._outage or self._failing.failures == 0:
-            log.warning("no tunnel", problem=problem, tunnels=len(self._tunnels))
+        if problem != self._outage or self._failure_backoff.failures == 0:
+            log.warning("tunnel not opened", problem=problem, tunnels=len(self._tunnels))
         self._outage = problem
 
     async def _attach(self) -> tuple[str, Upgraded]:
-        """The gateway's replica that was met, and the connection to it. Raises KubeError."""
+        """The id of the gateway's replica, and the connection to it. Raises KubeError."""
         key = new_key()
         fields = [
             ("Upgrade", "websocket"),
@@ -149,14 +151,14 @@ class TunnelAgent(Manager):
         replica = head.field(wire.REPLICA_FIELD.lower())
         if head.field("sec-websocket-accept") != accept_value(key) or not replica:
             opened.abort()
-            raise Unreachable(self._hub.server, "what answers there is no gateway of Muster")
+            raise Unreachable(self._hub.server, "the server is not a gateway of Muster")
         return replica, opened
 
-    async def _attend(self, opened: Upgraded) -> None:
+    async def _serve(self, opened: Upgraded) -> None:
         connection = self._server.connection()
         transport = WebSocketTransport(opened, WebSocketCodec(client=True), connection)
         transport.begin()
-        # The gateway is no stranger: we have dialled it.
+        # The agent has dialled the gateway, so limits for unauthenticated clients do not apply.
         connection.info.owner = wire.AUTHORITY
         try:
             await transport.run()
@@ -171,21 +173,21 @@ class TunnelAgent(Manager):
                 log.error("tunnel failed", replica=replica, exc_info=error)
             else:
                 log.info("tunnel closed", replica=replica, tunnels=len(self._tunnels))
-            self._looking.reset()
-            if self._clock.monotonic() - since >= STEADY:
-                self._failing.reset()
-                self._news.set()
+            self._dial_backoff.reset()
+            if self._clock.monotonic() - since >= STABLE_AFTER:
+                self._failure_backoff.reset()
+                self._wake_up.set()
 
         return ended
 
     # Streams
 
-    def _request(self, stream: Stream, fields: Fields, info: Connection) -> _Led:
-        return _Led(asyncio.get_running_loop(), self._read_buffer, stream, fields, self._options)
+    def _request(self, stream: Stream, fields: Fields, info: Connection) -> _ForwardedStream:
+        return _ForwardedStream(asyncio.get_running_loop(), self._read_buffer, stream, fields, self._options)
 
 
-class _Led(Joint):
-    """A stream that is to be joined to the cluster's API server."""
+class _ForwardedStream(Joint):
+    """A stream that is joined to the cluster's API server."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, read_buffer: memoryview, stream: Stream, fields: Fields, options: AgentOptions
@@ -206,12 +208,12 @@ class _Led(Joint):
     async def _connect(self) -> None:
         options = self._options
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(CONNECT_TIMEOUT):
                 await open_connection((options.host, options.port, None, None), lambda: self)
         except TimeoutError:
             self._refuse(wire.TIMED_OUT)
         except (OSError, UnicodeError) as error:
-            log.warning("the API server cannot be reached", host=options.host, port=options.port, error=str(error))
+            log.warning("connection to API server failed", host=options.host, port=options.port, error=str(error))
             self._refuse(wire.UNREACHABLE)
         finally:
             self._connecting = None

@@ -1,9 +1,9 @@
-"""The gateway's answer to an agent that opens a tunnel: who may, and the switch to WebSocket.
+"""The subresource `attach`: which agent may open a tunnel, and the upgrade to WebSocket.
 
-Whoever the hub's RBAC lets `get clustergateways/attach` of a name may open that cluster's tunnel. RBAC cannot say "every agent its
-own", though, so the agents of the addon have the right for all names as a group, and which is whose is decided here, by identities
-that follow from names alone. An attach gives no right to anything: what passes a tunnel is TLS between the gateway and an API
-server that proves itself by the cluster's authorities, so a false agent could keep requests from being answered, and nothing else.
+Whoever the hub's RBAC allows to `get clustergateways/attach` of a cluster may open its tunnel. RBAC cannot express "only its own
+cluster", so the addon's agents have this permission for all names as a group, and this module compares the agent's identity with
+the name of the cluster. A tunnel gives its agent no access: TLS runs through it between the gateway and an API server that is
+verified by the cluster's authorities, so a malicious agent could only block requests.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from muster.machinery.authentication import UserInfo
 ALREADY_ATTACHED: Final = "AlreadyAttached"
 NOT_OWN_CLUSTER: Final = "NotOwnCluster"
 _BASE_PATH: Final = re.compile(r"(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]+)*", re.ASCII).fullmatch
-_LONGEST_BASE_PATH: Final = 1024
+_MAX_BASE_PATH: Final = 1024
 _ACCOUNT_PREFIX: Final = "system:serviceaccount:"
 
 
-class Attach:
+class AttachHandler:
     """The handler of the subresource."""
 
     def __init__(self, tunnels: Tunnels, targets: Targets) -> None:
@@ -38,8 +38,8 @@ class Attach:
         self._targets = targets
 
     async def __call__(self, request: Request, who: UserInfo, cluster: str) -> Answer:
-        """Raises ApiError. Whoever comes here may get the subresource by the hub's RBAC."""
-        if problem := foreign(who, cluster):
+        """Raises ApiError. The hub's RBAC has already allowed the caller to get the subresource."""
+        if problem := foreign_agent_problem(who, cluster):
             raise refusals.refusal(403, "Forbidden", cluster, NOT_OWN_CLUSTER, problem)
         if self._targets.find(cluster) is None:
             raise refusals.unknown_cluster(cluster)
@@ -47,9 +47,9 @@ class Attach:
         base_path = _base_path(request, cluster)
         replica = self._tunnels.replica
         if replica in (request.headers.get(wire.ATTACHED_FIELD.lower()) or "").replace(" ", "").split(","):
-            text = "there is a tunnel between this replica of the gateway and this agent already"
+            text = "this agent already has a tunnel to this replica of the gateway"
             answer = refusals.answer(refusals.refusal(409, "Conflict", cluster, ALREADY_ATTACHED, text))
-            assert isinstance(answer, Response), "a refusal has one piece"
+            assert isinstance(answer, Response), "a refusal is not streamed"
             answer.headers = [*answer.headers, (wire.REPLICA_FIELD, replica)]
             return answer
         fields = [
@@ -61,14 +61,13 @@ class Attach:
 
         async def run(opened: RawConnection) -> None:
             opened.write(head)
-            await self._tunnels.attend(cluster, base_path, opened)
+            await self._tunnels.serve(cluster, base_path, opened)
 
         return Takeover(run)
 
 
-def foreign(who: UserInfo, cluster: str) -> str:
-    """Why an addon's agent may not open the tunnel of a cluster: that it is another one's. Empty for its own, and for others whom
-    RBAC lets."""
+def foreign_agent_problem(who: UserInfo, cluster: str) -> str:
+    """Why an addon's agent may not open the tunnel of a cluster that is not its own. Empty for its own, and for other users."""
     own = f"{_ACCOUNT_PREFIX}{cluster}:{token_account(COMPONENT)}"
     is_agent = addon_group(COMPONENT) in who.groups
     is_account = who.name.startswith(_ACCOUNT_PREFIX) and who.name.endswith(f":{token_account(COMPONENT)}")
@@ -82,11 +81,11 @@ def _key(request: Request, cluster: str) -> str:
     key = (fields.get("sec-websocket-key") or "").strip()
     offered = [one.strip() for one in (fields.get("sec-websocket-protocol") or "").split(",")]
     if not request.upgrade or (fields.get("upgrade") or "").strip().lower() != "websocket":
-        problem = f"{RESOURCE}/{ATTACH} is opened as a WebSocket, by `muster gateway-agent`"
+        problem = f"{RESOURCE}/{ATTACH} must be opened as a WebSocket, by `muster gateway-agent`"
     elif fields.get("sec-websocket-version") != VERSION or not is_key(key):
-        problem = f"the WebSocket's handshake is not of version {VERSION}, or has no key"
+        problem = f"the WebSocket handshake is not version {VERSION}, or has no key"
     elif wire.PROTOCOL not in offered:
-        problem = f"the WebSocket's protocol is not {wire.PROTOCOL}; run agents and gateways of versions that fit together"
+        problem = f"the WebSocket protocol is not {wire.PROTOCOL}; use compatible versions of agent and gateway"
     else:
         return key
     raise refusals.bad_request(cluster, problem)
@@ -94,12 +93,12 @@ def _key(request: Request, cluster: str) -> str:
 
 def _base_path(request: Request, cluster: str) -> str:
     path = request.headers.get(wire.BASE_PATH_FIELD.lower()) or ""
-    fits = len(path) <= _LONGEST_BASE_PATH and _BASE_PATH(path) and not {".", "..", RESOURCE} & set(path.split("/"))
+    fits = len(path) <= _MAX_BASE_PATH and _BASE_PATH(path) and not {".", "..", RESOURCE} & set(path.split("/"))
     if not fits:
         raise _bad_base_path(cluster)
     return path
 
 
 def _bad_base_path(cluster: str) -> ApiError:
-    text = f"header {wire.BASE_PATH_FIELD}: expected a path without escapes, such as /clusters/one, that leads through no gateway"
+    text = f"header {wire.BASE_PATH_FIELD}: expected a path without escapes, such as /clusters/one, that is not one of a gateway"
     return refusals.bad_request(cluster, text)

@@ -1,10 +1,10 @@
 """The tunnels that agents have opened to this replica of the gateway, by cluster.
 
-A cluster may have several: an agent that lost its network opens a new one before the old one is known to be dead, and there may be
-two agents. The newest that takes streams is used; with more than `MOST_TUNNELS` the oldest goes. A tunnel that its agent is about
-to leave (GOAWAY) takes no new streams and ends with those it has.
+A cluster may have several: an agent that lost its network opens a new one before the old one is known to be dead, and there may
+be two agents. The newest one that accepts streams is used; with more than `MAX_TUNNELS` the oldest is closed. A tunnel that its
+agent is about to close (GOAWAY) accepts no new streams and ends with its open ones.
 
-`on_change` hears of every cluster whose first tunnel came or whose last one went.
+`on_change` is called with every cluster whose first tunnel was opened or whose last one has ended.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ from muster.machinery.logs import get_logger
 
 log = get_logger("muster.gateway.tunnel")
 
-MOST_TUNNELS: Final = 8
-"""Of one cluster."""
+MAX_TUNNELS: Final = 8
+"""Per cluster."""
 _CONNECT: Final = http2.encode([(b":method", b"CONNECT"), (b":authority", wire.AUTHORITY.encode())])
 _REFUSALS: Final = {
-    wire.REFUSED: "the cluster's agent does not lead to its API server by this name",
+    wire.REFUSED: "the cluster's agent does not accept this name for its API server",
     wire.UNREACHABLE: "the cluster's agent cannot reach its API server",
     wire.TIMED_OUT: "the cluster's agent cannot reach its API server in time",
 }
 
 
 class TunnelRefused(ConnectionError):
-    """No stream to the cluster's API server; fit to be shown."""
+    """A stream to the cluster's API server was refused; the message may be shown to users."""
 
 
 class Tunnel(ClientConnection):
-    """The gateway's end of one tunnel. `base_path` is where the cluster's API begins."""
+    """The gateway's end of one tunnel. `base_path` is the base path of the cluster's API."""
 
     def __init__(self, name: str, base_path: str, clock: Clock, on_leaving: Callable[[Tunnel], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -62,7 +62,7 @@ class Tunnel(ClientConnection):
 
 
 class Tunnels:
-    """Of one replica."""
+    """The tunnels of one replica."""
 
     def __init__(self, on_change: Callable[[str], None], *, clock: Clock = SYSTEM) -> None:
         self.replica = secrets.token_hex(8)
@@ -73,15 +73,15 @@ class Tunnels:
         self._closing = False
 
     def base_path(self, cluster: str) -> str | None:
-        """Of the cluster's API, if there is a tunnel to it."""
+        """The base path of the cluster's API; None without a tunnel."""
         tunnels = self._tunnels.get(cluster)
         return tunnels[-1].base_path if tunnels else None
 
     def count(self, cluster: str) -> int:
         return len(self._tunnels.get(cluster, ()))
 
-    async def attend(self, cluster: str, base_path: str, opened: RawConnection) -> None:
-        """Use a connection that an agent has opened, and that has been switched to WebSocket, until it ends."""
+    async def serve(self, cluster: str, base_path: str, opened: RawConnection) -> None:
+        """Serve a connection that an agent has opened and that was upgraded to WebSocket, until it ends."""
         tunnel = Tunnel(f"the tunnel of {cluster}", base_path, self._clock, lambda gone: self._remove(cluster, gone))
         transport = WebSocketTransport(opened, WebSocketCodec(client=False), tunnel)
         if self._closing:
@@ -106,7 +106,7 @@ class Tunnels:
         tunnels = self._tunnels.setdefault(cluster, [])
         tunnels.append(tunnel)
         log.info("tunnel opened", cluster=cluster, tunnels=len(tunnels))
-        if len(tunnels) > MOST_TUNNELS:
+        if len(tunnels) > MAX_TUNNELS:
             tunnels[0].fail(ErrorCode.ENHANCE_YOUR_CALM, "the cluster has too many tunnels")
         self._on_change(cluster)
 
@@ -126,7 +126,7 @@ class Tunnels:
         tunnel = next((one for one in reversed(self._tunnels.get(cluster, ())) if one.usable), None)
         if tunnel is None:
             raise TunnelRefused("the cluster's agent has no tunnel to this gateway")
-        joint = _Asking(tunnel.loop, self._read_buffer)
+        joint = _PendingStream(tunnel.loop, self._read_buffer)
         try:
             joint.stream = await tunnel.open(_CONNECT, joint)
             status = await joint.answer
@@ -137,24 +137,24 @@ class Tunnels:
             raise
         if status != 200:
             joint.give_up()
-            raise TunnelRefused(_REFUSALS.get(status, "the cluster's agent broke off"))
+            raise TunnelRefused(_REFUSALS.get(status, "the cluster's agent closed the stream"))
         return joint
 
     def forget(self, cluster: str) -> None:
-        """The hub has no such cluster any more."""
+        """The hub no longer has this cluster."""
         for tunnel in list(self._tunnels.get(cluster, ())):
             tunnel.fail(ErrorCode.NO_ERROR, "the hub has no such cluster")
 
     def close(self) -> None:
-        """Open no more streams, and let agents go when those that are here have ended."""
+        """Open no more streams, and close each tunnel when its streams have ended."""
         self._closing = True
         for tunnels in list(self._tunnels.values()):
             for tunnel in list(tunnels):
                 tunnel.retire()
 
 
-class _Asking(Joint):
-    """Of a stream that the agent has yet to answer; `answer` is its status, 0 if it was lost."""
+class _PendingStream(Joint):
+    """A stream that the agent has not answered yet; `answer` is its status, 0 if it was lost."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read_buffer: memoryview) -> None:
         super().__init__(loop, read_buffer)

@@ -1,4 +1,4 @@
-"""What the two ends of a tunnel have to agree upon."""
+"""The protocol between both ends of a tunnel."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from muster.http.http2.limits import Http2Limits
 from muster.http.http2.server import ServerLimits
 
 PROTOCOL: Final = "v1.tunnel.cluster-gateway.muster"
-"""The WebSocket's subprotocol: ends that mean different things by a tunnel do not come together."""
+"""Subprotocol of the WebSocket; ends with different protocols do not connect."""
 HOST: Final = "kubernetes.default.svc"
 PORT: Final = 443
 AUTHORITY: Final = f"{HOST}:{PORT}"
-"""The only place that an agent leads to. Its API server's certificate is for this name."""
+"""The only address that an agent accepts. The certificate of its API server is for this name."""
 
 REPLICA_FIELD: Final = "X-Gateway-Replica"
-"""Of the answer: which of the gateway's replicas this is."""
+"""In the answer: the id of the gateway's replica."""
 ATTACHED_FIELD: Final = "X-Gateway-Attached"
-"""Of the request: replicas to which the agent has a tunnel already, separated by commas."""
+"""In the request: replicas to which the agent already has a tunnel, separated by commas."""
 BASE_PATH_FIELD: Final = "X-Cluster-Base-Path"
-"""Of the request: the path below which the cluster's API server has its API, if it does."""
+"""In the request: the base path of the cluster's API, if it has one."""
 
 REFUSED: Final = 403
 UNREACHABLE: Final = 502
 TIMED_OUT: Final = 504
 
-PING_SECONDS: Final = 20.0
-SILENT_SECONDS: Final = 40.0
-"""After an unanswered ping: a peer is given up within a minute of its last word."""
+PING_INTERVAL: Final = 20.0
+PING_TIMEOUT: Final = 40.0
+"""After an unanswered ping: a peer is considered lost within a minute of its last data."""
 MAX_STREAMS: Final = 512
 MAX_UNSENT: Final = 64 * 1024 * 1024
-"""Of all streams: one holds what is read of its socket at once, at most."""
+"""For all streams; one stream has at most what is read from its socket at once."""
 CONNECTION_WINDOW: Final = 4 * 1024 * 1024
-KEEPALIVE: Final = KeepAlive(time=PING_SECONDS, timeout=SILENT_SECONDS, permit_without_stream=True)
+KEEPALIVE: Final = KeepAlive(time=PING_INTERVAL, timeout=PING_TIMEOUT, permit_without_stream=True)
 GATEWAY_LIMITS: Final = Http2Limits(
     stream_window=WINDOW, connection_window=CONNECTION_WINDOW, max_fields=16 * 1024, max_unsent=MAX_UNSENT
 )
@@ -44,7 +44,7 @@ AGENT_LIMITS: Final = ServerLimits(
     max_fields=16 * 1024,
     max_unsent=MAX_UNSENT,
     max_streams=MAX_STREAMS,
-    ping_interval=PING_SECONDS,
-    ping_timeout=SILENT_SECONDS,
+    ping_interval=PING_INTERVAL,
+    ping_timeout=PING_TIMEOUT,
     permit_ping_without_stream=True,
 )

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from muster.api import Condition
-from muster.gateway.apiservice import SERVING_SECRET, another_version, api_service_name, api_services, collision, serving_hosts
+from muster.gateway.apiservice import SERVING_SECRET, api_service_name, api_services, collision, serving_hosts, version_remedy
 from muster.machinery.objects import ObjectKey, key_of
 from muster.operator.applier import ObjectRef, Wanted, remove
 from muster.operator.cluster_manager import manifests, status
@@ -51,7 +51,7 @@ async def ensure_certificate(site: HubSite, made: Installed) -> bytes:
     return pair.ca
 
 
-async def lead_to(site: HubSite, made: Installed, ca: bytes) -> str:
+async def apply_api_services(site: HubSite, made: Installed, ca: bytes) -> str:
     """Have the APIServices; gives why there can be none, where that is so. Raises BadSpec, KubeError and ApplyFailed."""
     plan = site.plan
     if not plan.gateway:
@@ -72,7 +72,7 @@ async def lead_to(site: HubSite, made: Installed, ca: bytes) -> str:
 async def _conflict(site: HubSite, documents: Sequence[Wanted]) -> str:
     served = [(document["spec"]["group"], document["spec"]["version"]) for _, document in documents]
     problem = await collision(site.target.client, served, site.plan.hub_namespace)
-    return f"{problem}; {another_version(site.plan.gateway_version)}" if problem else ""
+    return f"{problem}; {version_remedy(site.plan.gateway_version)}" if problem else ""
 
 
 def is_available(plan: ClusterManagerPlan, made: Installed, component: Component) -> bool:

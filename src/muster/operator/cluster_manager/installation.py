@@ -104,7 +104,7 @@ async def install(site: HubSite) -> Installed:
     with step(ADDONS_FAILED):
         await _hub_addons(site, made)
     with step(GATEWAY_FAILED):
-        problem = await gateway.lead_to(site, made, gateway_ca)
+        problem = await gateway.apply_api_services(site, made, gateway_ca)
         await _prune(site, made)
         await gateway.drop_certificate(site)
     made.remarks += gateway.conditions(site, made, problem)

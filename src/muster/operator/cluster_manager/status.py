@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from muster.api import Condition, condition_of
-from muster.gateway.apiservice import unavailable
+from muster.gateway.apiservice import unavailability
 from muster.machinery.objects import Object
 from muster.operator.cluster_manager.components import (
     GATEWAY_DEGRADED,
@@ -103,7 +103,7 @@ def gateway(
     if degraded := _degraded(plan, rollouts, GATEWAY_DEGRADED, "ClusterGateway", "cluster gateway"):
         return [degraded]
     for name, found in api_services.items():
-        if hindrance := "it is not there yet" if found is None else unavailable(found):
+        if hindrance := "it is not there yet" if found is None else unavailability(found):
             text = f"APIService {name} is not available: {hindrance}"
             return [condition(GATEWAY_DEGRADED, True, "APIServiceUnavailable", text)]
     text = f"The gateway serves {', '.join(api_services)}"

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.gateway.authorization import (
+    AuthorizationOptions,
     ConfigurationError,
-    GatewayJudge,
+    GatewayAuthorizer,
     HubAccess,
     Impersonation,
     ImpersonationFile,
-    JudgeOptions,
     explain_refusal,
     missing_grants,
 )
 from muster.gateway.authorization.impersonation import ORIGINAL_USER, NotImpersonated
-from muster.gateway.verdict import Granted, Refused
+from muster.gateway.request_decision import Granted, Refused
 from muster.http import Response
 from muster.machinery.authentication import UserInfo
 from tests.unit.gateway.authorization.hub import USER1, RecordingHub, content, request, resource, rule
@@ -28,19 +28,19 @@ IMPERSONATE = b"mode: impersonate"
 
 def test_nobody_is_impersonated_unless_it_is_asked_for() -> None:
     for text in (b"", b"{}", b"mode: shared", b"rules: []"):
-        assert Impersonation(text).mapped(USER1, "foo") is None
+        assert Impersonation(text).map_user(USER1, "foo") is None
 
 
 def test_a_caller_appears_by_name_and_own_groups_and_the_original_is_kept() -> None:
     who = UserInfo("alice", "u-1", ("ops", "system:masters", "system:authenticated", "ops"), {"scopes": ("all",)})
-    assert Impersonation(IMPERSONATE).mapped(who, "foo") == UserInfo(
+    assert Impersonation(IMPERSONATE).map_user(who, "foo") == UserInfo(
         "alice", "", ("ops", "system:authenticated"), {ORIGINAL_USER: ("alice",)}
     )
 
 
 def test_a_service_account_of_the_hub_is_none_of_the_cluster() -> None:
     who = UserInfo("system:serviceaccount:a:robot", groups=("system:serviceaccounts", "system:serviceaccounts:a"))
-    mapped = Impersonation(IMPERSONATE).mapped(who, "foo")
+    mapped = Impersonation(IMPERSONATE).map_user(who, "foo")
     assert mapped is not None
     assert mapped.name == "cluster:hub:system:serviceaccount:a:robot"
     assert mapped.groups == ("system:authenticated",)
@@ -56,13 +56,13 @@ def test_a_service_account_of_the_hub_is_none_of_the_cluster() -> None:
 )
 def test_who_could_become_somebody_else_is_refused(name: str) -> None:
     with pytest.raises(NotImpersonated):
-        Impersonation(IMPERSONATE).mapped(UserInfo(name), "foo")
+        Impersonation(IMPERSONATE).map_user(UserInfo(name), "foo")
 
 
 @pytest.mark.parametrize("group", [" system:masters", "ops\r\nImpersonate-Group: system:masters", "", "ops\t"])
 def test_a_group_that_could_become_another_is_refused(group: str) -> None:
     with pytest.raises(NotImpersonated):
-        Impersonation(IMPERSONATE).mapped(UserInfo("alice", groups=(group,)), "foo")
+        Impersonation(IMPERSONATE).map_user(UserInfo("alice", groups=(group,)), "foo")
 
 
 def test_the_first_rule_that_matches_counts_and_patterns_match_whole_names() -> None:
@@ -74,19 +74,19 @@ rules:
 - {groups: [ops|dev]}
 """)
     alice, bob = UserInfo("alice", groups=("ops",)), UserInfo("bob", groups=("devs",))
-    assert mapping.mapped(alice, "prod") is None
-    as_operator = mapping.mapped(alice, "prod-1")
+    assert mapping.map_user(alice, "prod") is None
+    as_operator = mapping.map_user(alice, "prod-1")
     assert as_operator == UserInfo("operator", "", ("operators", "system:authenticated"), {ORIGINAL_USER: ("alice",)})
-    by_group = mapping.mapped(alice, "my-prod-1")
+    by_group = mapping.map_user(alice, "my-prod-1")
     assert by_group is not None
     assert by_group.name == "alice"
-    assert mapping.mapped(bob, "prod-1") is None
-    assert mapping.mapped(UserInfo("malice", groups=("operators",)), "prod-1") is None
+    assert mapping.map_user(bob, "prod-1") is None
+    assert mapping.map_user(UserInfo("malice", groups=("operators",)), "prod-1") is None
 
 
 def test_a_system_user_can_be_mapped_to_a_name_of_its_own() -> None:
     mapping = Impersonation(b'mode: impersonate\nrules: [{users: ["system:admin"], user: hub-admin, asGroups: []}]')
-    mapped = mapping.mapped(UserInfo("system:admin", groups=("system:masters",)), "foo")
+    mapped = mapping.map_user(UserInfo("system:admin", groups=("system:masters",)), "foo")
     assert mapped == UserInfo("hub-admin", "", ("system:authenticated",), {ORIGINAL_USER: ("system:admin",)})
 
 
@@ -105,7 +105,7 @@ def test_a_system_user_can_be_mapped_to_a_name_of_its_own() -> None:
         (b"rules: [{asGroups: [a, 'system:masters']}]", r"rules\[0\].asGroups\[1\]"),
         (b"rules: [{mode: shared, user: a}]", r"rules\[0\]"),
         (b"rules: {}", "rules"),
-        (b"[]", "cannot be understood"),
+        (b"[]", "are invalid"),
         (b"{", "not YAML"),
         (b"mode: shared\nmode: impersonate", "twice"),
     ],
@@ -117,17 +117,17 @@ def test_a_file_that_cannot_be_understood_names_the_field(text: bytes, named: st
 
 async def test_a_file_that_is_broken_later_denies_until_it_is_mended() -> None:
     mapping = Impersonation(b"mode: shared")
-    judge = GatewayJudge(HubAccess(RecordingHub(rule("*", "*", "*"))), JudgeOptions(), mapping)
+    judge = GatewayAuthorizer(HubAccess(RecordingHub(rule("*", "*", "*"))), AuthorizationOptions(), mapping)
     pods = resource("list", "pods")
-    assert isinstance(await judge.judge(USER1, "foo", pods, request()), Granted)
+    assert isinstance(await judge.authorize(USER1, "foo", pods, request()), Granted)
     mapping.replace(b"rules: [{users: ['(']}]")
-    refused = await judge.judge(USER1, "foo", pods, request())
+    refused = await judge.authorize(USER1, "foo", pods, request())
     assert isinstance(refused, Refused)
     assert refused.answer.status == 503
     assert "rules[0].users[0]" in content(refused.answer)["message"]
     assert content(refused.answer)["details"]["causes"][0]["reason"] == "ImpersonationForbidden"
     mapping.replace(IMPERSONATE)
-    granted = await judge.judge(USER1, "foo", pods, request())
+    granted = await judge.authorize(USER1, "foo", pods, request())
     assert isinstance(granted, Granted)
     assert granted.impersonated is not None
     assert granted.impersonated.name == "user1"
@@ -137,17 +137,17 @@ async def test_a_file_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_bytes(b"mode: shared")
     file = ImpersonationFile(path)
-    assert file.impersonation.mapped(USER1, "foo") is None
+    assert file.impersonation.map_user(USER1, "foo") is None
     path.write_bytes(IMPERSONATE)
     await file.refresh()
-    assert file.impersonation.mapped(USER1, "foo") is not None
+    assert file.impersonation.map_user(USER1, "foo") is not None
     path.unlink()
     await file.refresh()
-    assert file.impersonation.mapped(USER1, "foo") is not None
+    assert file.impersonation.map_user(USER1, "foo") is not None
     path.write_bytes(b"mode: none")
     await file.refresh()
     with pytest.raises(NotImpersonated):
-        file.impersonation.mapped(USER1, "foo")
+        file.impersonation.map_user(USER1, "foo")
 
 
 @pytest.mark.parametrize("text", [None, b"mode: none", b" " * (1 << 21)])
@@ -160,8 +160,8 @@ def test_a_file_that_is_no_use_stops_the_start_and_is_named(tmp_path: Path, text
 
 
 async def test_a_caller_that_cannot_be_mapped_is_refused_by_the_gateway() -> None:
-    judge = GatewayJudge(HubAccess(RecordingHub(rule("*", "*", "*"))), JudgeOptions(), Impersonation(IMPERSONATE))
-    refused = await judge.judge(UserInfo("system:admin"), "foo", resource("list", "pods"), request())
+    judge = GatewayAuthorizer(HubAccess(RecordingHub(rule("*", "*", "*"))), AuthorizationOptions(), Impersonation(IMPERSONATE))
+    refused = await judge.authorize(UserInfo("system:admin"), "foo", resource("list", "pods"), request())
     assert isinstance(refused, Refused)
     assert refused.answer.status == 403
     assert 'cluster "foo": user "system:admin" cannot be impersonated there' in content(refused.answer)["message"]
@@ -197,7 +197,7 @@ def test_no_rules_and_no_names_make_anybody_a_system_user(
 ) -> None:
     try:
         mapping = Impersonation(orjson.dumps({"mode": "impersonate", "rules": given_rules}))
-        mapped = mapping.mapped(UserInfo(name, groups=tuple(groups)), cluster)
+        mapped = mapping.map_user(UserInfo(name, groups=tuple(groups)), cluster)
     except (ConfigurationError, NotImpersonated):
         return
     assert mapped is not None

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from muster.fleet.in_process import InProcessClient
-from muster.gateway.authorization import GatewayJudge, HubAccess, JudgeOptions
-from muster.gateway.authorization.judge import DEFAULTS
-from muster.gateway.verdict import Granted, Refused
+from muster.gateway.authorization import AuthorizationOptions, GatewayAuthorizer, HubAccess
+from muster.gateway.authorization.authorizer import DEFAULTS
+from muster.gateway.request_decision import Granted, Refused
 from muster.machinery.authentication import MASTERS, UserInfo
 from muster.machinery.objects import GVR
 from muster.runtime.auth import AccessReviewer
@@ -37,11 +37,11 @@ class Hub:
         await self.client.create(BINDINGS if namespace else CLUSTER_BINDINGS, binding, namespace)
 
     async def allows(
-        self, cluster: str, verb: str, what: str, who: UserInfo = USER1, /, options: JudgeOptions = DEFAULTS, **fields: str
+        self, cluster: str, verb: str, what: str, who: UserInfo = USER1, /, options: AuthorizationOptions = DEFAULTS, **fields: str
     ) -> bool:
-        judge = GatewayJudge(HubAccess(self.reviewer), options)
+        judge = GatewayAuthorizer(HubAccess(self.reviewer), options)
         inner = path(what, verb) if what.startswith("/") else resource(verb, what, **fields)
-        verdict = await judge.judge(who, cluster, inner, request())
+        verdict = await judge.authorize(who, cluster, inner, request())
         assert isinstance(verdict, Granted | Refused)
         assert isinstance(verdict, Granted) or verdict.answer.status == 403
         return isinstance(verdict, Granted)
@@ -86,7 +86,7 @@ async def test_a_role_binding_on_the_hub_counts_for_the_namespace_of_that_name_u
     assert await hub.allows("foo", "get", "pods", namespace="team-a", name="p")
     assert not await hub.allows("foo", "get", "pods", namespace="team-b", name="p")
     assert not await hub.allows("bar", "get", "pods", namespace="team-a", name="p")
-    off = JudgeOptions(hub_namespaces=False)
+    off = AuthorizationOptions(hub_namespaces=False)
     assert not await hub.allows("foo", "get", "pods", options=off, namespace="team-a", name="p")
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.gateway.authorization import GatewayJudge, HubAccess
-from muster.gateway.authorization.reviews import LARGEST_BODY
-from muster.gateway.verdict import Granted
+from muster.gateway.authorization import GatewayAuthorizer, HubAccess
+from muster.gateway.authorization.self_reviews import MAX_BODY_SIZE
+from muster.gateway.request_decision import Granted
 from muster.http import HttpServer, Request, Response
 from muster.kube.request_info import request_info
 from muster.machinery.authorization import AccessAttributes
@@ -32,7 +32,7 @@ class Gateway:
 
     def __init__(self) -> None:
         self.hub = RecordingHub(may_use("foo", "get create"), rule("foo/get", "pods"), rule("foo/get", paths="/metrics"))
-        self.judge = GatewayJudge(HubAccess(self.hub))
+        self.judge = GatewayAuthorizer(HubAccess(self.hub))
         self.server = HttpServer(self.handle, stream_body=lambda request: True)
         self.forwarded: list[str] = []
 
@@ -42,7 +42,7 @@ class Gateway:
 
     async def handle(self, request: Request) -> Response:
         inner = request_info(request.method, request.raw_path, request.query)
-        verdict = await self.judge.judge(USER1, "foo", inner, request)
+        verdict = await self.judge.authorize(USER1, "foo", inner, request)
         if not isinstance(verdict, Granted):
             return verdict.answer
         self.forwarded.append(request.target)
@@ -124,7 +124,7 @@ async def test_a_review_is_read_as_it_arrives(gateway: Gateway) -> None:
 async def test_a_review_that_is_too_large_is_not_read_to_its_end(gateway: Gateway) -> None:
     code, _ = await gateway.exchange("POST", REVIEWS, "Content-Length: 1000000000")
     assert code == 413
-    piece = b"%x\r\n%b\r\n" % (LARGEST_BODY, b" " * LARGEST_BODY)
+    piece = b"%x\r\n%b\r\n" % (MAX_BODY_SIZE, b" " * MAX_BODY_SIZE)
     code, _ = await gateway.exchange("POST", REVIEWS, "Transfer-Encoding: chunked", body=piece * 2)
     assert code == 413
 

@@ -5,10 +5,10 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.gateway.authorization import GatewayJudge, HubAccess, JudgeOptions, parse_denial
-from muster.gateway.authorization.judge import DEFAULTS
-from muster.gateway.authorization.reviews import LARGEST_BODY
-from muster.gateway.verdict import Answered, Granted, Refused, Verdict
+from muster.gateway.authorization import AuthorizationOptions, GatewayAuthorizer, HubAccess, parse_denial
+from muster.gateway.authorization.authorizer import DEFAULTS
+from muster.gateway.authorization.self_reviews import MAX_BODY_SIZE
+from muster.gateway.request_decision import Answered, Granted, Refused, RequestDecision
 from muster.kube.request_info import RequestInfo
 from muster.machinery.authorization import AccessAttributes
 from muster.runtime.client.errors import Unreachable
@@ -26,13 +26,13 @@ async def posted(
     inner: RequestInfo,
     body: bytes,
     media: str = "application/json",
-    options: JudgeOptions | None = None,
-) -> Verdict:
-    judge = GatewayJudge(HubAccess(hub), options or JudgeOptions())
-    return await judge.judge(USER1, "foo", inner, request(body=body, media=media))
+    options: AuthorizationOptions | None = None,
+) -> RequestDecision:
+    judge = GatewayAuthorizer(HubAccess(hub), options or AuthorizationOptions())
+    return await judge.authorize(USER1, "foo", inner, request(body=body, media=media))
 
 
-async def can_i(hub: RecordingHub, options: JudgeOptions = DEFAULTS, /, **asked: str) -> dict[str, Any]:
+async def can_i(hub: RecordingHub, options: AuthorizationOptions = DEFAULTS, /, **asked: str) -> dict[str, Any]:
     key = "nonResourceAttributes" if "path" in asked else "resourceAttributes"
     verdict = await posted(hub, ACCESS, orjson.dumps({"spec": {key: asked}}), options=options)
     assert isinstance(verdict, Answered)
@@ -58,7 +58,7 @@ async def test_every_verb_is_asked_for_as_such() -> None:
     everything = {"verb": "*", "group": "*", "resource": "*"}
     assert not (await can_i(RecordingHub(USING, rule("foo/*", "*", "*")), **everything))["allowed"]
     assert (await can_i(RecordingHub(rule("*", "*", "*")), **everything))["allowed"]
-    denying = JudgeOptions(denials=(parse_denial("secrets"),))
+    denying = AuthorizationOptions(denials=(parse_denial("secrets"),))
     assert not (await can_i(RecordingHub(rule("*", "*", "*")), denying, **everything))["allowed"]
 
 
@@ -67,8 +67,10 @@ async def test_the_answer_is_what_the_gateway_would_do() -> None:
     assert not (await can_i(hub, verb="get", resource="pods", subresource="exec"))["allowed"]
     assert (await can_i(hub, verb="get", path="/metrics"))["allowed"]
     assert (await can_i(hub, verb="get", path="/api"))["allowed"]
-    assert not (await can_i(hub, JudgeOptions(exempt_discovery=False), verb="get", path="/api"))["allowed"]
-    assert not (await can_i(hub, JudgeOptions(denials=(parse_denial("secrets"),)), verb="get", resource="secrets"))["allowed"]
+    assert not (await can_i(hub, AuthorizationOptions(exempt_discovery=False), verb="get", path="/api"))["allowed"]
+    assert not (await can_i(hub, AuthorizationOptions(denials=(parse_denial("secrets"),)), verb="get", resource="secrets"))[
+        "allowed"
+    ]
 
 
 @pytest.mark.parametrize("verb", ["foo/get", "", "GET", "get\n"])
@@ -122,7 +124,7 @@ async def test_rules_are_incomplete_and_say_where_they_are() -> None:
         (b"", 400, "is not a SelfSubjectAccessReview"),
         (b'{"kind": "Pod"}', 400, "must be a SelfSubjectAccessReview"),
         (b'{"kind": ["Pod"]}', 400, "must be a SelfSubjectAccessReview"),
-        (b"{" + b" " * LARGEST_BODY + b"}", 413, "limit is"),
+        (b"{" + b" " * MAX_BODY_SIZE + b"}", 413, "limit is"),
     ],
 )
 async def test_a_body_that_is_no_review_is_refused(body: bytes, code: int, text: str) -> None:

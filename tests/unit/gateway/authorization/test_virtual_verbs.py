@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.gateway.authorization import GatewayJudge, HubAccess, JudgeOptions, parse_denial
-from muster.gateway.authorization.attributes import NoVirtualVerb, inner_attributes, on_hub, virtual_verb
-from muster.gateway.verdict import Granted, Refused, Verdict
+from muster.gateway.authorization import AuthorizationOptions, GatewayAuthorizer, HubAccess, parse_denial
+from muster.gateway.authorization.attributes import NoVirtualVerb, hub_attributes, inner_attributes, virtual_verb
+from muster.gateway.request_decision import Granted, Refused, RequestDecision
 from muster.http import Request
 from muster.kube.request_info import RequestInfo
 from muster.machinery.authorization import AccessAttributes
@@ -21,14 +21,14 @@ async def judged(
     inner: RequestInfo,
     cluster: str = "foo",
     asking: Request | None = None,
-    options: JudgeOptions | None = None,
+    options: AuthorizationOptions | None = None,
     timeout: float = 10.0,
-) -> Verdict:
-    judge = GatewayJudge(HubAccess(hub, timeout=timeout), options or JudgeOptions())
-    return await judge.judge(USER1, cluster, inner, asking or request())
+) -> RequestDecision:
+    judge = GatewayAuthorizer(HubAccess(hub, timeout=timeout), options or AuthorizationOptions())
+    return await judge.authorize(USER1, cluster, inner, asking or request())
 
 
-def refusal(verdict: Verdict) -> Any:
+def refusal(verdict: RequestDecision) -> Any:
     assert isinstance(verdict, Refused)
     status = content(verdict.answer)
     assert status["kind"] == "Status"
@@ -213,7 +213,7 @@ async def test_discovery_is_for_whoever_may_use_the_gateway(text: str, verb: str
     hub = RecordingHub(may_use("foo"))
     assert isinstance(await judged(hub, path(text, verb)), Granted)
     assert isinstance(await judged(hub, path(text, verb), "bar"), Refused)
-    switched_off = JudgeOptions(exempt_discovery=False)
+    switched_off = AuthorizationOptions(exempt_discovery=False)
     assert isinstance(await judged(hub, path(text, verb), options=switched_off), Refused)
 
 
@@ -299,7 +299,7 @@ def test_requests_for_two_clusters_never_share_an_answer(
     if one == other:
         return
     try:
-        asked = on_hub(one, inner_attributes(first, upgrade)), on_hub(other, inner_attributes(second, upgrade))
+        asked = hub_attributes(one, inner_attributes(first, upgrade)), hub_attributes(other, inner_attributes(second, upgrade))
     except NoVirtualVerb:
         return
     assert asked[0].verb != asked[1].verb
@@ -330,13 +330,13 @@ async def test_a_request_that_names_no_resource_is_not_judged_as_a_path() -> Non
 
 async def test_role_bindings_of_the_hubs_namespaces_can_be_left_out_of_account() -> None:
     hub = RecordingHub()
-    await judged(hub, resource("get", "pods", namespace="a", name="p"), options=JudgeOptions(hub_namespaces=False))
+    await judged(hub, resource("get", "pods", namespace="a", name="p"), options=AuthorizationOptions(hub_namespaces=False))
     assert hub.questions == [AccessAttributes("foo/get", version="v1", resource="pods", name="p")]
 
 
 async def test_what_is_denied_is_forwarded_for_nobody() -> None:
     hub = RecordingHub(rule("*", "*", "*"))
-    options = JudgeOptions(denials=(parse_denial("tokens"), parse_denial("secrets@foo")))
+    options = AuthorizationOptions(denials=(parse_denial("tokens"), parse_denial("secrets@foo")))
     token = resource("create", "serviceaccounts", namespace="a", name="robot", subresource="token")
     status = refusal(await judged(hub, token, options=options))
     assert status["code"] == 403

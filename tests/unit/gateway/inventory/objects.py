@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from muster.accounts.names import ACCOUNT_LABEL
-from muster.gateway.inventory.join import Sources
+from muster.gateway.inventory.resolution import Sources
 from muster.gateway.inventory.sources import (
     decode_account,
     decode_cluster,

@@ -89,7 +89,7 @@ async def clusters() -> AsyncIterator[Clusters]:
 
 
 async def test_a_new_cluster_is_probed_soon_and_then_about_every_minute(clusters: Clusters) -> None:
-    clusters.health.follow(cluster())
+    clusters.health.track(cluster())
     assert clusters.cause() == NOT_PROBED
     await clusters.clock.advance(2)
     assert clusters.cause() == ""
@@ -101,7 +101,7 @@ async def test_a_new_cluster_is_probed_soon_and_then_about_every_minute(clusters
 
 async def test_a_cluster_with_traffic_is_not_probed(clusters: Clusters) -> None:
     target = cluster()
-    clusters.health.follow(target)
+    clusters.health.track(target)
     clusters.health.answered(target)
     for _ in range(60):
         await clusters.clock.advance(10)
@@ -124,7 +124,7 @@ async def test_a_cluster_with_traffic_is_not_probed(clusters: Clusters) -> None:
 )
 async def test_what_a_probe_finds_is_what_is_shown(clusters: Clusters, answer: int | Exception, cause: str) -> None:
     clusters.answers["/readyz"] = answer
-    clusters.health.follow(cluster())
+    clusters.health.track(cluster())
     await clusters.clock.advance(2)
     assert clusters.cause() == cause
     assert "token-in-the-text" not in clusters.health.status("c1").reason
@@ -133,7 +133,7 @@ async def test_what_a_probe_finds_is_what_is_shown(clusters: Clusters, answer: i
 @pytest.mark.parametrize("refusal", [403, 404])
 async def test_who_may_not_ask_for_readiness_asks_for_the_version(clusters: Clusters, refusal: int) -> None:
     clusters.answers |= {"/readyz": refusal}
-    clusters.health.follow(cluster())
+    clusters.health.track(cluster())
     await clusters.clock.advance(2)
     assert clusters.cause() == ""
     await clusters.clock.advance(100)
@@ -146,7 +146,7 @@ async def test_who_may_not_ask_for_readiness_asks_for_the_version(clusters: Clus
 async def test_a_cluster_that_never_answers_times_out_and_holds_up_nobody(clusters: Clusters) -> None:
     clusters.answers["c1"] = None
     for name in ("c1", "c2"):
-        clusters.health.follow(cluster(name))
+        clusters.health.track(cluster(name))
     await clusters.clock.advance(2)
     assert clusters.cause("c2") == ""
     await clusters.clock.advance(PROBE_TIMEOUT)
@@ -155,7 +155,7 @@ async def test_a_cluster_that_never_answers_times_out_and_holds_up_nobody(cluste
 
 async def test_a_failed_request_makes_a_suspect_and_the_probe_decides(clusters: Clusters) -> None:
     target = cluster()
-    clusters.health.follow(target)
+    clusters.health.track(target)
     await clusters.clock.advance(10)
     clusters.changes.clear()
     asked = len(clusters.asked)
@@ -173,7 +173,7 @@ async def test_a_failed_request_makes_a_suspect_and_the_probe_decides(clusters: 
 
 async def test_our_own_limits_say_nothing_about_a_cluster(clusters: Clusters) -> None:
     target = cluster()
-    clusters.health.follow(target)
+    clusters.health.track(target)
     clusters.health.answered(target)
     clusters.health.failed(target, Problem(CLUSTER_BUSY, "too many requests in flight"))
     await clusters.clock.advance(10)
@@ -183,7 +183,7 @@ async def test_our_own_limits_say_nothing_about_a_cluster(clusters: Clusters) ->
 async def test_a_failing_cluster_is_asked_with_growing_pauses_and_shown_once(clusters: Clusters) -> None:
     clusters.answers["c1"] = ProbeFailed(DOWN)
     target = cluster()
-    clusters.health.follow(target)
+    clusters.health.track(target)
     for _ in range(300):
         await clusters.clock.advance(1)
         clusters.health.failed(target, Problem(CLUSTER_UNREACHABLE, "said otherwise"))
@@ -199,35 +199,35 @@ async def test_a_failing_cluster_is_asked_with_growing_pauses_and_shown_once(clu
 
 async def test_a_new_way_to_a_cluster_is_tried_at_once(clusters: Clusters) -> None:
     clusters.answers["c1"] = ProbeFailed(DOWN)
-    clusters.health.follow(cluster())
+    clusters.health.track(cluster())
     await clusters.clock.advance(300)
     clusters.answers["c1"] = 200
-    clusters.health.follow(cluster(proxy_url="http://proxy:3128"))
+    clusters.health.track(cluster(proxy_url="http://proxy:3128"))
     await clusters.clock.advance(2)
     assert clusters.cause() == ""
 
 
 async def test_traffic_by_the_way_of_before_says_nothing_of_a_new_one(clusters: Clusters) -> None:
     target = cluster()
-    clusters.health.follow(target)
+    clusters.health.track(target)
     clusters.health.answered(target)
     clusters.answers["c1"] = ProbeFailed(DOWN)
-    clusters.health.follow(cluster(proxy_url="http://proxy:3128"))
+    clusters.health.track(cluster(proxy_url="http://proxy:3128"))
     await clusters.clock.advance(2)
     assert clusters.cause() == CLUSTER_UNREACHABLE
 
 
 async def test_what_cannot_be_sent_is_not_tried(clusters: Clusters) -> None:
-    clusters.health.follow(cluster(problem=Problem(CREDENTIAL_MISSING, "none")))
+    clusters.health.track(cluster(problem=Problem(CREDENTIAL_MISSING, "none")))
     ended = BearerToken("t", NOW - timedelta(seconds=1))
-    clusters.health.follow(Target("c2", (Endpoint("api.example", 443),), credential=ended))
+    clusters.health.track(Target("c2", (Endpoint("api.example", 443),), credential=ended))
     await clusters.clock.advance(300)
     assert clusters.asked == []
 
 
 async def test_a_cluster_that_is_gone_is_forgotten(clusters: Clusters) -> None:
     target = cluster()
-    clusters.health.follow(target)
+    clusters.health.track(target)
     clusters.health.forget("c1")
     clusters.health.answered(target)
     clusters.health.failed(target, DOWN)
@@ -239,7 +239,7 @@ async def test_a_cluster_that_is_gone_is_forgotten(clusters: Clusters) -> None:
 async def test_a_fleet_is_probed_a_few_at_a_time() -> None:
     clusters = Clusters()
     for number in range(500):
-        clusters.health.follow(cluster(f"c{number}"))
+        clusters.health.track(cluster(f"c{number}"))
     async with clusters.running():
         await clusters.clock.advance(2)
         for _ in range(20):
@@ -250,10 +250,10 @@ async def test_a_fleet_is_probed_a_few_at_a_time() -> None:
 
 async def test_a_result_for_an_old_way_does_not_count(clusters: Clusters) -> None:
     clusters.answers["c1"] = None
-    clusters.health.follow(cluster())
+    clusters.health.track(cluster())
     await clusters.clock.advance(2)
     clusters.answers["c1"] = 200
-    clusters.health.follow(cluster(account="another"))
+    clusters.health.track(cluster(account="another"))
     await clusters.clock.advance(PROBE_TIMEOUT)
     await clusters.clock.advance(2)
     assert clusters.changes == [("c1", True, "")]

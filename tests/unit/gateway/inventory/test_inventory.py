@@ -72,7 +72,7 @@ class Hub:
     async def running(self) -> AsyncIterator[None]:
         task = asyncio.create_task(self.inventory.run())
         try:
-            await self.until(lambda: self.inventory.ready() is None)
+            await self.until(lambda: self.inventory.problem() is None)
             yield
         finally:
             task.cancel()
@@ -111,7 +111,7 @@ async def test_what_is_there_is_joined_with_the_gateways_own_rights(hub: Hub) ->
     await hub.admin.create(CLUSTERS, managed_cluster("c1", labels={"region": "eu"}))
     await hub.create_account(token=jwt(), ca__crt=CA)
     await hub.admin.create(SECRETS, credential("foreign", endpoint=URL, ca__crt=CA, token="t"))
-    assert hub.inventory.ready() is not None
+    assert hub.inventory.problem() is not None
     assert hub.inventory.find("c1") is None
     async with hub.running():
         target = await hub.found("c1")

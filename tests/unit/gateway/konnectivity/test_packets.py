@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.gateway.konnectivity.packets import (
-    MOST_FIELDS,
+    MAX_FIELDS,
     Packet,
     PacketType,
     close_request,
@@ -59,8 +59,8 @@ def test_what_may_come(raw: bytes, expected: Packet) -> None:
         message((1, 4), (4, b"\x0a\xff")),
         b"\x22\xff\xff\xff\xff\x0f",
         b"\x0b",
-        message(*[(9, 0)] * (MOST_FIELDS + 1)),
-        message((1, 4), (4, message(*[(9, 0)] * (MOST_FIELDS + 1)))),
+        message(*[(9, 0)] * (MAX_FIELDS + 1)),
+        message((1, 4), (4, message(*[(9, 0)] * (MAX_FIELDS + 1)))),
     ],
     ids=[
         "nothing",

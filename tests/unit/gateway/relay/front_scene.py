@@ -7,14 +7,14 @@ from typing import cast
 from muster.api.proxy.v1alpha1 import GROUP, VERSION, ClusterGateway
 from muster.apiserver.virtual import Answer, VirtualApi, VirtualSubresource
 from muster.gateway import refusals
-from muster.gateway.authorization import GatewayJudge, HubAccess
-from muster.gateway.front import GatewayFront
+from muster.gateway.authorization import GatewayAuthorizer, HubAccess
+from muster.gateway.handler import GatewayHandler
 from muster.gateway.metrics import GatewayMetrics
 from muster.gateway.names import PROXY
-from muster.gateway.process import MAX_HEADERS
 from muster.gateway.relay import ClusterRelay
-from muster.gateway.rights import RightsOfStreams
-from muster.gateway.verdict import Verdict
+from muster.gateway.request_decision import RequestDecision
+from muster.gateway.server import MAX_HEADERS
+from muster.gateway.stream_access import StreamAccessReviewer
 from muster.http import HttpServer, Request, Response
 from muster.kube.rbac import Rule
 from muster.kube.request_info import RequestInfo
@@ -53,17 +53,17 @@ class Hub(RecordingHub):
         return decision if who == USER1 else NO_OPINION
 
 
-class RecordingJudge(GatewayJudge):
+class RecordingAuthorizer(GatewayAuthorizer):
     """Writes down what it was asked and what it said."""
 
     def __init__(self, access: HubAccess) -> None:
         super().__init__(access)
-        self.judged: list[tuple[UserInfo, str, RequestInfo, Verdict]] = []
+        self.judged: list[tuple[UserInfo, str, RequestInfo, RequestDecision]] = []
 
-    async def judge(self, who: UserInfo, cluster: str, inner: RequestInfo, request: Request) -> Verdict:
-        verdict = await super().judge(who, cluster, inner, request)
-        self.judged.append((who, cluster, inner, verdict))
-        return verdict
+    async def authorize(self, who: UserInfo, cluster: str, inner: RequestInfo, request: Request) -> RequestDecision:
+        decision = await super().authorize(who, cluster, inner, request)
+        self.judged.append((who, cluster, inner, decision))
+        return decision
 
 
 class FrontScene:
@@ -73,20 +73,20 @@ class FrontScene:
         self.callers = Callers()
         self.failures: list[Exception] = []
         access = HubAccess(self.hub)
-        self.judge = RecordingJudge(access)
+        self.request_authorizer = RecordingAuthorizer(access)
         self.traffic = Counted()
         self.relay = ClusterRelay(self.known, self.known, traffic=self.traffic)
-        self.rights = RightsOfStreams(self.relay.open_streams)
+        self.rights = StreamAccessReviewer(self.relay.open_streams)
         verbs = ("get", "create", "update", "patch", "delete")
         proxy = VirtualSubresource(_not_here, verbs, "ClusterGatewayProxyOptions", takes_path=True)
         self.api = VirtualApi(ClusterGateway, served=SERVED, subresources={PROXY: proxy})
-        self.front = GatewayFront(
+        self.front = GatewayHandler(
             self.api,
             SERVED,
             authentication=cast(CallerAuthentication, self.callers),
             authorizer=self.hub,
             access=access,
-            judge=self.judge,
+            request_authorizer=self.request_authorizer,
             targets=self.known,
             relay=self.relay,
             metrics=GatewayMetrics(Metrics(), lambda name: name in self.known.targets),

@@ -11,8 +11,8 @@ from typing import Any
 from muster.apiserver.errors import ApiError
 from muster.gateway import refusals
 from muster.gateway.relay import ClusterRelay, ProxyPaths, audit_id
+from muster.gateway.request_decision import Granted
 from muster.gateway.target import BearerToken, ClientCertificate, Endpoint, Problem, Target, Trust
-from muster.gateway.verdict import Granted
 from muster.http import Answer, HttpServer, Request, Response, StreamResponse, StreamWriter, server_context
 from muster.http.message import Headers
 from muster.kube.request_info import RequestInfo
@@ -101,17 +101,17 @@ class Known:
 class Counted:
     """`Traffic` of tests."""
 
-    under_way: dict[tuple[str, str], int] = field(default_factory=dict)
+    in_flight: dict[tuple[str, str], int] = field(default_factory=dict)
     began_in_all: int = 0
     bytes_sent: int = 0
     bytes_received: int = 0
 
     def began(self, cluster: str, kind: str) -> None:
         self.began_in_all += 1
-        self.under_way[cluster, kind] = self.under_way.get((cluster, kind), 0) + 1
+        self.in_flight[cluster, kind] = self.in_flight.get((cluster, kind), 0) + 1
 
     def ended(self, cluster: str, kind: str) -> None:
-        self.under_way[cluster, kind] -= 1
+        self.in_flight[cluster, kind] -= 1
 
     def sent(self, cluster: str, size: int) -> None:
         self.bytes_sent += size
@@ -121,7 +121,7 @@ class Counted:
 
     @property
     def now(self) -> int:
-        return sum(self.under_way.values())
+        return sum(self.in_flight.values())
 
 
 def inner_request(method: str, path: str, query: str) -> RequestInfo:
@@ -175,10 +175,10 @@ class Gateway:
             inner=inner_request(incoming.method, found.path, incoming.query),
             user=self.user,
             audit_id=audit_id(incoming.headers),
-            still_granted=self.still_granted,
+            still_allowed=self.still_allowed,
         )
 
-    async def still_granted(self) -> bool:
+    async def still_allowed(self) -> bool:
         self.asked_again += 1
         if self.trouble is not None:
             raise self.trouble

@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from muster.gateway.konnectivity.cluster_proxy import ClusterProxy, ClusterProxyOptions, ProxyRefused
-from muster.gateway.konnectivity.link import PIECE
+from muster.gateway.konnectivity.link import CHUNK_SIZE
 from muster.gateway.konnectivity.packets import data_packet
 from muster.gateway.target import Endpoint, Target, Trust
 from muster.http import Answer, Request, Response, StreamWriter, server_context
@@ -199,7 +199,7 @@ async def test_the_proxys_refusal_is_told(start: StartBehind, server: Konnectivi
     server.routes.clear()
     reason, text = cause(await gateway.get("foo", "/version"), 503)
     assert reason == "ClusterUnreachable"
-    assert f"cluster-proxy at {proxy.name} says: No agent available" in text
+    assert f"cluster-proxy at {proxy.name} refused: No agent available" in text
     await until(lambda: not server.http.streams)
 
 
@@ -211,7 +211,7 @@ async def test_an_error_of_many_odd_characters_is_made_fit(start: StartBehind, s
     server.behaviour = odd
     _, gateway, _ = await start()
     _, text = cause(await gateway.get("foo", "/version"), 503)
-    assert r"says: a\x1b[2Jb\nxxx" in text
+    assert r"refused: a\x1b[2Jb\nxxx" in text
     assert len(text) < 1000
 
 
@@ -516,8 +516,8 @@ async def test_what_the_proxy_does_not_take_is_not_read(start_proxy: StartProxy,
     try:
         while True:
             async with asyncio.timeout(1):
-                await loop.sock_sendall(ours, bytes(PIECE))
-            sent += PIECE
+                await loop.sock_sendall(ours, bytes(CHUNK_SIZE))
+            sent += CHUNK_SIZE
     except TimeoutError:
         pass
     assert sent < 1 << 20

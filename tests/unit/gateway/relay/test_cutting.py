@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from muster.gateway import refusals
-from muster.gateway.relay import PassageCut
-from muster.gateway.relay.limits import Kind, Limits, Load
-from muster.gateway.relay.passage import Passage, Uncounted
-from muster.gateway.rights import ROUND, RightsOfStreams
+from muster.gateway.relay import RequestAborted
+from muster.gateway.relay.in_flight import InFlightRequest, NoTraffic
+from muster.gateway.relay.limits import ClusterLoad, Limits, RequestKind
+from muster.gateway.stream_access import REVIEW_INTERVAL, StreamAccessReviewer
 from muster.gateway.target import Target
 from muster.http import Answer, RawConnection, Request, StreamResponse, StreamWriter, Takeover
 from tests.support.eventually import eventually
@@ -104,7 +104,7 @@ async def test_all_that_is_under_way_to_a_cluster_ends_when_it_is_taken_away(
     gateway = await start_gateway(await start_cluster("foo", server), await start_cluster("bar", other))
     peers = [await opened(gateway, path) for _ in range(3)]
     beside = await opened(gateway, WATCH, "bar")
-    gateway.relay.cut("foo", refusals.withdrawn("foo"))
+    gateway.relay.abort("foo", refusals.withdrawn("foo"))
     for peer in peers:
         assert await torn(peer)
     await ended(server)
@@ -114,7 +114,7 @@ async def test_all_that_is_under_way_to_a_cluster_ends_when_it_is_taken_away(
     assert (other.begun, other.ended) == (1, 0)
     # Whatever comes later is no business of that cut.
     later = await opened(gateway, path)
-    gateway.relay.cut("bar", refusals.withdrawn("bar"))
+    gateway.relay.abort("bar", refusals.withdrawn("bar"))
     assert await torn(beside)
     assert server.begun - server.ended == 1
     later.close()
@@ -131,7 +131,7 @@ async def test_a_client_that_does_not_read_is_cut_too(start_cluster: StartCluste
         return before == gateway.traffic.bytes_received > 0
 
     await eventually(stalled, "the stream to stall", timeout=20, poll=0.01)
-    gateway.relay.cut("foo", refusals.withdrawn("foo"))
+    gateway.relay.abort("foo", refusals.withdrawn("foo"))
     await gateway.emptied()
     await ended(server)
 
@@ -144,7 +144,7 @@ async def test_a_request_without_an_answer_yet_is_told_why_there_is_none(
     gateway = await start_gateway(cluster)
     peer = await opened(gateway, SILENT)
     await arrived(cluster, 1)
-    gateway.relay.cut("foo", refusals.withdrawn("foo"))
+    gateway.relay.abort("foo", refusals.withdrawn("foo"))
     reply = await peer.reply()
     assert (reply.status, orjson.loads(reply.body)["details"]["causes"][0]["reason"]) == (503, "ClusterChanged")
     await gateway.emptied()
@@ -154,7 +154,7 @@ async def test_a_request_without_an_answer_yet_is_told_why_there_is_none(
 @pytest.mark.parametrize("kind", [StreamResponse, Takeover])
 async def test_an_answer_that_is_cut_before_it_begins_lets_go_of_its_connection(kind: type[StreamResponse | Takeover]) -> None:
     let_go: list[bool] = []
-    under_way: set[Passage] = set()
+    in_flight: set[InFlightRequest] = set()
 
     async def run(_: object) -> None:
         raise AssertionError("begun")
@@ -162,18 +162,18 @@ async def test_an_answer_that_is_cut_before_it_begins_lets_go_of_its_connection(
     def discard() -> None:
         let_go.append(True)
 
-    known, load = Known(), Load(Limits())
-    load.enter(Kind.STREAM, "user1")
-    passage = Passage(
-        Target("foo"), Kind.STREAM, "user1", load, Uncounted(), known, protocol="", backend=False, under_way=under_way
+    known, load = Known(), ClusterLoad(Limits())
+    load.acquire(RequestKind.STREAM, "user1")
+    request = InFlightRequest(
+        Target("foo"), RequestKind.STREAM, "user1", load, NoTraffic(), known, protocol="", backend=False, in_flight=in_flight
     )
     answer: Answer = StreamResponse(200, [], run, discard=discard) if kind is StreamResponse else Takeover(run, discard=discard)
-    attended = passage.attend(answer)
-    passage.cut(refusals.withdrawn("foo"))
-    with pytest.raises(PassageCut):
+    attended = request.track(answer)
+    request.abort(refusals.withdrawn("foo"))
+    with pytest.raises(RequestAborted):
         await attended.run(None)  # type: ignore[union-attr, arg-type]
     assert let_go == [True]
-    assert not under_way
+    assert not in_flight
     assert load.empty
 
 
@@ -185,13 +185,13 @@ async def test_a_stream_whose_right_has_ended_is_cut_in_the_next_round(
 ) -> None:
     server, clock = Lasting(), FakeClock()
     gateway = await start_gateway(await start_cluster("foo", server))
-    rights = asyncio.create_task(RightsOfStreams(gateway.relay.open_streams, clock=clock, random=lambda: 0.5).run())
+    rights = asyncio.create_task(StreamAccessReviewer(gateway.relay.open_streams, clock=clock, random=lambda: 0.5).run())
     peers = [await opened(gateway, path) for path in (WATCH, EXEC, LOG)]
     plain = await opened(gateway, LIST)
-    await clock.advance(ROUND)
+    await clock.advance(REVIEW_INTERVAL)
     assert gateway.asked_again == len(peers)
     gateway.without_rights.add("user1")
-    await clock.advance(ROUND)
+    await clock.advance(REVIEW_INTERVAL)
     for peer in peers:
         assert await torn(peer)
 
@@ -209,7 +209,7 @@ async def test_without_an_answer_about_rights_no_stream_is_cut(start_cluster: St
     gateway = await start_gateway(await start_cluster("foo", server))
     peers = [await opened(gateway, WATCH) for _ in range(50)]
     gateway.trouble = ConnectionError("the hub is away")
-    rights = RightsOfStreams(gateway.relay.open_streams)
+    rights = StreamAccessReviewer(gateway.relay.open_streams)
     await rights.review()
     assert gateway.asked_again == len(peers)
     assert (server.begun, server.ended) == (50, 0)

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from muster.gateway.relay import ClusterProblem, Limits
+from muster.gateway.relay import ClusterError, Limits
 from muster.gateway.target import BearerToken, ClientCertificate, Endpoint, Problem, Target, Trust
 from muster.http import Answer, HttpServer, Request, Response, StreamWriter
 from tests.unit.http.pki import Authority
@@ -338,7 +338,7 @@ async def test_a_client_that_asks_for_less_time_gets_less(
         await asyncio.sleep(0.2)
         return Response(200, b"ok")
 
-    monkeypatch.setattr("muster.gateway.relay.duration.GRACE", 0.0)
+    monkeypatch.setattr("muster.gateway.relay.timeouts.ANSWER_GRACE", 0.0)
     gateway = await start_gateway(await start_cluster(behaviour=slow))
     assert cause(await gateway.get("foo", "/api?timeout=50ms"), 504) == "ConnectionTimeout"
     assert (await gateway.get("foo", "/api?timeout=1m30s")).status == 200
@@ -353,7 +353,7 @@ async def test_a_probe_tells_the_code_or_the_problem(
 
     cluster = await start_cluster(behaviour=unwell)
     gateway = await start_gateway()
-    assert [await gateway.relay.ask(cluster.target(), path) for path in ("/livez", "/readyz")] == [200, 500]
+    assert [await gateway.relay.probe(cluster.target(), path) for path in ("/livez", "/readyz")] == [200, 500]
     assert cluster.last.get("authorization") == f"Bearer {TOKEN}"
     assert cluster.server.connections == 1
     for changes, expected in (
@@ -361,8 +361,8 @@ async def test_a_probe_tells_the_code_or_the_problem(
         ({"trust": Trust()}, "CertificateMismatch"),
         ({"credential": None}, "CredentialMissing"),
     ):
-        with pytest.raises(ClusterProblem) as raised:
-            await gateway.relay.ask(cluster.target(**changes), "/livez")
+        with pytest.raises(ClusterError) as raised:
+            await gateway.relay.probe(cluster.target(**changes), "/livez")
         assert raised.value.problem.cause == expected
 
 

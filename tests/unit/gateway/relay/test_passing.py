@@ -7,8 +7,8 @@ import asyncio
 import orjson
 
 from muster.gateway.relay import Limits
+from muster.gateway.request_decision import Granted
 from muster.gateway.target import BearerToken, Endpoint, Target, Trust
-from muster.gateway.verdict import Granted
 from muster.http import Answer, RawConnection, Request, Response, Takeover, encode_chunk
 from muster.machinery.authentication import UserInfo
 from tests.support.recording_cluster import RecordingCluster, Talk
@@ -198,7 +198,7 @@ async def test_a_watch_passes_each_event_at_once_and_has_no_deadline(
     peer.send(request("GET", f"{PREFIX}/foo/proxy/api/v1/pods?watch=true"))
     assert (await peer.head())[0] == 200
     assert await peer.chunk() == b"ADDED\n"
-    assert gateway.traffic.under_way == {("foo", "stream"): 1}
+    assert gateway.traffic.in_flight == {("foo", "stream"): 1}
     more.set()
     assert await peer.chunk() == b"MODIFIED\n"
     assert await peer.chunk() == b""
@@ -236,7 +236,7 @@ async def test_an_upgrade_is_spliced_blindly(start_cluster: StartCluster, start_
     assert await peer.reader.readexactly(3) == b"cba"
     assert cluster.last.get("x-stream-protocol-version") == "v4.channel.k8s.io"
     assert "impersonate-user" not in cluster.last
-    assert gateway.traffic.under_way == {("foo", "upgrade"): 1}
+    assert gateway.traffic.in_flight == {("foo", "upgrade"): 1}
     peer.close()
     await gateway.emptied()
 

@@ -13,9 +13,9 @@ from collections import Counter
 import pytest
 
 from muster.apiserver.errors import ApiError
-from muster.gateway.front import OPEN_PAGES
+from muster.gateway.handler import UNAUTHENTICATED_PATHS
 from muster.gateway.relay import ProxyPaths
-from muster.gateway.verdict import Granted
+from muster.gateway.request_decision import Granted
 from muster.http import Request
 from muster.kube.request_info import request_info
 from tests.unit.gateway.authorization.hub import USER1, may_use, rule
@@ -145,21 +145,21 @@ async def test_whatever_a_head_says_only_what_was_judged_arrives(start_cluster: 
     await scene.start(foo, bar)
     generator, statuses, odd = Generator(SEED), Counter[int](), []
     for _ in range(COUNT):
-        seen, shot = len(scene.judge.judged), generator.shot()
+        seen, shot = len(scene.request_authorizer.judged), generator.shot()
         status = await status_of(scene, shot)
         statuses[status] += 1
         if status >= 500 and status not in (501, 505):
             odd.append((status, shot))
-        for who, cluster, _inner, verdict in scene.judge.judged[seen:]:
-            if isinstance(verdict, Granted) and (who, cluster) != (USER1, "foo"):
+        for who, cluster, _inner, decision in scene.request_authorizer.judged[seen:]:
+            if isinstance(decision, Granted) and (who, cluster) != (USER1, "foo"):
                 odd.append((status, shot))
-        if status == 200 and USER_TOKEN.encode() not in shot and not any(page.encode() in shot for page in OPEN_PAGES):
+        if status == 200 and USER_TOKEN.encode() not in shot and not any(page.encode() in shot for page in UNAUTHENTICATED_PATHS):
             odd.append((status, shot))
     await scene.stop()
     assert odd == [], f"seed {SEED}"
     assert scene.failures == []
     assert bar.received == []
-    granted = iter([inner for _, _, inner, verdict in scene.judge.judged if isinstance(verdict, Granted)])
+    granted = iter([inner for _, _, inner, decision in scene.request_authorizer.judged if isinstance(decision, Granted)])
     for arrived in foo.received:
         read = request_info(arrived.method, arrived.raw_path, arrived.query)
         assert read in granted, (SEED, arrived.target)
@@ -177,7 +177,9 @@ async def test_nobody_reaches_objects_by_the_pages_that_are_open(start_cluster: 
     for _ in range(min(COUNT, 300)):
         steps = "".join(draw.choices(["/..", "/%2e%2e", "/.", "//", "%2f..", ";/..", "/", "?", "%00", "x"], k=draw.randint(0, 4)))
         peer = await scene.peer()
-        peer.send(f"GET {draw.choice(OPEN_PAGES)}{steps}{PREFIX}/foo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        peer.send(
+            f"GET {draw.choice(UNAUTHENTICATED_PATHS)}{steps}{PREFIX}/foo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+        )
         assert b'"ClusterGateway' not in await peer.rest(), steps
         peer.close()
     assert scene.failures == []

@@ -65,14 +65,14 @@ async def test_a_request_whose_cluster_goes_while_it_is_judged_is_not_sent(start
     cluster = await start_cluster()
     scene = FrontScene(USE, rule("foo/list", "pods"))
     await scene.start(cluster)
-    judge = scene.judge.judge
+    authorize = scene.request_authorizer.authorize
 
     async def slow(*asked: object) -> object:
-        verdict = await judge(*asked)  # type: ignore[arg-type]
+        decision = await authorize(*asked)  # type: ignore[arg-type]
         scene.known.targets.clear()
-        return verdict
+        return decision
 
-    scene.judge.judge = slow  # type: ignore[method-assign, assignment]
+    scene.request_authorizer.authorize = slow  # type: ignore[method-assign, assignment]
     peer = await scene.peer()
     assert (await peer.get(f"{PREFIX}/foo/proxy/api/v1/pods", USER_TOKEN)).status == 404
     assert cluster.received == []

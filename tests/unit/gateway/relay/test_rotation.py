@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.gateway.relay import contexts
+from muster.gateway.relay import tls_contexts
 from muster.gateway.target import BearerToken, Endpoint, Trust
 from muster.http import Answer, Request, Response, StreamWriter, encode_chunk
 from tests.support.proxy import Proxy
@@ -88,7 +88,7 @@ async def test_a_token_changes_under_load_and_no_client_hears_of_it(
     await asyncio.gather(*load_tasks)
     assert {status for heard in statuses for status in heard} == {200}
     assert server.refused > 0
-    assert gateway.traffic.under_way["foo", "stream"] == 1
+    assert gateway.traffic.in_flight["foo", "stream"] == 1
     assert not gateway.known.failures
 
 
@@ -171,14 +171,14 @@ async def test_requests_with_the_target_of_a_moment_ago_do_not_bring_it_back(
     start_cluster: StartCluster, start_gateway: StartGateway, client_ca: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = 0
-    make = contexts.make_context
+    make = tls_contexts.make_context
 
     def counted(trust: Trust, credential: Any) -> ssl.SSLContext:
         nonlocal made
         made += 1
         return make(trust, credential)
 
-    monkeypatch.setattr(contexts, "make_context", counted)
+    monkeypatch.setattr(tls_contexts, "make_context", counted)
     now = 0.0
     cluster = await start_cluster()
     gateway = await start_gateway(clock=lambda: now)
@@ -211,13 +211,13 @@ async def test_a_context_is_made_once_for_what_it_is_made_of(
     start_cluster: StartCluster, start_gateway: StartGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Trust] = []
-    make = contexts.make_context
+    make = tls_contexts.make_context
 
     def counted(trust: Trust, credential: Any) -> ssl.SSLContext:
         made.append(trust)
         return make(trust, credential)
 
-    monkeypatch.setattr(contexts, "make_context", counted)
+    monkeypatch.setattr(tls_contexts, "make_context", counted)
     cluster, other = await start_cluster(), await start_cluster("bar")
     gateway = await start_gateway(cluster, other)
     await asyncio.gather(*[gateway.get("foo", "/api") for _ in range(10)])

@@ -29,11 +29,11 @@ EXAMPLES = int(os.environ.get("MUSTER_TUNNEL_FUZZ", "60"))
 HOSTILE = "hostile"
 
 _CONNECT = http2.encode([(b":method", b"CONNECT"), (b":authority", wire.AUTHORITY.encode())])
-_ELSEWHERE = http2.encode([(b":method", b"CONNECT"), (b":authority", b"169.254.169.254:80")])
+_DOT_SEGMENTS = http2.encode([(b":method", b"CONNECT"), (b":authority", b"169.254.169.254:80")])
 _STREAMS = st.sampled_from([0, 1, 2, 3, 5, 7, 2**31 - 1])
 _PAYLOADS = st.one_of(
     st.binary(max_size=64),
-    st.sampled_from([_CONNECT, _ELSEWHERE, http2.encode([(b":status", b"200")]), b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b""]),
+    st.sampled_from([_CONNECT, _DOT_SEGMENTS, http2.encode([(b":status", b"200")]), b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b""]),
 )
 _LAWFUL = [
     frames.settings([(frames.INITIAL_WINDOW_SIZE, 0)]),
@@ -46,7 +46,7 @@ _LAWFUL = [
     frames.window_update(1, 2**31 - 1),
     frames.reset(1, 8),
     frames.headers(1, _CONNECT, end=False),
-    frames.headers(1, _ELSEWHERE, end=False),
+    frames.headers(1, _DOT_SEGMENTS, end=False),
     frames.headers(3, http2.encode([(b":status", b"200")]), end=True),
     frames.PREFACE,
 ]
@@ -100,7 +100,7 @@ def test_whatever_an_agent_says_only_its_own_tunnel_ends(said: bytes) -> None:
     async def run(scene: Scene) -> None:
         await scene.open()
         other = Client.of(await scene.tunnels.stream(CLUSTER))
-        await tried(lambda pipe: scene.tunnels.attend(HOSTILE, "", cast(RawConnection, pipe)), said)
+        await tried(lambda pipe: scene.tunnels.serve(HOSTILE, "", cast(RawConnection, pipe)), said)
         assert scene.tunnels.count(HOSTILE) == 0
         assert scene.tunnels.count(CLUSTER) == 1
         other.stream.send(b"still here")
@@ -120,7 +120,7 @@ def test_whatever_is_said_to_an_agent_it_leads_to_its_own_api_server_alone(said:
         port = server.sockets[0].getsockname()[1]
         agent = TunnelAgent(cast(Any, None), AgentOptions(CLUSTER, "", "127.0.0.1", port))
         with patch("muster.gateway.tunnel.agent.open_connection", side_effect=open_connection) as opened:
-            await tried(lambda pipe: agent._attend(cast(Upgraded, pipe)), said)
+            await tried(lambda pipe: agent._serve(cast(Upgraded, pipe)), said)
         assert {call.args[0] for call in opened.call_args_list} <= {("127.0.0.1", port, None, None)}
         assert agent._server.streams == 0
         await agent._server.stop()
@@ -142,7 +142,7 @@ def test_the_frames_that_are_varied_do_open_streams() -> None:
         server = await asyncio.start_server(meet, "127.0.0.1", 0)
         agent = TunnelAgent(cast(Any, None), AgentOptions(CLUSTER, "", "127.0.0.1", server.sockets[0].getsockname()[1]))
         here, there = pipes()
-        task = asyncio.create_task(agent._attend(cast(Upgraded, here)))
+        task = asyncio.create_task(agent._serve(cast(Upgraded, here)))
         inside = frames.PREFACE + frames.settings([]) + frames.headers(1, _CONNECT, end=False)
         there.write(WebSocketCodec(client=False).data(inside))
         async with asyncio.timeout(10):

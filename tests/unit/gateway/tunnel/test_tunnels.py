@@ -16,8 +16,8 @@ import uvloop
 
 from muster.gateway.tunnel import wire
 from muster.gateway.tunnel.agent import AgentOptions, TunnelAgent
-from muster.gateway.tunnel.attach import foreign
-from muster.gateway.tunnel.tunnels import MOST_TUNNELS, TunnelledPool, TunnelRefused, Tunnels
+from muster.gateway.tunnel.attach import foreign_agent_problem
+from muster.gateway.tunnel.tunnels import MAX_TUNNELS, TunnelledPool, TunnelRefused, Tunnels
 from muster.http import RawConnection
 from muster.http.http2 import fields as http2
 from muster.http.http2.frames import ErrorCode
@@ -96,9 +96,9 @@ class Scene:
         """One more tunnel."""
         before = self.tunnels.count(CLUSTER)
         gateway, agent = pipes()
-        self.tasks.append(asyncio.create_task(self.tunnels.attend(CLUSTER, "/base", cast(RawConnection, gateway))))
-        self.tasks.append(asyncio.create_task(self.agent._attend(cast(Upgraded, agent))))
-        await until(lambda: self.tunnels.count(CLUSTER) > before or self.tunnels.count(CLUSTER) == MOST_TUNNELS)
+        self.tasks.append(asyncio.create_task(self.tunnels.serve(CLUSTER, "/base", cast(RawConnection, gateway))))
+        self.tasks.append(asyncio.create_task(self.agent._serve(cast(Upgraded, agent))))
+        await until(lambda: self.tunnels.count(CLUSTER) > before or self.tunnels.count(CLUSTER) == MAX_TUNNELS)
         return gateway, agent
 
     async def close(self) -> None:
@@ -291,9 +291,9 @@ async def test_a_gateway_that_stops_lets_streams_end(scene: Scene) -> None:
 
 @scenes
 async def test_the_newest_tunnel_is_used_and_the_oldest_goes(scene: Scene) -> None:
-    for _ in range(MOST_TUNNELS + 2):
+    for _ in range(MAX_TUNNELS + 2):
         await scene.open()
-    await until(lambda: scene.tunnels.count(CLUSTER) == MOST_TUNNELS)
+    await until(lambda: scene.tunnels.count(CLUSTER) == MAX_TUNNELS)
     newest = scene.tunnels._tunnels[CLUSTER][-1]
     assert (await scene.tunnels.stream(CLUSTER)).stream.connection is newest
 
@@ -304,7 +304,7 @@ def hostile(said: bytes) -> None:
     async def run() -> None:
         tunnels = Tunnels(lambda _: None)
         gateway, agent = pipes()
-        task = asyncio.create_task(tunnels.attend(CLUSTER, "", cast(RawConnection, gateway)))
+        task = asyncio.create_task(tunnels.serve(CLUSTER, "", cast(RawConnection, gateway)))
         agent.write(said)
         async with asyncio.timeout(5):
             await task
@@ -341,7 +341,7 @@ def test_what_breaks_the_websocket_ends_the_tunnel() -> None:
 def test_a_websockets_end_is_answered() -> None:
     async def run() -> None:
         gateway, agent = pipes()
-        task = asyncio.create_task(Tunnels(lambda _: None).attend(CLUSTER, "", cast(RawConnection, gateway)))
+        task = asyncio.create_task(Tunnels(lambda _: None).serve(CLUSTER, "", cast(RawConnection, gateway)))
         agent.write(WebSocketCodec(client=True).close(1001, "bye"))
         await task
         events = WebSocketCodec(client=True).feed(await agent.read())
@@ -356,10 +356,10 @@ def test_an_agent_is_known_by_its_own_cluster() -> None:
     agent = UserInfo(f"{groups[0]}:agent:cluster-gateway-agent", groups=groups)
     account = UserInfo("system:serviceaccount:one:cluster-gateway-agent")
     for who in (agent, account):
-        assert foreign(who, "one") == ""
-        assert "agent of another cluster" in foreign(who, "two")
+        assert foreign_agent_problem(who, "one") == ""
+        assert "agent of another cluster" in foreign_agent_problem(who, "two")
     # Others are RBAC's business.
-    assert foreign(UserInfo("jane"), "two") == ""
+    assert foreign_agent_problem(UserInfo("jane"), "two") == ""
 
 
 @scenes

@@ -1,5 +1,5 @@
-"""HTTP libraries' own ways to put something between a client and the network, which lead requests for the hub to a cluster.
+"""Adapters for HTTP libraries that send requests for the hub to a cluster.
 
-Each wraps another transport of the library and gives it a copy of the request: the caller's request is never changed, so a retry
-above starts from the same address again.
+Each wraps another transport of the library and passes a copy of the request to it: the caller's request is never changed, so a
+retry above starts from the original address.
 """

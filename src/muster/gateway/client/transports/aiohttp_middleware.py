@@ -1,6 +1,6 @@
-"""For aiohttp: client middlewares that lead requests for the hub to a cluster, and that say who asks.
+"""Client middlewares for aiohttp: routing of requests for the hub to a cluster, and the hub's credentials.
 
-aiohttp itself is needed only by whoever has a session.
+aiohttp itself is not imported; the caller's session provides it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Middleware = Callable[["ClientRequest", Handler], Awaitable["ClientResponse"]]
 
 
 def gateway_middleware(route: Route) -> Middleware:
-    """Put it last: what stands before it sees, and repeats, the address that was asked for."""
+    """Use it as the last middleware: those before it see, and retry, the original address."""
     url = library("yarl").URL
 
     async def lead(request: ClientRequest, handler: Handler) -> ClientResponse:
@@ -33,7 +33,7 @@ def gateway_middleware(route: Route) -> Middleware:
 
 
 def identity_middleware(identity: HubIdentity) -> Middleware:
-    """As whom the hub is asked, always current."""
+    """Adds the hub's credentials, read again for each request."""
 
     async def identify(request: ClientRequest, handler: Handler) -> ClientResponse:
         known = copy.copy(request)

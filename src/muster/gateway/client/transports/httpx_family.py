@@ -1,6 +1,6 @@
-"""Transports and authentication for httpx and for httpx2, whose classes are the same in all but their origin.
+"""Transports and authentication for httpx and httpx2, which have the same classes.
 
-`family` makes them from whichever of both modules it is given.
+`family` defines them for whichever of the two modules it is given.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muster.gateway.client.paths import Route
 
 @dataclass(frozen=True)
 class Family:
-    """Classes over one of the libraries: `transport(route, inner)`, `async_transport(route, inner)` and `auth(identity)`."""
+    """Classes for one of the libraries: `transport(route, inner)`, `async_transport(route, inner)` and `auth(identity)`."""
 
     transport: Callable[..., Any]
     async_transport: Callable[..., Any]
@@ -32,7 +32,7 @@ def family(module: Any) -> Family:
         )
 
     class GatewayTransport(module.BaseTransport):  # type: ignore[misc]
-        """Leads requests for the hub along a `Route`."""
+        """Sends requests for the hub along a `Route`."""
 
         def __init__(self, route: Route, inner: Any = None) -> None:
             self._route = route
@@ -45,7 +45,7 @@ def family(module: Any) -> Family:
             self._inner.close()
 
     class AsyncGatewayTransport(module.AsyncBaseTransport):  # type: ignore[misc]
-        """Leads requests for the hub along a `Route`."""
+        """Sends requests for the hub along a `Route`."""
 
         def __init__(self, route: Route, inner: Any = None) -> None:
             self._route = route
@@ -58,7 +58,7 @@ def family(module: Any) -> Family:
             await self._inner.aclose()
 
     class KubeconfigAuth(module.Auth):  # type: ignore[misc]
-        """As whom the hub is asked, always current: tokens in files are read again, plugins are run again."""
+        """Adds the hub's credentials: token files are read again, exec plugins are run again."""
 
         def __init__(self, identity: HubIdentity) -> None:
             self._identity = identity

@@ -1,4 +1,4 @@
-"""For requests: adapters that lead requests for the hub to a cluster, and authentication by the hub's kubeconfig."""
+"""Adapters for requests: routing of requests for the hub to a cluster, and authentication with the hub's kubeconfig."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.gateway.client.paths import Route
 
 @dataclass(frozen=True)
 class Adapters:
-    """Classes over requests: `gateway(route, inner)`, `tls(identity)`, `auth(identity)`."""
+    """Classes for requests: `gateway(route, inner)`, `tls(identity)`, `auth(identity)`."""
 
     gateway: Callable[..., Any]
     tls: Callable[..., Any]
@@ -27,7 +27,7 @@ def adapters() -> Adapters:
     auth: Any = library("requests.auth")
 
     class GatewayAdapter(base.BaseAdapter):  # type: ignore[misc]
-        """Leads requests for the hub along a `Route`."""
+        """Sends requests for the hub along a `Route`."""
 
         def __init__(self, route: Route, inner: Any = None) -> None:
             super().__init__()
@@ -38,7 +38,7 @@ def adapters() -> Adapters:
             led = request.copy()
             led.url = self._route.url(request.url)
             response = self._inner.send(led, *arguments, **options)
-            # Whoever sends once more what was answered begins with what was asked.
+            # A retry of an answered request starts from the original request.
             response.request = request
             return response
 
@@ -46,7 +46,7 @@ def adapters() -> Adapters:
             self._inner.close()
 
     class TlsAdapter(base.HTTPAdapter):  # type: ignore[misc]
-        """Trusts and shows what the kubeconfig says, whatever `verify` and `cert` of the session are."""
+        """Uses CAs and client certificate of the kubeconfig, whatever `verify` and `cert` of the session are."""
 
         def __init__(self, identity: HubIdentity, **options: Any) -> None:
             tls, name = identity.tls_blocking(), identity.tls_server_name
@@ -59,10 +59,10 @@ def adapters() -> Adapters:
             return host, dict(self._secured)
 
         def cert_verify(self, conn: Any, url: Any, verify: Any, cert: Any) -> None:
-            """The context has all of it."""
+            """Nothing to do: the TLS context verifies."""
 
     class KubeconfigAuth(auth.AuthBase):  # type: ignore[misc]
-        """As whom the hub is asked, always current: tokens in files are read again, plugins are run again."""
+        """Adds the hub's credentials: token files are read again, exec plugins are run again."""
 
         def __init__(self, identity: HubIdentity) -> None:
             self._identity = identity

@@ -1,8 +1,8 @@
-"""How long a cluster has to begin its answer.
+"""Timeouts for the beginning of a cluster's answer.
 
-What kube-apiserver itself calls long-running (watches, proxied requests, logs, exec, attach, port-forward) has no limit, nor has an
-upgrade. All else must begin within the time that the client has asked for (`timeout`, or `timeoutSeconds` of lists), and a little
-more, so that it is the cluster who says that it was too long; or within a time of ours if the client has not asked.
+Requests that kube-apiserver treats as long-running (watches, proxied requests, logs, exec, attach, port-forward) have none, nor
+have upgrades. Any other request has the timeout that the client has set (`timeout`, or `timeoutSeconds` of lists), plus a little
+more so that the cluster itself reports the timeout; or the default if the client has set none.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from muster.kube.request_info import RequestInfo
 from muster.machinery.golang.durations import parse_duration
 
 HEAD_TIMEOUT: Final = 60.0
-GRACE: Final = 5.0
-LONGEST: Final = 3600.0
+ANSWER_GRACE: Final = 5.0
+MAX_TIMEOUT: Final = 3600.0
 
 _LONG_VERBS: Final = frozenset({"watch", "proxy"})
 _LONG_SUBRESOURCES: Final = frozenset({"attach", "exec", "log", "portforward", "proxy"})
@@ -26,14 +26,14 @@ def is_long_running(inner: RequestInfo) -> bool:
 
 
 def head_timeout(query: str, default: float = HEAD_TIMEOUT) -> float:
-    """Of a request that is not long-running."""
+    """The timeout of a request that is not long-running."""
     if "timeout" not in query:
         return default
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
         seconds = _seconds(name, unquote_plus(value)) if name in ("timeout", "timeoutSeconds") else 0.0
         if seconds > 0:
-            return min(seconds, LONGEST) + GRACE
+            return min(seconds, MAX_TIMEOUT) + ANSWER_GRACE
     return default
 
 

@@ -1,10 +1,11 @@
-"""The gateway as a whole: what is known of clusters, who asks, what they may, the way to clusters, and the port, put together.
+"""The gateway's server: inventory, authentication, authorization, relay and HTTP server.
 
 `GatewayServer` takes a client of the hub's API (with the gateway's own account) and options, so that a test, a fleet and `muster
-gateway` run the very same thing. Every replica serves; there is no leader, and none writes anything to the hub.
+gateway` run the same code. Every replica serves; there is no leader election, and no replica writes to the hub.
 
-Ready means that all clusters are known and by what callers are; it depends on no cluster. Stopping is announced: `/readyz` fails
-first, requests under way may end within `DRAIN_GRACE`, and streams are cut then, upon which their clients come back elsewhere.
+The server is ready when all clusters are known and callers can be authenticated; it does not depend on any cluster. On shutdown
+`/readyz` fails first, requests in flight may end within `DRAIN_GRACE`, and then streams are aborted, after which their clients
+reconnect to another replica.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from muster.apiserver.audit import Audit
 from muster.apiserver.errors import ApiError, internal
 from muster.apiserver.virtual import Answer, VirtualApi, VirtualSubresource
 from muster.gateway import refusals
-from muster.gateway.authorization import GatewayJudge, HubAccess, ImpersonationFile, JudgeOptions
-from muster.gateway.front import GatewayFront
+from muster.gateway.authorization import AuthorizationOptions, GatewayAuthorizer, HubAccess, ImpersonationFile
+from muster.gateway.handler import GatewayHandler
 from muster.gateway.inventory import Health, Inventory, ProbeFailed
 from muster.gateway.konnectivity.cluster_proxy import ClusterProxy, ClusterProxyOptions
-from muster.gateway.metrics import ClusterState, GatewayMetrics
+from muster.gateway.metrics import ClusterStatus, GatewayMetrics
 from muster.gateway.names import ATTACH, HEALTH, PROXY, RESOURCE
-from muster.gateway.relay import ClusterProblem, ClusterRelay, PassageCut
-from muster.gateway.rights import RightsOfStreams
-from muster.gateway.serving import ServingSource
+from muster.gateway.relay import ClusterError, ClusterRelay, RequestAborted
+from muster.gateway.serving_certificate import ServingCertificateSource
 from muster.gateway.serving_tls import ServingTls, http2_context
+from muster.gateway.stream_access import StreamAccessReviewer
 from muster.gateway.target import Target
-from muster.gateway.tunnel.attach import Attach
+from muster.gateway.tunnel.attach import AttachHandler
 from muster.gateway.tunnel.tunnels import Tunnels
 from muster.http import HttpServer, Request, Response, UpstreamError, server_context
 from muster.machinery.authentication import UserInfo
@@ -49,11 +50,11 @@ from muster.runtime.controller import Manager, RunnableFunc
 log = get_logger("muster.gateway")
 
 DRAIN_GRACE: Final = 10.0
-ANNOUNCED_FOR: Final = 0.5
+SHUTDOWN_DELAY: Final = 0.5
 """Seconds for which `/readyz` fails before the port is closed."""
 MAX_HEADERS: Final = 100
-_STRANGERS: Final = 0.25
-"""The part of connections and bodies in flight that is for clients who have proved nothing."""
+_UNAUTHENTICATED_SHARE: Final = 0.25
+"""Share of the connections and of the bodies in flight that is available to unauthenticated clients."""
 _PROXY_VERBS: Final = ("get", "create", "update", "patch", "delete")
 
 
@@ -62,26 +63,27 @@ class GatewayOptions:
     host: str = "127.0.0.1"
     port: int = 9444
     served: tuple[tuple[str, str], ...] = ((GROUP, VERSION),)
-    """Groups and versions of the API, the usual one first."""
+    """Groups and versions of the API, the preferred one first."""
     loopback: bool = False
-    """Clusters may be on this machine."""
+    """Whether clusters may be on this machine."""
     audit_log: Path | None = None
-    judge: JudgeOptions = field(default_factory=JudgeOptions)
+    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     impersonation: ImpersonationFile | None = None
     cluster_proxy: ClusterProxyOptions | None = None
-    """The way to clusters whose Secrets name upstream's cluster-proxy."""
+    """How to reach clusters whose Secrets name upstream's cluster-proxy."""
     http2: bool = False
-    """An aggregator that is offered it sends everything by one connection, so all but one of several replicas would idle."""
+    """Whether to offer HTTP/2. kube-aggregator then sends everything on one connection, so all but one of several replicas would
+    be idle."""
 
 
 class GatewayServer(Manager):
-    """`start`, then `run` until cancelled, then `stop`. `announce` is called when it first answers."""
+    """`start`, then `run` until cancelled, then `stop`. `announce` is called when the server is ready for the first time."""
 
     def __init__(
         self,
         client: KubeClient,
         options: GatewayOptions,
-        serving: ServingSource,
+        serving: ServingCertificateSource,
         *,
         announce: Callable[[], Awaitable[None]] | None = None,
         metrics: Metrics | None = None,
@@ -100,7 +102,7 @@ class GatewayServer(Manager):
         informers = Informers(client, clock=clock, random=random)
         self._callers = CallerAuthentication(informers, tokens=TokenReviewer(client, clock=clock), clock=clock)
         self._tls = ServingTls(self._callers.client_cas, self._replace_tls, make=http2_context if options.http2 else server_context)
-        self._callers.on_rotation(self._tls.rotated)
+        self._callers.on_rotation(self._tls.authorities_changed)
         self._tunnels = Tunnels(self._tunnel_changed, clock=clock)
         self._cluster_proxy = ClusterProxy(options.cluster_proxy, clock=clock) if options.cluster_proxy is not None else None
         self.api = VirtualApi(
@@ -110,19 +112,19 @@ class GatewayServer(Manager):
         self.inventory = Inventory(
             client,
             self._health,
-            self._show,
+            self._publish,
             on_withdrawal=self._withdrawn,
             tunnel=self._tunnels.base_path,
             cluster_proxy=self._cluster_proxy is not None,
             loopback=options.loopback,
             clock=clock,
         )
-        self._attach = Attach(self._tunnels, self.inventory)
+        self._attach = AttachHandler(self._tunnels, self.inventory)
         counted = GatewayMetrics(metrics, self.inventory.knows, clock=clock)
         self._counted = counted
         reviewer = AccessReviewer(client, clock=clock, reviewed=counted.reviewed)
         counted.read_review_cache(lambda: reviewer.cache.hits, lambda: reviewer.cache.misses)
-        counted.read_clusters(self._states)
+        counted.read_clusters(self._cluster_statuses)
         callers = self._callers
         self._relay = ClusterRelay(
             self.inventory,
@@ -133,33 +135,33 @@ class GatewayServer(Manager):
             identity=lambda: callers.headers,
         )
         access = HubAccess(reviewer)
-        judge = GatewayJudge(access, options.judge)
+        request_authorizer = GatewayAuthorizer(access, options.authorization)
         if options.impersonation is not None:
-            judge = GatewayJudge(access, options.judge, options.impersonation.impersonation)
+            request_authorizer = GatewayAuthorizer(access, options.authorization, options.impersonation.impersonation)
             self.add("impersonation rules", options.impersonation, needs_leader_election=False)
-        self._front = GatewayFront(
+        self._handler = GatewayHandler(
             self.api,
             options.served,
             authentication=self._callers,
             authorizer=reviewer,
             access=access,
-            judge=judge,
+            request_authorizer=request_authorizer,
             targets=self.inventory,
             relay=self._relay,
             metrics=counted,
             audit=self._audit,
         )
-        rights = RightsOfStreams(self._relay.open_streams, clock=clock, random=random)
-        parts = {
-            "trust in callers": informers.run,
+        stream_access = StreamAccessReviewer(self._relay.open_streams, clock=clock, random=random)
+        runnables = {
+            "callers' authentication": informers.run,
             "inventory": self.inventory.run,
             "health": lambda: self._health.run(self._probe),
-            "serving certificate": lambda: self._serving.run(self._tls.certified),
-            "authorities of callers": self._tls.run,
-            "rights of open streams": rights.run,
+            "serving certificate": lambda: self._serving.run(self._tls.set_certificate),
+            "callers' certificate authorities": self._tls.run,
+            "access of open streams": stream_access.run,
             "announcement": self._announce,
         }
-        for name, run in parts.items():
+        for name, run in runnables.items():
             self.add(name, RunnableFunc(run), needs_leader_election=False)
         self.add_ready_check("clusters", self.problem)
 
@@ -171,38 +173,38 @@ class GatewayServer(Manager):
     def problem(self) -> str | None:
         """Why requests cannot be served now."""
         if self._stopping:
-            return "the gateway is about to stop"
+            return "the gateway is shutting down"
         if not self._callers.ready:
-            return "it is not known yet by what callers are known"
-        if not self._tls.current:
-            return "new connections are not verified by the authorities of callers yet"
-        return self.inventory.ready()
+            return "the gateway has not read yet how callers are authenticated"
+        if not self._tls.is_current:
+            return "client certificates are not verified with the current certificate authorities yet"
+        return self.inventory.problem()
 
     async def synced(self) -> None:
         await super().synced()
-        await self._answering()
+        await self._until_ready()
 
-    async def _answering(self) -> None:
+    async def _until_ready(self) -> None:
         while self.problem() is not None:
             await sleep(self._clock, 0.05)
 
     async def _announce(self) -> None:
-        await self._answering()
+        await self._until_ready()
         if self._announcement is not None:
             await self._announcement()
         await asyncio.Event().wait()
 
     async def start(self) -> None:
-        """Raises OSError for a port that cannot be had and files that cannot be read, and what the client raises."""
+        """Raises OSError if the port cannot be bound or a file cannot be read, and the client's errors."""
         pair = await self._serving.load()
         await self.api.start()
         self._http = HttpServer(
-            self._front.handle,
-            tls=await self._tls.first(pair),
+            self._handler.handle,
+            tls=await self._tls.initial_context(pair),
             max_headers=MAX_HEADERS,
-            stream_body=self._front.streams,
+            stream_body=self._handler.streams,
             reads_bodies=True,
-            strangers=_STRANGERS,
+            strangers=_UNAUTHENTICATED_SHARE,
             on_error=_on_error,
             http2=self._options.http2,
         )
@@ -211,8 +213,8 @@ class GatewayServer(Manager):
     async def stop(self) -> None:
         self._stopping = True
         if self._http is not None:
-            await sleep(self._clock, ANNOUNCED_FOR)
-            # Tunnels end with the connections through them, those that are kept for later among them.
+            await sleep(self._clock, SHUTDOWN_DELAY)
+            # Tunnels end when the connections through them do, including idle ones.
             self._relay.close()
             self._tunnels.close()
             await self._http.stop(DRAIN_GRACE)
@@ -226,12 +228,12 @@ class GatewayServer(Manager):
     def _replace_tls(self, context: ssl.SSLContext) -> None:
         assert self._http is not None, "started"
         self._http.replace_tls(context)
-        # The hub\'s API server may have come before its authority was known, and would be nobody on that connection for ever.
+        # The hub's API server may have connected before its authority was known, and would stay anonymous on that connection.
         self._http.retire_unproven()
 
-    # What is shown
+    # ClusterGateways
 
-    def _show(self, name: str, document: Mapping[str, Any] | None) -> None:
+    def _publish(self, name: str, document: Mapping[str, Any] | None) -> None:
         if document is not None:
             self.api.put(document)
         else:
@@ -241,10 +243,10 @@ class GatewayServer(Manager):
             self._tunnels.forget(name)
 
     def _withdrawn(self, name: str) -> None:
-        self._relay.cut(name, refusals.withdrawn(name))
+        self._relay.abort(name, refusals.withdrawn(name))
 
     def _tunnel_changed(self, cluster: str) -> None:
-        # What was learnt of the cluster without it, or with it, no longer counts; and connections through it need not be kept.
+        # What the relay knows about the cluster may no longer hold; idle connections are dropped too.
         target = self.inventory.find(cluster)
         if target is not None and (target.tunnel or self._tunnels.base_path(cluster) is not None):
             self._relay.forget(cluster)
@@ -252,49 +254,49 @@ class GatewayServer(Manager):
 
     def _subresources(self) -> dict[str, VirtualSubresource]:
         return {
-            PROXY: VirtualSubresource(_taken_before, _PROXY_VERBS, "ClusterGatewayProxyOptions", takes_path=True),
-            HEALTH: VirtualSubresource(self._shown),
-            ATTACH: VirtualSubresource(self._attached),
+            PROXY: VirtualSubresource(_refuse_proxy, _PROXY_VERBS, "ClusterGatewayProxyOptions", takes_path=True),
+            HEALTH: VirtualSubresource(self._serve_health),
+            ATTACH: VirtualSubresource(self._serve_attach),
         }
 
-    async def _shown(self, request: Request, who: UserInfo, name: str) -> Answer:
-        """Upstream's `health` is the whole object, of which people read the status."""
+    async def _serve_health(self, request: Request, who: UserInfo, name: str) -> Answer:
+        """Upstream's `health` returns the whole object, of which people read the status."""
         found = self.api.encoded(name)
         if found is None:
             raise refusals.unknown_cluster(name)
         return Response(200, found, [("Cache-Control", "no-cache, private")], "application/json")
 
-    async def _attached(self, request: Request, who: UserInfo, name: str) -> Answer:
+    async def _serve_attach(self, request: Request, who: UserInfo, name: str) -> Answer:
         return await self._attach(request, who, name)
 
     # Health
 
     async def _probe(self, target: Target, path: str) -> int:
         try:
-            return await self._relay.ask(target, path)
-        except ClusterProblem as failure:
+            return await self._relay.probe(target, path)
+        except ClusterError as failure:
             raise ProbeFailed(failure.problem) from None
 
-    def _states(self) -> Iterable[ClusterState]:
+    def _cluster_statuses(self) -> Iterable[ClusterStatus]:
         for name in self.inventory.clusters():
             target = self.inventory.find(name)
             if target is not None:
                 expires = None if target.credential is None else target.credential.expires
-                yield ClusterState(name, self._health.status(name).healthy, expires)
+                yield ClusterStatus(name, self._health.status(name).healthy, expires)
 
 
-async def _taken_before(request: Request, who: UserInfo, name: str) -> Answer:
-    """Every plain way to a cluster has been taken before the API is asked."""
+async def _refuse_proxy(request: Request, who: UserInfo, name: str) -> Answer:
+    """The handler serves every plain path to a cluster itself; only disguised ones get here."""
     raise refusals.bad_path(f"write everything up to /{RESOURCE}/{name}/{PROXY} plainly", name)
 
 
 def _on_error(request: Request | None, error: Exception) -> Response:
     method = request.method if request else ""
     if isinstance(error, UpstreamError):
-        # A cluster's doing, which its health tells of: no cluster may fill the log with failures of the gateway.
-        log.info("a cluster's answer broke off", method=method, problem=str(error))
-    elif isinstance(error, PassageCut):
-        log.info("an answer was cut off", method=method, reason=str(error))
+        # Caused by the cluster, whose health reports it: no cluster may fill the log with errors of the gateway.
+        log.info("answer of cluster incomplete", method=method, problem=str(error))
+    elif isinstance(error, RequestAborted):
+        log.info("answer aborted", method=method, reason=str(error))
     else:
         log.error("request failed", method=method, exc_info=error)
     problem: ApiError = internal("the gateway failed to handle the request; its log says why")

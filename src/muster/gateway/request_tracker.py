@@ -1,4 +1,4 @@
-"""The course of one request for a cluster, as audit log and metrics see it: from its arrival to its answer's last byte."""
+"""Tracks one request for a cluster for the audit log and the metrics, from its arrival to the last byte of its answer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from muster.kube.request_info import RequestInfo
 SWITCHED: Final = 101
 
 
-class Course:
-    """Ends once, however it ends."""
+class RequestTracker:
+    """Records the end of the request once, however it ends."""
 
     __slots__ = ("_audited", "_began", "_cluster", "_ended", "_inner", "_metrics", "_open")
 
@@ -30,8 +30,8 @@ class Course:
         self._ended = False
         self._open = False
 
-    def answered(self, answer: Answer) -> Answer:
-        """The same answer; where it goes on for a while, its end is the course's."""
+    def track(self, answer: Answer) -> Answer:
+        """Returns the same answer; a streamed answer ends the request when it ends itself."""
         if isinstance(answer, Response):
             self._end(answer.status)
             return answer
@@ -39,14 +39,14 @@ class Course:
         if isinstance(answer, Takeover) or self._inner.verb == "watch" or self._inner.subresource == "log":
             self._open = True
             self._audited.started(code)
-        answer.run = self._to_the_end(answer.run, code)
-        answer.discard = self._discarded(answer.discard)
+        answer.run = self._end_after(answer.run, code)
+        answer.discard = self._end_on_discard(answer.discard)
         return answer
 
-    def broken(self, problem: BaseException) -> None:
+    def failed(self, problem: BaseException) -> None:
         self._end(HUNG_UP if isinstance(problem, asyncio.CancelledError) else FAILED)
 
-    def _to_the_end(self, run: Callable[[Any], Awaitable[None]], code: int) -> Callable[[Any], Awaitable[None]]:
+    def _end_after(self, run: Callable[[Any], Awaitable[None]], code: int) -> Callable[[Any], Awaitable[None]]:
         async def followed(connection: Any) -> None:
             try:
                 await run(connection)
@@ -55,7 +55,7 @@ class Course:
 
         return followed
 
-    def _discarded(self, discard: Callable[[], None] | None) -> Callable[[], None]:
+    def _end_on_discard(self, discard: Callable[[], None] | None) -> Callable[[], None]:
         def discarded() -> None:
             self._end(HUNG_UP)
             if discard is not None:
@@ -67,7 +67,7 @@ class Course:
         if self._ended:
             return
         self._ended = True
-        # How long somebody watched says nothing of how quick the gateway is.
+        # The duration of a watch says nothing about the latency of the gateway.
         seconds = None if self._open else time.monotonic() - self._began
         self._metrics.answered(self._cluster, self._inner, code, seconds)
         self._audited.ended(code)

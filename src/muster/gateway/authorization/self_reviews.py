@@ -1,9 +1,10 @@
-"""Reviews of the caller's own access, answered by the gateway: `kubectl auth can-i` and `kubectl auth whoami` through it.
+"""Reviews of the caller's own access, answered by the gateway: `kubectl auth can-i` and `kubectl auth whoami`.
 
-A cluster would answer for the gateway's account. So a SelfSubjectAccessReview is answered by what the gateway itself would decide,
-and a SelfSubjectReview by who the hub says the caller is. Which rules somebody has cannot be listed: no API of the hub tells it of
-somebody else without the right to impersonate everybody, so a SelfSubjectRulesReview shows what the gateway grants by itself and
-says that it is incomplete. Bodies are JSON, YAML or protobuf, which Go clients send; answers are JSON, which all of them read.
+A cluster would answer for the gateway's account. So the gateway answers a SelfSubjectAccessReview with its own decision, and a
+SelfSubjectReview with the caller's identity on the hub. The rules of a user cannot be listed: the hub has no API for another
+user's rules without permission to impersonate everybody. A SelfSubjectRulesReview therefore contains what the gateway grants by
+itself, and is marked as incomplete. Bodies are JSON, YAML or protobuf, which Go clients send; answers are JSON, which all clients
+read.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ T = TypeVar("T")
 AUTHENTICATION: Final = "authentication.k8s.io"
 AUTHORIZATION: Final = "authorization.k8s.io"
 JSON: Final = "application/json"
-LARGEST_BODY: Final = 64 * 1024
+MAX_BODY_SIZE: Final = 64 * 1024
 BODY_TIMEOUT: Final = 10.0
 _MEDIA: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
 Decide = Callable[[UserInfo, str, RequestInfo], Awaitable[AccessDecision]]
-"""Whether somebody may send such a request to a cluster; raises ApiError where nobody can tell."""
+"""Whether a user may send such a request to a cluster; raises ApiError if there is no decision."""
 
 
 class _Selector(msgspec.Struct, omit_defaults=True):
@@ -81,7 +82,7 @@ _KINDS: Final[Mapping[tuple[str, str], str]] = {
     (AUTHORIZATION, "selfsubjectrulesreviews"): "SelfSubjectRulesReview",
     (AUTHENTICATION, "selfsubjectreviews"): "SelfSubjectReview",
 }
-BY_ITSELF: Final = (
+SELF_REVIEW_RULES: Final = (
     {
         "verbs": ["create"],
         "apiGroups": [AUTHORIZATION],
@@ -89,11 +90,11 @@ BY_ITSELF: Final = (
     },
     {"verbs": ["create"], "apiGroups": [AUTHENTICATION], "resources": ["selfsubjectreviews"]},
 )
-"""What needs no virtual verb."""
+"""Rules that require no virtual verb."""
 
 
 def is_self_review(inner: RequestInfo) -> bool:
-    """In whichever version: none of them is to be answered for the gateway's account."""
+    """True for every version of these APIs: none of them may be answered for the gateway's account."""
     return (
         inner.is_resource
         and inner.verb == "create"
@@ -138,12 +139,13 @@ class SelfReviews:
             "the hub, which cannot be listed here: ask for one with `kubectl auth can-i <verb> <resource>`"
         )
         paths = [{"verbs": ["get"], "nonResourceURLs": list(PATHS)}] if self._exempt_discovery else []
-        status = {"resourceRules": list(BY_ITSELF), "nonResourceRules": paths, "incomplete": True, "evaluationError": text}
+        status = {"resourceRules": list(SELF_REVIEW_RULES), "nonResourceRules": paths, "incomplete": True, "evaluationError": text}
         return {"spec": msgspec.to_builtins(spec), "status": status}
 
 
 def _wanted(spec: _AccessSpec) -> RequestInfo:
-    """A selector counts as it would stand in a query. One that comes as requirements is left out: then more is asked for."""
+    """The request of a review. A raw selector is used as in a query; one in the form of requirements is left out, which asks for
+    more."""
     asked = spec.resourceAttributes
     if asked is None:
         path = spec.nonResourceAttributes or _NonResourceAttributes()
@@ -194,15 +196,15 @@ def _typed(body: Object, form: type[T]) -> T:
 
 
 def _without_nulls(found: Object) -> Object:
-    """As Go reads it: a null is a field that is not there. What is deeper than a review is of no interest."""
+    """As encoding/json of Go: null means that a field is absent. Fields nested deeper than in a review do not matter."""
     there = {key: value for key, value in found.items() if value is not None}
     return {key: _without_nulls(value) if isinstance(value, dict) else value for key, value in there.items()}
 
 
 async def _body(request: Request) -> bytes:
     stream = request.body_stream
-    if stream is not None and stream.length is not None and stream.length > LARGEST_BODY:
-        raise errors.too_large(f"limit is {LARGEST_BODY}")
+    if stream is not None and stream.length is not None and stream.length > MAX_BODY_SIZE:
+        raise errors.too_large(f"limit is {MAX_BODY_SIZE}")
     try:
         if stream is None or stream.whole:
             found = await request.read_body()
@@ -213,8 +215,8 @@ async def _body(request: Request) -> bytes:
         raise errors.ApiError(408, "Timeout", "the body of the request did not arrive in time") from None
     except BodyRefused as refused:
         raise errors.body_refused(refused.status, refused.message) from None
-    if len(found) > LARGEST_BODY:
-        raise errors.too_large(f"limit is {LARGEST_BODY}")
+    if len(found) > MAX_BODY_SIZE:
+        raise errors.too_large(f"limit is {MAX_BODY_SIZE}")
     return found
 
 
@@ -222,7 +224,7 @@ async def _gathered(stream: BodyStream) -> bytes:
     gathered = bytearray()
     async for data in stream:
         gathered += data
-        if len(gathered) > LARGEST_BODY:
+        if len(gathered) > MAX_BODY_SIZE:
             break
     return bytes(gathered)
 

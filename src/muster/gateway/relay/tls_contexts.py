@@ -1,8 +1,8 @@
-"""TLS contexts for clusters: whom the gateway believes, and the certificate that it shows.
+"""TLS contexts for clusters: trusted CAs and the gateway's client certificate.
 
-A context belongs to what it was made of. Connections are kept by context, so one made anew for every request would mean that no
-connection is ever used twice. Making one reads files and parses certificates, and happens in a thread. Where a cluster names no
-authority and no certificate is shown, all clusters have the one context with the system's authorities: loading those is dear.
+A context belongs to the data it was created from. Connections are pooled by context, so with a new context for every request no
+connection would ever be reused. Creating one reads files and parses certificates, which is done in a thread. Clusters without CAs
+and client certificate share a single context with the system's CAs, because loading those is expensive.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from muster.gateway.relay.problems import ClusterProblem
+from muster.gateway.relay.errors import ClusterError
 from muster.gateway.target import CREDENTIAL_UNUSABLE, ENDPOINT_UNUSABLE, ClientCertificate, Credential, Problem, Trust
 from muster.http.tls import HTTP_1_1, client_context, load_chain
 
 
-class Contexts:
+class TlsContexts:
     def __init__(self) -> None:
         self._system: asyncio.Task[ssl.SSLContext] | None = None
 
     async def make(self, trust: Trust, credential: Credential | None) -> ssl.SSLContext:
-        """Raises ClusterProblem."""
+        """Raises ClusterError."""
         if trust.authorities or trust.insecure or isinstance(credential, ClientCertificate):
             return await asyncio.to_thread(make_context, trust, credential)
         if self._system is None:
@@ -29,26 +29,26 @@ class Contexts:
 
 
 def make_context(trust: Trust, credential: Credential | None) -> ssl.SSLContext:
-    """Raises ClusterProblem."""
+    """Raises ClusterError."""
     try:
         context = client_context(trust.authorities or None, alpn=HTTP_1_1)
     except (ssl.SSLError, ValueError):
-        text = "the cluster's authority (caBundle, or ca.crt of its Secret) is no PEM certificate"
-        raise ClusterProblem(Problem(ENDPOINT_UNUSABLE, text)) from None
+        text = "the cluster's authority (caBundle, or ca.crt of its Secret) is not a PEM certificate"
+        raise ClusterError(Problem(ENDPOINT_UNUSABLE, text)) from None
     if trust.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if isinstance(credential, ClientCertificate):
-        _show(context, credential)
+        _load_certificate(context, credential)
     return context
 
 
-def _show(context: ssl.SSLContext, credential: ClientCertificate) -> None:
+def _load_certificate(context: ssl.SSLContext, credential: ClientCertificate) -> None:
     if b"ENCRYPTED" in credential.key:
-        # OpenSSL would ask for the passphrase at the terminal.
-        raise ClusterProblem(Problem(CREDENTIAL_UNUSABLE, "tls.key is encrypted: put the key into the Secret without a passphrase"))
+        # OpenSSL would prompt for the passphrase on the terminal.
+        raise ClusterError(Problem(CREDENTIAL_UNUSABLE, "tls.key is encrypted: put the key into the Secret without a passphrase"))
     try:
         load_chain(context, credential.certificate, credential.key)
     except (ssl.SSLError, ValueError):
-        text = "tls.crt and tls.key are no PEM certificate with its private key"
-        raise ClusterProblem(Problem(CREDENTIAL_UNUSABLE, text)) from None
+        text = "tls.crt and tls.key are not a PEM certificate with its private key"
+        raise ClusterError(Problem(CREDENTIAL_UNUSABLE, text)) from None

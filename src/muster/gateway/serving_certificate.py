@@ -1,7 +1,7 @@
-"""The certificate that the gateway serves with: from files that an operator keeps, or in a Secret that the gateway keeps itself.
+"""The gateway's serving certificate: from files that an operator manages, or in a Secret that the gateway manages itself.
 
-Whoever keeps it, the API server trusts a new one before it is served: the operator puts its authority into the APIService first,
-and so does the gateway where it is the keeper.
+Either way the API server trusts a new certificate before it is served: the operator puts its CA bundle into the APIService first,
+and the gateway does the same for a certificate that it manages itself.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from muster.runtime.webhook import ServingCertificate, ServingPair, follow_files
 Change = Callable[[ServingPair], Awaitable[None]]
 
 
-class ServingSource(Protocol):
+class ServingCertificateSource(Protocol):
     async def load(self) -> ServingPair:
-        """What to serve with now."""
+        """The current certificate."""
         ...
 
     async def run(self, change: Change) -> None:
-        """Tell `change` of every new one, until cancelled."""
+        """Call `change` with every new one, until cancelled."""
         ...
 
 
 class CertificateFiles:
-    """`tls.crt` and `tls.key` of a directory."""
+    """`tls.crt` and `tls.key` in a directory."""
 
     def __init__(self, directory: Path, *, clock: Clock = SYSTEM) -> None:
         self._files = directory / "tls.crt", directory / "tls.key"
@@ -50,8 +50,8 @@ class CertificateFiles:
         await follow_files(*self._files, changed, clock=self._clock)
 
 
-class OwnCertificate:
-    """In the hub's Secret, shared by all replicas; `api_services` are told of its authority before it is served."""
+class ManagedCertificate:
+    """A certificate in the hub's Secret, shared by all replicas; its CA bundle is written to `api_services` before it is served."""
 
     def __init__(self, client: KubeClient, namespace: str, api_services: list[tuple[str, str]], *, clock: Clock = SYSTEM) -> None:
         self._client = client

@@ -1,7 +1,7 @@
-"""Why a cluster gave no answer, in the words of `gateway/target.py`.
+"""Reasons why a cluster gave no answer, as causes of `gateway/target.py`.
 
-What matters most to a client is whether its request may have been carried out: only while nothing was sent is the cluster called
-unreachable, which says "try again later" to every client library.
+A client needs to know whether its request may have been executed: a cluster is called unreachable only while nothing was sent,
+because client libraries retry then.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from muster.gateway.target import (
 from muster.http import UpstreamError, UpstreamTimeout, UpstreamUnavailable, UpstreamUntrusted
 
 
-class ClusterProblem(Exception):
-    """Nothing was answered by a cluster; `problem` says why and has no secret in it."""
+class ClusterError(Exception):
+    """A cluster did not answer; `problem` is the reason and contains no secret."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -34,8 +34,10 @@ def problem_of(error: UpstreamError, target: Target) -> Problem:
     if isinstance(error, UpstreamUntrusted):
         if error.verify_code:
             remedy = "nothing was sent; correct the cluster's caBundle or tls-server-name"
-            return Problem(CERTIFICATE_MISMATCH, f"the certificate of {where} is not to be trusted ({reason}): {remedy}")
-        return Problem(CLUSTER_BROKEN, f"no TLS with {where} ({reason}): nothing was sent; correct the cluster's endpoint")
+            return Problem(CERTIFICATE_MISMATCH, f"the certificate of {where} is not trusted ({reason}): {remedy}")
+        return Problem(
+            CLUSTER_BROKEN, f"TLS handshake with {where} failed ({reason}): nothing was sent; correct the cluster's endpoint"
+        )
     if isinstance(error, UpstreamTimeout):
         return Problem(CLUSTER_TIMEOUT, f"{where}: {reason}")
     if isinstance(error, UpstreamUnavailable) and not error.sent:
@@ -43,6 +45,6 @@ def problem_of(error: UpstreamError, target: Target) -> Problem:
     if isinstance(target.credential, ClientCertificate) and isinstance(error, UpstreamUnavailable):
         if isinstance(error.__cause__, ssl.SSLError):
             return Problem(CREDENTIAL_REFUSED, f"{where} refuses the gateway's client certificate: {reason}")
-        # Not every event loop tells of the alert with which TLS says so.
+        # Not every event loop reports the TLS alert of the refusal.
         reason += ", perhaps because it does not accept the gateway's client certificate"
-    return Problem(CLUSTER_BROKEN, f"{where} broke off: {reason}; the request may have been carried out")
+    return Problem(CLUSTER_BROKEN, f"{where} closed the connection: {reason}; the request may have been executed")

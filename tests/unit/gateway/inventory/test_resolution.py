@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muster.api.proxy.v1alpha1 import ClusterGateway
 from muster.gateway.inventory.document import document
 from muster.gateway.inventory.health import HEALTHY
-from muster.gateway.inventory.join import Joined, Sources, join
+from muster.gateway.inventory.resolution import ResolvedCluster, Sources, resolve_cluster
 from muster.gateway.names import (
     CLUSTER_PROXY_ANNOTATION,
     CREDENTIALS_NAMESPACE,
@@ -52,8 +52,8 @@ C1 = (Endpoint("api.c1.example", 6443),)
 ADMINISTRATORS = "https://admin.example:6443"
 
 
-def joined(found: Sources, name: str = "c1", *, loopback: bool = False) -> Joined:
-    result = join(name, found, loopback=loopback)
+def joined(found: Sources, name: str = "c1", *, loopback: bool = False) -> ResolvedCluster:
+    result = resolve_cluster(name, found, loopback=loopback)
     assert result is not None
     return result
 
@@ -191,20 +191,20 @@ def test_without_a_way_to_cluster_proxy_the_remedy_names_the_flags() -> None:
 )
 def test_a_cluster_that_is_not_accepted_or_is_leaving_has_none_whatever_secrets_there_are(cluster: dict[str, Any]) -> None:
     secret = credential(endpoint=URL, token="t")
-    assert join("c1", sources(cluster, secret, account(), account_secret(token="t"))) is None
+    assert resolve_cluster("c1", sources(cluster, secret, account(), account_secret(token="t"))) is None
 
 
 def test_a_secret_without_the_label_is_none() -> None:
-    assert join("c1", sources(None, credential(label="other", endpoint=URL, token="t"))) is None
-    assert join("c1", sources()) is None
+    assert resolve_cluster("c1", sources(None, credential(label="other", endpoint=URL, token="t"))) is None
+    assert resolve_cluster("c1", sources()) is None
 
 
 def test_no_cluster_is_named_like_the_namespace_of_credentials() -> None:
-    assert join(CREDENTIALS_NAMESPACE, by_account(managed_cluster(CREDENTIALS_NAMESPACE))) is None
+    assert resolve_cluster(CREDENTIALS_NAMESPACE, by_account(managed_cluster(CREDENTIALS_NAMESPACE))) is None
 
 
 def test_a_name_that_no_cluster_can_have_has_none() -> None:
-    assert join("a.b", sources(None, credential("a.b", endpoint=URL, token="t"))) is None
+    assert resolve_cluster("a.b", sources(None, credential("a.b", endpoint=URL, token="t"))) is None
 
 
 # What is wrong, and said.
@@ -419,7 +419,7 @@ def test_whatever_stands_in_objects_they_are_read_and_nothing_is_trusted_for_it(
         sources(cluster, None, hub_account, token),
         sources(None, secret, hub_account, token),
     ):
-        result = join("c1", found)
+        result = resolve_cluster("c1", found)
         if result is None:
             continue
         target = result.target
