@@ -38,9 +38,8 @@ defaults would need more than 20 minutes for 1,000 such works, so these rows hav
 after all works are Available. Requests that an agent still has to send then are in the rows of the idle minute: ours completes
 its records (decision 0013), one request per work; upstream's continues to read every object every 10 to 19 seconds. An agent
 that keeps OCM's records needs at least eleven requests for such a work, ten objects and the record that owns them: 1.10 per
-manifest. How many upstream
-sends until all works are Available depends on how long that takes; on this machine, with limits lifted, it finishes so soon that
-1.10 is more than a fifth of them.
+manifest. How many upstream sends until all works are Available depends on how long that takes; on this machine, with limits
+lifted, it finishes so soon that 1.10 is more than a fifth of them.
 """
 WITHIN = 1800.0
 RESTART = 30.0
