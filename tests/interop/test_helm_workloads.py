@@ -63,7 +63,7 @@ def test_what_helm_has_waited_for_is_there(fleet: Fleet, helm: Helm) -> None:
     for job in ("first-migrate", "first-seed"):
         assert found(fleet, f"job/{job}")["status"]["succeeded"] == 1
     assert found(fleet, "cronjob/first-report")["spec"]["timeZone"] == "Europe/Berlin"
-    assert len(found(fleet, "pvc")["items"]) == 2
+    assert [each["status"]["phase"] for each in found(fleet, "pvc")["items"]] == ["Bound", "Bound"]
     assert 'simulated: image "shop:1" does not run here, nothing of it does with migrate' in fleet.kubectl(
         "logs", "-n", "shop", "job/first-migrate"
     )

@@ -1,8 +1,8 @@
 """Which pending pods the one node takes: what a scheduler decides, reduced to one node.
 
-Honoured are scheduling gates, another scheduler's name, node selectors, required node affinity, cordoning unless it is tolerated,
-and the number of pods and of containers in one. Requests for CPU and memory are not counted: tasks of one process share what it
-has.
+Honoured are scheduling gates, another scheduler's name, node selectors, required node affinity, cordoning and taints unless they
+are tolerated, and the number of pods and of containers in one. Requests for CPU and memory are not counted: tasks of one process
+share what it has.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from muster.fleet.workloads.nodefit import is_selected, tolerates
+from muster.fleet.workloads.nodefit import is_selected, tolerates, untolerated
 from muster.machinery.objects import Object
 
 SCHEDULER = "default-scheduler"
@@ -35,6 +35,9 @@ def obstacle(pod: Object, node: Object | None, bound: int, most: int) -> str:
         return "no nodes available to schedule pods"
     if (node.get("spec") or {}).get("unschedulable") and not _tolerates_cordon(pod["spec"]):
         return "0/1 nodes are available: 1 node(s) were unschedulable."
+    taint = untolerated(pod["spec"].get("tolerations") or (), node, ("NoSchedule", "NoExecute"))
+    if taint is not None:
+        return f"0/1 nodes are available: 1 node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}."
     if not is_selected(pod["spec"], node):
         return "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
     if bound >= most:

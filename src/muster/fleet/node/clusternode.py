@@ -26,6 +26,7 @@ from muster.fleet.node.pod import PodServices, PodWorker
 from muster.fleet.node.podspec import Pod, pod_of
 from muster.fleet.node.simulated import only_foreign
 from muster.fleet.node.states import container_status, merged
+from muster.fleet.workloads.persistent_volumes import unbound_claim
 from muster.fleet.workloads.podstate import FINISHED
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import sleep
@@ -241,6 +242,8 @@ class ClusterNode:
     async def _bind(self, pod: Object) -> None:
         node, metadata = self.attached.view.read(NODES, self.name), pod["metadata"]
         problem = self._withheld(pod) or obstacle(pod, node, self.running, MOST_PODS)
+        if not problem and self._pod_services.simulate:
+            problem = unbound_claim(self.attached, pod)
         if problem:
             await self._refuse(pod, problem)
             return

@@ -7,15 +7,17 @@ from collections.abc import Iterable, Mapping
 from muster.fleet.attached import Attached, Change
 from muster.fleet.node.clusternode import ClusterNode
 from muster.operator.pod_namespaces import may_run
-from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, NODES, PODS, SECRETS
+from muster.runtime.client.builtin import CONFIG_MAPS, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS
 
 
 class NodePods:
-    name = "node"
-    resources = (PODS, NODES, NAMESPACES, SECRETS, CONFIG_MAPS)
+    """With `claims`, pods wait for their PersistentVolumeClaims."""
 
-    def __init__(self, nodes: Mapping[str, ClusterNode]) -> None:
+    name = "node"
+
+    def __init__(self, nodes: Mapping[str, ClusterNode], *, claims: bool = False) -> None:
         self._nodes = nodes
+        self.resources = (PODS, NODES, NAMESPACES, SECRETS, CONFIG_MAPS, *((PERSISTENT_VOLUME_CLAIMS,) if claims else ()))
 
     def keys(self, attached: Attached, change: Change) -> Iterable[str]:
         node = self._nodes.get(attached.name)
@@ -23,7 +25,7 @@ class NodePods:
             return ()
         if change.resource == PODS:
             return (change.key,)
-        if change.resource == NODES:
+        if change.resource in (NODES, PERSISTENT_VOLUME_CLAIMS):
             return node.waiting()
         if change.resource == NAMESPACES:
             return self._of_namespace(attached, change)

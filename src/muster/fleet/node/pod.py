@@ -47,6 +47,8 @@ log = get_logger("muster.fleet.node")
 _REMOVALS, _REMOVAL_PAUSE = 20, 0.1
 _REFERENCED = {"secrets": SECRETS, "configmaps": CONFIG_MAPS}
 MOUNT_RETRY = (0.5, 60.0)
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ class PodWorker:
         self._written = asyncio.Event()
         """Nothing is left to write but the last status."""
         self._grace: float | None = None
+        self._deadline_changed = asyncio.Event()
+        self._expired = False
+        """Its containers were stopped because its time is over."""
         self._initial = self._containers(pod.spec.init_containers, "initContainerStatuses")
         self._main = self._containers(pod.spec.containers, "containerStatuses")
 
@@ -173,6 +178,8 @@ class PodWorker:
     def update(self, pod: Pod) -> None:
         """A newer version of the pod."""
         known = self.pod.metadata
+        if pod.spec.active_deadline_seconds != self.pod.spec.active_deadline_seconds:
+            self._deadline_changed.set()
         moved = pod.metadata.generation != known.generation
         reworded = (pod.metadata.labels, pod.metadata.annotations) != (known.labels, known.annotations)
         self.pod = pod
@@ -218,6 +225,7 @@ class PodWorker:
         async with asyncio.TaskGroup() as helpers:
             writing = helpers.create_task(self._write_status(), name=f"status of {self.pod.key}")
             self._dirty.set()
+            expiring = helpers.create_task(self._expire(), name=f"deadline of {self.pod.key}")
             while not self._runs_here() and self._grace is None:
                 await self._wait()
             if self._grace is None:
@@ -226,12 +234,31 @@ class PodWorker:
                     await self._wait()
                 await self._run_containers()
                 keeping.cancel()
+            expiring.cancel()
             # A write that is under way is awaited: it must not arrive after the last one.
             self._written.set()
             self._dirty.set()
             await writing
         self.finished = True
         await self._report(final=True)
+
+    async def _expire(self) -> None:
+        """Stop the containers when the pod has been on the node for as long as it may."""
+        while True:
+            self._deadline_changed.clear()
+            allowed = self.pod.spec.active_deadline_seconds
+            if allowed is None:
+                await self._deadline_changed.wait()
+                continue
+            left = allowed - (self._clock.now() - self._started).total_seconds()
+            if left <= 0:
+                break
+            with contextlib.suppress(TimeoutError):
+                await within(self._clock, left, self._deadline_changed.wait())
+        if self._grace is None:
+            self._expired = True
+            self.tell(False, DEADLINE_EXCEEDED, DEADLINE_MESSAGE)
+            self.stop(float(self.pod.spec.termination_grace_period_seconds))
 
     def _runs_here(self) -> bool:
         """Whether every image is ours; the others say that they are not."""
@@ -307,7 +334,8 @@ class PodWorker:
         main = {name: each.standing for name, each in self._main.items()}
         if not facts.initialized:
             main = {name: _initializing(standing) for name, standing in main.items()}
-        return pod_status(pod, facts, initial, main, self._clock.now())
+        expired = (DEADLINE_EXCEEDED, DEADLINE_MESSAGE) if self._expired and self.finished else None
+        return pod_status(pod, facts, initial, main, self._clock.now(), failure=expired)
 
     async def _write_status(self) -> None:
         backoff = Backoff(0.2, 30.0, random=self._pod_services.random)

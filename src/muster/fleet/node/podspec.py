@@ -192,6 +192,7 @@ class PodSpec(Part, frozen=True):
     termination_grace_period_seconds: int = 30
     readiness_gates: tuple[Gate, ...] = ()
     hostname: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class PodMetadata(Part, frozen=True):

@@ -28,11 +28,17 @@ from muster.fleet.node.pod import PodServices
 from muster.fleet.node.programs import IMAGES, NO_PLUGINS, Programs
 from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
 from muster.fleet.workloads import workload_controllers
-from muster.machinery.clock import SYSTEM, Clock, Random
+from muster.fleet.workloads.persistent_volumes import PersistentVolumes, create_default_class
+from muster.machinery.backoff import Backoff
+from muster.machinery.clock import SYSTEM, Clock, Random, sleep
 from muster.machinery.confinement import CredentialProgram
+from muster.machinery.logs import get_logger
+from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.controller import EventRecorder
 
+log = get_logger("muster.fleet.node")
 GRACE = 10.0
+CLASS_RETRY = (0.2, 30.0)
 KUBELET = "kubelet"
 
 
@@ -71,7 +77,9 @@ class NodeRuntime:
         self._attachments: dict[str, Attached] = {}
         self.nodes: dict[str, ClusterNode] = {}
         self._helpers: dict[str, list[asyncio.Task[None]]] = {}
-        controllers: list[Controller] = [*workload_controllers(), NodePods(self.nodes)]
+        controllers: list[Controller] = [*workload_controllers(), NodePods(self.nodes, claims=simulate)]
+        if simulate:
+            controllers.append(PersistentVolumes())
         self._manager = ControllerManager(server, [StoreDriven(each, self._attachments) for each in controllers])
         self._tasks: asyncio.TaskGroup | None = None
         self._wanted: dict[str, None] = {}
@@ -146,7 +154,18 @@ class NodeRuntime:
             self._spawn(attached.node_events.run(), f"events of {node_name}"),
             self._spawn(node.heartbeat.run(), f"heartbeat of {node_name}"),
         ]
+        if self._simulate:
+            self._helpers[name].append(self._spawn(self._provide_class(controllers), f"storage class of {name}"))
         self._manager.enqueue_cluster(cluster)
+
+    async def _provide_class(self, client: KubeClient) -> None:
+        backoff = Backoff(*CLASS_RETRY, random=self._random)
+        while True:
+            try:
+                return await create_default_class(client)
+            except KubeError as error:
+                log.debug("storage class not created", error=str(error))
+            await sleep(self._clock, backoff.next())
 
     def _spawn(self, work: Work, name: str) -> asyncio.Task[None]:
         if self._tasks is None:

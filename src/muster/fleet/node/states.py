@@ -152,10 +152,22 @@ class PodFacts:
     failed_init: bool = False
 
 
-def pod_status(pod: Pod, facts: PodFacts, initial: Mapping[str, Standing], main: Mapping[str, Standing], now: datetime) -> Object:
-    """The status to write: what is there with the node's own parts replaced."""
+def pod_status(
+    pod: Pod,
+    facts: PodFacts,
+    initial: Mapping[str, Standing],
+    main: Mapping[str, Standing],
+    now: datetime,
+    *,
+    failure: tuple[str, str] | None = None,
+) -> Object:
+    """The status to write: what is there with the node's own parts replaced. `failure` is the reason and message for which the node
+    has ended the pod, whatever its containers did."""
     present = pod.status
     stage = phase(pod.spec.restart_policy, list(main.values()), facts.initialized, facts.failed_init)
+    if failure is not None:
+        stage = "Failed"
+        present = {**present, "reason": failure[0], "message": failure[1]}
     status = {
         **present,
         "phase": stage,

@@ -42,13 +42,19 @@ def _selector(wanted: Iterable[Mapping[str, Any]]) -> Selector:
 
 def tolerates(tolerations: Iterable[Mapping[str, Any]], node: Object, effects: Collection[str]) -> bool:
     """Whether it tolerates every taint of the node that has one of the effects."""
+    return untolerated(tolerations, node, effects) is None
+
+
+def untolerated(tolerations: Iterable[Mapping[str, Any]], node: Object, effects: Collection[str]) -> Object | None:
+    """The first taint of the node that has one of the effects and is not tolerated."""
     known, ready = list(tolerations), podstate.is_ready(node)
     for taint in (node.get("spec") or {}).get("taints") or ():
         if taint.get("effect") not in effects or (ready and taint.get("key") in _LIFECYCLE_TAINTS):
             continue
         if not any(_covers(each, taint) for each in known):
-            return False
-    return True
+            found: Object = taint
+            return found
+    return None
 
 
 def _covers(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.operator.pod_namespaces import MAY_RUN
-from muster.runtime.client.builtin import JOBS, NAMESPACES, SECRETS
+from muster.runtime.client.builtin import JOBS, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, SECRETS
 from tests.support.stage import DEPLOYMENTS, IMAGE, PODS, Stage, condition, open_stage
 from tests.unit.fleet.node.conftest import PROGRAMS
 from tests.unit.fleet.workloads.test_deployments import deployment, rolled_out
@@ -42,6 +42,9 @@ async def test_pods_that_are_to_end_succeed_after_their_initial_containers(simul
 
 
 async def test_probes_and_volumes_that_no_machine_has_do_not_hold_it_up_but_a_missing_secret_does(simulating: Stage) -> None:
+    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": wanted}
+    await simulating.client.create(PERSISTENT_VOLUME_CLAIMS, claim, "default")
     probe = {"httpGet": {"path": "/", "port": 80}}
     volumes: list[dict[str, Any]] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
