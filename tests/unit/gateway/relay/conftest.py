@@ -11,7 +11,7 @@ import uvloop
 
 from tests.unit.http.pki import Authority
 
-from .scene import Behaviour, Cluster, Gateway, ok
+from .harness import Behaviour, Cluster, Gateway, ok
 
 StartCluster = Callable[..., Awaitable[Cluster]]
 StartGateway = Callable[..., Awaitable[Gateway]]

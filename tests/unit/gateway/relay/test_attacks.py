@@ -16,7 +16,7 @@ from muster.kube.front_proxy import FrontProxyHeaders
 from tests.unit.http.wire import request
 
 from .conftest import StartCluster, StartGateway
-from .scene import PREFIX, TOKEN, Cluster, Gateway, ok
+from .harness import PREFIX, TOKEN, Cluster, Gateway, ok
 
 F = f"{PREFIX}/foo/proxy"
 WEBSOCKET = ("Connection: Upgrade", "Upgrade: websocket")

@@ -24,7 +24,7 @@ from tests.unit.http.pki import Authority
 from tests.unit.http.wire import Reply, request
 
 from .conftest import StartCluster, StartGateway
-from .scene import PREFIX, TOKEN, Cluster, Gateway, streaming
+from .harness import PREFIX, TOKEN, Cluster, Gateway, streaming
 
 API_SERVER = Endpoint("kubernetes.default.svc", 443)
 

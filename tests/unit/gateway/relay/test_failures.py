@@ -19,7 +19,7 @@ from tests.unit.http.pki import Authority
 from tests.unit.http.wire import Reply, request
 
 from .conftest import StartCluster, StartGateway
-from .scene import ACCOUNT, PREFIX, TOKEN, arrived, certificate_of, streaming
+from .harness import ACCOUNT, PREFIX, TOKEN, arrived, certificate_of, streaming
 
 
 def cause(reply: Reply, code: int) -> str:

@@ -11,7 +11,7 @@ from muster.http import Answer, Request, Response, StreamWriter
 from tests.unit.http.wire import request
 
 from .conftest import StartCluster, StartGateway
-from .scene import PREFIX, Behaviour, Gateway, arrived, ok, streaming
+from .harness import PREFIX, Behaviour, Gateway, arrived, ok, streaming
 
 
 async def _latencies(gateway: Gateway, count: int) -> list[float]:

@@ -16,7 +16,7 @@ from tests.unit.http.pki import Authority
 from tests.unit.http.wire import request
 
 from .conftest import StartCluster, StartGateway
-from .scene import ACCOUNT, PREFIX, TOKEN, certificate_of, streaming
+from .harness import ACCOUNT, PREFIX, TOKEN, certificate_of, streaming
 
 
 async def test_path_and_query_go_out_as_they_came(start_cluster: StartCluster, start_gateway: StartGateway) -> None:

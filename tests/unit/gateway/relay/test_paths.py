@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from muster.apiserver.errors import ApiError
 from muster.gateway.relay import OAM, ProxyPath, ProxyPaths
 
-from .scene import PREFIX
+from .harness import PREFIX
 
 PATHS = ProxyPaths()
 

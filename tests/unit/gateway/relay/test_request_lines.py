@@ -21,8 +21,8 @@ from muster.kube.request_info import request_info
 from tests.unit.gateway.authorization.hub import USER1, may_use, rule
 
 from .conftest import StartCluster
-from .front_scene import USER_TOKEN, FrontScene
-from .scene import PREFIX, TOKEN
+from .handler_harness import USER_TOKEN, HandlerHarness
+from .harness import PREFIX, TOKEN
 
 COUNT = int(os.environ.get("MUSTER_GATEWAY_FUZZ", "500"))
 SEED = int(os.environ.get("MUSTER_GATEWAY_FUZZ_SEED", "17"))
@@ -116,9 +116,9 @@ class Generator:
         return data + draw.choice((*[b""] * 12, b"abc", b"0\r\n\r\n", b"GET /api HTTP/1.1\r\n\r\n"))
 
 
-async def status_of(scene: FrontScene, shot: bytes) -> int:
+async def status_of(harness: HandlerHarness, shot: bytes) -> int:
     """0 where there is no answer."""
-    peer = await scene.peer()
+    peer = await harness.peer()
     try:
         peer.send(shot)
         async with asyncio.timeout(ANSWER_TIMEOUT):
@@ -141,25 +141,25 @@ def stray(arrived: Request) -> list[str]:
 @pytest.mark.timeout(120 + COUNT // 20)
 async def test_whatever_a_head_says_only_what_was_judged_arrives(start_cluster: StartCluster) -> None:
     foo, bar = await start_cluster("foo"), await start_cluster("bar")
-    scene = FrontScene(may_use("foo", "get"), rule("foo/get foo/list", "pods"))
-    await scene.start(foo, bar)
+    harness = HandlerHarness(may_use("foo", "get"), rule("foo/get foo/list", "pods"))
+    await harness.start(foo, bar)
     generator, statuses, odd = Generator(SEED), Counter[int](), []
     for _ in range(COUNT):
-        seen, shot = len(scene.request_authorizer.judged), generator.shot()
-        status = await status_of(scene, shot)
+        seen, shot = len(harness.request_authorizer.decisions), generator.shot()
+        status = await status_of(harness, shot)
         statuses[status] += 1
         if status >= 500 and status not in (501, 505):
             odd.append((status, shot))
-        for who, cluster, _inner, decision in scene.request_authorizer.judged[seen:]:
+        for who, cluster, _inner, decision in harness.request_authorizer.decisions[seen:]:
             if isinstance(decision, Granted) and (who, cluster) != (USER1, "foo"):
                 odd.append((status, shot))
         if status == 200 and USER_TOKEN.encode() not in shot and not any(page.encode() in shot for page in UNAUTHENTICATED_PATHS):
             odd.append((status, shot))
-    await scene.stop()
+    await harness.stop()
     assert odd == [], f"seed {SEED}"
-    assert scene.failures == []
+    assert harness.failures == []
     assert bar.received == []
-    granted = iter([inner for _, _, inner, decision in scene.request_authorizer.judged if isinstance(decision, Granted)])
+    granted = iter([inner for _, _, inner, decision in harness.request_authorizer.decisions if isinstance(decision, Granted)])
     for arrived in foo.received:
         read = request_info(arrived.method, arrived.raw_path, arrived.query)
         assert read in granted, (SEED, arrived.target)
@@ -171,19 +171,19 @@ async def test_whatever_a_head_says_only_what_was_judged_arrives(start_cluster: 
 
 
 async def test_nobody_reaches_objects_by_the_pages_that_are_open(start_cluster: StartCluster) -> None:
-    scene = FrontScene()
-    await scene.start(await start_cluster("foo"))
+    harness = HandlerHarness()
+    await harness.start(await start_cluster("foo"))
     draw = random.Random(SEED)
     for _ in range(min(COUNT, 300)):
         steps = "".join(draw.choices(["/..", "/%2e%2e", "/.", "//", "%2f..", ";/..", "/", "?", "%00", "x"], k=draw.randint(0, 4)))
-        peer = await scene.peer()
+        peer = await harness.peer()
         peer.send(
             f"GET {draw.choice(UNAUTHENTICATED_PATHS)}{steps}{PREFIX}/foo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
         )
         assert b'"ClusterGateway' not in await peer.rest(), steps
         peer.close()
-    assert scene.failures == []
-    await scene.stop()
+    assert harness.failures == []
+    await harness.stop()
 
 
 def test_a_path_that_is_split_has_one_reading() -> None:

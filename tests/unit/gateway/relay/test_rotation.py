@@ -17,7 +17,7 @@ from tests.unit.http.pki import Authority
 from tests.unit.http.wire import Peer, Reply, request
 
 from .conftest import StartCluster, StartGateway
-from .scene import PREFIX, Gateway, certificate_of, streaming
+from .harness import PREFIX, Gateway, certificate_of, streaming
 
 
 class Watched:

@@ -23,7 +23,7 @@ from muster.http.http2 import frames
 from muster.http.pool import open_connection
 from muster.http.websocket import WebSocketCodec
 from muster.runtime.client.transport import Upgraded
-from tests.unit.gateway.tunnel.test_tunnels import CLUSTER, Client, Pipe, Scene, pipes, scenes, until
+from tests.unit.gateway.tunnel.test_tunnels import CLUSTER, Client, Pipe, TunnelHarness, pipes, scenes, until
 
 EXAMPLES = int(os.environ.get("MUSTER_TUNNEL_FUZZ", "60"))
 HOSTILE = "hostile"
@@ -97,12 +97,12 @@ async def tried(run: Callable[[Pipe], Awaitable[None]], said: bytes) -> None:
 @given(_said(client=True))
 def test_whatever_an_agent_says_only_its_own_tunnel_ends(said: bytes) -> None:
     @scenes
-    async def run(scene: Scene) -> None:
-        await scene.open()
-        other = Client.of(await scene.tunnels.stream(CLUSTER))
-        await tried(lambda pipe: scene.tunnels.serve(HOSTILE, "", cast(RawConnection, pipe)), said)
-        assert scene.tunnels.count(HOSTILE) == 0
-        assert scene.tunnels.count(CLUSTER) == 1
+    async def run(harness: TunnelHarness) -> None:
+        await harness.open()
+        other = Client.of(await harness.tunnels.stream(CLUSTER))
+        await tried(lambda pipe: harness.tunnels.serve(HOSTILE, "", cast(RawConnection, pipe)), said)
+        assert harness.tunnels.count(HOSTILE) == 0
+        assert harness.tunnels.count(CLUSTER) == 1
         other.stream.send(b"still here")
         await until(lambda: bytes(other.__dict__.get("received", b"")) == b"still here")
 

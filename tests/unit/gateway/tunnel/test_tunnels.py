@@ -82,7 +82,7 @@ def pipes() -> tuple[Pipe, Pipe]:
     return one, other
 
 
-class Scene:
+class TunnelHarness:
     """A gateway's tunnels, and an agent that leads to a server in this process."""
 
     def __init__(self, port: int) -> None:
@@ -144,14 +144,14 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-def scenes(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
+def scenes(test: Callable[[TunnelHarness], Awaitable[None]]) -> Callable[[], None]:
     async def run() -> None:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
-        scene = Scene(server.sockets[0].getsockname()[1])
+        harness = TunnelHarness(server.sockets[0].getsockname()[1])
         try:
-            await test(scene)
+            await test(harness)
         finally:
-            await scene.close()
+            await harness.close()
             server.close()
 
     def wrapped() -> None:
@@ -162,26 +162,26 @@ def scenes(test: Callable[[Scene], Awaitable[None]]) -> Callable[[], None]:
 
 
 @scenes
-async def test_bytes_go_both_ways(scene: Scene) -> None:
-    await scene.open()
-    assert scene.tunnels.base_path(CLUSTER) == "/base"
-    assert scene.changes == [CLUSTER]
-    client = Client.of(await scene.tunnels.stream(CLUSTER))
+async def test_bytes_go_both_ways(harness: TunnelHarness) -> None:
+    await harness.open()
+    assert harness.tunnels.base_path(CLUSTER) == "/base"
+    assert harness.changes == [CLUSTER]
+    client = Client.of(await harness.tunnels.stream(CLUSTER))
     client.stream.send(b"hello")
     await until(lambda: bytes(client.__dict__.get("received", b"")) == b"hello")
 
 
 @scenes
-async def test_who_does_not_read_stalls_only_himself_in_bounded_memory(scene: Scene) -> None:
-    await scene.open()
-    stalled = [await scene.tunnels.stream(CLUSTER) for _ in range(16)]
+async def test_who_does_not_read_stalls_only_himself_in_bounded_memory(harness: TunnelHarness) -> None:
+    await harness.open()
+    stalled = [await harness.tunnels.stream(CLUSTER) for _ in range(16)]
     for joint in stalled:
         joint.stream.send(b"GO400")  # 25 MiB that nobody takes
-    other = Client.of(await scene.tunnels.stream(CLUSTER))
+    other = Client.of(await harness.tunnels.stream(CLUSTER))
     other.stream.send(b"GO64")
     await until(lambda: len(other.__dict__.get("received", b"")) == 64 * 65536)
     assert all(sum(map(len, joint._early)) <= WINDOW for joint in stalled)
-    (served,) = scene.agent._server._acceptor.connections
+    (served,) = harness.agent._server._acceptor.connections
     assert served.held() <= 17 * 128 * 1024 + Pipe.ROOM
     for joint in stalled:
         joint.stream.reset(ErrorCode.CANCEL)
@@ -194,9 +194,9 @@ def last_words(size: int) -> bytes:
 
 async def hear(cluster: RecordingCluster, trust: ssl.SSLContext) -> bytes:
     """All that a cluster says after an upgrade, by a reader who lets it wait."""
-    scene = Scene(cluster.port)
-    await scene.open()
-    pool = TunnelledPool(scene.tunnels, CLUSTER)
+    harness = TunnelHarness(cluster.port)
+    await harness.open()
+    pool = TunnelledPool(harness.tunnels, CLUSTER)
     try:
         connection = await pool.connect((wire.HOST, wire.PORT, trust, "localhost"), 10.0, fresh=True)
         connection.exchange(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n", bodiless=False, upgrade=True)
@@ -209,7 +209,7 @@ async def hear(cluster: RecordingCluster, trust: ssl.SSLContext) -> bytes:
         return bytes(heard)
     finally:
         pool.close()
-        await scene.close()
+        await harness.close()
 
 
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
@@ -229,9 +229,9 @@ def test_a_cluster_that_hangs_up_after_its_last_word_is_heard_to_the_end(
 
 
 @scenes
-async def test_an_agent_leads_nowhere_but_to_its_own_api_server(scene: Scene) -> None:
-    await scene.open()
-    (tunnel,) = scene.tunnels._tunnels[CLUSTER]
+async def test_an_agent_leads_nowhere_but_to_its_own_api_server(harness: TunnelHarness) -> None:
+    await harness.open()
+    (tunnel,) = harness.tunnels._tunnels[CLUSTER]
     for fields in (
         [(b":method", b"CONNECT"), (b":authority", b"169.254.169.254:80")],
         [(b":method", b"CONNECT"), (b":authority", b"kubernetes.default.svc:22")],
@@ -246,56 +246,56 @@ async def test_an_agent_leads_nowhere_but_to_its_own_api_server(scene: Scene) ->
 
 
 @scenes
-async def test_an_api_server_that_is_away_is_told(scene: Scene) -> None:
-    scene.agent._options = AgentOptions(CLUSTER, "", "127.0.0.1", 1)
-    await scene.open()
+async def test_an_api_server_that_is_away_is_told(harness: TunnelHarness) -> None:
+    harness.agent._options = AgentOptions(CLUSTER, "", "127.0.0.1", 1)
+    await harness.open()
     with pytest.raises(TunnelRefused, match="cannot reach its API server"):
-        await scene.tunnels.stream(CLUSTER)
+        await harness.tunnels.stream(CLUSTER)
 
 
 @scenes
-async def test_the_end_of_a_tunnel_is_the_end_of_its_streams(scene: Scene) -> None:
-    gateway, _ = await scene.open()
-    joint = await scene.tunnels.stream(CLUSTER)
+async def test_the_end_of_a_tunnel_is_the_end_of_its_streams(harness: TunnelHarness) -> None:
+    gateway, _ = await harness.open()
+    joint = await harness.tunnels.stream(CLUSTER)
     gateway.abort()
-    await until(lambda: joint.stream.closed and scene.tunnels.count(CLUSTER) == 0)
-    assert scene.tunnels.base_path(CLUSTER) is None
-    assert scene.changes == [CLUSTER, CLUSTER]
+    await until(lambda: joint.stream.closed and harness.tunnels.count(CLUSTER) == 0)
+    assert harness.tunnels.base_path(CLUSTER) is None
+    assert harness.changes == [CLUSTER, CLUSTER]
     with pytest.raises(TunnelRefused, match="no tunnel"):
-        await scene.tunnels.stream(CLUSTER)
+        await harness.tunnels.stream(CLUSTER)
 
 
 @scenes
-async def test_an_agent_that_leaves_lets_streams_end_and_gets_no_new_ones(scene: Scene) -> None:
-    await scene.open()
-    client = Client.of(await scene.tunnels.stream(CLUSTER))
-    stopping = asyncio.create_task(scene.agent._server.drain(5))
-    await until(lambda: scene.tunnels.count(CLUSTER) == 0)
+async def test_an_agent_that_leaves_lets_streams_end_and_gets_no_new_ones(harness: TunnelHarness) -> None:
+    await harness.open()
+    client = Client.of(await harness.tunnels.stream(CLUSTER))
+    stopping = asyncio.create_task(harness.agent._server.drain(5))
+    await until(lambda: harness.tunnels.count(CLUSTER) == 0)
     client.stream.send(b"still")
     await until(lambda: bytes(client.__dict__.get("received", b"")) == b"still")
     client.stream.send(b"", end=True)
     await stopping
-    await asyncio.gather(*scene.tasks)
+    await asyncio.gather(*harness.tasks)
 
 
 @scenes
-async def test_a_gateway_that_stops_lets_streams_end(scene: Scene) -> None:
-    await scene.open()
-    client = Client.of(await scene.tunnels.stream(CLUSTER))
-    scene.tunnels.close()
+async def test_a_gateway_that_stops_lets_streams_end(harness: TunnelHarness) -> None:
+    await harness.open()
+    client = Client.of(await harness.tunnels.stream(CLUSTER))
+    harness.tunnels.close()
     client.stream.send(b"still")
     await until(lambda: bytes(client.__dict__.get("received", b"")) == b"still")
     client.stream.send(b"", end=True)
-    await asyncio.gather(*scene.tasks)
+    await asyncio.gather(*harness.tasks)
 
 
 @scenes
-async def test_the_newest_tunnel_is_used_and_the_oldest_goes(scene: Scene) -> None:
+async def test_the_newest_tunnel_is_used_and_the_oldest_goes(harness: TunnelHarness) -> None:
     for _ in range(MAX_TUNNELS + 2):
-        await scene.open()
-    await until(lambda: scene.tunnels.count(CLUSTER) == MAX_TUNNELS)
-    newest = scene.tunnels._tunnels[CLUSTER][-1]
-    assert (await scene.tunnels.stream(CLUSTER)).stream.connection is newest
+        await harness.open()
+    await until(lambda: harness.tunnels.count(CLUSTER) == MAX_TUNNELS)
+    newest = harness.tunnels._tunnels[CLUSTER][-1]
+    assert (await harness.tunnels.stream(CLUSTER)).stream.connection is newest
 
 
 def hostile(said: bytes) -> None:
@@ -363,17 +363,17 @@ def test_an_agent_is_known_by_its_own_cluster() -> None:
 
 
 @scenes
-async def test_a_tunnel_that_has_ended_needs_no_garbage_collector(scene: Scene) -> None:
+async def test_a_tunnel_that_has_ended_needs_no_garbage_collector(harness: TunnelHarness) -> None:
     """One that comes and goes often would take tens of megabytes until the collector looks at what has lived long."""
-    gateway, _ = await scene.open()
-    (tunnel,) = scene.tunnels._tunnels[CLUSTER]
+    gateway, _ = await harness.open()
+    (tunnel,) = harness.tunnels._tunnels[CLUSTER]
     known = weakref.ref(tunnel)
     del tunnel
     gc.disable()
     try:
         gateway.close()
-        await asyncio.gather(*scene.tasks, return_exceptions=True)
-        scene.tasks.clear()
+        await asyncio.gather(*harness.tasks, return_exceptions=True)
+        harness.tasks.clear()
         await until(lambda: known() is None)
     finally:
         gc.enable()

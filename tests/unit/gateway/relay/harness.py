@@ -1,4 +1,4 @@
-"""A gateway's relay between raw clients and clusters that record what arrives."""
+"""A gateway's relay between raw clients and clusters that record their requests."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Gateway:
         self.relay = ClusterRelay(self.known, self.known, traffic=self.traffic, **options)
         self.granted = Granted("all")
         self.user = "user1"
-        self.without_rights: set[str] = set()
+        self.without_access: set[str] = set()
         self.trouble: Exception | None = None
         """Of asking whether somebody still may."""
         self.asked_again = 0
@@ -182,7 +182,7 @@ class Gateway:
         self.asked_again += 1
         if self.trouble is not None:
             raise self.trouble
-        return self.user not in self.without_rights
+        return self.user not in self.without_access
 
     def knows(self, *targets: Target) -> None:
         self.known.targets |= {target.cluster: target for target in targets}

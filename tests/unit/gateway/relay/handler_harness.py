@@ -1,4 +1,4 @@
-"""A whole front of the gateway: callers who are known by a token, a hub that has rules, and clusters that record what arrives."""
+"""A complete handler of the gateway: callers with tokens, a hub with RBAC rules, and clusters that record their requests."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from muster.runtime.auth import CallerAuthentication, Unauthenticated
 from tests.unit.gateway.authorization.hub import USER1, RecordingHub
 from tests.unit.http.wire import Peer
 
-from .scene import Cluster, Counted, Known
+from .harness import Cluster, Counted, Known
 
 USER_TOKEN = "Authorization: Bearer of-user1"
 SERVED = ((GROUP, VERSION),)
 
 
 class Callers:
-    """`CallerAuthentication` of tests."""
+    """A `CallerAuthentication` for tests."""
 
     ready = True
 
@@ -46,7 +46,7 @@ class Callers:
 
 
 class Hub(RecordingHub):
-    """Others than user1 may nothing."""
+    """Only user1 has permissions."""
 
     async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
         decision = await super().authorize(who, asked)
@@ -54,19 +54,19 @@ class Hub(RecordingHub):
 
 
 class RecordingAuthorizer(GatewayAuthorizer):
-    """Writes down what it was asked and what it said."""
+    """Records its decisions."""
 
     def __init__(self, access: HubAccess) -> None:
         super().__init__(access)
-        self.judged: list[tuple[UserInfo, str, RequestInfo, RequestDecision]] = []
+        self.decisions: list[tuple[UserInfo, str, RequestInfo, RequestDecision]] = []
 
     async def authorize(self, who: UserInfo, cluster: str, inner: RequestInfo, request: Request) -> RequestDecision:
         decision = await super().authorize(who, cluster, inner, request)
-        self.judged.append((who, cluster, inner, decision))
+        self.decisions.append((who, cluster, inner, decision))
         return decision
 
 
-class FrontScene:
+class HandlerHarness:
     def __init__(self, *rules: Rule) -> None:
         self.hub = Hub(*rules)
         self.known = Known()
@@ -76,11 +76,11 @@ class FrontScene:
         self.request_authorizer = RecordingAuthorizer(access)
         self.traffic = Counted()
         self.relay = ClusterRelay(self.known, self.known, traffic=self.traffic)
-        self.rights = StreamAccessReviewer(self.relay.open_streams)
+        self.stream_access = StreamAccessReviewer(self.relay.open_streams)
         verbs = ("get", "create", "update", "patch", "delete")
         proxy = VirtualSubresource(_not_here, verbs, "ClusterGatewayProxyOptions", takes_path=True)
         self.api = VirtualApi(ClusterGateway, served=SERVED, subresources={PROXY: proxy})
-        self.front = GatewayHandler(
+        self.handler = GatewayHandler(
             self.api,
             SERVED,
             authentication=cast(CallerAuthentication, self.callers),
@@ -93,9 +93,9 @@ class FrontScene:
         )
         # Without TLS, which would be most of the work.
         self.server = HttpServer(
-            self.front.handle,
+            self.handler.handle,
             max_headers=MAX_HEADERS,
-            stream_body=self.front.streams,
+            stream_body=self.handler.streams,
             reads_bodies=True,
             on_error=self._failed,
         )
@@ -124,5 +124,5 @@ _TYPED = {"apiVersion": f"{GROUP}/{VERSION}", "kind": ClusterGateway.resource.ki
 
 
 async def _not_here(request: Request, who: UserInfo, name: str) -> Answer:
-    """As the gateway's own: every plain way to a cluster has been taken before."""
+    """As in the gateway: every plain path to a cluster is handled before."""
     raise refusals.bad_path("write everything plainly", name)

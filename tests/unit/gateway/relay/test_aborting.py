@@ -19,7 +19,7 @@ from tests.support.fake_clock import FakeClock
 from tests.unit.http.wire import Peer, request
 
 from .conftest import StartCluster, StartGateway
-from .scene import PREFIX, Gateway, Known, arrived, streaming
+from .harness import PREFIX, Gateway, Known, arrived, streaming
 
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 WATCH = "/api/v1/pods?watch=true"
@@ -185,12 +185,12 @@ async def test_a_stream_whose_right_has_ended_is_cut_in_the_next_round(
 ) -> None:
     server, clock = Lasting(), FakeClock()
     gateway = await start_gateway(await start_cluster("foo", server))
-    rights = asyncio.create_task(StreamAccessReviewer(gateway.relay.open_streams, clock=clock, random=lambda: 0.5).run())
+    stream_access = asyncio.create_task(StreamAccessReviewer(gateway.relay.open_streams, clock=clock, random=lambda: 0.5).run())
     peers = [await opened(gateway, path) for path in (WATCH, EXEC, LOG)]
     plain = await opened(gateway, LIST)
     await clock.advance(REVIEW_INTERVAL)
     assert gateway.asked_again == len(peers)
-    gateway.without_rights.add("user1")
+    gateway.without_access.add("user1")
     await clock.advance(REVIEW_INTERVAL)
     for peer in peers:
         assert await torn(peer)
@@ -201,7 +201,7 @@ async def test_a_stream_whose_right_has_ended_is_cut_in_the_next_round(
     # What does not last is not asked about.
     await eventually(only_one_left, "streams to end", timeout=20, poll=0.01)
     assert await plain.chunk() == b"first"
-    rights.cancel()
+    stream_access.cancel()
 
 
 async def test_without_an_answer_about_rights_no_stream_is_cut(start_cluster: StartCluster, start_gateway: StartGateway) -> None:
@@ -209,12 +209,12 @@ async def test_without_an_answer_about_rights_no_stream_is_cut(start_cluster: St
     gateway = await start_gateway(await start_cluster("foo", server))
     peers = [await opened(gateway, WATCH) for _ in range(50)]
     gateway.trouble = ConnectionError("the hub is away")
-    rights = StreamAccessReviewer(gateway.relay.open_streams)
-    await rights.review()
+    stream_access = StreamAccessReviewer(gateway.relay.open_streams)
+    await stream_access.review()
     assert gateway.asked_again == len(peers)
     assert (server.begun, server.ended) == (50, 0)
     gateway.trouble = None
-    gateway.without_rights.add("user1")
-    await rights.review()
+    gateway.without_access.add("user1")
+    await stream_access.review()
     await ended(server)
     await gateway.emptied()

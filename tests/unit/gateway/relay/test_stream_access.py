@@ -12,8 +12,8 @@ from tests.unit.gateway.authorization.hub import USER1, may_use, rule
 from tests.unit.http.wire import Peer, request
 
 from .conftest import StartCluster
-from .front_scene import USER_TOKEN, FrontScene
-from .scene import PREFIX, streaming
+from .handler_harness import USER_TOKEN, HandlerHarness
+from .harness import PREFIX, streaming
 
 
 async def lasting(incoming: Request) -> Answer:
@@ -23,8 +23,8 @@ async def lasting(incoming: Request) -> Answer:
     return streaming(b"first", then=wait)
 
 
-async def watching(scene: FrontScene) -> Peer:
-    peer = await scene.peer()
+async def watching(harness: HandlerHarness) -> Peer:
+    peer = await harness.peer()
     peer.send(request("GET", f"{PREFIX}/foo/proxy/api/v1/pods?watch=true", USER_TOKEN))
     assert (await peer.head())[0] == 200
     assert await peer.chunk() == b"first"
@@ -36,60 +36,60 @@ USE, WATCH = may_use("foo", "get"), rule("foo/watch", "pods")
 
 @pytest.mark.parametrize("left", [(USE,), (WATCH,), ()])
 async def test_a_watch_is_cut_when_either_of_its_two_rights_ends(start_cluster: StartCluster, left: tuple[object, ...]) -> None:
-    scene = FrontScene(USE, WATCH)
-    await scene.start(await start_cluster(behaviour=lasting))
-    peer = await watching(scene)
-    await scene.rights.review()
-    assert [who for who, _ in scene.hub.asked] == [USER1] * 4
-    assert scene.hub.questions[:2] == scene.hub.questions[2:]
-    assert scene.traffic.now == 1
-    scene.hub.rules = left  # type: ignore[assignment]
-    await scene.rights.review()
+    harness = HandlerHarness(USE, WATCH)
+    await harness.start(await start_cluster(behaviour=lasting))
+    peer = await watching(harness)
+    await harness.stream_access.review()
+    assert [who for who, _ in harness.hub.asked] == [USER1] * 4
+    assert harness.hub.questions[:2] == harness.hub.questions[2:]
+    assert harness.traffic.now == 1
+    harness.hub.rules = left  # type: ignore[assignment]
+    await harness.stream_access.review()
     assert await peer.ended()
-    assert scene.traffic.now == 0
-    await scene.stop()
+    assert harness.traffic.now == 0
+    await harness.stop()
 
 
 async def test_a_hub_that_does_not_answer_cuts_nothing(start_cluster: StartCluster) -> None:
-    scene = FrontScene(USE, WATCH)
-    await scene.start(await start_cluster(behaviour=lasting))
-    peer = await watching(scene)
-    scene.hub.failure = Unreachable("https://hub", "connection refused")
-    await scene.rights.review()
-    assert scene.traffic.now == 1
+    harness = HandlerHarness(USE, WATCH)
+    await harness.start(await start_cluster(behaviour=lasting))
+    peer = await watching(harness)
+    harness.hub.failure = Unreachable("https://hub", "connection refused")
+    await harness.stream_access.review()
+    assert harness.traffic.now == 1
     peer.close()
-    await scene.stop()
+    await harness.stop()
 
 
 async def test_a_request_whose_cluster_goes_while_it_is_judged_is_not_sent(start_cluster: StartCluster) -> None:
     cluster = await start_cluster()
-    scene = FrontScene(USE, rule("foo/list", "pods"))
-    await scene.start(cluster)
-    authorize = scene.request_authorizer.authorize
+    harness = HandlerHarness(USE, rule("foo/list", "pods"))
+    await harness.start(cluster)
+    authorize = harness.request_authorizer.authorize
 
     async def slow(*asked: object) -> object:
         decision = await authorize(*asked)  # type: ignore[arg-type]
-        scene.known.targets.clear()
+        harness.known.targets.clear()
         return decision
 
-    scene.request_authorizer.authorize = slow  # type: ignore[method-assign, assignment]
-    peer = await scene.peer()
+    harness.request_authorizer.authorize = slow  # type: ignore[method-assign, assignment]
+    peer = await harness.peer()
     assert (await peer.get(f"{PREFIX}/foo/proxy/api/v1/pods", USER_TOKEN)).status == 404
     assert cluster.received == []
     peer.close()
-    await scene.stop()
+    await harness.stop()
 
 
 async def test_nobody_is_called_a_stranger_before_it_is_known_by_what_callers_are_known(start_cluster: StartCluster) -> None:
     cluster = await start_cluster()
-    scene = FrontScene(USE, rule("foo/list", "pods"))
-    await scene.start(cluster)
-    scene.callers.ready = False
-    peer = await scene.peer()
+    harness = HandlerHarness(USE, rule("foo/list", "pods"))
+    await harness.start(cluster)
+    harness.callers.ready = False
+    peer = await harness.peer()
     for fields in ((), (USER_TOKEN,)):
         assert (await peer.get(f"{PREFIX}/foo/proxy/api/v1/pods", *fields)).status == 503
-    scene.callers.ready = True
+    harness.callers.ready = True
     assert (await peer.get(f"{PREFIX}/foo/proxy/api/v1/pods", USER_TOKEN)).status == 200
     assert len(cluster.received) == 1
     peer.close()
-    await scene.stop()
+    await harness.stop()
