@@ -22,8 +22,8 @@ from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.addons import AddonIdentity
 from muster.api.cluster.v1 import ManagedCluster as ManagedClusterType
 from muster.api.crds import Definition, definitions
+from muster.policy.addons.cluster_access import binding, role
 from muster.policy.addons.manifests import KINDS
-from muster.policy.addons.own_cluster import binding, role
 from muster.policy.names import LAST_RESOLVED_KEY, LAST_RESOLVED_SUFFIX, POLICIES_NAMESPACE, STANDALONE_ADDON
 from tests.support.administrator import MANAGED_CLUSTERS, RBAC, Document, managed_cluster, wait_for
 from tests.support.client import Client, Reply

@@ -17,7 +17,7 @@ from muster.apiserver.server import ApiServer
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import GVR, Object, ObjectKey
 from muster.policy.configuration.controller import ConfigurationPolicyOptions
-from muster.policy.process import PolicyManager, PolicyOptions
+from muster.policy.manager import PolicyManager, PolicyOptions
 from muster.runtime.client import KubeClient, served
 from muster.runtime.client.builtin import CONFIG_MAPS, CORE_EVENTS
 from tests.support.in_process import serving

@@ -33,7 +33,7 @@ from muster.cli.values import FilePath, Names
 
 if TYPE_CHECKING:
     from muster.machinery.metrics import Metrics
-    from muster.policy.process import PolicyOptions
+    from muster.policy.manager import PolicyOptions
     from muster.runtime.client import KubeClient
     from muster.runtime.process import SecureServing
 
@@ -245,8 +245,8 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     from muster.api.addon.v1alpha1 import DEFAULT_NAMESPACE
     from muster.machinery.objects import ObjectKey
     from muster.policy.configuration.controller import ConfigurationPolicyOptions
+    from muster.policy.manager import PolicyOptions
     from muster.policy.operators import OperatorPolicyOptions
-    from muster.policy.process import PolicyOptions
 
     cluster = find_cluster(given["kubeconfig"], given["context"], here)
     target = find_cluster(given["target_kubeconfig_path"], "", here) if given["target_kubeconfig_path"] else None
@@ -325,8 +325,8 @@ async def serve(settings: Settings, here: ProcessEnv = PROCESS) -> None:
 
 async def _serve(settings: Settings, here: ProcessEnv) -> None:
     from muster.machinery.metrics import Metrics
+    from muster.policy.manager import LEADER_LEASE, PolicyManager
     from muster.policy.names import CONFIG_POLICY_ADDON
-    from muster.policy.process import LEADER_LEASE, PolicyManager
     from muster.runtime.controller import LeaderElection, RunnableFunc, leader_identity
     from muster.runtime.process import MetricsServer
     from muster.runtime.process import serve as serve_manager

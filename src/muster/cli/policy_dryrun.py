@@ -1,4 +1,4 @@
-"""`muster policy dryrun`: what a ConfigurationPolicy would say of a cluster, which is imagined from files or read.
+"""`muster policy dryrun`: the status that a ConfigurationPolicy would have, with objects from files or from a cluster.
 
 Flags, output and exit codes are those of upstream's `dryrun`: 0 when the policy is compliant, 2 when it is not, 1 when it could not
 be evaluated. Nothing is ever written to a cluster: the policy informs, whatever it says.
@@ -111,12 +111,12 @@ def _dry_run(policy_path: Path, files: Sequence[str], options: dict[str, Any]) -
     from muster.kube.yaml import dump
     from muster.policy.dryrun.expectation import StatusComparison
     from muster.policy.dryrun.output import Palette, diff_lines, message_lines
-    from muster.policy.dryrun.policies import UnusablePolicy, read_policy
+    from muster.policy.dryrun.policies import InvalidPolicy, read_policy
 
     palette = Palette(colours=not options["no_colors"])
     try:
         policy, notes = read_policy(policy_path.read_bytes())
-    except (OSError, UnusablePolicy) as error:
+    except (OSError, InvalidPolicy) as error:
         _fail(f"unable to read input policy: {error}")
     _print(notes)
     run = run_loop(_evaluated(policy, files, options))
@@ -165,7 +165,7 @@ async def _evaluated(policy: Object, files: Sequence[str], options: dict[str, An
     from muster.policy.configuration.interfaces import Cluster
     from muster.policy.dependencies import DirectSource
     from muster.policy.dryrun.mappings import MappingsError
-    from muster.policy.dryrun.objects import ImaginedCluster, UnusableObject
+    from muster.policy.dryrun.objects import FakeCluster, InvalidObject
     from muster.policy.dryrun.run import DryRunError, dry_run
     from muster.policy.resolver import Resolver
     from muster.runtime.client import KubeError, RESTMapper
@@ -179,9 +179,9 @@ async def _evaluated(policy: Object, files: Sequence[str], options: dict[str, An
                 return await dry_run(policy, cluster, Resolver(), full_diffs=full_diffs)
             finally:
                 await client.close()
-        imagined = ImaginedCluster(_mappings(options["mappings_path"]), _input_objects(files))
-        return await dry_run(policy, Cluster(imagined, imagined), Resolver(), full_diffs=full_diffs)
-    except UnusableObject as error:
+        fake = FakeCluster(_mappings(options["mappings_path"]), _input_objects(files))
+        return await dry_run(policy, Cluster(fake, fake), Resolver(), full_diffs=full_diffs)
+    except InvalidObject as error:
         _fail(f"unable to apply input resources: {error}")
     except (OSError, MappingsError) as error:
         _fail(f"unable to setup the dryrun reconciler: {error}")

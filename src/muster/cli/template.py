@@ -188,7 +188,7 @@ def _findings(file: str) -> list[Finding]:
 
 def _documents(file: str) -> list[Object]:
     from muster.kube.yaml import YAMLError, load_all
-    from muster.policy.explanation import Misshapen, check_shape
+    from muster.policy.explanation import InvalidDocument, validate_document
 
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text()
@@ -200,8 +200,8 @@ def _documents(file: str) -> list[Object]:
     documents = [one for document in found for one in _items(document)]
     for one in documents:
         try:
-            check_shape(one)
-        except Misshapen as error:
+            validate_document(one)
+        except InvalidDocument as error:
             raise click.ClickException(f"{file}: {error}") from None
     return documents
 
@@ -288,7 +288,7 @@ def _definitions(value: Any) -> list[Object]:
 
 
 async def _missing(explanations: list[Explanation], clusters: _Clusters, options: dict[str, Any]) -> _Missing:
-    from muster.policy.explanation import Side, controller_account, find_hub_account, hub_account, missing_rights
+    from muster.policy.explanation import Side, controller_account, find_hub_account, hub_account, missing_permissions
     from muster.runtime.client import KubeError
 
     accounts: dict[Side, Account] = {}
@@ -304,7 +304,7 @@ async def _missing(explanations: list[Explanation], clusters: _Clusters, options
         missing[side] = None
         if side in clusters.clients:
             try:
-                missing[side] = await missing_rights(clusters.clients[side], account, needed[side])
+                missing[side] = await missing_permissions(clusters.clients[side], account, needed[side])
             except KubeError as error:
                 echo_warning(f"whether {account.user} may read is not known: {explain_error(error)}")
     return _Missing(accounts, missing, needed)

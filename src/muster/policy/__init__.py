@@ -1,4 +1,4 @@
-"""Policies: which objects a managed cluster has to have (ConfigurationPolicy) and which operators (OperatorPolicy).
+"""Policies: the objects that a managed cluster must or must not have (ConfigurationPolicy), and its operators (OperatorPolicy).
 
-Their templates are resolved against the managed cluster and, where the addon for it is enabled, against the hub.
+Their templates are resolved against the managed cluster and, if the addon for it is enabled, against the hub.
 """

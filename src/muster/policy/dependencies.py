@@ -1,9 +1,9 @@
-"""Where templates and comparisons read a cluster: three sources of objects.
+"""Object sources for templates and comparisons: watched, read directly, or from files.
 
-`FollowingSource` is for one run of a controller that must hear of changes: what is read is followed from then on, by exactly the
-selection that was read. A run that went well ends with `commit`: what it read is followed, and nothing else any more. After one
-that failed, `keep` drops nothing: a change of what it read may make it well, and what it did not come to is needed again then.
- `DirectSource` asks the server each time and follows nothing. `LocalSource` has objects from files.
+`FollowingSource` is for one run of a controller that must notice changes: every selection that is read is watched from then on.
+After a successful run, `commit` keeps the watches of what it read, and drops all others. After a failed run, `keep` drops
+nothing: a change of what was read may repair it, and the rest is needed again then. `DirectSource` sends a request for each read
+and watches nothing. `LocalSource` has objects from files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.api import crds
 from muster.apiserver.registry.builtin_types import discovery_rows
 from muster.kube.selectors import parse_label_selector
 from muster.machinery.objects import GVR, Object
-from muster.policy.names import RIGHTS_NEEDED
+from muster.policy.names import PERMISSIONS_NEEDED
 from muster.runtime.cache import FollowedSelections, Selection
 from muster.runtime.client import (
     BadRequest,
@@ -32,7 +32,7 @@ from muster.runtime.client import (
 )
 
 READ_TIMEOUT: Final = 10.0
-"""Seconds for which a direct read waits for the server."""
+"""Timeout in seconds of a direct read."""
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _S = TypeVar("_S", bound=StatusError)
 
@@ -49,12 +49,12 @@ class FollowingSource:
 
     @property
     def selections(self) -> frozenset[Selection]:
-        """What was asked for in this run, whatever the answer; but for what cannot be asked for, which nobody can follow."""
+        """Selections that were read in this run, whatever the result; except invalid ones, which cannot be watched."""
         return frozenset(self._read)
 
     @property
     def absent_groups(self) -> frozenset[str]:
-        """API groups in which a kind was looked for that the server does not have. It may come."""
+        """API groups of kinds that were looked up but are not served. They may be installed later."""
         return frozenset(self._absent_groups)
 
     async def mapping(self, api_version: str, kind: str) -> GVR:
@@ -74,26 +74,26 @@ class FollowingSource:
                 self._read.add(selection)
 
     def commit(self) -> None:
-        """The run went well: follow what it read, and nothing else."""
+        """The run succeeded: watch what it read, and nothing else."""
         self._selections.settle(self._follower, self._read)
 
     def keep(self) -> None:
-        """The run failed: follow what it read, and what was followed before."""
+        """The run failed: watch what it read, and what was watched before."""
         self._selections.settle(self._follower, self._read | self._selections.selections_of(self._follower))
 
 
 def _with_remedy(error: _S, selection: Selection) -> _S:
-    """Upstream's words. A watch that is refused often says no more than that."""
+    """With upstream's text, since the error of a refused watch often contains no details."""
     resource = selection.resource
     query = f"GroupVersion={resource.api_version}, Kind={resource.kind}, Namespace={selection.namespace}, Name={selection.name}"
     if selection.label_selector:
         query += f", Selector={selection.label_selector}"
-    message = f"{error}: {RIGHTS_NEEDED}: {query}"
+    message = f"{error}: {PERMISSIONS_NEEDED}: {query}"
     return type(error)(error.code, error.reason, message, error.details, error.retry_after)
 
 
 async def _mapping(mapper: RESTMapper, api_version: str, kind: str) -> GVR:
-    """A group that cannot be asked says nothing about what there is: that is the server's failure, and no missing kind."""
+    """If discovery of a group fails, it is unknown which kinds exist: this is the server's error, not a missing kind."""
     try:
         return await mapper.mapping(api_version, kind)
     except NoKindMatch as error:
@@ -118,7 +118,7 @@ class DirectSource:
             async with asyncio.timeout(self._timeout):
                 return [stripped(obj) for obj in await self._objects(selection)]
         except ValueError as error:
-            # A name that leads elsewhere.
+            # A name that would change the path.
             raise BadRequest(400, "BadRequest", str(error)) from error
         except TimeoutError:
             raise Unreachable(self._client.server, f"no answer within {self._timeout:g} s") from None
@@ -132,11 +132,12 @@ class DirectSource:
                 return []
         fields = f"metadata.name={name}" if name else ""
         listed = await self._client.list(resource, namespace, label_selector=selection.label_selector, field_selector=fields)
-        return sorted(listed.items, key=_place)
+        return sorted(listed.items, key=_namespace_and_name)
 
 
 def stripped(obj: Object) -> Object:
-    """The object without its bookkeeping, as templates see it; what is left is shared with the original."""
+    """The object without managedFields and the last-applied annotation, as templates see it; it shares the rest with the
+    original."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return obj
@@ -153,22 +154,22 @@ def stripped(obj: Object) -> Object:
     return {**obj, "metadata": metadata}
 
 
-def _place(obj: Object) -> tuple[str, str]:
+def _namespace_and_name(obj: Object) -> tuple[str, str]:
     metadata = obj.get("metadata") or {}
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
 class LocalSource:
-    """Reads of objects that are given. Which kinds there are follows from them: definitions of custom resources tell, and of other
-    kinds each object tells its own. Kubernetes' and OCM's kinds are known."""
+    """Reads of given objects. The known kinds are those of Kubernetes and OCM, of the given CustomResourceDefinitions, and of
+    the objects themselves."""
 
     def __init__(self, objects: Iterable[Object], *, like: Iterable[Object] = ()) -> None:
-        """`like`: objects that are not there, and whose kinds are."""
+        """`like`: objects that do not exist, but whose kinds do."""
         self._objects: dict[tuple[str, str], list[Object]] = {}
         for obj in objects:
             kind = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
             self._objects.setdefault(kind, []).append(stripped(obj))
-        self._by_key = {(kind, _place(obj)): obj for kind, given in self._objects.items() for obj in given}
+        self._by_key = {(kind, _namespace_and_name(obj)): obj for kind, given in self._objects.items() for obj in given}
         examples = {kind: [*given] for kind, given in self._objects.items()}
         for obj in like:
             examples.setdefault((str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")), []).append(obj)
@@ -188,11 +189,11 @@ class LocalSource:
         selector = parse_label_selector(selection.label_selector)
         found = []
         for obj in self._objects.get(kind, ()):
-            namespace, name = _place(obj)
+            namespace, name = _namespace_and_name(obj)
             labels = (obj.get("metadata") or {}).get("labels")
             if selection.namespace in ("", namespace) and selection.name in ("", name) and selector.matches(labels):
                 found.append(obj)
-        return sorted(found, key=_place)
+        return sorted(found, key=_namespace_and_name)
 
 
 _Kinds = dict[tuple[str, str], GVR]
@@ -225,7 +226,7 @@ def _defined_kinds(objects: dict[tuple[str, str], list[Object]]) -> _Kinds:
 
 
 def _guessed_kinds(objects: dict[tuple[str, str], list[Object]]) -> _Kinds:
-    """As kubectl guesses where it cannot ask."""
+    """Plurals as kubectl guesses them without discovery."""
     kinds: _Kinds = {}
     for (api_version, kind), given in objects.items():
         plural = kind.lower()
@@ -233,5 +234,5 @@ def _guessed_kinds(objects: dict[tuple[str, str], list[Object]]) -> _Kinds:
             plural = plural[:-1] + "ies"
         else:
             plural += "es" if plural.endswith("s") else "s"
-        kinds[api_version, kind] = GVR(api_version, plural, kind, any(_place(obj)[0] for obj in given))
+        kinds[api_version, kind] = GVR(api_version, plural, kind, any(_namespace_and_name(obj)[0] for obj in given))
     return kinds

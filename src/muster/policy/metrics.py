@@ -1,6 +1,6 @@
-"""What the policy controller counts, under upstream's names, for both kinds of policies.
+"""Metrics of the policy controller, under upstream's names, for both kinds of policies.
 
-Series belong to a policy and go with it.
+The series of a policy are removed with it.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.machinery.metrics import Labels, Metrics
-from muster.policy.reporting import COMPLIANT, NON_COMPLIANT
+from muster.policy.reporter import COMPLIANT, NON_COMPLIANT
 
 _VALUES: Final = {COMPLIANT: 0.0, NON_COMPLIANT: 1.0}
 _UNKNOWN: Final = -1.0
@@ -24,7 +24,7 @@ _OWN_LABELS: Final = {
 
 
 class PolicyMetrics:
-    """`enabled` is upstream's `--enable-metrics`: without it only what every controller counts is counted."""
+    """`enabled` is upstream's `--enable-metrics`: without it there are only the metrics of every controller."""
 
     def __init__(self, metrics: Metrics, *, enabled: bool = True) -> None:
         self._metrics = metrics
@@ -55,7 +55,7 @@ class PolicyMetrics:
             self._metrics.counter("compare_objects_seconds_total", "Seconds spent comparing an object", **labels).inc(seconds)
 
     def count_user_error(self, owner: str, policy: str, kind: str) -> None:
-        """The policy is wrong; `owner` is the framework's policy it belongs to, if there is one."""
+        """The policy is invalid; `owner` is the framework's policy, if there is one."""
         if self._enabled:
             self._metrics.counter(
                 "policy_user_errors_total", "Errors of policies' authors", policy=owner, template=policy, type=kind

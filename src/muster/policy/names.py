@@ -1,20 +1,20 @@
-"""Names that policies, their controller and their addons share; all of them are OCM's."""
+"""Names of policies, their controller and their addons; all are OCM's."""
 
 from __future__ import annotations
 
 from typing import Final
 
 CONFIG_POLICY_ADDON: Final = "config-policy-controller"
-"""The addon, its Lease, and the program that its agent runs."""
+"""The addon, its Lease, and the program of its agent."""
 STANDALONE_ADDON: Final = "governance-standalone-hub-templating"
-"""The addon that gives the policy controller a user of its own on the hub, for hub templates."""
+"""The addon that gives the policy controller its own user on the hub, for hub templates."""
 FRAMEWORK_ADDON: Final = "governance-policy-framework"
-"""Upstream's policy framework, which Muster does not bring."""
+"""Upstream's policy framework, which is not part of Muster."""
 
 CONTROLLER: Final = "configuration-policy-controller"
-"""Who events are from."""
+"""Reporting component of events."""
 POLICIES_NAMESPACE: Final = "open-cluster-management-policies"
-"""Policies are read here too, beside the cluster's own namespace."""
+"""Additional namespace of policies, beside the cluster's own."""
 
 DISABLE_TEMPLATES_ANNOTATION: Final = "policy.open-cluster-management.io/disable-templates"
 ENCRYPTION_IV_ANNOTATION: Final = "policy.open-cluster-management.io/encryption-iv"
@@ -26,9 +26,9 @@ LAST_RESOLVED_KEY: Final = "policy.json"
 
 HUB_DELIMITERS: Final = ("{{hub", "hub}}")
 MANAGED_DELIMITERS: Final = ("{{", "}}")
-RIGHTS_NEEDED: Final = "ensure the client has the list and watch permissions for the query"
-"""In the message of a policy whose templates refer to what may not be read."""
+PERMISSIONS_NEEDED: Final = "ensure the client has the list and watch permissions for the query"
+"""Part of the message of a policy whose templates read objects without permission."""
 STANDALONE_DISABLED: Final = (
     "The governance-standalone-hub-templating addon must be enabled to resolve hub templates from the cluster"
 )
-"""The seed's message for a policy with hub templates while the addon is off."""
+"""Upstream's message for a policy with hub templates while the addon is disabled."""

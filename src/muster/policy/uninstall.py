@@ -1,12 +1,13 @@
-"""The end of a policy controller: it lets go of all policies, so that they and their CustomResourceDefinition can be deleted.
+"""Uninstalls a policy controller: it removes its finalizers from all policies, so that they and their CustomResourceDefinition
+can be deleted.
 
-The addon is removed in this order: a Pod runs `trigger-uninstall`, which marks the controller's Deployment and waits until no
-policy has a finalizer; the controller, which watches its Deployment, evaluates nothing from then on and only takes its finalizers
-off; then the manifests go. A CustomResourceDefinition that is being deleted, or gone, means the same. Objects that policies have
-created stay: who removes an addon does not ask for its policies to be undone.
+The addon is removed in this order: a Pod runs `trigger-uninstall`, which annotates the controller's Deployment and waits until
+no policy has a finalizer; the controller, which watches its Deployment, no longer evaluates and only removes its finalizers;
+then the manifests are deleted. A CustomResourceDefinition that is terminating or deleted has the same meaning. Objects that
+policies have created stay: removing the addon does not undo its policies.
 
-The Deployment goes before the controller's pod does, and the mark with it. A controller without its Deployment therefore leaves
-policies as they are: a finalizer that it put on now nobody would take off, and the CustomResourceDefinition could not go.
+The Deployment, and its annotation, are deleted before the controller's pod ends. A controller without its Deployment therefore
+does not touch policies: nobody would remove a finalizer that it adds now, and the CustomResourceDefinition could not be deleted.
 """
 
 from __future__ import annotations
@@ -30,31 +31,31 @@ log = get_logger("muster.policy.uninstall")
 POLICIES: Final = served(ConfigurationPolicy)
 DEFINITION: Final = f"{POLICIES.plural}.{POLICIES.group}"
 CHECK_INTERVAL: Final = 1.0
-"""Seconds between two looks at the finalizers that are left."""
+"""Seconds between two checks for remaining finalizers."""
 
 
 def is_marked(obj: Object) -> bool:
-    """Whether a Deployment is marked as being uninstalled."""
+    """Whether a Deployment is annotated as being uninstalled."""
     annotations = obj["metadata"].get("annotations") or {}
     return annotations.get(UNINSTALLING_ANNOTATION, "") not in ("", "false")
 
 
 class Stage(Enum):
-    """What is to be done about policies."""
+    """What to do with policies."""
 
     EVALUATE = "evaluate"
     RELEASE = "release"
     """The controller is being uninstalled."""
     LEAVE_ALONE = "leave alone"
-    """Its Deployment is not there: it is about to end, or whoever has deleted that makes it anew."""
+    """The Deployment does not exist: it is about to end, or will be created again."""
 
 
 class UninstallState:
-    """Whether the controller is being uninstalled, as the cluster that it runs in says."""
+    """Whether the controller is being uninstalled, according to its own cluster."""
 
     def __init__(self, informers: Informers, deployment: ObjectKey | None, definitions: Informer[FollowedDefinition]) -> None:
-        """`deployment` is the controller's own; None outside a cluster. `definitions` has those of that cluster, at least the one
-        of ConfigurationPolicies."""
+        """`deployment` is the controller's own; None outside a cluster. `definitions` has the CustomResourceDefinitions of that
+        cluster, at least the one of ConfigurationPolicies."""
         self._definitions = definitions
         self._deployments: Informer[Snapshot] | None = None
         if deployment is not None:
@@ -62,7 +63,7 @@ class UninstallState:
 
     @property
     def informers(self) -> list[Informer[Any]]:
-        """What has to be known before anything may be evaluated."""
+        """Informers that must have synced before anything is evaluated."""
         return [self._definitions] if self._deployments is None else [self._definitions, self._deployments]
 
     @property
@@ -78,7 +79,7 @@ class UninstallState:
         return Stage.RELEASE if any(map(is_marked, own)) else Stage.EVALUATE
 
     def on_change(self, handler: Callable[[Stage], None]) -> None:
-        """`handler` is told the stage whenever something changes that it depends on."""
+        """`handler` is called with the stage when it may have changed."""
 
         def definition_changed(old: FollowedDefinition | None, new: FollowedDefinition | None) -> None:
             if DEFINITION in (old and old.name, new and new.name):
@@ -90,9 +91,9 @@ class UninstallState:
 
 
 async def trigger_uninstall(client: KubeClient, deployment: ObjectKey, namespaces: Sequence[str], *, clock: Clock = SYSTEM) -> None:
-    """Mark the controller's Deployment, and wait until no policy in these namespaces has finalizers. Raises KubeError."""
+    """Annotate the controller's Deployment, and wait until no policy in these namespaces has finalizers. Raises KubeError."""
     await _mark(client, deployment, clock)
-    while held := [key for namespace in namespaces for key in await _held(client, namespace)]:
+    while held := [key for namespace in namespaces for key in await _held_policies(client, namespace)]:
         log.info("policies still have finalizers", policies=len(held))
         await _mark_policies(client, held, clock)
         await sleep(clock, CHECK_INTERVAL)
@@ -102,17 +103,17 @@ async def _mark(client: KubeClient, deployment: ObjectKey, clock: Clock) -> None
     await client.patch(DEPLOYMENTS, deployment.name, _annotation(clock), deployment.namespace)
 
 
-async def _held(client: KubeClient, namespace: str) -> list[ObjectKey]:
+async def _held_policies(client: KubeClient, namespace: str) -> list[ObjectKey]:
     try:
         policies = await client.list(POLICIES, namespace)
     except NotFound:
-        # The definition is gone, and all policies with it.
+        # The CustomResourceDefinition was deleted, and all policies with it.
         return []
     return [ObjectKey(namespace, one["metadata"]["name"]) for one in policies.items if one["metadata"].get("finalizers")]
 
 
 async def _mark_policies(client: KubeClient, policies: Sequence[ObjectKey], clock: Clock) -> None:
-    """So that a controller which missed the Deployment's mark looks at them."""
+    """Triggers a reconcile by controllers that have missed the Deployment's annotation."""
     for key in policies:
         try:
             await client.patch(POLICIES, key.name, _annotation(clock), key.namespace)

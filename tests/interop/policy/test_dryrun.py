@@ -21,7 +21,7 @@ from muster.machinery import logs
 from muster.machinery.objects import GVR, Object
 from muster.policy.configuration.interfaces import Cluster
 from muster.policy.dryrun.mappings import Mappings, written
-from muster.policy.dryrun.objects import ImaginedCluster, UnusableObject
+from muster.policy.dryrun.objects import FakeCluster, InvalidObject
 from muster.policy.dryrun.policies import read_policy
 from muster.policy.dryrun.run import DryRunError, dry_run
 from muster.policy.resolver import Resolver
@@ -36,9 +36,9 @@ _TIMES = ("lastTransitionTime", "lastEvaluated", "lastTimestamp")
 def ours(world: Object, kinds: Sequence[GVR] = KINDS) -> Object:
     policy, _ = read_policy(dump(world["policy"]))
     try:
-        imagined = ImaginedCluster(Mappings(kinds), world["objects"])
+        imagined = FakeCluster(Mappings(kinds), world["objects"])
         run = asyncio.run(dry_run(policy, Cluster(imagined, imagined), Resolver()))
-    except (DryRunError, UnusableObject) as error:
+    except (DryRunError, InvalidObject) as error:
         return {"code": 1, "error": str(error)}
     code = 0 if run.status.compliant == "Compliant" else 2
     return {"code": code, "status": run.document, "messages": list(run.messages)}

@@ -341,7 +341,7 @@ class TestLint:
     @pytest.mark.parametrize(
         ("value", "message"),
         [
-            ("{{ now }}", "now gives something else each time"),
+            ("{{ now }}", "now returns another value each time"),
             ('{{ getHostByName "localhost" }}', "getHostByName asks the controller's DNS"),
             (['{{ "6" | toInt }}'], "in an item of a list the result stays a string"),
             ('{{ "6" | toInt }}px', "leaves a quote in the value"),

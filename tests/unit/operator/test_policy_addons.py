@@ -7,7 +7,7 @@ from muster.api.agents import CLUSTER_LABEL
 from muster.machinery.objects import Object
 from muster.operator.cluster_manager import manifests
 from muster.operator.names import CLUSTER_MANAGERS
-from muster.policy.addons.own_cluster import right_name
+from muster.policy.addons.cluster_access import role_name
 from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON
 from muster.runtime.client.builtin import CLUSTER_ROLES, CRDS
 from tests.unit.operator.hubs import CM, Hub
@@ -47,8 +47,8 @@ async def test_who_serves_the_controller_alone_may_write_no_cluster_role(hub: Hu
 async def test_rights_of_clusters_go_with_the_hub_though_nobody_serves_the_addon(hub: Hub) -> None:
     await begun(hub, "StandaloneHubTemplating")
     labels = {CLUSTER_LABEL: "c1", ADDON_LABEL: STANDALONE_ADDON}
-    role = {"metadata": {"name": right_name("c1"), "labels": labels}, "rules": []}
+    role = {"metadata": {"name": role_name("c1"), "labels": labels}, "rules": []}
     await hub.place.admin.create(CLUSTER_ROLES, {"apiVersion": CLUSTER_ROLES.api_version, "kind": CLUSTER_ROLES.kind, **role})
     await hub.place.admin.delete(CLUSTER_MANAGERS, CM)
     await hub.until_gone()
-    assert await hub.place.find(CLUSTER_ROLES, right_name("c1")) is None
+    assert await hub.place.find(CLUSTER_ROLES, role_name("c1")) is None

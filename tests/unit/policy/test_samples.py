@@ -32,11 +32,11 @@ from muster.operator.hub_addons import HUB_ADDONS
 from muster.placement.hub.manager import PlacementManager
 from muster.placement.hub.options import PlacementOptions
 from muster.policy.addons import POLICY_ADDONS
+from muster.policy.addons.cluster_access import binding, role
 from muster.policy.addons.manifests import KINDS
-from muster.policy.addons.own_cluster import binding, role
 from muster.policy.configuration.controller import ConfigurationPolicyOptions
+from muster.policy.manager import PolicyManager, PolicyOptions
 from muster.policy.names import CONFIG_POLICY_ADDON, POLICIES_NAMESPACE, STANDALONE_ADDON
-from muster.policy.process import PolicyManager, PolicyOptions
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import Forbidden, KubeClient, NotFound, RESTMapper, served
 from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CONFIG_MAPS, CRDS, SECRETS

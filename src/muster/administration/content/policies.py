@@ -19,7 +19,7 @@ from muster.gateway.names import PROXY
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.numbers import parse_bool
 from muster.machinery.objects import Object
-from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION, HUB_DELIMITERS, RIGHTS_NEEDED
+from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION, HUB_DELIMITERS, PERMISSIONS_NEEDED
 from muster.runtime.client import KubeClient, NotFound, served
 
 KINDS: Final = (served(ConfigurationPolicy), served(OperatorPolicy))
@@ -79,7 +79,7 @@ class PolicyView:
         details = [one for one in _list(status, "compliancyDetails") if isinstance(one, dict)]
         said = [one for each in (status, *details) for one in _list(each, "conditions") if isinstance(one, dict)]
         messages = [self.message, *(str(one.get("message") or "") for one in said)]
-        return next((message for message in messages if RIGHTS_NEEDED in message), "")
+        return next((message for message in messages if PERMISSIONS_NEEDED in message), "")
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

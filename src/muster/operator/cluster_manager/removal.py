@@ -44,7 +44,7 @@ from muster.operator.cluster_manager.plan import ClusterManagerPlan
 from muster.operator.deployments import rollout
 from muster.operator.names import CLUSTER_MANAGER_LABEL, PULL_SECRET
 from muster.operator.target_cluster import TargetCluster
-from muster.policy.addons.own_cluster import SELECTOR as RIGHTS
+from muster.policy.addons.cluster_access import SELECTOR as CLUSTER_ACCESS
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import OURS
 from muster.runtime.client import Conflict, NotFound
@@ -218,7 +218,7 @@ async def _remains_of_clusters(hub: TargetCluster) -> list[str]:
     things there."""
     left = []
     registered = [(resource, OURS) for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, LEASES)]
-    seen_by_addons = [(resource, RIGHTS) for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)]
+    seen_by_addons = [(resource, CLUSTER_ACCESS) for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)]
     for resource, selector in (*registered, *seen_by_addons):
         for obj in (await hub.client.list(resource, label_selector=selector)).items:
             ref = ObjectRef(resource, obj["metadata"]["name"], obj["metadata"].get("namespace") or "")

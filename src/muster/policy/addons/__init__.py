@@ -1,7 +1,7 @@
-"""The two addons of policies, as their hub sees them.
+"""The two policy addons on the hub.
 
-`config-policy-controller` runs the policy controller on a cluster. `governance-standalone-hub-templating` gives that controller a
-user of its own on the hub, as whom it resolves hub templates; both names are OCM's. Neither needs the policy framework.
+`config-policy-controller` runs the policy controller on a cluster. `governance-standalone-hub-templating` gives that controller
+its own user on the hub, with which it resolves hub templates; both names are OCM's. Neither requires the policy framework.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The addon `config-policy-controller`, which brings the policy controller to clusters, and its row among the hub's own.
+"""The addon `config-policy-controller`, which deploys the policy controller to clusters.
 
-Whether the controller resolves hub templates follows from its neighbour: while `governance-standalone-hub-templating` is enabled on
-the same cluster, it is told where that one's credential is. Its own credential on the hub is good for its lease and nothing else.
+Whether the controller resolves hub templates depends on the other addon: while `governance-standalone-hub-templating` is enabled
+on the same cluster, the controller gets the path of that addon's credential. Its own credential on the hub is only for its
+lease.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ AGENT_RULES: Final = (
     rule("coordination.k8s.io", ["leases"], [*READ, "patch", "update"], [CONFIG_POLICY_ADDON]),
     rule("coordination.k8s.io", ["leases"], ["create"]),
 )
-"""What the controller of a cluster may do in that cluster's namespace on the hub."""
+"""Permissions of a cluster's controller in that cluster's namespace on the hub."""
 CREDENTIAL: Final = KubeClient(CONFIG_POLICY_ADDON, (RoleBindingRequest("ClusterRole", HUB_ROLE),))
 PAUSE_ANNOTATION: Final = "policy-addon-pause"
 PAUSED: Final = f"the Policy Addon controller is paused due to the {PAUSE_ANNOTATION} annotation"
@@ -36,7 +37,7 @@ PAUSED: Final = f"the Policy Addon controller is paused due to the {PAUSE_ANNOTA
 @dataclass(frozen=True)
 class ConfigPolicyAddon:
     image: str
-    """Muster's, which has the controller in it."""
+    """Muster's image, which contains the controller."""
     name: str = CONFIG_POLICY_ADDON
     config_kinds: tuple[ConfigGroupResource, ...] = (DEPLOYMENT_CONFIGS,)
     hosted: bool = True
@@ -65,7 +66,7 @@ class ConfigPolicyAddon:
         warnings = list(settings.warnings)
         if there and there != namespace:
             apart = f"the credential of {STANDALONE_ADDON} is in namespace {there}, the controller runs in {namespace}"
-            warnings.append(f"hub templates are off: {apart}; let both addons have the same agentInstallNamespace")
+            warnings.append(f"hub templates are disabled: {apart}; let both addons have the same agentInstallNamespace")
         plan = ControllerPlan(
             installation.cluster.metadata.name,
             namespace,
@@ -79,14 +80,14 @@ class ConfigPolicyAddon:
 
 
 def install_namespace(installation: Installation, config: AddOnDeploymentConfigSpec) -> str:
-    """Where agents of these addons run: hosted ones with the klusterlet of their cluster."""
+    """The namespace of these addons' agents; in hosted mode the klusterlet's namespace of their cluster."""
     if hosting_cluster(installation.addon):
         return f"klusterlet-{installation.cluster.metadata.name}"
     return config.agent_install_namespace or installation.addon.spec.install_namespace or DEFAULT_NAMESPACE
 
 
 def _paused(installation: Installation) -> str:
-    """One that is being deleted has to change to go."""
+    """A paused addon that is being deleted still has to change."""
     metadata = installation.addon.metadata
     return PAUSED if metadata.annotations.get(PAUSE_ANNOTATION) == "true" and not metadata.deletion_timestamp else ""
 
@@ -98,6 +99,6 @@ CONFIG_POLICY: Final = HubAddon(
     make=ConfigPolicyAddon,
     config_kinds=(DEPLOYMENT_CONFIGS,),
     objects=((CLUSTER_ROLES, {"metadata": named(HUB_ROLE), "rules": list(AGENT_RULES)}),),
-    # To give the role to controllers without having it.
+    # `bind` grants the role to controllers without holding it.
     rules=(rule(RBAC_GROUP, ["clusterroles"], ["bind"], [HUB_ROLE]),),
 )

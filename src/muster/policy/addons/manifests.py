@@ -1,11 +1,11 @@
-"""What the policy controller is on a cluster: its kinds, its account and rights there, its Deployment, and the pod that cleans up.
+"""Manifests of the policy controller for a cluster: CRDs, service account and permissions, Deployment, and the uninstall hook.
 
-Names, labels, command line, mounts and environment are those that OCM's policy addon controller renders: a cluster can go from one
-to the other, and either image can run them, since Muster's too has a program `config-policy-controller`. The controller may do
-everything on its cluster, because policies may be about everything.
+Names, labels, command line, mounts and environment are those that OCM's policy addon controller renders: a cluster can be
+migrated from one to the other, and either image can be used, since Muster's image contains a program `config-policy-controller`
+too. The controller may do everything on its cluster, because policies may be about every kind.
 
-On a hosting cluster all of it is in the namespace of the hosted one, where its policies are too, and the controller may do there
-what it needs for them alone; the managed cluster is reached by a kubeconfig that somebody else brings.
+On a hosting cluster everything is in the namespace of the hosted cluster, with its policies, and the controller's permissions
+there are limited to what it needs for them; it reaches the managed cluster with a kubeconfig that others provide.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ACCOUNT: Final = f"{CONFIG_POLICY_ADDON}-sa"
 ROLE: Final = f"open-cluster-management:{CONFIG_POLICY_ADDON}"
 UNINSTALL: Final = f"{CONFIG_POLICY_ADDON}-uninstall"
 KINDS: Final = tuple(kind for kind in POLICY if kind.versions in ((ConfigurationPolicy,), (OperatorPolicy,)))
-"""Policies without the framework: there is no kind Policy among them."""
+"""CRDs of policies without the framework: the kind Policy is not among them."""
 HUB_FILES: Final = "/var/run/klusterlet"
 STANDALONE_FILES: Final = "/var/run/standalone-hub-templating"
 MANAGED_FILES: Final = "/var/run/managed-kubeconfig"
@@ -62,17 +62,17 @@ class ControllerPlan:
     settings: ControllerSettings
     hosted: bool = False
     hub_templates: bool = False
-    """Whether it resolves hub templates, as the user of the standalone addon."""
+    """Whether it resolves hub templates, with the user of the standalone addon."""
     uninstalling: bool = False
 
     @property
     def policies(self) -> str:
-        """The namespace that its policies are in."""
+        """Namespace of its policies."""
         return self.namespace if self.hosted else self.cluster
 
 
 def fixed_manifests(plan: ControllerPlan) -> list[Object]:
-    """All but the workloads."""
+    """All manifests except the workloads."""
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": plan.namespace}
     rights = _hosted_rights(plan, subject) if plan.hosted else _rights(subject)
     return [
@@ -86,7 +86,7 @@ def fixed_manifests(plan: ControllerPlan) -> list[Object]:
 
 
 def _policies_namespace() -> Object:
-    """It stays when the addon goes: people put other objects beside their policies."""
+    """It is kept when the addon is removed, because people may have other objects in it."""
     return _object("v1", "Namespace", {"metadata": {**named(POLICIES_NAMESPACE), "annotations": {DELETION_ORPHAN: ""}}})
 
 
@@ -98,7 +98,7 @@ def _rights(subject: Object) -> list[Object]:
 
 
 def _hosted_rights(plan: ControllerPlan, subject: Object) -> list[Object]:
-    # One host may have the controllers of many clusters.
+    # A hosting cluster may have the controllers of many clusters.
     definitions_role = f"{ROLE}:{plan.cluster}"
     return [
         _rbac("Role", {"metadata": named(ROLE, plan.namespace), "rules": list(_HOSTED)}),
@@ -129,7 +129,7 @@ def deployment(plan: ControllerPlan) -> Object:
     spec = {
         "replicas": 1,
         "selector": {"matchLabels": dict(_LABELS)},
-        # Two controllers would report and rate-limit each for itself.
+        # Two controllers would report twice, each with a rate limit of its own.
         "strategy": {"type": "Recreate"},
         "template": {"metadata": {"labels": dict(_LABELS)}, "spec": pod},
     }
@@ -137,7 +137,7 @@ def deployment(plan: ControllerPlan) -> Object:
 
 
 def _volumes(plan: ControllerPlan) -> dict[str, tuple[str, str]]:
-    """By the volume's name: the Secret, and where its files are."""
+    """By name of the volume: the Secret, and the path of its files."""
     volumes = {"klusterlet-config": (hub_kubeconfig_secret(CONFIG_POLICY_ADDON), HUB_FILES)}
     if plan.hosted:
         secret = plan.settings.managed_kubeconfig or f"{CONFIG_POLICY_ADDON}-managed-kubeconfig"
@@ -204,8 +204,8 @@ def _arguments(plan: ControllerPlan) -> list[str]:
 
 
 def uninstall_hook(plan: ControllerPlan, controller: Object) -> Object:
-    """The pod that has the controller let go of its policies before it goes: where and from what image it runs, and how it reaches
-    the outside, is as `controller` says, the Deployment as a configuration has made it."""
+    """The pod that has the controller remove its finalizers from policies before it is removed itself. Its placement, image and
+    environment are those of `controller`, the configured Deployment."""
     like = controller["spec"]["template"]["spec"]
     (container,) = like["containers"]
     own = [f"--policy-namespace={plan.policies}"]

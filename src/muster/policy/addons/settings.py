@@ -1,9 +1,8 @@
-"""How the policy controller of one cluster runs, gathered from where people say it. Names and defaults are those of OCM's policy
-addons.
+"""Settings of the policy controller of one cluster. Names and defaults are those of OCM's policy addons.
 
-Three sources, of which a later one wins: annotations of the ManagedClusterAddOn, chart values in its annotation
-`addon.open-cluster-management.io/values`, and variables of the AddOnDeploymentConfig. What nobody can make sense of is left at its
-default and told in a warning: a typo in a log level must not take the policies of a cluster away.
+There are three sources, of which a later one has precedence: annotations of the ManagedClusterAddOn, chart values in its
+annotation `addon.open-cluster-management.io/values`, and variables of the AddOnDeploymentConfig. An invalid value has no effect
+and is reported in a warning: a typo in a log level must not stop the policies of a cluster.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from muster.machinery.printable import one_line
 ENCODERS: Final = ("console", "json")
 TLS_VERSIONS: Final = ("VersionTLS12", "VersionTLS13")
 OPENSHIFT_LABEL: Final = "openshiftVersion-major"
-_LONGEST: Final = 80
-"""Characters of a bad value that a warning repeats."""
+_MAX_QUOTED_LENGTH: Final = 80
+"""Characters of an invalid value that a warning quotes."""
 
 
 @dataclass(frozen=True)
 class ControllerSettings:
     log_level: int = 0
-    """-1 is errors only."""
+    """-1 logs errors only."""
     package_log_level: int = 0
     log_encoder: str = "console"
     concurrency: int = 2
@@ -40,29 +39,29 @@ class ControllerSettings:
     tls_cipher_suites: str = ""
     operator_policies: bool = True
     operator_namespace: str = ""
-    """Where Subscriptions go that name no namespace."""
+    """Default namespace of Subscriptions."""
     metrics: bool = False
-    """Whether metrics can be read from other pods."""
+    """Whether other pods can read the metrics."""
     managed_kubeconfig: str = ""
-    """In hosted mode, the Secret with the way to the managed cluster."""
+    """In hosted mode, the Secret with the kubeconfig of the managed cluster."""
     image: str = ""
-    """Instead of Muster's."""
+    """The image, if not Muster's."""
     warnings: tuple[str, ...] = ()
 
 
-class _Unreadable(Exception):
-    """What was expected instead."""
+class _InvalidValue(Exception):
+    """The expected value."""
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """A setting and what it is called in each source; empty where that one has no word for it."""
+    """A setting and its name in each source; empty if that source does not have it."""
 
     field: str
     read: Callable[[str], Any]
     annotation: str = ""
     value: str = ""
-    """Path in chart values."""
+    """Path in the chart values."""
     variable: str = ""
 
 
@@ -70,7 +69,7 @@ def _number(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         digits = text.removeprefix("-")
         if not digits.isascii() or not digits.isdigit() or len(digits) > 9 or not least <= int(text) <= most:
-            raise _Unreadable(f"a number from {least} to {most}")
+            raise _InvalidValue(f"a number from {least} to {most}")
         return int(text)
 
     return read
@@ -79,15 +78,15 @@ def _number(least: int, most: int) -> Callable[[str], int]:
 def _level(text: str) -> int:
     try:
         return -1 if text == "error" else _number(-1, 127)(text)
-    except _Unreadable as error:
-        raise _Unreadable(f"error, or {error}") from None
+    except _InvalidValue as error:
+        raise _InvalidValue(f"error, or {error}") from None
 
 
 def _bool(text: str) -> bool:
     try:
         return parse_bool(text)
     except GoError:
-        raise _Unreadable("true or false") from None
+        raise _InvalidValue("true or false") from None
 
 
 def _not(text: str) -> bool:
@@ -97,7 +96,7 @@ def _not(text: str) -> bool:
 def _one_of(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if text not in words:
-            raise _Unreadable(" or ".join(words))
+            raise _InvalidValue(" or ".join(words))
         return text
 
     return read
@@ -105,14 +104,14 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 def _words(text: str) -> str:
     if not text or any(not one.replace("_", "").isalnum() or not one.isascii() for one in text.split(",")):
-        raise _Unreadable("names with commas between them")
+        raise _InvalidValue("names with commas between them")
     return text
 
 
 def _named(problems: Callable[[str], list[str]], what: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         if problems(text):
-            raise _Unreadable(what)
+            raise _InvalidValue(what)
         return text
 
     return read
@@ -120,7 +119,7 @@ def _named(problems: Callable[[str], list[str]], what: str) -> Callable[[str], s
 
 def _image(text: str) -> str:
     if not text or any(character.isspace() for character in text):
-        raise _Unreadable("an image")
+        raise _InvalidValue("an image")
     return text
 
 
@@ -147,16 +146,16 @@ _SETTINGS: Final = (
 
 
 def read_settings(installation: Installation, config: AddOnDeploymentConfigSpec) -> ControllerSettings:
-    """Raises AddonError where the annotation with chart values is no JSON object."""
+    """Raises AddonError if the annotation with chart values is not a JSON object."""
     found: dict[str, Any] = {}
     if installation.cluster.metadata.labels.get(OPENSHIFT_LABEL) == "4":
         found["operator_namespace"] = "openshift-operators"
     warnings = []
-    for setting, where, text in _said(installation, config):
+    for setting, where, text in _values(installation, config):
         try:
             found[setting.field] = setting.read(text)
-        except _Unreadable as expected:
-            warnings.append(f"{where}: {one_line(text)[:_LONGEST]!r} has no effect: expected {expected}")
+        except _InvalidValue as expected:
+            warnings.append(f"{where}: {one_line(text)[:_MAX_QUOTED_LENGTH]!r} has no effect: expected {expected}")
     if "log_level" in found:
         found["package_log_level"] = found["log_level"] - 2
     if "concurrency" in found:
@@ -165,8 +164,8 @@ def read_settings(installation: Installation, config: AddOnDeploymentConfigSpec)
     return ControllerSettings(**found, warnings=tuple(warnings))
 
 
-def _said(installation: Installation, config: AddOnDeploymentConfigSpec) -> Iterator[tuple[_Setting, str, str]]:
-    """Settings in the order in which they count, with where they are said."""
+def _values(installation: Installation, config: AddOnDeploymentConfigSpec) -> Iterator[tuple[_Setting, str, str]]:
+    """Settings with their source, in order of precedence."""
     annotations = installation.addon.metadata.annotations
     for setting in _SETTINGS:
         if setting.annotation in annotations:
@@ -185,7 +184,7 @@ def _unknown(installation: Installation, config: AddOnDeploymentConfigSpec) -> I
     known = {setting.value for setting in _SETTINGS}
     for path in _flat(annotation_values(installation)):
         if path not in known:
-            yield f"value {one_line(path)[:_LONGEST]} has no effect"
+            yield f"value {one_line(path)[:_MAX_QUOTED_LENGTH]} has no effect"
     variables = {setting.variable for setting in _SETTINGS}
     for variable in config.customized_variables:
         if variable.name not in variables:
@@ -193,7 +192,7 @@ def _unknown(installation: Installation, config: AddOnDeploymentConfigSpec) -> I
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Chart values by their path, as text."""
+    """Chart values by their path, as strings."""
     found: dict[str, str] = {}
     for name, value in values.items():
         path = f"{prefix}{name}"

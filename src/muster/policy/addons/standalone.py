@@ -1,8 +1,8 @@
-"""The addon `governance-standalone-hub-templating`: a user on the hub for each cluster, as whom hub templates are resolved.
+"""The addon `governance-standalone-hub-templating`: a user on the hub for each cluster, with which hub templates are resolved.
 
-What runs is the policy controller's part of it (`config_policy.py`). Here are the identity, the right to see the cluster's own
-ManagedCluster (`own_cluster.py`), and a Secret that tells the cluster's people to which group to give more. The user is let do
-nothing else: what templates may read is granted by the hub's administrators, cluster by cluster or set by set.
+The policy controller does the resolving (`config_policy.py`). This module has the identity, the access to the cluster's own
+ManagedCluster (`cluster_access.py`), and a Secret that contains the group to which further permissions can be granted. The user
+has no other permissions: the hub's administrators grant what templates may read, per cluster or per cluster set.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from muster.addon.templates.addon import DEPLOYMENT_CONFIGS, deployment_config
 from muster.api.addon.v1alpha1 import ConfigGroupResource
 from muster.api.addons import cluster_addon_group
 from muster.machinery.objects import Object
+from muster.policy.addons.cluster_access import NAME, RULES, ManagedClusterAccess
 from muster.policy.addons.config_policy import install_namespace
 from muster.policy.addons.manifests import on_hosting_cluster
-from muster.policy.addons.own_cluster import NAME, RULES, OwnClusterRights
 from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON
 from muster.runtime.install import named
 
@@ -54,10 +54,10 @@ def _info(cluster: str, namespace: str) -> Object:
 STANDALONE: Final = HubAddon(
     STANDALONE_ADDON,
     display_name="Standalone hub templating",
-    description="Lets policies of managed clusters refer to objects of the hub, without the policy framework.",
+    description="Hub templates in policies of managed clusters, without the policy framework.",
     make=lambda image: StandaloneAddon(),
     config_kinds=(DEPLOYMENT_CONFIGS,),
     rules=RULES,
-    controllers=lambda context: {NAME: OwnClusterRights(context)},
+    controllers=lambda context: {NAME: ManagedClusterAccess(context)},
     requires=(CONFIG_POLICY_ADDON,),
 )

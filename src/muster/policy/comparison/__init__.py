@@ -1,8 +1,8 @@
-"""Comparing an object with a template of it: what differs, and what the object would be if the template had its way.
+"""Compares an object with a template of it: the differences, and the object with the template applied.
 
-Pure: nothing here reads a cluster, nothing changes what it is given, and results share what did not change with the arguments.
-Follows config-policy-controller v0.19's `handleKeys` and what is below it, because a policy that both controllers see must be
-judged alike: lists are compared without order, scalars as text, quantities as quantities.
+Pure functions: nothing here reads a cluster or changes its arguments, and results share unchanged parts with the arguments.
+Follows `handleKeys` of config-policy-controller v0.19 and the functions below it, because both controllers must judge a policy
+alike: lists are compared without order, scalars as text, quantities as quantities.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""When two JSON values count as the same: Go's `deeplyEquivalent` of config-policy-controller.
+"""Equivalence of two JSON values. Follows `deeplyEquivalent` of config-policy-controller.
 
-Scalars are compared as Go prints them, so 80 is "80" where the template says 80. Lists are equal when their sorted items are. A
-text of the template that is a Kubernetes quantity equals another text of the same quantity (`1000m` and `1`). Where the first value
-has a field that the second lacks and that is zero, the two may be the same for the API server: that is `missing_key`, and a dry run
+Scalars are compared as Go prints them, so 80 equals a template's "80". Lists are equal when their sorted items are. A string of
+the template that is a Kubernetes quantity equals another string for the same quantity (`1000m` and `1`). If the first value has
+a field with a zero value that the second one lacks, the API server may treat both alike: this is `missing_key`, and a dry run
 decides.
 """
 
@@ -42,7 +42,7 @@ def text_of(value: Any) -> str:
 
 
 def sorted_text(value: Any) -> str:
-    """`text_of` with all lists sorted, so that the order of items decides nothing."""
+    """`text_of` with all lists sorted, so that the order of items does not matter."""
     kind = value.__class__
     if kind is dict:
         return "map[" + " ".join(f"{key}:{sorted_text(value[key])}" for key in sorted(value)) + "]"
@@ -65,7 +65,7 @@ def _zero_text(value: Any) -> str:
 
 
 def equivalent(merged: Any, existing: Any, *, zero_is_absent: bool) -> Equivalence:
-    """Whether a merged value is the existing one. `zero_is_absent`: a zero value may stand for a field that is not there."""
+    """Whether a merged value equals the existing one. `zero_is_absent`: a zero value may stand for an absent field."""
     if isinstance(merged, dict):
         if isinstance(existing, dict):
             return equivalent_fields(merged, existing, zero_is_absent=zero_is_absent)
@@ -120,7 +120,7 @@ def _same_text(text: str, existing: Mapping[str, Any], key: str) -> bool:
 
 
 def equivalent_lists(one: Sequence[Any], other: Sequence[Any]) -> Equivalence:
-    """Whether two lists have the same items in any order. The fields of `other`'s items are the ones that may be missing."""
+    """Whether two lists have the same items in any order. Only items of `other` may lack fields."""
     missing_key = False
     if len(one) != len(other):
         return _DIFFERENT

@@ -1,9 +1,9 @@
-"""A template laid over what exists: what the value would be if the template had its way.
+"""Merges a template into an existing value. Follows `mergeSpecsHelper` of config-policy-controller.
 
-Fields that the template does not name are kept, and items of lists too: each existing item is met with the items
-of the template that are not met yet. Maps of the same `name` are merged; others match only if the template changes nothing in
-them. Items of the template come first, existing ones that nothing matched follow. So a changed value in a list of unnamed items
-adds an item.
+Fields that the template does not have are kept, and so are items of lists: each existing item is compared with the template's
+items that are not matched yet. Maps with the same `name` are merged; others match only if the template changes nothing in them.
+Items of the template come first, unmatched existing ones follow. Therefore a changed value in a list of unnamed items adds an
+item.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _merge_lists(template: Sequence[Any], existing: Sequence[Any], zero_is_absen
                 if not isinstance(wanted, dict):
                     continue
                 same_name = _same_name(item, wanted)
-                # What an earlier item said of missing fields is forgotten here, as upstream does.
+                # Missing fields of an earlier item are dropped here, as upstream does.
                 candidate, missing_key = merge(wanted, item, zero_is_absent=zero_is_absent)
             equal, missing = equivalent(candidate, item, zero_is_absent=zero_is_absent)
             missing_key = missing_key or missing

@@ -1,7 +1,7 @@
-"""A template and an object, key by key.
+"""Compares a template with an object, key by key.
 
-Only keys of the template count. Of metadata only labels and annotations do; the status is compared and reported apart, because
-nobody but its owner writes it. With `mustonlyhave`, top-level keys that the template lacks go.
+Only keys of the template are compared. In metadata these are labels and annotations; the status is compared and reported
+separately, because only its owner writes it. With `mustonlyhave`, top-level keys that the template lacks are removed.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _LINE_ENDS: Final = {ord("\r"): None, ord("\n"): None}
 
 
 class ComparisonError(Exception):
-    """Template and object cannot be compared; the text is what the policy reports."""
+    """Template and object cannot be compared; the policy reports the message."""
 
     def __init__(self, text: str, *, without_values: str = "") -> None:
         super().__init__(text)
         self.without_values = without_values or text
-        """What is reported where templates have read secrets."""
+        """The message if templates have read Secrets."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of laying a template over an object."""
+    """The result of comparing a template with an object."""
 
     merged: Object
-    """The object as the template wants it; shares what it did not change with the object that exists."""
+    """The object with the template applied; it shares unchanged parts with the existing object."""
     mismatch: bool
-    """Whether something other than the status differs."""
+    """Whether anything except the status differs."""
     missing_key: bool = False
-    """Whether fields of the template do not exist, which may mean the same: a dry run decides."""
+    """Whether fields of the template do not exist in the object, which may be equivalent: a dry run decides."""
     status_mismatch: bool = False
 
 
@@ -70,7 +70,7 @@ def is_mustonlyhave(compliance: str) -> bool:
 
 
 def compare(template: Object, existing: Object, *, compliance: str, metadata_compliance: str = "") -> Comparison:
-    """How an object differs from a template of it. Raises ComparisonError."""
+    """The differences between an object and a template. Raises ComparisonError."""
     merged = dict(existing)
     plain = without_noise(existing)
     mismatch = missing_key = status_mismatch = False
@@ -96,7 +96,7 @@ def compare(template: Object, existing: Object, *, compliance: str, metadata_com
 
 
 def matches(template: Object, existing: Object, *, compliance: str) -> bool:
-    """Whether an object is one that a template without a name means. No server is asked: what is absent counts as zero."""
+    """Whether an object matches a template without a name. Makes no request: absent fields count as zero values."""
     for key in template:
         if key in _UNCOMPARED:
             continue
@@ -109,12 +109,12 @@ def matches(template: Object, existing: Object, *, compliance: str) -> bool:
 
 
 def identical(one: Object, other: Object) -> bool:
-    """Whether two documents are the same: unlike Python's `==`, 1, 1.0 and true differ."""
+    """Whether two documents are equal: unlike with Python's `==`, 1, 1.0 and true differ."""
     return orjson.dumps(one, option=orjson.OPT_SORT_KEYS) == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)
 
 
 def without_noise(obj: Object) -> Object:
-    """An object without what changes although nobody meant it: managed fields, kubectl's last-applied and the generation."""
+    """The object without fields that change by themselves: managedFields, kubectl's last-applied annotation and the generation."""
     metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if key not in ("managedFields", "generation")}
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict):
@@ -172,7 +172,7 @@ def _comparable_metadata(metadata: Any) -> dict[str, Any]:
 def _metadata_pair(
     merged: dict[str, Any], existing: dict[str, Any], *, is_namespace: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What of merged and existing metadata is compared. Annotations that OpenShift gives a Namespace are nobody's mismatch."""
+    """The compared parts of merged and existing metadata. Annotations that OpenShift adds to a Namespace are no mismatch."""
     wanted, found = _comparable_metadata(merged), _comparable_metadata(existing)
     for key in ("labels", "annotations"):
         if key not in wanted:
@@ -208,7 +208,7 @@ def _strings(value: Any, noun: str) -> dict[str, str]:
 
 
 def _decoded_data(secret: Object) -> dict[str, str]:
-    """A Secret's data as `stringData` would say it, which the server never gives back."""
+    """A Secret's data in the form of `stringData`, which the server never returns."""
     data = secret.get("data", {})
     if not isinstance(data, dict) or not all(isinstance(value, str) for value in data.values()):
         raise ComparisonError("Error accessing encoded data")
@@ -220,5 +220,5 @@ def _decoded_data(secret: Object) -> dict[str, str]:
 
 
 def _decoded(text: str) -> str:
-    """What is not UTF-8 becomes a text that no template can contain."""
+    """Data that is not UTF-8 becomes a string that no template can contain."""
     return base64.b64decode(text.translate(_LINE_ENDS), validate=True).decode(errors="surrogateescape")

@@ -1,1 +1,1 @@
-"""ConfigurationPolicy: which objects are meant, how they compare with what there is, what is done about it and what is reported."""
+"""ConfigurationPolicy: desired objects, their comparison with existing ones, remediation, and the status."""

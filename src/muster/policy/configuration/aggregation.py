@@ -1,8 +1,8 @@
-"""One condition of many objects: a template may mean an object in each of many namespaces, and its status says one thing of them.
+"""Aggregates the results of many objects to one condition: a template may name an object in each of many namespaces.
 
-Results come keyed by namespace and name. Where several things happened to an object, there are several batches, reported one after
-the other; an object to which nothing happened is in the last one only. In a batch, what is not compliant hides what is; equal
-reasons are told together, names and namespaces joined.
+Results are keyed by namespace and name. If several events happened to an object, there are several batches, reported one after
+the other; an object with fewer events is in the last ones only. In a batch, noncompliant results hide compliant ones; equal
+reasons are reported together, with names and namespaces joined.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ObjectKey(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is reported at once."""
+    """One condition to report."""
 
     compliant: bool
     reason: str
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 _MUST_HAVE: Final = "K8s does not have a `must have` object"
-_TOLD_TOGETHER: Final[Mapping[str, tuple[str, str]]] = {
+_AGGREGATED_REASONS: Final[Mapping[str, tuple[str, str]]] = {
     results.FOUND: ("K8s `must have` object already exists", "found as specified"),
     results.CREATED: (results.CREATED, "was created successfully"),
     results.UPDATED: (results.UPDATED, "was updated successfully"),
@@ -41,36 +41,36 @@ _TOLD_TOGETHER: Final[Mapping[str, tuple[str, str]]] = {
     results.ABSENT: ("K8s `must not have` object already missing", "missing as expected"),
     results.UNWANTED: ("K8s has a `must not have` object", "found"),
 }
-"""By the event's reason, in the order they are told: the condition's reason, and what is said of the objects."""
+"""By reason of the event, in the order of the message: the reason of the condition, and the predicate about the objects."""
 
-_Told = Mapping[ObjectKey, tuple[ObjectResult, ObjectEvent]]
+_EventsByKey = Mapping[ObjectKey, tuple[ObjectResult, ObjectEvent]]
 
 
 def batches(plural: str, found: Mapping[ObjectKey, ObjectResult]) -> list[Batch]:
-    """`plural` is the resource's name."""
+    """`plural` is the plural name of the resource."""
     length = max((len(result.events) for result in found.values()), default=0)
-    told: list[dict[ObjectKey, tuple[ObjectResult, ObjectEvent]]] = [{} for _ in range(length)]
+    events: list[dict[ObjectKey, tuple[ObjectResult, ObjectEvent]]] = [{} for _ in range(length)]
     for key, result in found.items():
         for at, event in enumerate(result.events, length - len(result.events)):
-            told[at][key] = result, event
-    return [_batch(plural, batch) for batch in told]
+            events[at][key] = result, event
+    return [_batch(plural, batch) for batch in events]
 
 
-def _batch(plural: str, told: _Told) -> Batch:
-    compliant = all(event.compliant for _, event in told.values())
+def _batch(plural: str, events: _EventsByKey) -> Batch:
+    compliant = all(event.compliant for _, event in events.values())
     by_reason: dict[str, dict[ObjectKey, tuple[ObjectResult, ObjectEvent]]] = {}
-    for key in sorted(told, key=str):
-        if told[key][1].compliant == compliant:
-            by_reason.setdefault(told[key][1].reason, {})[key] = told[key]
-    others = sorted(set(by_reason) - set(_TOLD_TOGETHER))
+    for key in sorted(events, key=str):
+        if events[key][1].compliant == compliant:
+            by_reason.setdefault(events[key][1].reason, {})[key] = events[key]
+    others = sorted(set(by_reason) - set(_AGGREGATED_REASONS))
     reasons: list[str] = []
     message = ""
-    for reason in (*_TOLD_TOGETHER, *others):
+    for reason in (*_AGGREGATED_REASONS, *others):
         if reason in by_reason:
             if message and not message.endswith("; "):
                 message += "; "
-            if reason in _TOLD_TOGETHER:
-                condition_reason, predicate = _TOLD_TOGETHER[reason]
+            if reason in _AGGREGATED_REASONS:
+                condition_reason, predicate = _AGGREGATED_REASONS[reason]
                 reasons.append(condition_reason)
                 message += _joined(plural, predicate, by_reason[reason])
             else:
@@ -86,27 +86,27 @@ def _join_reasons(reasons: Sequence[str]) -> str:
     return text
 
 
-def _by_names(told: _Told) -> dict[str, list[ObjectKey]]:
-    """Which keys speak of the same names. An unnamed template finds other names in each namespace."""
+def _by_names(events: _EventsByKey) -> dict[str, list[ObjectKey]]:
+    """Keys grouped by the names of their objects. A template without a name matches different names in each namespace."""
     by_names: dict[str, list[ObjectKey]] = {}
-    for key, (result, _) in told.items():
+    for key, (result, _) in events.items():
         by_names.setdefault(", ".join(result.names) or key.name, []).append(key)
     return dict(sorted(by_names.items()))
 
 
-def _each(told: _Told) -> str:
-    """Errors speak for themselves, one by one."""
+def _each(events: _EventsByKey) -> str:
+    """Errors are not aggregated."""
     message = ""
-    for keys in _by_names(told).values():
+    for keys in _by_names(events).values():
         if message and not message.endswith("; "):
             message += "; "
-        message += "; ".join(told[key][1].message for key in keys)
+        message += "; ".join(events[key][1].message for key in keys)
     return message
 
 
-def _joined(plural: str, predicate: str, told: _Told) -> str:
+def _joined(plural: str, predicate: str, events: _EventsByKey) -> str:
     by_statement: dict[str, list[str]] = {}
-    for names, keys in _by_names(told).items():
+    for names, keys in _by_names(events).items():
         namespaces = sorted({key.namespace for key in keys} - {""})
         where = ""
         if namespaces:

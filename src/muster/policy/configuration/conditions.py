@@ -1,7 +1,8 @@
-"""The details of a policy's status: per object template a state and one condition, kept from the last status where nothing is said.
+"""The details of a policy's status: per object template a compliance state and one condition, kept from the last status if
+unchanged.
 
-Transition times are the status writer's. Details grow to the template that is spoken of; templates before it of which nothing is
-known yet have an empty state.
+Transition times are set by `status.py`. The list of details grows up to the template being set; earlier templates without a
+result have an empty state.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def is_compliant(entry: TemplateStatus) -> bool:
 
 
 def untimed(details: Sequence[TemplateStatus]) -> list[TemplateStatus]:
-    """Details of a status without the times of their conditions."""
+    """Details of a status without the transition times of their conditions."""
     return [
         msgspec.structs.replace(
             entry, conditions=tuple(msgspec.structs.replace(item, last_transition_time="") for item in entry.conditions)
@@ -40,7 +41,7 @@ def untimed(details: Sequence[TemplateStatus]) -> list[TemplateStatus]:
 
 
 def set_detail(details: list[TemplateStatus], index: int, entry: TemplateStatus) -> bool:
-    """Whether that says something new."""
+    """Set the details of a template; returns whether they have changed."""
     while len(details) <= index:
         details.append(TemplateStatus())
     changed = details[index] != entry
@@ -49,7 +50,7 @@ def set_detail(details: list[TemplateStatus], index: int, entry: TemplateStatus)
 
 
 def compliance(details: Sequence[TemplateStatus]) -> str:
-    """The state of a policy with these details; empty when there are none."""
+    """The state of a policy with these details; empty without details."""
     if not details:
         return ""
     return NON_COMPLIANT if any(entry.compliant == NON_COMPLIANT for entry in details) else COMPLIANT

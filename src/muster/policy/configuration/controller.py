@@ -1,13 +1,14 @@
-"""The controller of ConfigurationPolicies: evaluates each when there is reason to, and writes what came of it into its status.
+"""The controller of ConfigurationPolicies: evaluates each policy when something it depends on changes, and writes the result to
+its status.
 
-Reasons are a change of the policy, of any object that its last evaluation looked at (missing ones included), of anything on the hub
-that its hub templates read, of its encryption key, and time. A policy is evaluated at most once in so many seconds; one that has
-been at rest for that long is evaluated at once.
+It depends on the policy itself, on all objects that its last evaluation read (including missing ones), on objects of the hub
+that its hub templates read, on its encryption key, and on time. A policy is evaluated at most once in a configured number of
+seconds; after that time without an evaluation, a change triggers one at once.
 
-What a reconcile changes of a policy is its status and, where it prunes, its finalizer, by patches of just that. Hub templates are
-resolved into a copy that is evaluated and then dropped: resolved text never gets into the policy, nor unresolved text into that.
-Objects are enforced before the status tells of it, and pruned before the status forgets them, so a controller that dies in between
-does the same again. At rest nothing is sent: a status that says nothing new is not written.
+A reconcile changes only the policy's status and, for pruning, its finalizer, by patches of just these fields. Hub templates are
+resolved into a copy that is evaluated and dropped: resolved text is never written into the policy, nor are unresolved hub
+templates evaluated. Objects are enforced before the status reports it, and pruned before the status drops them, so a controller
+that is interrupted in between repeats the step. An unchanged status is not written, so an idle controller sends no requests.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from typing import Any, Final
 from muster.api.policy.v1 import ConfigurationPolicy, PolicyCondition, TemplateStatus
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
-from muster.policy.configuration import pruning
+from muster.policy.configuration import pruner
 from muster.policy.configuration.encryption import REASON as ENCRYPTION_FAILURE
 from muster.policy.configuration.encryption import EncryptionError, EncryptionKeys, is_encrypted
-from muster.policy.configuration.evaluated import EvaluatedObjects
 from muster.policy.configuration.evaluation import evaluate, policy_failure
-from muster.policy.configuration.following import KIND, ChosenNamespaces, follower_of, policy_of
+from muster.policy.configuration.evaluation_cache import EvaluationCache
+from muster.policy.configuration.followers import KIND, SelectedNamespaces, follower_of, policy_of
 from muster.policy.configuration.interfaces import Cluster, Evaluation, EvaluationOptions, TemplateResolver
 from muster.policy.configuration.schedule import (
     HUB_FAILURE,
+    EvaluationSlots,
     Interval,
     RateLimit,
-    Turns,
     concerns_evaluation,
     interval_of,
     seconds_until_due,
@@ -41,7 +42,7 @@ from muster.policy.configuration.status_writer import StatusWriter
 from muster.policy.dependencies import DirectSource, FollowingSource
 from muster.policy.metrics import PolicyMetrics
 from muster.policy.names import PRUNE_FINALIZER
-from muster.policy.reporting import TERMINATING, PolicyReporter
+from muster.policy.reporter import TERMINATING, PolicyReporter
 from muster.policy.standalone import HubTemplateError, HubTemplates, PolicyKey
 from muster.policy.uninstall import Stage, UninstallState
 from muster.runtime.cache import DynamicRESTMapper, FollowedSelections, Informer, MutationCache
@@ -51,10 +52,10 @@ from muster.runtime.controller import ControllerContext, add_finalizer, has_fina
 log = get_logger("muster.policy.configuration.controller")
 
 WAITING_WORKERS: Final = 128
-"""Reconciles under way beside those that evaluate: they wait for a hub, which must not keep others from being evaluated."""
-RETRY_SECONDS: Final = 5.0
-MAX_RETRY_SECONDS: Final = 60.0
-"""Between evaluations that fail, growing from one to the other."""
+"""Additional workers for reconciles that wait for a hub, which must not delay evaluations of other policies."""
+INITIAL_RETRY_DELAY: Final = 5.0
+MAX_RETRY_DELAY: Final = 60.0
+"""Maximum seconds between failing evaluations, with exponential backoff."""
 CLEANUP_ERROR: Final = "Error cleaning up child objects"
 STATUS_ATTEMPTS: Final = 3
 
@@ -62,18 +63,19 @@ STATUS_ATTEMPTS: Final = 3
 @dataclass(frozen=True)
 class ConfigurationPolicyOptions:
     namespaces: tuple[str, ...] = ("",)
-    """Where policies are read; an empty one stands for all."""
+    """Namespaces of the policies; an empty one means all."""
     evaluation_backoff: float = 5.0
-    """Seconds between two evaluations of a policy, at least."""
+    """Minimum seconds between two evaluations of a policy."""
     concurrency: int = 2
-    """Policies that are evaluated at once."""
+    """Number of policies that are evaluated concurrently."""
     denylist: frozenset[str] = frozenset()
     drop_terminating_namespaces: bool = False
 
 
 @dataclass(frozen=True)
-class Target:
-    """The cluster that policies are about: the one they are in, but for hosted mode. The caller runs selections and mapper."""
+class TargetCluster:
+    """The cluster that policies apply to: the one that contains them, except in hosted mode. The caller runs selections and
+    mapper."""
 
     client: KubeClient
     selections: FollowedSelections
@@ -84,7 +86,7 @@ class ConfigurationPolicyController:
     def __init__(
         self,
         context: ControllerContext,
-        target: Target,
+        target: TargetCluster,
         hub_templates: HubTemplates,
         resolver: TemplateResolver,
         uninstall: UninstallState,
@@ -92,7 +94,7 @@ class ConfigurationPolicyController:
         metrics: PolicyMetrics,
         options: ConfigurationPolicyOptions,
     ) -> None:
-        """`context` is of the cluster that the policies are in."""
+        """`context` is of the cluster that contains the policies."""
         self._context = context
         self._clock = context.clock
         self._target = target
@@ -101,14 +103,14 @@ class ConfigurationPolicyController:
         self._uninstall = uninstall
         self._metrics = metrics
         self._options = options
-        self._pruner = pruning.Pruner(target.client, target.mapper)
-        self._evaluated = EvaluatedObjects()
+        self._pruner = pruner.Pruner(target.client, target.mapper)
+        self._evaluated = EvaluationCache()
         self._rate = RateLimit(options.evaluation_backoff, clock=context.clock)
-        self._turns = Turns(options.concurrency, clock=context.clock)
+        self._slots = EvaluationSlots(options.concurrency, clock=context.clock)
         self._stage = Stage.EVALUATE
-        self._chosen = ChosenNamespaces(target.selections, drop_terminating=options.drop_terminating_namespaces)
+        self._selected = SelectedNamespaces(target.selections, drop_terminating=options.drop_terminating_namespaces)
         self._failures: dict[ObjectKey, int] = {}
-        """How often in a row evaluating failed."""
+        """Number of consecutive failed evaluations."""
         self._policies = {
             namespace: MutationCache(context.informers.of(ConfigurationPolicy, namespace), clock=context.clock)
             for namespace in options.namespaces
@@ -121,14 +123,14 @@ class ConfigurationPolicyController:
             "configuration-policy-controller",
             self.reconcile,
             workers=options.concurrency + WAITING_WORKERS,
-            max_delay=MAX_RETRY_SECONDS,
+            max_delay=MAX_RETRY_DELAY,
         )
         self._watch()
 
     async def run(self) -> None:
         await self._controller.run()
 
-    # What is reason to look at a policy.
+    # Watches
 
     def _watch(self) -> None:
         informers: list[Informer[Any]] = [self._informer(namespace) for namespace in self._policies]
@@ -184,10 +186,10 @@ class ConfigurationPolicyController:
         return self._cache(key.namespace).get(key)
 
     def _cache(self, namespace: str) -> MutationCache[ConfigurationPolicy]:
-        """Policies as they are, this controller's own writes included."""
+        """The policies, including this controller's own writes."""
         return self._policies.get(namespace) or self._policies[""]
 
-    # What is done about it, step by step.
+    # Reconcile
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         policy = self._get(key)
@@ -199,7 +201,9 @@ class ConfigurationPolicyController:
             await self._release(policy)
             return None
         if stage is Stage.LEAVE_ALONE:
-            log.warning("policy left alone: there is no Deployment of this controller", namespace=key.namespace, name=key.name)
+            log.warning(
+                "policy not evaluated: the Deployment of this controller does not exist", namespace=key.namespace, name=key.name
+            )
             return None
         due = seconds_until_due(policy, self._clock.now(), namespaces_changed=await self._namespaces_changed(key))
         if due is None or due > 0:
@@ -211,12 +215,12 @@ class ConfigurationPolicyController:
         try:
             resolution = await self._hub_templates.resolve(policy.document())
         except HubTemplateError as error:
-            # There is no need to try again: the hub's part tells when there is reason to.
+            # No retry is needed: HubTemplates enqueues the policy when it can be resolved.
             document = policy.document()
             await self._status.report(policy, document, policy_failure(document, HUB_FAILURE, str(error), policy.status))
             return None
         policy = await self._manage_finalizer(policy)
-        async with self._turns.take():
+        async with self._slots.take():
             return await self._evaluate(policy, resolution.policy, sensitive=resolution.sensitive)
 
     def _forget(self, key: ObjectKey) -> None:
@@ -228,45 +232,45 @@ class ConfigurationPolicyController:
 
     def _unfollow(self, key: ObjectKey) -> None:
         self._target.selections.forget(follower_of(key))
-        self._chosen.forget(key)
+        self._selected.forget(key)
 
     async def _namespaces_changed(self, key: ObjectKey) -> bool:
         try:
-            return await self._chosen.changed(key)
+            return await self._selected.changed(key)
         except KubeError:
             return False
 
     async def _release(self, policy: ConfigurationPolicy) -> None:
-        """The controller is being uninstalled: hold nothing back."""
+        """The controller is being uninstalled: remove the finalizer."""
         self._unfollow(_key(policy))
-        await self._written(policy, remove_finalizer(self._context.client, policy, PRUNE_FINALIZER))
+        await self._record_write(policy, remove_finalizer(self._context.client, policy, PRUNE_FINALIZER))
 
     async def _manage_finalizer(self, policy: ConfigurationPolicy) -> ConfigurationPolicy:
-        change = add_finalizer if pruning.prunes(policy.spec) else remove_finalizer
-        return await self._written(policy, change(self._context.client, policy, PRUNE_FINALIZER))
+        change = add_finalizer if pruner.prunes(policy.spec) else remove_finalizer
+        return await self._record_write(policy, change(self._context.client, policy, PRUNE_FINALIZER))
 
-    async def _written(self, policy: ConfigurationPolicy, write: Awaitable[Object | None]) -> ConfigurationPolicy:
-        """The policy as it is after a write of it."""
+    async def _record_write(self, policy: ConfigurationPolicy, write: Awaitable[Object | None]) -> ConfigurationPolicy:
+        """The policy after writing it."""
         answer = await write
         if answer is None:
             return policy
         return self._cache(policy.metadata.namespace).record_write(answer) or policy
 
     async def _clean_up(self, policy: ConfigurationPolicy) -> float | None:
-        """The policy is being deleted: what it is to take with it goes first."""
+        """The policy is being deleted: prune its objects first."""
         key = _key(policy)
         self._unfollow(key)
         if not has_finalizer(policy, PRUNE_FINALIZER):
             return None
-        left = await self._pruner.prune(policy.spec, pruning.to_prune(policy.spec, policy.status.related_objects))
+        left = await self._pruner.prune(policy.spec, pruner.to_prune(policy.spec, policy.status.related_objects))
         if left:
-            message = f"Failed to delete objects: {', '.join(map(pruning.described, left))}"
+            message = f"Failed to delete objects: {', '.join(map(pruner.described, left))}"
             await self._status.report(policy, policy.document(), _terminating(policy, message))
             return self._retry_delay(key, first=1.0)
-        await self._written(policy, remove_finalizer(self._context.client, policy, PRUNE_FINALIZER))
+        await self._record_write(policy, remove_finalizer(self._context.client, policy, PRUNE_FINALIZER))
         return None
 
-    # Evaluating.
+    # Evaluation
 
     async def _evaluate(self, policy: ConfigurationPolicy, resolved: Object, *, sensitive: bool) -> float | None:
         """`resolved` is the policy with its hub templates resolved."""
@@ -289,14 +293,14 @@ class ConfigurationPolicyController:
         finally:
             if not settled and isinstance(source, FollowingSource):
                 source.keep()
-        gone = pruning.to_prune(policy.spec, policy.status.related_objects, evaluation.related)
-        # A policy that could not be evaluated in full may only seem to be about less: nothing is removed then, nor forgotten.
+        gone = pruner.to_prune(policy.spec, policy.status.related_objects, evaluation.related)
+        # After an incomplete evaluation, related objects may be missing: nothing is pruned or dropped from the status then.
         left = gone if evaluation.failed else await self._pruner.prune(policy.spec, gone)
         evaluation = replace(evaluation, related=with_unpruned(evaluation.related, left))
         after = await self._status.report(policy, resolved, evaluation, watching=watching, sensitive=sensitive)
         interval = interval_of(policy.spec.evaluation_interval, after.status.compliant)
         await self._follow_namespaces(key, resolved, interval)
-        return self._next(key, evaluation, interval, watched=watching, retry=bool(left) and not evaluation.failed)
+        return self._next_evaluation(key, evaluation, interval, watched=watching, retry=bool(left) and not evaluation.failed)
 
     async def _evaluation(
         self,
@@ -308,7 +312,7 @@ class ConfigurationPolicyController:
         watching: bool,
     ) -> Evaluation:
         try:
-            encryption = await self._keys.of(policy)
+            encryption = await self._keys.get(policy)
         except EncryptionError as error:
             return policy_failure(resolved, ENCRYPTION_FAILURE, str(error), policy.status)
         options = EvaluationOptions(
@@ -324,15 +328,17 @@ class ConfigurationPolicyController:
 
     async def _follow_namespaces(self, key: ObjectKey, resolved: Object, interval: Interval) -> None:
         if interval.watch:
-            self._chosen.forget(key)
+            self._selected.forget(key)
             return
         try:
-            await self._chosen.follow(key, resolved["spec"].get("namespaceSelector") or {})
+            await self._selected.track(key, resolved["spec"].get("namespaceSelector") or {})
         except KubeError as error:
-            log.warning("namespaces not followed", kind=KIND, namespace=key.namespace, name=key.name, error=str(error))
+            log.warning("namespaces not watched", kind=KIND, namespace=key.namespace, name=key.name, error=str(error))
 
-    def _next(self, key: ObjectKey, evaluation: Evaluation, interval: Interval, *, watched: bool, retry: bool) -> float | None:
-        """After an evaluation: nothing is followed that is not needed; and in how many seconds it is evaluated without a reason."""
+    def _next_evaluation(
+        self, key: ObjectKey, evaluation: Evaluation, interval: Interval, *, watched: bool, retry: bool
+    ) -> float | None:
+        """Drops watches that are no longer needed, and returns the seconds until the next evaluation without a change."""
         if evaluation.invalid or not interval.watch:
             self._target.selections.forget(follower_of(key))
         if evaluation.invalid:
@@ -347,14 +353,14 @@ class ConfigurationPolicyController:
             interval.seconds,
             evaluation.retry_after,
             self._retry_delay(key) if waits and evaluation.retry_after is None else None,
-            # What it looked at is to be followed from now on, and was not yet.
+            # The objects that were read are watched from now on, but were not before.
             0.0 if interval.watch and not watched else None,
         )
         return min((delay for delay in delays if delay is not None), default=None)
 
-    def _retry_delay(self, key: ObjectKey, first: float = RETRY_SECONDS) -> float:
+    def _retry_delay(self, key: ObjectKey, first: float = INITIAL_RETRY_DELAY) -> float:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        return float(min(first * 2 ** min(failures - 1, 10), MAX_RETRY_SECONDS))
+        return float(min(first * 2 ** min(failures - 1, 10), MAX_RETRY_DELAY))
 
 
 def _key(policy: ConfigurationPolicy) -> ObjectKey:
@@ -362,6 +368,6 @@ def _key(policy: ConfigurationPolicy) -> ObjectKey:
 
 
 def _terminating(policy: ConfigurationPolicy, message: str) -> Evaluation:
-    said = PolicyCondition(type="violation", status="True", reason=CLEANUP_ERROR, message=message)
-    details = TemplateStatus(compliant=TERMINATING, conditions=(said,))
+    condition = PolicyCondition(type="violation", status="True", reason=CLEANUP_ERROR, message=message)
+    details = TemplateStatus(compliant=TERMINATING, conditions=(condition,))
     return Evaluation(TERMINATING, (details,), policy.status.related_objects, failed=True, for_policy=True)

@@ -1,7 +1,8 @@
-"""An `objectDefinition` before its templates are resolved: what can be said of it already, and what its templates need to know.
+"""An `objectDefinition` before its templates are resolved: what is already known of it, and the context of its templates.
 
-Kind and apiVersion are never templates. A name or namespace that is one counts as not given. Whether templates use `.ObjectName`,
-`.ObjectNamespace` or `.Object` is read off the text, as upstream does: they are resolved again for every object only then.
+Kind and apiVersion cannot be templates. A name or namespace with a template counts as absent. Whether templates use
+`.ObjectName`, `.ObjectNamespace` or `.Object` is determined from the text, as upstream does: only then are they resolved again
+for every object.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _OBJECT: Final = re.compile(r"\.Object\W", re.ASCII)
 
 
 class InvalidDefinition(Exception):
-    """A field that must be text is something else."""
+    """A field that must be a string is not."""
 
 
 def has_template(text: str) -> bool:
@@ -37,7 +38,7 @@ class Definition:
 
     index: int
     template: Object
-    """The template as the policy has it."""
+    """The object template of the policy."""
     document: Object
     """The objectDefinition."""
     compliance: str
@@ -86,12 +87,12 @@ class Definition:
 
     @property
     def name(self) -> str:
-        """Empty when it is a template."""
+        """Empty if it is a template."""
         return "" if has_template(self.given_name) else self.given_name
 
     @property
     def namespace(self) -> str:
-        """Empty when it is a template."""
+        """Empty if it is a template."""
         return "" if self.has_templated_namespace else self.given_namespace
 
     @property
@@ -142,7 +143,7 @@ def _text(document: Mapping[str, Any], field: str) -> str:
 
 
 def template_context(obj: Object | None, name: str, namespace: str) -> dict[str, Any]:
-    """What templates may use: what is known of the object they are resolved for. Anything else is an error in them."""
+    """The fields that templates may use: what is known of the object for which they are resolved. Any other field is an error."""
     context: dict[str, Any] = {}
     if name:
         context["Object"] = _without_managed_fields(obj) if obj is not None else {}

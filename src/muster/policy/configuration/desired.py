@@ -1,10 +1,10 @@
-"""Which objects an object template means: for each namespace and name, the definition with its templates resolved.
+"""The objects that an object template stands for: for each namespace and name, the definition with its templates resolved.
 
-A namespaced kind without a namespace of its own is meant in every namespace that the policy selects; a template without a name is
-meant for every object that its `objectSelector` matches or, without one, for no object in particular (and is only compared).
-Templates are resolved once, and again only for what they depend on. `skipObject` leaves objects out.
+A namespaced kind without a namespace of its own stands for an object in every namespace that the policy selects. A template
+without a name stands for every object that its `objectSelector` matches or, without one, for no particular object (and is only
+compared). Templates are resolved once, and again only for the values that they depend on. `skipObject` leaves objects out.
 
-What cannot be told ends the template, and only this one, with an event that says why.
+An error ends this template only, with an event that contains the reason.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ METHOD_NOT_ALLOWED: Final = 405
 
 
 class MappingError(Exception):
-    """The cluster does not know the kind; it may do so later."""
+    """The cluster does not serve the kind; it may do so later."""
 
 
 @dataclass(frozen=True)
 class Desired:
-    """What a template means."""
+    """The desired objects of a template."""
 
     objects: tuple[Object, ...] = ()
     resource: GVR | None = None
     related: tuple[RelatedObject, ...] = ()
     event: ObjectEvent | None = None
-    """What there is to say instead of objects."""
+    """What to report if there are no objects."""
     error: Exception | None = None
-    """What failed: nothing is pruned, and the policy is evaluated again."""
+    """The error, if any: nothing is pruned, and the policy is evaluated again."""
     sensitive: bool = False
-    """Whether templates have read secrets."""
+    """Whether templates have read Secrets."""
 
 
 class _Undetermined(Exception):
-    """The template cannot be told; carries what is reported."""
+    """The desired objects cannot be determined; contains what is reported."""
 
     def __init__(self, reason: str, message: str, error: Exception | None = None) -> None:
         super().__init__(message)
@@ -71,12 +71,12 @@ class DesiredObjects:
     namespace_selector: Object
     source: ObjectSource
     resolver: TemplateResolver | None
-    """None when templates are not to be resolved."""
+    """None if templates must not be resolved."""
     resolve_options: ResolveOptions
     drop_terminating_namespaces: bool
     _namespaces: list[str] | None = field(default=None, init=False)
 
-    async def of(self, definition: Definition) -> Desired:
+    async def find(self, definition: Definition) -> Desired:
         if not definition.kind or not definition.version:
             return Desired(
                 event=ObjectEvent(
@@ -107,7 +107,7 @@ class DesiredObjects:
 
     async def _skips_unmapped(self, definition: Definition) -> bool:
         skip = SkipObject()
-        with contextlib.suppress(ResolveError):  # The kind is unknown, which is what is reported.
+        with contextlib.suppress(ResolveError):  # Only the unknown kind is reported.
             await self._resolve(definition, _EMPTY_CONTEXT, skip)
         return skip.called
 
@@ -127,7 +127,7 @@ class DesiredObjects:
         return Desired(tuple(desired), resource, sensitive=sensitive)
 
     async def _objects(self, definition: Definition, resource: GVR) -> dict[str, dict[str, Object | None]]:
-        """By namespace and name, what templates are resolved for: the object too, where they use it."""
+        """By namespace and name, the objects for which templates are resolved, if they use `.Object`."""
         namespaces = await self._namespaces_of(definition, resource)
         selector = definition.object_selector
         if not definition.name and selector is not None:
@@ -172,7 +172,7 @@ class DesiredObjects:
         except KubeError as error:
             if getattr(error, "code", 0) == METHOD_NOT_ALLOWED:
                 raise _Undetermined(results.UNWATCHABLE, unwatchable(definition.index, error), error) from error
-            return None  # It is read again when it is compared, and what hinders is reported then.
+            return None  # The comparison reads it again, and reports the error.
         return found[0] if found else None
 
     async def _selected(self, definition: Definition, resource: GVR, namespace: str) -> dict[str, Object | None]:
@@ -193,7 +193,7 @@ class DesiredObjects:
     async def _resolved(
         self, definition: Definition, resource: GVR, found: Mapping[str, Mapping[str, Object | None]]
     ) -> tuple[list[Object], bool, bool]:
-        """The objects, whether some were skipped, and whether templates have read secrets."""
+        """The objects, whether some were skipped, and whether templates have read Secrets."""
         desired: list[Object] = []
         skipped = sensitive = False
         templated = self.resolver is not None and definition.has_template
@@ -264,7 +264,7 @@ class DesiredObjects:
         desired: Sequence[Object],
         sensitive: bool,
     ) -> Desired:
-        """Of objects that must not be, those that the template means by more than their labels."""
+        """For mustnothave, the objects that match more of the template than its labels."""
         targeted = []
         for obj in desired:
             metadata = obj["metadata"]
@@ -309,7 +309,7 @@ def _stripped(value: Any) -> str:
 
 
 def _placed(document: Object, name: str, namespace: str) -> Object:
-    """The document with this name and namespace."""
+    """The document with this namespace and name."""
     metadata = {key: value for key, value in _metadata(document).items() if key not in ("name", "namespace")}
     if name:
         metadata["name"] = name

@@ -1,7 +1,7 @@
-"""What would change in an object, as a unified diff of its YAML, for the policy's status.
+"""The difference to an object as a unified diff of its YAML, for the policy's status.
 
-A diff is censored where the object's kind holds secrets, or where templates have read some, unless the template's `recordDiff` says
-otherwise: who writes it has been told what that means.
+A diff is redacted if the object's kind contains secrets, or if templates have read some, unless the template sets `recordDiff`
+explicitly.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOG: Final = "Log"
 IN_STATUS: Final = "InStatus"
 NONE: Final = "None"
 CENSORED: Final = "Censored"
-"""Not among what a policy may say: what is done where it says nothing."""
+"""The default for sensitive data; not a value that a policy can set."""
 CENSORED_TEXT: Final = (
     "# The difference is redacted because it contains sensitive data. To override, the "
     'spec["object-templates"][].recordDiff field must be set to "InStatus" for the difference to be recorded '
@@ -39,7 +39,7 @@ _SENSITIVE_KINDS: Final = frozenset(
 
 
 def diff_mode(record_diff: str, group: str, kind: str, *, sensitive: bool) -> str:
-    """What is done about diffs of a template; `record_diff` is what it says itself."""
+    """What to do with diffs of a template; `record_diff` is its own setting."""
     if record_diff:
         return record_diff
     return CENSORED if sensitive or (group, kind) in _SENSITIVE_KINDS else IN_STATUS

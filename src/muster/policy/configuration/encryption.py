@@ -1,8 +1,8 @@
-"""The keys by which a policy's templates are decrypted: the policy framework encrypts what hub templates read of Secrets.
+"""Decryption keys of policies: the policy framework encrypts values that hub templates read from Secrets.
 
-A policy with the annotation `encryption-iv` is encrypted; the key, and the one before it while keys rotate, are in a Secret of the
-policy's namespace. Where there is such a policy, the Secret is followed by name, so that a new key is used without asking for it at
-each evaluation.
+A policy with the annotation `encryption-iv` is encrypted; the key, and during rotation the previous one, are in a Secret in the
+policy's namespace. If there is such a policy, the Secret is watched by name, so that a new key is used without a request per
+evaluation.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from muster.runtime.client.builtin import SECRETS
 
 REASON: Final = "Template encryption configuration error"
 SYNC_TIMEOUT: Final = 15.0
-"""Seconds within which the key of a namespace is to be known."""
+"""Seconds within which the cache of the key must have synced."""
 
 
 class EncryptionError(Exception):
-    """Why a policy cannot be decrypted; the text is for its status."""
+    """Why a policy cannot be decrypted; the message is for its status."""
 
 
 def is_encrypted(policy: ConfigurationPolicy) -> bool:
@@ -35,11 +35,11 @@ def is_encrypted(policy: ConfigurationPolicy) -> bool:
 
 
 def decryption(policy: ConfigurationPolicy, secret: Object | None) -> Encryption:
-    """What an encrypted policy is decrypted with; `secret` holds the keys. Raises EncryptionError."""
+    """The decryption options of an encrypted policy; `secret` contains the keys. Raises EncryptionError."""
     namespace = policy.metadata.namespace
     try:
         vector = base64.b64decode(policy.metadata.annotations[ENCRYPTION_IV_ANNOTATION], validate=True)
-    except ValueError as error:  # Also for what is not even ASCII, which is no binascii.Error.
+    except ValueError as error:  # For non-ASCII text, this is not a binascii.Error.
         raise EncryptionError(f'the policy annotation of "{ENCRYPTION_IV_ANNOTATION}" is not Base64: {error}') from None
     if secret is None:
         raise EncryptionError(
@@ -53,7 +53,7 @@ def decryption(policy: ConfigurationPolicy, secret: Object | None) -> Encryption
 
 class EncryptionKeys:
     def __init__(self, informers: Informers, namespaces: Sequence[str], *, clock: Clock = SYSTEM) -> None:
-        """An empty namespace stands for all. Nothing is followed before an encrypted policy needs it."""
+        """An empty namespace means all. Nothing is watched before an encrypted policy needs it."""
         self._informers = informers
         self._namespaces = namespaces
         self._clock = clock
@@ -61,11 +61,11 @@ class EncryptionKeys:
         self._handlers: list[Callable[[str], None]] = []
 
     def on_change(self, handler: Callable[[str], None]) -> None:
-        """`handler` is called with a namespace whose key changed."""
+        """`handler` is called with the namespace of a changed key."""
         self._handlers.append(handler)
 
-    async def of(self, policy: ConfigurationPolicy) -> Encryption | None:
-        """None for a policy that is not encrypted. Raises EncryptionError, and Unreachable where the key did not come in time."""
+    async def get(self, policy: ConfigurationPolicy) -> Encryption | None:
+        """None for a policy that is not encrypted. Raises EncryptionError, and Unreachable if the cache does not sync in time."""
         if not is_encrypted(policy):
             return None
         namespace = policy.metadata.namespace
@@ -74,7 +74,7 @@ class EncryptionKeys:
             try:
                 await within(self._clock, SYNC_TIMEOUT, informer.synced())
             except TimeoutError:
-                reason = informer.outage or "the encryption key did not come in time"
+                reason = informer.outage or "the encryption key was not read in time"
                 raise Unreachable(informer.client.server, reason) from None
         found = informer.cache.get(ObjectKey(namespace, ENCRYPTION_KEY_SECRET))
         return decryption(policy, None if found is None else found.data)
@@ -89,7 +89,7 @@ class EncryptionKeys:
 
     def _changed(self, informer: Informer[Snapshot], old: Snapshot | None, new: Snapshot | None) -> None:
         found = new or old
-        # Whoever needs the first state waits for it.
+        # The first state is awaited by `get`.
         if found is not None and informer.has_synced:
             for handler in self._handlers:
                 handler(found.namespace)

@@ -1,8 +1,8 @@
-"""Evaluating a ConfigurationPolicy once: every object template, and what the policy's status is to say of them.
+"""One evaluation of a ConfigurationPolicy: all its object templates, and the resulting status.
 
-For each template: which objects it means (`desired`), what is with each of them (`objects`, `remediation`), and what that comes to
-in one condition (`aggregation`). A template that fails, in whatever way, does so alone; what is not known of it stays as the last
-status has it.
+For each template: the desired objects (`desired`), the comparison and remediation of each (`objects`, `remediation`), and the
+aggregation to one condition (`aggregation`). An error of one template does not affect the others; what is unknown is kept from
+the last status.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION
 from muster.policy.resolver.interfaces import ResolveOptions
 
 MAPPING_RETRY: Final = 10.0
-"""Seconds after which a kind that the cluster does not have is looked for again."""
+"""Seconds until a kind that the cluster does not serve is looked up again."""
 _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 
 log = get_logger("muster.policy")
@@ -42,7 +42,7 @@ async def evaluate(
     options: EvaluationOptions,
     previous: ConfigurationPolicyStatus,
 ) -> Evaluation:
-    """`previous` is the policy's last status: what was related and reported then decides what is kept and told again."""
+    """`previous` is the policy's last status: its related objects and conditions decide what is kept and reported again."""
     metadata, spec = policy["metadata"], policy.get("spec") or {}
     if previous.last_evaluated_generation != metadata.get("generation", 0):
         cluster.evaluated.forget(metadata.get("uid") or "")
@@ -55,7 +55,7 @@ async def evaluate(
     resolve_options = ResolveOptions(denylist=options.denylist, encryption=options.encryption, sensitive=options.sensitive)
     if raw and not disabled:
         try:
-            # Upstream's context is nil where it follows what is read (any variable is no value), and else an empty struct.
+            # Upstream's context is nil when it watches what is read (every variable is <no value>), otherwise an empty struct.
             raw_options = replace(resolve_options, context=None if options.watching else {})
             templates = await resolve_raw(raw, resolver, cluster.source, raw_options)
         except RawTemplatesError as error:
@@ -77,7 +77,7 @@ async def evaluate(
     run = _Run(policy, cluster, options, previous, desired, len(templates))
     for index, template in enumerate(templates):
         await run.evaluate(index, template)
-    cluster.evaluated.settle(metadata.get("uid") or "")
+    cluster.evaluated.finish(metadata.get("uid") or "")
     return run.evaluation()
 
 
@@ -90,8 +90,8 @@ def policy_failure(
     invalid: bool = False,
     error: Exception | None = None,
 ) -> Evaluation:
-    """What is reported when a policy could not be evaluated at all (its hub templates, its encryption, its raw templates): nothing
-    is known of its objects, so these stay as they were."""
+    """The result if a policy could not be evaluated at all (because of its hub templates, encryption or raw templates): nothing
+    is known about its objects, so related objects are kept."""
     return _for_policy(
         policy,
         False,
@@ -117,7 +117,7 @@ def _interval(policy: Object) -> EvaluationInterval:
 
 
 class _Run:
-    """One evaluation, as far as it got."""
+    """The state of one evaluation."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Run:
         try:
             plural, found = await self._template(index, template)
         except Exception as error:
-            # Whatever is wrong with a template is its own affair. What it is may hold secrets.
+            # An unexpected error must not affect other templates. Its text may contain secrets.
             log.error("object template failed", policy=self._desired.policy_name, index=index, error=type(error).__name__)
             message = f"The object template at index [{index}] could not be evaluated: {type(error).__name__}"
             self._failed = True
@@ -167,7 +167,7 @@ class _Run:
             self._report(index, plural, found)
 
     async def _template(self, index: int, template: Any) -> tuple[str, Mapping[ObjectKey, ObjectResult]]:
-        """The resource's name, and what came of each object."""
+        """The plural name of the resource, and the result of each object."""
         try:
             definition = Definition.read(index, template)
         except InvalidDefinition:
@@ -176,7 +176,7 @@ class _Run:
             return "", _only(ObjectEvent(False, results.DECODE_ERROR, message))
         if definition.has_template and self._desired.resolver is not None:
             self._evaluated.forget(self._uid)
-        desired = await self._desired.of(definition)
+        desired = await self._desired.find(definition)
         add_related(self._related, desired.related)
         if desired.error is not None:
             self._errors.append(desired.error)
@@ -192,7 +192,7 @@ class _Run:
             return found
         for obj in desired.objects:
             sensitive = self._sensitive or desired.sensitive
-            result = await self._objects.of(definition, desired.resource, obj, sensitive=sensitive)
+            result = await self._objects.evaluate(definition, desired.resource, obj, sensitive=sensitive)
             if result.error is not None:
                 self._errors.append(result.error)
             add_related(self._related, result.related)
@@ -202,7 +202,7 @@ class _Run:
 
     def _report(self, index: int, plural: str, found: Mapping[ObjectKey, ObjectResult]) -> None:
         entries = [condition(*batch, self._interval) for batch in batches(plural, found)]
-        # What was tried, failed, and is in the status already, is not told again each time.
+        # A failed attempt that the status already contains is not reported each time.
         if len(entries) > 1 and not is_compliant(entries[-1]) and self._details[index : index + 1] == entries[-1:]:
             return
         for at, entry in enumerate(entries):

@@ -1,10 +1,9 @@
-"""What a ConfigurationPolicy says of its compliance: `<State>; <type> - <message>; …`, or what its own template makes of that.
+"""The compliance message of a ConfigurationPolicy: `<State>; <type> - <message>; …`, or the output of its `customMessage`.
 
-A `customMessage` is a Go template with sprig's functions. It is given the message that would have been, and the policy with its
-new status, by the names that people write; the objects behind `relatedObjects` are whole where they are followed anyway. The policy
-framework knows a message by the state that it begins with, therefore that is put before a message which does not. A template that
-fails costs nothing but its own message. One may take as long as any
-other template: who has others waiting renders it in a thread.
+A `customMessage` is a Go template with sprig's functions. Its context contains the default message, and the policy with its new
+status; `relatedObjects` contain whole objects where these are watched anyway. The policy framework parses the state at the
+beginning of a message, so it is prepended to a message without it. A failing template only affects its own message. Rendering
+may take as long as any other template, so callers with other tasks do it in a thread.
 """
 
 from __future__ import annotations
@@ -16,25 +15,25 @@ from muster.api.resource import known_fields
 from muster.gotemplate import ParseError, Template, TemplateError
 from muster.gotemplate.values import int64s
 from muster.machinery.objects import Object
-from muster.policy.reporting import COMPLIANT
+from muster.policy.reporter import COMPLIANT
 from muster.policy.resolver.functions import denied_functions
 
 UNKNOWN = "ComplianceState is still unknown"
 
 
 def default_message(status: ConfigurationPolicyStatus) -> str:
-    """One segment per object template, the first condition of each."""
+    """One segment per object template, with its first condition."""
     if not status.compliant:
         return UNKNOWN
     if not all(one.conditions for one in status.compliancy_details):
-        # Of a template about which nothing is known upstream's cannot speak either: the framework is told the state.
+        # Upstream cannot report a template without a condition either: the framework gets the state.
         return status.compliant
-    said = [f"{one.conditions[0].type} - {one.conditions[0].message}" for one in status.compliancy_details]
-    return "; ".join((status.compliant, *said))
+    messages = [f"{one.conditions[0].type} - {one.conditions[0].message}" for one in status.compliancy_details]
+    return "; ".join((status.compliant, *messages))
 
 
 def custom_template(policy: Object, compliant: str) -> str:
-    """The policy's own template for its message in this state; empty when it has none."""
+    """The policy's template for the message in this state; empty without one."""
     custom = (policy.get("spec") or {}).get("customMessage") or {}
     return str(custom.get("compliant" if compliant == COMPLIANT else "noncompliant") or "")
 
@@ -45,8 +44,8 @@ def policy_message(
     objects: Mapping[RelatedResource, Object] | None = None,
     denylist: frozenset[str] = frozenset(),
 ) -> str:
-    """The message of the policy, a document with hub templates resolved, once it has this status. `objects` are those that stand
-    for themselves in `relatedObjects`; functions of the denylist fail when they are called."""
+    """The message of the policy (a document with resolved hub templates) with this status. `objects` replace the entries in
+    `relatedObjects`; functions in the denylist fail when called."""
     default = default_message(status)
     template = custom_template(policy, status.compliant)
     if not template:

@@ -1,7 +1,8 @@
-"""Which namespaces a policy's `namespaceSelector` means: those that match its labels and an `include` pattern, and no `exclude`.
+"""The namespaces of a policy's `namespaceSelector`: those that match its labels and an `include` pattern, and no `exclude`
+pattern.
 
-Patterns alone, or labels alone, are enough; with neither no namespace is meant. Namespaces that are being deleted count, unless the
-selector or, by default, the controller says otherwise.
+Patterns alone, or labels alone, are sufficient; without both, no namespace is selected. Terminating namespaces are included
+unless the selector or, by default, the controller excludes them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _LABELS: Final = ("matchLabels", "matchExpressions")
 
 
 class NamespaceSelectorError(Exception):
-    """The selector cannot be understood."""
+    """The selector is invalid."""
 
 
 def selects_none(selector: Object) -> bool:
@@ -25,7 +26,7 @@ def selects_none(selector: Object) -> bool:
 
 
 def selected_namespaces(selector: Object, namespaces: Iterable[Object], *, drop_terminating: bool) -> list[str]:
-    """Names, sorted. `drop_terminating` is what the selector's `Default` means. Raises NamespaceSelectorError."""
+    """Sorted names. `drop_terminating` is the meaning of the selector's `Default`. Raises NamespaceSelectorError."""
     if selects_none(selector):
         return []
     inclusion = selector.get("terminatingInclusion") or "Default"
@@ -46,7 +47,7 @@ def _included(selector: Object, name: str) -> bool:
 
 
 def _matches(field: str, patterns: Sequence[str], name: str) -> bool:
-    """A malformed pattern is found out when a name gets to it."""
+    """A malformed pattern is only detected when a name is compared with it."""
     for pattern in patterns:
         try:
             if matcher(pattern)(name):

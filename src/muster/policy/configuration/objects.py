@@ -1,7 +1,8 @@
-"""What is with an object that a template means: one that it names, or any that fits it.
+"""Evaluates the objects of a template: a named one, or any that match.
 
-A template without a name means objects of its kind (in a namespace) that match its fields. None is enough to fail `musthave`, one
-to fail `mustnothave`. Nobody knows which of many was meant, so it is never enforced; a single one is compared like a named one.
+A template without a name stands for objects of its kind (in a namespace) that match its fields. No match violates `musthave`,
+one match violates `mustnothave`. It is unknown which of several objects was intended, so these are never enforced; a single
+match is compared like a named object.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from muster.policy.configuration import results
 from muster.policy.configuration.definitions import Definition
 from muster.policy.configuration.desired import METHOD_NOT_ALLOWED, object_selector, unwatchable
 from muster.policy.configuration.related import ANY_NAME, related_object
-from muster.policy.configuration.remediation import Remediation, Target
+from muster.policy.configuration.remediation import Remediation, TargetObject
 from muster.policy.configuration.results import ObjectEvent, ObjectResult
 from muster.policy.resolver.interfaces import ObjectSource
 from muster.runtime.cache import Selection
@@ -28,7 +29,7 @@ class ObjectEvaluator:
     remediation: Remediation
     enforce: bool
 
-    async def of(self, definition: Definition, resource: GVR, desired: Object, *, sensitive: bool) -> ObjectResult:
+    async def evaluate(self, definition: Definition, resource: GVR, desired: Object, *, sensitive: bool) -> ObjectResult:
         metadata = desired["metadata"]
         name, namespace = metadata.get("name", ""), metadata.get("namespace", "")
         try:
@@ -36,7 +37,7 @@ class ObjectEvaluator:
                 found = await self.source.read(Selection(resource, namespace, name))
                 existing, enforce = (found[0] if found else None), self.enforce
             else:
-                # An objectSelector that cannot be read was reported when objects were looked for by it.
+                # An invalid objectSelector was already reported when objects were selected.
                 selection = Selection(resource, namespace, label_selector=object_selector(definition))
                 found = await self.source.read(selection)
                 fitting = [obj for obj in found if matches(desired, obj, compliance=definition.compliance)]
@@ -46,8 +47,8 @@ class ObjectEvaluator:
                 name = fitting[0]["metadata"]["name"]
         except (KubeError, SelectorError) as error:
             return self._unread(definition, name, error)
-        target = Target(definition, resource, desired, name, namespace, existing, enforce, sensitive)
-        return await self.remediation.of(target)
+        target = TargetObject(definition, resource, desired, name, namespace, existing, enforce, sensitive)
+        return await self.remediation.remediate(target)
 
     def _unread(self, definition: Definition, name: str, error: Exception) -> ObjectResult:
         names = (name,) if name else ()
@@ -57,7 +58,7 @@ class ObjectEvaluator:
         return ObjectResult((ObjectEvent(False, results.API_ERROR, message),), names, error=error)
 
     def _fitting(self, definition: Definition, resource: GVR, desired: Object, fitting: list[Object], others: bool) -> ObjectResult:
-        """None or several objects fit; `others` tells whether there are any at all."""
+        """No object or several objects match; `others` tells whether there are any objects at all."""
         if definition.is_mustnothave:
             event = ObjectEvent(False, results.UNWANTED) if fitting else ObjectEvent(True, results.ABSENT)
         elif fitting:

@@ -1,6 +1,6 @@
-"""Go's `path/filepath.Match` on Unix: `*` and `?` within a path element, `[a-z]`, `[^a-z]`, and `\\` before a literal.
+r"""Go's `path/filepath.Match` on Unix: `*` and `?` within a path element, `[a-z]`, `[^a-z]`, and `\` before a literal.
 
-Namespaces are selected with it. Patterns are compiled once; one that Go would not read raises PatternError, whatever the name.
+Namespaces are selected with it. Patterns are compiled once; one that is invalid in Go raises PatternError, whatever the name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class PatternError(GoError):
 
 @memoized(1024)
 def _compiled(pattern: str) -> re.Pattern[str] | None:
-    """None for a pattern that cannot be read."""
+    """None for an invalid pattern."""
     try:
         return re.compile("".join(_translated(pattern)), re.DOTALL)
     except PatternError:
@@ -42,7 +42,7 @@ def _translated(pattern: str) -> list[str]:
     while at < len(pattern):
         char = pattern[at]
         if char == "*":
-            # A run is one star: regular expressions would try every split of a name among its stars.
+            # Consecutive stars are one: regular expressions would try every split of a name among them.
             while pattern[at : at + 1] == "*":
                 at += 1
             parts.append("[^/]*")
@@ -67,7 +67,7 @@ def _literal(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _class(pattern: str, at: int) -> tuple[str, int]:
-    """The regular expression of a character class, and where the pattern goes on."""
+    """The regular expression of a character class, and the position after it."""
     negated = pattern[at : at + 1] == "^"
     at += negated
     ranges: list[str] = []

@@ -1,4 +1,4 @@
-"""`object-templates-raw`: a text that becomes the list of object templates once its own templates are resolved."""
+"""`object-templates-raw`: a text that becomes the list of object templates when its own templates are resolved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _JSON_TYPES: Final = {dict: "object", list: "array", str: "string", bool: "bool"
 
 
 class RawTemplatesError(Exception):
-    """The text gives no list of templates. `invalid` when only a change of the policy can help."""
+    """The text is not a list of templates. `invalid` if only a change of the policy can help."""
 
     def __init__(self, message: str, *, invalid: bool = False) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""The objects that a policy's status names as related to it: what was looked at, what came of it, and whether the policy made it.
+"""The related objects in a policy's status: the objects read, the result of each, and whether the policy has created it.
 
-Whether the policy made an object, and its UID, stay as the last status has them, since they decide what is pruned; only an object
-that was made now says so anew.
+Whether the policy has created an object, and its UID, are kept from the last status, since they decide about pruning; only an
+object created now is recorded anew.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.api.policy.v1 import RelatedMetadata, RelatedObject, RelatedProperti
 from muster.machinery.objects import GVR
 
 ANY_NAME: Final = "-"
-"""Stands for all objects of the kind, where an unnamed template found none that it means."""
+"""Stands for all objects of the kind if a template without a name matched none."""
 _STATES: Final = {True: "Compliant", False: "NonCompliant"}
 
 
@@ -39,7 +39,7 @@ def related_object(
 
 
 def add_related(related: list[RelatedObject], added: Iterable[RelatedObject]) -> None:
-    """An object that is there already is replaced when something else is said of it."""
+    """An existing entry is replaced if it differs."""
     for entry in added:
         for at, known in enumerate(related):
             if known.object == entry.object:
@@ -51,7 +51,7 @@ def add_related(related: list[RelatedObject], added: Iterable[RelatedObject]) ->
 
 
 def settled(related: Iterable[RelatedObject], previous: Sequence[RelatedObject]) -> tuple[RelatedObject, ...]:
-    """In order, and with what the last status knows of who made an object."""
+    """Sorted, and with the origin of objects from the last status."""
     known = {entry.object: entry.properties for entry in reversed(previous) if entry.properties is not None}
     ordered = sorted(related, key=lambda entry: (entry.object.kind, entry.object.metadata.namespace, entry.object.metadata.name))
     return tuple(_with_origin(entry, known.get(entry.object)) for entry in ordered)
@@ -66,7 +66,7 @@ def _with_origin(entry: RelatedObject, known: RelatedProperties | None) -> Relat
 
 
 def was_created(related: Iterable[RelatedObject], uid: str) -> bool:
-    """Whether the policy made the object that had this UID."""
+    """Whether the policy has created the object with this UID."""
     for entry in related:
         properties = entry.properties
         if properties is not None and properties.uid == uid and properties.created_by_policy is not None:

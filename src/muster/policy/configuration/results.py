@@ -1,7 +1,7 @@
-"""What comes of one object of a template: events in the order they happened, and how the object is related to the policy.
+"""The result of one object of a template: events in the order they happened, and its entry in the related objects.
 
-An event is a state that is reported, `Compliant` or not, for a reason. Several of them mean that something was enforced: what was
-so before, and what it became.
+An event is a reported state, `Compliant` or not, with a reason. Several events mean that something was enforced: the state
+before, and the state after.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class ObjectEvent:
     compliant: bool
     reason: str
     message: str = ""
-    """Empty where the reason and the objects' names say it all."""
+    """Empty if the reason and the objects' names are sufficient."""
 
 
 @dataclass(frozen=True)
 class ObjectResult:
     events: tuple[ObjectEvent, ...]
     names: tuple[str, ...] = ()
-    """The objects that the events are about, where the template does not name one."""
+    """The objects that the events are about, if the template has no name."""
     related: tuple[RelatedObject, ...] = ()
     error: Exception | None = None
-    """What the API server failed with."""
+    """The error of the API server."""

@@ -1,10 +1,10 @@
-"""When a ConfigurationPolicy is evaluated: at once when something it depends on changes, every so often, or never again.
+"""When a ConfigurationPolicy is evaluated: after a change of its dependencies, at an interval, or never again.
 
-`evaluationInterval` says so for policies that are compliant and for those that are not; a policy whose compliance is unknown counts
-as not compliant. `watch`, the default, follows every object that an evaluation read and needs no schedule at all. A duration is
-counted from the end of the last evaluation, which the status tells after a restart. An interval that cannot be read is 10 seconds.
+`evaluationInterval` sets this for compliant and noncompliant policies; unknown compliance counts as noncompliant. `watch`, the
+default, watches every object that an evaluation read and needs no schedule. A duration starts at the end of the last evaluation,
+which is in the status for a restart. An invalid interval is 10 seconds.
 
-Everything here is a decision about a policy and a time; `RateLimit` and `Turns` alone remember something.
+These are functions of a policy and a time; only `RateLimit` and `EvaluationSlots` have state.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from muster.machinery.golang.durations import SECOND, parse_duration
 from muster.machinery.golang.errors import GoError
 from muster.machinery.golang.timestamps import parse_time
 from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION, ENCRYPTION_IV_ANNOTATION, UNINSTALLING_ANNOTATION
-from muster.policy.reporting import COMPLIANT, NON_COMPLIANT
+from muster.policy.reporter import COMPLIANT, NON_COMPLIANT
 
 NEVER: Final = "never"
 WATCH: Final = "watch"
 INVALID_INTERVAL: Final = 10.0
-"""Seconds between evaluations where the policy's own interval cannot be read."""
+"""Seconds between evaluations if the policy's interval is invalid."""
 HUB_FAILURE: Final = "Hub template resolution failure"
-"""The reason of the condition of a policy whose hub templates are not resolved."""
+"""Reason of the condition of a policy whose hub templates are not resolved."""
 _RETRIED: Final = (
     (HUB_FAILURE, ""),
     ("K8s update template error", "timed out waiting for the object to delete during recreate"),
 )
-"""Reasons and texts of conditions after which a policy is evaluated whatever its interval says."""
+"""Reasons and texts of conditions after which a policy is evaluated whatever its interval is."""
 _DECISIVE_ANNOTATIONS: Final = (ENCRYPTION_IV_ANNOTATION, DISABLE_TEMPLATES_ANNOTATION, UNINSTALLING_ANNOTATION)
-"""Annotations that change how a policy is evaluated."""
+"""Annotations that affect the evaluation of a policy."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """How often: by watching, every so many seconds, or (None) never."""
+    """By watches, every given number of seconds, or (None) never."""
 
     watch: bool = False
     seconds: float | None = None
 
 
 def interval_of(intervals: EvaluationInterval, compliant: str) -> Interval:
-    """For a policy in this state."""
+    """The interval in this state."""
     text = intervals.compliant if compliant == COMPLIANT else intervals.noncompliant
     if text in ("", WATCH):
         return Interval(watch=True)
@@ -61,7 +61,7 @@ def interval_of(intervals: EvaluationInterval, compliant: str) -> Interval:
 
 
 def seconds_until_due(policy: ConfigurationPolicy, now: datetime, *, namespaces_changed: bool = False) -> float | None:
-    """How long the policy can wait for its next evaluation: 0 when it is due, None when it waits for a change of its own."""
+    """Seconds until the next evaluation: 0 if it is due, None if only a change triggers it."""
     status = policy.status
     if (
         policy.metadata.deletion_timestamp
@@ -94,7 +94,7 @@ def _is_retried(status: ConfigurationPolicyStatus) -> bool:
 
 
 def concerns_evaluation(old: ConfigurationPolicy | None, new: ConfigurationPolicy | None) -> bool:
-    """Whether a change of the policy itself is reason to look at it: what the controller writes into its status is none."""
+    """Whether a change of the policy itself requires an evaluation: the controller's own status writes do not."""
     if old is None or new is None or old.metadata.uid != new.metadata.uid:
         return True
     before, after = old.metadata, new.metadata
@@ -102,13 +102,13 @@ def concerns_evaluation(old: ConfigurationPolicy | None, new: ConfigurationPolic
         before.generation != after.generation
         or bool(after.deletion_timestamp)
         or any(before.annotations.get(name) != after.annotations.get(name) for name in _DECISIVE_ANNOTATIONS)
-        # The policy framework asks for a new message by taking the compliance away.
+        # The policy framework requests a new message by clearing the compliance.
         or bool(old.status.compliant and not new.status.compliant)
     )
 
 
-class Turns:
-    """So many evaluations at once. One that takes long waits for something: it no longer counts, and keeps nobody else waiting."""
+class EvaluationSlots:
+    """Limits concurrent evaluations. A slow evaluation is waiting for something: it gives up its slot, and delays no other."""
 
     def __init__(self, count: int, *, seconds: float = 1.0, clock: Clock = SYSTEM) -> None:
         self._free = asyncio.Semaphore(count)
@@ -135,7 +135,7 @@ class Turns:
 
 
 class RateLimit:
-    """One evaluation per policy in so many seconds: a bucket of one token each."""
+    """One evaluation per policy in the given seconds: a token bucket of one token each."""
 
     def __init__(self, seconds: float, *, clock: Clock = SYSTEM) -> None:
         self._seconds = seconds
@@ -143,7 +143,7 @@ class RateLimit:
         self._next: dict[Hashable, float] = {}
 
     def take(self, key: Hashable) -> float:
-        """0 when the token was there and is spent now, else the seconds until there is one."""
+        """0 if the token was available and is used now, else the seconds until there is one."""
         now = self._clock.monotonic()
         left = self._next.get(key, now) - now
         if left > 0:

@@ -1,7 +1,7 @@
-"""What an API server's refusal means for a policy, and how much of its text may be shown.
+"""Classifies errors of the API server for a policy, and redacts their text.
 
-A server quotes the values it refuses, and keys are values too. Where templates have read secrets, a message therefore names the
-top-level fields and nothing else.
+A server's message quotes the values it refuses, and keys are values too. If templates have read Secrets, a message therefore
+contains only the names of top-level fields.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from muster.runtime.client import BadRequest, Forbidden, Invalid, KubeError, NotFound, StatusError
 
 _STRICT_DECODING: Final = "strict decoding error:"
-"""The only mark by which a server tells that a field is unknown or given twice."""
+"""The only sign of an unknown or duplicate field in a server's answer."""
 _TOP_LEVEL: Final = re.compile(r"[A-Za-z]+")
 _NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 
@@ -21,8 +21,8 @@ def is_invalid(error: KubeError) -> bool:
     return isinstance(error, Invalid)
 
 
-def is_answer_to_object(error: KubeError) -> bool:
-    """Whether the same object would be refused again, so that nothing but a change helps."""
+def is_permanent(error: KubeError) -> bool:
+    """Whether the same object would be refused again, so that only a change helps."""
     return isinstance(error, BadRequest | Invalid | NotFound)
 
 
@@ -30,8 +30,8 @@ def is_strict_decoding(error: KubeError) -> bool:
     return isinstance(error, BadRequest) and _STRICT_DECODING in str(error)
 
 
-def namespace_hinders(error: KubeError) -> bool:
-    """Whether an object could not be created because its namespace is missing or being deleted."""
+def is_namespace_missing(error: KubeError) -> bool:
+    """Whether an object could not be created because its namespace is missing or terminating."""
     if isinstance(error, NotFound):
         return error.details.get("kind") == "namespaces"
     if isinstance(error, Forbidden):
@@ -40,8 +40,8 @@ def namespace_hinders(error: KubeError) -> bool:
     return False
 
 
-def shown(error: KubeError, sensitive: bool) -> str:
-    """The error's text, without values where these are nobody's business."""
+def error_text(error: KubeError, sensitive: bool) -> str:
+    """The error's text, redacted if it may contain sensitive values."""
     if not sensitive or not isinstance(error, StatusError):
         return str(error)
     paths = (str(cause.get("field") or "") for cause in error.causes)

@@ -1,7 +1,7 @@
-"""`skipObject`: a function of managed templates that leaves out the object they are resolved for.
+"""`skipObject`: a function of managed templates that excludes the object for which they are resolved.
 
-Called without an argument or with true, the object is not looked at; one call suffices, whatever others say. The function is a
-constant that each run binds anew, so that compiled templates are found again.
+The object is excluded if it is called without an argument or with true; one such call suffices. The function is a constant that
+each run binds anew, so that compiled templates are reused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.gotemplate.golang.fmt import show
 
 
 class SkipObject:
-    """Whether the object of one run is to be skipped."""
+    """Whether the object of one run is excluded."""
 
     def __init__(self) -> None:
         self.called = False

@@ -1,9 +1,9 @@
-"""From what an evaluation found to what a ConfigurationPolicy's status says, and whether that is worth an event and a write.
+"""Computes the status of a ConfigurationPolicy from an evaluation, and whether it has to be written and reported.
 
-Nothing is written that says nothing new: a condition that is the same keeps its transition time, and `lastEvaluated` alone is
-written only for policies that are evaluated at intervals, where a controller that starts again needs it. An event goes out, and the
-history grows, when a condition, the compliance or the evaluated generation changed; what was so before something was enforced
-(`Evaluation.batches`) is announced before what is so now.
+An unchanged status is not written: an unchanged condition keeps its transition time, and `lastEvaluated` alone is written only
+for policies with an interval, which need it after a restart. An event is sent, and the history grows, when a condition, the
+compliance or the evaluated generation changes; the state before something was enforced (`Evaluation.batches`) is reported before
+the current one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.api.policy.v1 import ConfigurationPolicy, ConfigurationPolicyStatus,
 from muster.machinery.golang.timestamps import format_time
 from muster.policy.configuration.conditions import compliance, untimed
 from muster.policy.configuration.interfaces import Evaluation
-from muster.policy.reporting import TERMINATING, truncated, with_message
+from muster.policy.reporter import TERMINATING, truncated, with_message
 
 Compose = Callable[[ConfigurationPolicyStatus], str]
 """The message of a policy with this status."""
@@ -26,7 +26,7 @@ Compose = Callable[[ConfigurationPolicyStatus], str]
 
 @dataclass(frozen=True)
 class Announcement:
-    """A message that the policy's owner is to be told."""
+    """A message for the policy's owner."""
 
     compliant: str
     message: str
@@ -36,7 +36,7 @@ class Announcement:
 class StatusUpdate:
     status: ConfigurationPolicyStatus
     announcements: tuple[Announcement, ...]
-    """In order; none when nothing changed that is worth one."""
+    """In order; empty if nothing to report has changed."""
     details_changed: bool
     worth_writing: bool
 
@@ -44,7 +44,7 @@ class StatusUpdate:
 def next_status(
     policy: ConfigurationPolicy, evaluation: Evaluation, now: datetime, compose: Compose, *, at_intervals: bool = False
 ) -> StatusUpdate:
-    """What the policy's status becomes. `at_intervals`: the policy is evaluated by the clock."""
+    """The new status. `at_intervals`: the policy is evaluated at an interval."""
     before = status = policy.status
     announcements: list[Announcement] = []
     for details in (*evaluation.batches, evaluation.details):
@@ -87,7 +87,7 @@ def _advanced(
 
 
 def _with_times(before: Sequence[TemplateStatus], found: Sequence[TemplateStatus], now: str) -> tuple[TemplateStatus, ...]:
-    """The details found, with the transition times of those that are as they were."""
+    """The new details, with the transition times of unchanged ones."""
     known, news = untimed(before), untimed(found)
     return tuple(
         before[index] if index < len(known) and known[index] == details else _stamped(details, now)
@@ -101,7 +101,7 @@ def _stamped(details: TemplateStatus, moment: str) -> TemplateStatus:
 
 
 def with_unpruned(related: Sequence[RelatedObject], unpruned: Iterable[RelatedObject]) -> tuple[RelatedObject, ...]:
-    """Objects that are no longer meant but could not be removed yet are not forgotten."""
+    """Objects that are no longer desired but could not be pruned yet stay in the status."""
     named = {one.object for one in related}
     kept = (*related, *(one for one in unpruned if one.object not in named))
     return tuple(sorted(kept, key=lambda one: (one.object.kind, one.object.metadata.namespace, one.object.metadata.name)))

@@ -1,12 +1,12 @@
-"""Writes the status of ConfigurationPolicies, and tells their owners and people what is new in it.
+"""Writes the status of ConfigurationPolicies, and reports changes to their owners and as Events.
 
-The order is: the owner's event, the status, the policy's own event. The policy framework reads the first; as long as the status
-does not say the same, it is told again. Somebody else's write of the policy in between changes nothing of what an evaluation found,
-so the status is written all the same; into another policy of the same name it is not.
+The order is: the owner's event, the status, the policy's own event. The policy framework reads the first; until the status is
+written, it is sent again. A concurrent write to the policy does not invalidate an evaluation, so the status is written anyway,
+but not to another policy of the same name.
 
-Messages are read by people who may not read the hub's Secrets. Where hub templates have read any, a policy's own message is made of
-the policy as it was before they were resolved, and a message that has hub templates itself is withheld. A policy's own message is
-rendered in a thread, since it may take as long as any template.
+Readers of messages may lack access to the hub's Secrets. If hub templates have read any, a custom message is rendered from the
+policy with unresolved hub templates, and a custom message that contains hub templates itself is withheld. Custom messages are
+rendered in a thread, since they may take as long as any template.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from muster.api.policy.v1 import ConfigurationPolicy, ConfigurationPolicyStatus
 from muster.machinery.clock import SYSTEM, Clock
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
-from muster.policy.configuration.following import KIND, followed_objects
+from muster.policy.configuration.followers import KIND, followed_objects
 from muster.policy.configuration.interfaces import Evaluation
 from muster.policy.configuration.messages import custom_template, default_message, policy_message
 from muster.policy.configuration.status import Compose, StatusUpdate, next_status
 from muster.policy.metrics import PolicyMetrics
 from muster.policy.names import HUB_DELIMITERS
-from muster.policy.reporting import COMPLIANT, NON_COMPLIANT, PolicyReporter
-from muster.policy.resolver.rendering import run_in_thread
+from muster.policy.reporter import COMPLIANT, NON_COMPLIANT, PolicyReporter
+from muster.policy.resolver.template_runner import run_in_thread
 from muster.runtime.cache import FollowedSelections, MutationCache
 from muster.runtime.client import Conflict, KubeClient, KubeError, NotFound, patch_object
 
@@ -50,7 +50,7 @@ class StatusWriter:
         denylist: frozenset[str] = frozenset(),
         clock: Clock = SYSTEM,
     ) -> None:
-        """`cache` has the policies of a namespace: it learns of what is written. `denylist` holds functions that policies' own
+        """`cache` returns the cache of a namespace's policies, which records writes. `denylist` are functions that custom
         messages may not call."""
         self._client = client
         self._cache = cache
@@ -69,8 +69,8 @@ class StatusWriter:
         watching: bool = True,
         sensitive: bool = False,
     ) -> ConfigurationPolicy:
-        """Tell what came of evaluating a policy, and give the policy as it is then. `resolved` is the policy with its hub templates
-        resolved, `sensitive` whether those have read Secrets. Raises KubeError: then it is to be told again."""
+        """Report the result of an evaluation, and return the updated policy. `resolved` is the policy with its hub templates
+        resolved, `sensitive` whether those have read Secrets. Raises KubeError, after which it has to be reported again."""
         key, document = ObjectKey(policy.metadata.namespace, policy.metadata.name), policy.document()
         compose = await self._composer(key, document, resolved, watching=watching, sensitive=sensitive)
         next_one = partial(next_status, policy, evaluation, self._clock.now(), compose, at_intervals=not watching)
@@ -82,8 +82,8 @@ class StatusWriter:
             await self._reporter.report_compliance(document, announcement.compliant, announcement.message)
         await self._write(policy, update)
         if update.announcements:
-            said = [one.conditions[0].message for one in status.compliancy_details if one.conditions]
-            self._reporter.record_update(document, status.compliant, "; ".join(said))
+            messages = [one.conditions[0].message for one in status.compliancy_details if one.conditions]
+            self._reporter.record_update(document, status.compliant, "; ".join(messages))
         self._metrics.set_compliance(KIND, key.namespace, key.name, policy.spec.severity, status.compliant)
         if evaluation.invalid:
             self._metrics.count_user_error(_owner(policy), key.name, "invalid-template")

@@ -1,7 +1,7 @@
-"""A status that somebody expects, compared with the one that a dry run gave.
+"""Compares an expected status with the one of a dry run.
 
-Only what is expected is compared. An expected item of a list must be met by some item of the other; what is printed about the
-inside of items is left out, since every item is tried.
+Only expected fields are compared. An expected item of a list must match some item of the actual list; messages from comparing
+items are dropped, since every item is tried.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _GO_TYPES: Final = {dict: "map[string]interface {}", list: "[]interface {}", str
 
 
 class StatusComparison:
-    """Compares and notes down what it finds."""
+    """Compares, and collects the messages."""
 
     def __init__(self, palette: Palette) -> None:
         self._palette = palette

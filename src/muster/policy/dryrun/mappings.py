@@ -1,4 +1,4 @@
-"""Which kinds there are where no cluster can be asked: Kubernetes' own, the policies, and what a mappings file adds.
+"""The kinds that are known without a cluster: Kubernetes' own, the policies, and those of a mappings file.
 
 A mappings file, in upstream's format, is a list of kinds with group, version, plural and scope; it replaces the default.
 """
@@ -44,13 +44,13 @@ _KINDS: Final = (
         "ComponentStatus Namespace Node PersistentVolume",
     ),
 )
-"""Group version, namespaced kinds, and those of the whole cluster."""
+"""Group version, namespaced kinds, and cluster-scoped kinds."""
 
 _FIELDS: Final = ("group", "version", "kind", "plural", "scope")
 
 
 class MappingsError(ValueError):
-    """The file is no list of mappings."""
+    """The file is not a list of mappings."""
 
 
 def _plural(kind: str) -> str:
@@ -72,7 +72,7 @@ _POLICIES: Final = (gvr_of(Policy), gvr_of(ConfigurationPolicy))
 
 
 class Mappings:
-    """The kinds of a cluster that is imagined."""
+    """The kinds of a fake cluster."""
 
     def __init__(self, kinds: Iterable[GVR] = DEFAULT_KINDS) -> None:
         self._kinds = {(kind.api_version, kind.kind): kind for kind in (*kinds, *_POLICIES)}
@@ -93,7 +93,7 @@ def read_mappings(text: str | bytes) -> Mappings:
 
 
 def _mapping(number: int, entry: Any) -> GVR:
-    # Go reads fields whatever their case.
+    # Go matches field names case-insensitively.
     lowered = {str(key).lower(): value for key, value in entry.items()} if isinstance(entry, dict) else {}
     fields = [lowered.get(field) for field in _FIELDS]
     if not all(isinstance(field, str) for field in fields):
@@ -103,19 +103,19 @@ def _mapping(number: int, entry: Any) -> GVR:
 
 
 async def served_kinds(client: KubeClient) -> list[GVR]:
-    """Every kind that a cluster serves, as its APIServices tell. Raises KubeError."""
+    """Every kind that a cluster serves, by discovery. Raises KubeError."""
     services = await client.list(API_SERVICES)
     versions = [(service["spec"].get("group") or "", service["spec"]["version"]) for service in services.items]
     kinds: list[GVR] = []
     for group, version in versions:
-        # A group version whose server is away has no kinds that could be told.
+        # A group version whose server is unavailable has no known kinds.
         with contextlib.suppress(NotFound, ServerFailure):
             kinds += await client.api_resources(f"{group}/{version}" if group else version)
     return kinds
 
 
 def written(resources: Iterable[GVR]) -> list[dict[str, str]]:
-    """What a mappings file says of these kinds."""
+    """The content of a mappings file for these kinds."""
     return [
         {
             "group": kind.group,

@@ -1,7 +1,7 @@
-"""A cluster that is imagined: objects in memory, with a client's verbs and nothing of a server's rules.
+"""A fake cluster: objects in memory, with a client's methods and none of a server's rules.
 
-As client-go's fake that upstream's dryrun runs on: no defaults, no validation, no namespaces needed, and a dry run writes. What one
-template of a policy would change is therefore there for the next.
+Like client-go's fake client, on which upstream's dryrun runs: no defaulting, no validation, namespaces need not exist, and a dry
+run writes. The changes of one template are therefore visible to the next.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from muster.runtime.client.builtin import NAMESPACES
 
 DEFAULT_NAMESPACE = "default"
 _SERVERS = ("resourceVersion", "generatedName", "creationTimestamp", "selfLink", "uid")
-"""What objects that were read from a cluster have in their metadata and new ones do not."""
+"""Metadata of objects read from a cluster that new objects do not have."""
 
 
-class UnusableObject(Exception):
-    """An input object that no cluster would take."""
+class InvalidObject(Exception):
+    """An input object that no cluster would accept."""
 
 
-class ImaginedCluster:
-    """Both what templates and comparisons read, and what is written to."""
+class FakeCluster:
+    """The source of objects for templates and comparisons, and the target of writes."""
 
     def __init__(self, mappings: Mappings, objects: Iterable[Object] = ()) -> None:
-        """Raises UnusableObject."""
+        """Raises InvalidObject."""
         self._mappings = mappings
         self._objects: dict[GVR, dict[tuple[str, str], Object]] = {}
         self._add(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEFAULT_NAMESPACE}})
@@ -39,10 +39,10 @@ class ImaginedCluster:
     def _take(self, obj: Object) -> None:
         api_version, kind, metadata = obj.get("apiVersion"), obj.get("kind"), obj.get("metadata")
         if not isinstance(api_version, str) or not isinstance(kind, str) or not isinstance(metadata, dict):
-            raise UnusableObject("an input object needs apiVersion, kind and metadata")
+            raise InvalidObject("an input object needs apiVersion, kind and metadata")
         resource = self._mappings.get(api_version, kind)
         if resource is None:
-            raise UnusableObject(
+            raise InvalidObject(
                 "the resource version was not found for kind "
                 f"{kind}: if this is a custom resource, it may need an entry in the mappings file"
             )
@@ -53,10 +53,10 @@ class ImaginedCluster:
         self._add(resource, namespace, {**obj, "metadata": metadata})
 
     def _add(self, resource: GVR, namespace: str, obj: Object) -> None:
-        """The first of a name stays."""
+        """The first object of a name is kept."""
         self._objects.setdefault(resource, {}).setdefault((namespace, obj["metadata"].get("name", "")), obj)
 
-    # What is read
+    # Reads
 
     async def mapping(self, api_version: str, kind: str) -> GVR:
         found = self._mappings.get(api_version, kind)
@@ -77,7 +77,7 @@ class ImaginedCluster:
             if (not selection.namespace or namespace == selection.namespace) and labels.matches(obj["metadata"].get("labels"))
         ]
 
-    # What is written
+    # Writes
 
     async def get(self, resource: GVR, name: str, namespace: str = "") -> Object:
         found = self._objects.get(resource, {}).get((namespace, name))

@@ -1,4 +1,4 @@
-"""What a dry run prints: diffs per related object, in colour unless told otherwise, and the messages."""
+"""The output of a dry run: diffs per related object, in colour unless disabled, and the messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy of a dry run: a ConfigurationPolicy, or the first one in a Policy, made to inform and told who owns it."""
+"""The input of a dry run: a ConfigurationPolicy, or the first one in a Policy, set to inform and with an owner."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from muster.machinery.objects import Object
 
 API_VERSION: Final = ConfigurationPolicy.resource.api_version
 _INTERVAL: Final = "10s"
-_UNREADABLE: Final = "could not unmarshal input to a ConfigurationPolicy"
+_DECODE_ERROR: Final = "could not unmarshal input to a ConfigurationPolicy"
 
 
-class UnusablePolicy(Exception):
-    """The input is no policy that can be run."""
+class InvalidPolicy(Exception):
+    """The input is not a policy that can be evaluated."""
 
 
 def read_policy(text: str | bytes) -> tuple[Object, list[str]]:
-    """The policy, and what is to be said about the input. Raises UnusablePolicy."""
+    """The policy, and notes about the input. Raises InvalidPolicy."""
     duplicates: list[str] = []
     try:
         document = load(text, duplicates)
     except YAMLError as error:
-        raise UnusablePolicy(str(error)) from error
+        raise InvalidPolicy(str(error)) from error
     if duplicates:
-        raise UnusablePolicy(f"these fields are there twice: {', '.join(duplicates)}")
+        raise InvalidPolicy(f"duplicate fields: {', '.join(duplicates)}")
     if not isinstance(document, dict) or document.get("apiVersion") != API_VERSION:
         found = document.get("apiVersion") if isinstance(document, dict) else None
-        raise UnusablePolicy(f"unsupported apiVersion: {found or ''}, the input policy must be '{API_VERSION}'")
+        raise InvalidPolicy(f"unsupported apiVersion: {found or ''}, the input policy must be '{API_VERSION}'")
     notes: list[str] = []
     kind = document.get("kind")
     if kind == "Policy":
         document = _of_policy(document, notes)
     elif kind != "ConfigurationPolicy":
-        raise UnusablePolicy(f"unsupported input kind: {kind or ''}, must be 'Policy' or 'ConfigurationPolicy'")
+        raise InvalidPolicy(f"unsupported input kind: {kind or ''}, must be 'Policy' or 'ConfigurationPolicy'")
     spec, metadata = _fitted(document.get("spec") or {}, ConfigurationPolicySpec), document.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise UnusablePolicy(f"{_UNREADABLE}: the metadata must be an object")
+        raise InvalidPolicy(f"{_DECODE_ERROR}: the metadata must be an object")
     interval = {"compliant": _INTERVAL, "noncompliant": _INTERVAL}
     policy = {
         **document,
@@ -51,7 +51,7 @@ def read_policy(text: str | bytes) -> tuple[Object, list[str]]:
     try:
         ConfigurationPolicy.decode(policy)
     except MalformedObject as error:
-        raise UnusablePolicy(f"{_UNREADABLE}: {error.problem}") from error
+        raise InvalidPolicy(f"{_DECODE_ERROR}: {error.problem}") from error
     return policy, notes
 
 
@@ -59,10 +59,10 @@ def _of_policy(document: Object, notes: list[str]) -> Object:
     spec = document.get("spec") or {}
     templates = spec.get("policy-templates") if isinstance(spec, dict) else None
     if not isinstance(templates, list):
-        raise UnusablePolicy("invalid input Policy: no policy-templates found")
+        raise InvalidPolicy("invalid input Policy: no policy-templates found")
     found = [definition for definition in map(_definition, templates) if definition.get("kind") == "ConfigurationPolicy"]
     if not found:
-        raise UnusablePolicy("invalid input Policy: it must contain a ConfigurationPolicy")
+        raise InvalidPolicy("invalid input Policy: it must contain a ConfigurationPolicy")
     notes += ["Ignoring additional ConfigurationPolicy in input policy"] * (len(found) - 1)
     return found[0]
 
@@ -73,7 +73,7 @@ def _definition(template: Any) -> Object:
 
 
 def _fitted(value: Any, shape: Any) -> Any:
-    """A document of this shape, with its fields spelt as the API spells them: Go reads them whatever their case."""
+    """A document of this shape, with the API's spelling of its fields: Go matches field names case-insensitively."""
     if get_origin(shape) is Annotated:
         return _fitted(value, get_args(shape)[0])
     if get_origin(shape) is tuple and isinstance(value, list):
@@ -83,13 +83,13 @@ def _fitted(value: Any, shape: Any) -> Any:
     if not (isinstance(shape, type) and issubclass(shape, msgspec.Struct)):
         return value
     if not isinstance(value, dict):
-        raise UnusablePolicy(f"{_UNREADABLE}: {shape.__name__} must be an object")
+        raise InvalidPolicy(f"{_DECODE_ERROR}: {shape.__name__} must be an object")
     hints = get_type_hints(shape, include_extras=True)
     known = {field.encode_name.lower(): (field.encode_name, hints[field.name]) for field in msgspec.structs.fields(shape)}
     fitted: Object = {}
     for key, item in value.items():
         if key.lower() not in known:
-            raise UnusablePolicy(f'{_UNREADABLE}: json: unknown field "{key}"')
+            raise InvalidPolicy(f'{_DECODE_ERROR}: json: unknown field "{key}"')
         name, inner = known[key.lower()]
         fitted[name] = _fitted(item, inner)
     return fitted

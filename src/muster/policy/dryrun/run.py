@@ -1,4 +1,4 @@
-"""One dry run: the policy is evaluated once, as a controller would, and what it would report is kept instead of sent."""
+"""A dry run: the policy is evaluated once, as by a controller, and its reports are returned instead of sent."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class DryRunError(Exception):
 class DryRun:
     status: ConfigurationPolicyStatus
     messages: tuple[str, ...]
-    """What the policy's owner would be told, in order."""
+    """Messages for the policy's owner, in order."""
 
     @property
     def document(self) -> Object:
-        """The status as Go writes it: with what is always empty in the details."""
+        """The status as Go writes it, including empty fields of the details."""
         written: Object = known_fields(self.status)
         for details in written.get("compliancyDetails") or ():
             details.setdefault("Validity", {})
@@ -47,7 +47,7 @@ async def dry_run(
     full_diffs: bool = False,
     clock: Clock = SYSTEM,
 ) -> DryRun:
-    """`policy` is one that `read_policy` gave. Raises DryRunError."""
+    """`policy` comes from `read_policy`. Raises DryRunError."""
     if HUB_DELIMITERS[0] in str(policy.get("spec")):
         raise DryRunError(STANDALONE_DISABLED)
     typed = ConfigurationPolicy.decode(policy)
@@ -71,6 +71,6 @@ async def _encryption(policy: ConfigurationPolicy, cluster: Cluster) -> Encrypti
 
 
 def aggregated(errors: Sequence[Exception]) -> str:
-    """As apimachinery's Aggregate: one error's text, or all of them once."""
+    """Like apimachinery's Aggregate: one error's text, or each text once."""
     texts = list(dict.fromkeys(map(str, errors)))
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

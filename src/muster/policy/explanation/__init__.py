@@ -1,10 +1,17 @@
-"""What becomes of a policy's templates, and what they need for it: for people and pipelines, before a controller sees them."""
+"""Explains the templates of a policy and the permissions they need, before a controller evaluates them."""
 
 from muster.policy.explanation.explainer import Difference, Explainer, Explanation, Problem, Side
 from muster.policy.explanation.findings import Finding, lint
+from muster.policy.explanation.permissions import (
+    Account,
+    controller_account,
+    find_hub_account,
+    grants,
+    hub_account,
+    missing_permissions,
+)
 from muster.policy.explanation.reads import Read, RecordingSource
-from muster.policy.explanation.rights import Account, controller_account, find_hub_account, grants, hub_account, missing_rights
-from muster.policy.explanation.shapes import Misshapen, check_shape
+from muster.policy.explanation.validation import InvalidDocument, validate_document
 
 __all__ = [
     "Account",
@@ -12,16 +19,16 @@ __all__ = [
     "Explainer",
     "Explanation",
     "Finding",
-    "Misshapen",
+    "InvalidDocument",
     "Problem",
     "Read",
     "RecordingSource",
     "Side",
-    "check_shape",
     "controller_account",
     "find_hub_account",
     "grants",
     "hub_account",
     "lint",
-    "missing_rights",
+    "missing_permissions",
+    "validate_document",
 ]

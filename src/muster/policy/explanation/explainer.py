@@ -1,9 +1,9 @@
-"""Resolving a policy as its controller would, for whoever wants to know what comes of it.
+"""Resolves a policy as its controller would, to show the result.
 
-Hub templates are resolved first, over the whole policy, with the name and labels of one managed cluster; then the managed
-templates, with the same code that the controller has. A side that there is no source for is left as it is: its templates are shown
-unresolved, and what holds hub templates that are not resolved has no managed templates yet. A Policy of the framework is explained
-by the policies in it; any other object is a template as a whole.
+Hub templates are resolved first, in the whole policy, with the name and labels of one managed cluster; then the managed
+templates, with the controller's own code. Without a source for a side, its templates stay unresolved, and a document with
+unresolved hub templates has no managed templates yet. For a Policy of the framework the policies in it are explained; any other
+object is one template as a whole.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from muster.runtime.client import KubeError, NoKindMatch
 _MANAGED_CLUSTER: Final = ("cluster.open-cluster-management.io/v1", "ManagedCluster")
 _OPERATOR_FIELDS: Final = ("operatorGroup", "subscription", "versions")
 _RAW: Final = "object-templates-raw"
-_NOT_SHOWN: Final = "# The difference is not shown, because it holds sensitive data."
+_NOT_SHOWN: Final = "# The difference is not shown, because it contains sensitive data."
 
 
 class Side(Enum):
@@ -41,7 +41,7 @@ class Side(Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """Why something does not resolve."""
+    """Why something cannot be resolved."""
 
     side: Side
     where: str
@@ -50,7 +50,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Difference:
-    """What enforcing the policy would do to an object."""
+    """What enforcing the policy would change in an object."""
 
     what: str
     action: str
@@ -62,10 +62,10 @@ class Difference:
 class Explanation:
     name: str
     document: Object
-    """Resolved as far as it can be."""
+    """Resolved as far as possible."""
     problems: list[Problem] = field(default_factory=list)
     unresolved: list[Side] = field(default_factory=list)
-    """Whose templates are left, for want of a source."""
+    """The sides whose templates are unresolved, for lack of a source."""
     reads: dict[Side, tuple[Read, ...]] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
     sensitive: bool = False
@@ -76,11 +76,11 @@ class Explanation:
 
 
 class _Unresolved(Exception):
-    """The rest of the document cannot be told."""
+    """The rest of the document cannot be resolved."""
 
 
 class Explainer:
-    """Explains policies with these clusters, either of which may be missing."""
+    """Explains policies with these clusters, either of which may be absent."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Explainer:
         self._managed_resolver = Resolver(MANAGED_DELIMITERS)
 
     async def explain(self, document: Object) -> list[Explanation]:
-        """One for each policy in it."""
+        """One explanation for each policy in the document."""
         if document.get("kind") != "Policy":
             return [await self._explain(document)]
         templates = (document.get("spec") or {}).get("policy-templates") or ()
@@ -118,7 +118,7 @@ class Explainer:
         explanation.reads = {side: source.reads for side, source in recording.items()}
         return explanation
 
-    # The hub's templates
+    # Hub templates
 
     async def _resolve_hub(self, explanation: Explanation, source: RecordingSource | None) -> None:
         document = explanation.document
@@ -154,7 +154,7 @@ class Explainer:
             context["ManagedClusterLabels"] = found[0]["metadata"].get("labels") or {}
         return context
 
-    # The managed cluster's templates
+    # Managed templates
 
     async def _resolve_managed(self, explanation: Explanation, source: RecordingSource | None) -> None:
         document = explanation.document
@@ -216,35 +216,35 @@ class Explainer:
     async def _resolve_template(
         self, explanation: Explanation, desired: DesiredObjects, index: int, template: Object
     ) -> list[Object]:
-        """The template once for each object that it means; as it is if that cannot be told."""
+        """The template once for each desired object; unchanged if these cannot be determined."""
         where = f"spec.object-templates[{index}]"
         try:
             definition = Definition.read(index, template)
-            meant = await desired.of(definition)
+            targets = await desired.find(definition)
         except InvalidDefinition as error:
-            explanation.problems.append(Problem(Side.CLUSTER, where, f"{error} has another type than it must have"))
+            explanation.problems.append(Problem(Side.CLUSTER, where, f"{error} has the wrong type"))
             return [template]
-        explanation.sensitive = explanation.sensitive or meant.sensitive
-        if meant.event is not None:
-            if not meant.event.compliant:
-                explanation.problems.append(Problem(Side.CLUSTER, where, meant.event.message))
+        explanation.sensitive = explanation.sensitive or targets.sensitive
+        if targets.event is not None:
+            if not targets.event.compliant:
+                explanation.problems.append(Problem(Side.CLUSTER, where, targets.event.message))
                 return [template]
             return []
         if self._diffs:
             secret = explanation.sensitive or definition.kind == "Secret"
-            explanation.differences += [await self._difference(definition, meant, obj, secret=secret) for obj in meant.objects]
-        return [{**template, "objectDefinition": obj} for obj in meant.objects]
+            explanation.differences += [await self._difference(definition, targets, obj, secret=secret) for obj in targets.objects]
+        return [{**template, "objectDefinition": obj} for obj in targets.objects]
 
-    # The objects that there are
+    # Existing objects
 
-    async def _difference(self, definition: Definition, meant: Desired, obj: Object, *, secret: bool) -> Difference:
+    async def _difference(self, definition: Definition, targets: Desired, obj: Object, *, secret: bool) -> Difference:
         metadata = obj.get("metadata") or {}
         what = " ".join(filter(None, (definition.kind, "/".join(filter(None, (metadata.get("namespace"), metadata.get("name")))))))
         source = self._sources[Side.CLUSTER]
-        if source is None or meant.resource is None or not metadata.get("name"):
-            return Difference(what, "none", "# The template names no object: what it means is only compared.")
+        if source is None or targets.resource is None or not metadata.get("name"):
+            return Difference(what, "none", "# The template names no object: objects that match it are only compared.")
         try:
-            found = await source.read(Selection(meant.resource, metadata.get("namespace") or "", metadata["name"]))
+            found = await source.read(Selection(targets.resource, metadata.get("namespace") or "", metadata["name"]))
         except KubeError as error:
             return Difference(what, "none", f"# {error}")
         if definition.is_mustnothave:
@@ -264,7 +264,7 @@ _RESOLVERS: Final = {
     "ConfigurationPolicy": Explainer._resolve_configuration,
     "OperatorPolicy": Explainer._resolve_operator,
 }
-"""By kind, what of a policy has managed templates; of other kinds it is everything."""
+"""By kind, the fields with managed templates; of other kinds the whole document."""
 
 
 def _name(document: Object) -> str:

@@ -1,8 +1,8 @@
-"""What can be said of a policy's templates without any cluster.
+"""Checks of a policy's templates without any cluster.
 
-Errors are what will not resolve wherever the policy goes: templates that do not parse, and functions that are always denied.
-Warnings are what resolves and is seldom meant: output that changes with every run, so that the policy never settles, and places in
-which a template is not looked for, or its type does not become what it seems.
+Errors are templates that can never be resolved: invalid syntax, and functions that are always denied. Warnings are templates
+that can be resolved, but rarely as intended: output that changes with every run, so that the policy never settles, and places in
+which a template is not resolved, or does not get the type that it seems to have.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Part:
 
 
 def lint(document: Object) -> list[Finding]:
-    """Of one policy, or of those in a Policy."""
+    """Checks one policy, or the policies in a Policy."""
     if document.get("kind") == "Policy":
         templates = (document.get("spec") or {}).get("policy-templates") or ()
         policies = [one.get("objectDefinition") for one in templates if isinstance(one, dict)]
@@ -87,7 +87,7 @@ def _of_metadata(document: Object) -> Iterator[Finding]:
         if document.get("kind") in ("ConfigurationPolicy", "OperatorPolicy") and has_template(
             orjson.dumps(metadata.get(name) or {}).decode(), HUB_DELIMITERS
         ):
-            yield Finding(WARNING, f"metadata.{name}", "hub templates are resolved in the spec only: here they stay as they are")
+            yield Finding(WARNING, f"metadata.{name}", "hub templates are resolved in the spec only: here they stay unresolved")
 
 
 def _of_part(part: _Part) -> Iterator[Finding]:
@@ -95,7 +95,7 @@ def _of_part(part: _Part) -> Iterator[Finding]:
     if part.value is None or not has_template(text, part.delims):
         return
     if part.delims == MANAGED_DELIMITERS and has_template(text, HUB_DELIMITERS):
-        # What is between hub delimiters is gone when managed templates are resolved; what will be there instead is not known.
+        # Hub templates are resolved before managed templates, to an unknown value.
         return
     try:
         yaml = part.value if isinstance(part.value, str) else documents.to_yaml(documents.encoded(part.value))
@@ -107,7 +107,7 @@ def _of_part(part: _Part) -> Iterator[Finding]:
     for name in sorted(template.functions & HOST_FUNCTIONS):
         yield Finding(ERROR, part.where, f"{name} is denied: it would show the controller's environment")
     for name in sorted(template.functions & _UNSETTLED):
-        yield Finding(WARNING, part.where, f"{name} gives something else each time: the policy never settles")
+        yield Finding(WARNING, part.where, f"{name} returns another value each time: the policy never settles")
     if "getHostByName" in template.functions:
         yield Finding(WARNING, part.where, "getHostByName asks the controller's DNS, and its answer may change")
     for applies, message in _LINE_CHECKS:
@@ -122,7 +122,7 @@ def _in_list(line: str, delims: tuple[str, str]) -> bool:
 
 
 def _with_text_behind(line: str, delims: tuple[str, str]) -> bool:
-    """The pass that takes quotes away takes the first and not the last."""
+    """The pass that removes quotes removes the first one and not the last."""
     return re.search(rf": {re.escape(delims[0])}[^\n]*(?:{_TYPED})[^\n]*{re.escape(delims[1])}[^\n]*'$", line) is not None
 
 

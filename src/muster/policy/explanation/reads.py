@@ -1,4 +1,4 @@
-"""A source that notes what is read of it, and what came of it."""
+"""A source that records what is read, and the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Read:
 
     @property
     def what(self) -> str:
-        """The object or objects, in a few words."""
+        """A short description of the object or objects."""
         selection = self.selection
         if selection.name:
             return selection.name
@@ -29,7 +29,7 @@ class Read:
 
 
 class RecordingSource:
-    """Another source, of which each selection is asked for once."""
+    """Wraps another source; each selection is read only once."""
 
     def __init__(self, source: ObjectSource) -> None:
         self._source = source

@@ -1,5 +1,4 @@
-"""The CatalogSource that the operator comes from. An operator that is installed runs without it, so a policy says whether its
-health counts."""
+"""The CatalogSource of the operator. An installed operator runs without it, so a policy configures whether its health counts."""
 
 from __future__ import annotations
 
@@ -20,11 +19,11 @@ UNKNOWN_STATE: Final = conditions.condition(
 
 
 def without_subscription(policy: ResolvedPolicy) -> Report:
-    """Related objects remain as they were last known."""
+    """Related objects stay as they were."""
     return Report(conditions.unknown(KIND) if policy.is_musthave else conditions.not_applicable(KIND))
 
 
-def judge(policy: ResolvedPolicy, subscription: Object, found: Object | None) -> Report:
+def evaluate(policy: ResolvedPolicy, subscription: Object, found: Object | None) -> Report:
     name, namespace = text_at(subscription, "spec", "source"), text_at(subscription, "spec", "sourceNamespace")
     if not policy.is_musthave:
         if found is None:

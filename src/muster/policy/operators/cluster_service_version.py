@@ -1,4 +1,4 @@
-"""The ClusterServiceVersion: one version of an operator, as it is installed."""
+"""The ClusterServiceVersion: the installed version of an operator."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def installed(subscription: Object, csvs: Sequence[Object]) -> Object | None:
 def musthave(policy: ResolvedPolicy, subscription: Object, csvs: Sequence[Object]) -> Report:
     found = installed(subscription, csvs)
     if found is None:
-        # Before OLM has said which it is, all that carry the operator's label are shown.
+        # Before OLM has set installedCSV, all with the operator's label are related.
         candidates = () if text_at(subscription, "status", "installedCSV") else tuple(_existing(csv) for csv in csvs)
         nothing = related.named(CSVS, name_of(subscription), namespace_of(subscription), "NonCompliant", related.MISSING)
         return Report(conditions.missing(KIND), candidates or (nothing,))
     name = name_of(found)
     if not policy.allows(name):
         problem = f"{KIND} ({name}) is not an approved version"
-        said = conditions.condition(KIND, "False", "UnapprovedVersion", problem)
-        return Report(said, (related.existing(CSVS, found, "NonCompliant", problem),))
+        condition = conditions.condition(KIND, "False", "UnapprovedVersion", problem)
+        return Report(condition, (related.existing(CSVS, found, "NonCompliant", problem),))
     message = f"{KIND} ({name}) - {text_at(found, 'status', 'message')}"
     status: conditions.Status = "True" if _succeeded(found) else "False"
     return Report(conditions.condition(KIND, status, text_at(found, "status", "reason"), message), (_existing(found),))

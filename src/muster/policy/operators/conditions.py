@@ -1,8 +1,8 @@
-"""What an OperatorPolicy says about each kind of object: its conditions, and the one that sums them up.
+"""The conditions of an OperatorPolicy: one per kind of object, and the summary.
 
-Types, reasons, messages and their order are upstream's (config-policy-controller v0.19). Every kind has a condition; a policy is
-compliant when all of them are there and True, but for the one about its CatalogSource, which says what is wrong when True. A spec
-that is not valid is all the summary says, unless it is the operator's namespace that is missing: that may come.
+Types, reasons, messages and their order are upstream's (config-policy-controller v0.19). A policy is compliant when all
+conditions exist and are True, except the one about the CatalogSource, which reports a problem when True. If the spec is invalid,
+the summary contains only that, unless the operator's namespace is missing, which may be created.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Status = Literal["True", "False", "Unknown"]
 
 
 def condition(kind: str, status: Status, reason: str, message: str) -> Condition:
-    """Of a type, or of the kind it is about. What others gave as a reason may not be one, or may be missing."""
+    """Of a type, or of the kind that it is about. A reason from another component may be invalid or missing."""
     usable = len(reason) <= _REASON_LENGTH and _REASON.fullmatch(reason)
     return Condition(
         type=TYPES.get(kind, kind), status=status, reason=reason if usable else "Unknown", message=message[:_TEXT_LENGTH]
@@ -91,8 +91,8 @@ def matches(kind: str) -> Condition:
 
 
 def mismatch(kind: str, *, enforceable: bool = True) -> Condition:
-    said = f"the {kind} found on the cluster does not match the policy" + ("" if enforceable else " and can't be enforced")
-    return condition(kind, "False", f"{kind}Mismatch", said)
+    message = f"the {kind} found on the cluster does not match the policy" + ("" if enforceable else " and can't be enforced")
+    return condition(kind, "False", f"{kind}Mismatch", message)
 
 
 def updated(kind: str) -> Condition:
@@ -115,7 +115,7 @@ def _counted(kind: str, names: Sequence[str], one: str, many: str) -> str:
 
 
 def summary(spec: OperatorPolicySpec, conditions: tuple[Condition, ...]) -> Condition:
-    """Whether the policy is compliant, and all that is said about it in order."""
+    """Whether the policy is compliant, and all messages in order."""
     validity = condition_of(conditions, VALID_SPEC)
     if validity is not None and validity.status != "True" and not validity.message.lower().startswith(_NAMESPACE_MISSING):
         return _summed_up(False, [validity.message])
@@ -126,7 +126,7 @@ def summary(spec: OperatorPolicySpec, conditions: tuple[Condition, ...]) -> Cond
         compliant = compliant and found is not None and found.status == ("False" if kind == CATALOG else "True")
         if found is not None:
             messages.append(found.message)
-    for kind, only_when_bad in _judged_besides(spec):
+    for kind, only_when_bad in _optional_types(spec):
         found = condition_of(conditions, kind)
         bad = found is None or found.status != "True"
         compliant = compliant and not bad
@@ -135,8 +135,8 @@ def summary(spec: OperatorPolicySpec, conditions: tuple[Condition, ...]) -> Cond
     return _summed_up(compliant, messages)
 
 
-def _judged_besides(spec: OperatorPolicySpec) -> Iterable[tuple[str, bool]]:
-    """What counts only for policies that say so; whether it is said only when it is not well."""
+def _optional_types(spec: OperatorPolicySpec) -> Iterable[tuple[str, bool]]:
+    """Conditions that count only if the policy says so; whether they are reported only when unhealthy."""
     if spec.compliance_type.lower() == "mustnothave":
         return
     if spec.compliance_config.deprecations_present == "NonCompliant":
@@ -147,8 +147,8 @@ def _judged_besides(spec: OperatorPolicySpec) -> Iterable[tuple[str, bool]]:
 
 def _summed_up(compliant: bool, messages: list[str]) -> Condition:
     state = "Compliant" if compliant else "NonCompliant"
-    said = f"{state}; {', '.join(messages)}" if messages else f"{state};"
-    encoded = said.encode()
+    message = f"{state}; {', '.join(messages)}" if messages else f"{state};"
+    encoded = message.encode()
     if len(encoded) > MESSAGE_LENGTH:
-        said = encoded[: MESSAGE_LENGTH - len(_CUT)].decode(errors="ignore") + _CUT
-    return condition(COMPLIANT, "True" if compliant else "False", state, said)
+        message = encoded[: MESSAGE_LENGTH - len(_CUT)].decode(errors="ignore") + _CUT
+    return condition(COMPLIANT, "True" if compliant else "False", state, message)

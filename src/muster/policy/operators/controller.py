@@ -1,10 +1,9 @@
-"""The controller of OperatorPolicies: watches them and what they depend on, evaluates, and reports.
+"""The controller of OperatorPolicies: watches them and their dependencies, evaluates, and reports.
 
-A policy is evaluated when its spec changes, or an annotation that matters, or when its status was reset; when an object changed
-that its last evaluation read, on the managed cluster or (hub templates) on the hub; when a policy that shares its Subscription
-changed; and, where a kind was missing (OLM's, say), when that comes. Nothing is done by the clock but where something cannot be
-watched. Hub templates come first and everything works on the copy they give; of the policy nothing but the status is written, and
-that only when it says something new.
+A policy is evaluated when its spec, a relevant annotation, or a reset status changes; when an object changes that its last
+evaluation read, on the managed cluster or (hub templates) on the hub; when a policy with the same Subscription changes; and when
+a missing kind (such as OLM's) is installed. There is no polling, except for what cannot be watched. Hub templates are resolved
+first, into a copy that is evaluated; only the policy's status is written, and only if it has changed.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from muster.policy.dependencies import FollowingSource
 from muster.policy.metrics import PolicyMetrics
 from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION, ENCRYPTION_IV_ANNOTATION
 from muster.policy.operators import conditions
-from muster.policy.operators.building import Builder, Neighbours, templates_disabled
 from muster.policy.operators.evaluation import Evaluation
 from muster.policy.operators.kinds import SUBSCRIPTIONS
-from muster.policy.operators.overlap import key_of, policies_named
-from muster.policy.operators.reading import Reader
-from muster.policy.operators.resolved import ResolvedPolicies, as_written
+from muster.policy.operators.object_reader import ObjectReader
+from muster.policy.operators.overlap import key_of, parse_policies
+from muster.policy.operators.resolved_policies import ResolvedPolicies, unresolved_policy
+from muster.policy.operators.resource_builder import OtherPolicies, ResourceBuilder, templates_disabled
 from muster.policy.operators.status import StatusDraft
 from muster.policy.operators.steps import Report
-from muster.policy.reporting import HISTORY_LENGTH, PolicyReporter
+from muster.policy.reporter import HISTORY_LENGTH, PolicyReporter
 from muster.policy.resolver import Resolver
 from muster.policy.standalone import HubTemplateError, HubTemplates, PolicyKey
 from muster.runtime.cache import DynamicRESTMapper, FollowedSelections, MutationCache
@@ -45,11 +44,11 @@ _ANNOTATIONS: Final = (DISABLE_TEMPLATES_ANNOTATION, ENCRYPTION_IV_ANNOTATION)
 @dataclass(frozen=True)
 class OperatorPolicyOptions:
     namespaces: tuple[str, ...] = ("",)
-    """Where policies are read; an empty one stands for all."""
+    """Namespaces of the policies; an empty one means all."""
     default_namespace: str = ""
-    """Of operators whose policy and package name none."""
+    """Namespace of operators if neither policy nor package sets one."""
     denylist: frozenset[str] = frozenset()
-    """Template functions that fail when they are called."""
+    """Template functions that fail when called."""
     history_length: int = HISTORY_LENGTH
 
 
@@ -77,9 +76,9 @@ class OperatorPolicyController:
         self._metrics = metrics
         self._reporter = PolicyReporter(context.client, context.events, host_name(), clock=context.clock)
         self._resolved = ResolvedPolicies()
-        self._neighbours = Neighbours(self._policies, self._resolved)
+        self._other_policies = OtherPolicies(self._policies, self._resolved)
         self._absent_groups: dict[ObjectKey, frozenset[str]] = {}
-        """API groups of which policies need something that the cluster does not have."""
+        """API groups of kinds that policies need but the cluster does not serve."""
         self._controller = context.controller("operator-policy-controller", self._reconcile)
         self._caches: Mapping[str, MutationCache[OperatorPolicy]] = {
             namespace: self._watch(namespace) for namespace in options.namespaces
@@ -98,7 +97,7 @@ class OperatorPolicyController:
     async def run(self) -> None:
         await self._controller.run()
 
-    # What leads to an evaluation.
+    # Watches
 
     def _on_policy_change(self, old: OperatorPolicy | None, new: OperatorPolicy | None) -> None:
         policy = new or old
@@ -107,7 +106,7 @@ class OperatorPolicyController:
             self._cache(policy.metadata.namespace).confirm_delete(key_of(policy), policy.metadata.uid)
         if old is None or new is None or _is_to_be_evaluated(old, new):
             self._controller.enqueue(key_of(policy))
-        sharing = {key for side in (old, new) if side is not None for key in policies_named(side.status.overlapping_policies)}
+        sharing = {key for side in (old, new) if side is not None for key in parse_policies(side.status.overlapping_policies)}
         for key in sharing - {key_of(policy)}:
             self._controller.enqueue(key)
 
@@ -125,7 +124,7 @@ class OperatorPolicyController:
             if group in absent:
                 self._controller.enqueue(key)
 
-    # What an evaluation does.
+    # Reconcile
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         policy = self._policy(key)
@@ -142,9 +141,9 @@ class OperatorPolicyController:
             return None
         draft.spec = spec
         source = FollowingSource(self._selections, self._mapper, _follower(key))
-        evaluation = self._evaluation(policy, draft, Reader(source), sensitive=hub.sensitive)
+        evaluation = self._evaluation(policy, draft, ObjectReader(source), sensitive=hub.sensitive)
         try:
-            await evaluation.run(as_written(key, spec))
+            await evaluation.run(unresolved_policy(key, spec))
         except Conflict:
             source.keep()
             raise
@@ -158,24 +157,24 @@ class OperatorPolicyController:
             raise evaluation.failure
         return evaluation.retry_after
 
-    def _evaluation(self, policy: OperatorPolicy, draft: StatusDraft, reader: Reader, *, sensitive: bool) -> Evaluation:
+    def _evaluation(self, policy: OperatorPolicy, draft: StatusDraft, reader: ObjectReader, *, sensitive: bool) -> Evaluation:
         disabled = templates_disabled(policy.metadata.annotations.get(DISABLE_TEMPLATES_ANNOTATION, ""))
         subscriptions = draft.related_of(SUBSCRIPTIONS.kind)
-        builder = Builder(
+        builder = ResourceBuilder(
             policy,
             None if disabled else self._resolver,
             reader,
             self._target,
-            self._neighbours,
+            self._other_policies,
             self._options.denylist,
             self._options.default_namespace,
             subscriptions[0].object.metadata.namespace if len(subscriptions) == 1 else "",
             sensitive,
         )
-        return Evaluation(builder, reader, self._target, self._neighbours, draft, self._clock.now)
+        return Evaluation(builder, reader, self._target, self._other_policies, draft, self._clock.now)
 
     async def _report(self, policy: OperatorPolicy, draft: StatusDraft) -> None:
-        """Tell the owner first: as long as the status is not written, it will be told again."""
+        """Report to the owner first: until the status is written, it is reported again."""
         status, messages = draft.finished(self._clock.now(), self._options.history_length)
         for message in messages:
             await self._reporter.report_compliance(policy.document(), message.partition(";")[0], message)
@@ -192,13 +191,13 @@ class OperatorPolicyController:
         self._absent_groups.pop(key, None)
         self._metrics.forget(KIND, key.namespace, key.name)
 
-    # The policies.
+    # Policies
 
     def _cache(self, namespace: str) -> MutationCache[OperatorPolicy]:
         return self._caches.get(namespace) or self._caches[""]
 
     def _policy(self, key: ObjectKey) -> OperatorPolicy | None:
-        """A policy may be named that is in no namespace of ours."""
+        """The key may be in a namespace that this controller does not watch."""
         if key.namespace not in self._caches and "" not in self._caches:
             return None
         return self._cache(key.namespace).get(key)
@@ -236,6 +235,6 @@ def operator_policy_controller(
     options: OperatorPolicyOptions,
     metrics: PolicyMetrics,
 ) -> OperatorPolicyController:
-    """`context` is of the cluster that the policies are in; `resolver` (of managed templates), `selections`, `mapper` and `target`
-    are of the managed cluster. The caller runs selections, mapper, hub templates and the context."""
+    """`context` is of the cluster that contains the policies; `resolver` (of managed templates), `selections`, `mapper` and
+    `target` are of the managed cluster. The caller runs selections, mapper, hub templates and the context."""
     return OperatorPolicyController(context, hub_templates, resolver, selections, mapper, target, options, metrics)

@@ -1,5 +1,5 @@
-"""The CustomResourceDefinitions that came with the operator. Deleting one deletes all objects of its kind, so they are kept unless
-a policy says otherwise."""
+"""The operator's CustomResourceDefinitions. Deleting one deletes all objects of its kind, so they are kept unless a policy says
+otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NONE_FOUND: Final = Report(
 PRESENT: Final = conditions.condition(KIND, "True", "RelevantCRDFound", "there are CRDs present for the operator")
 
 
-def judge(policy: ResolvedPolicy, found: Sequence[Object]) -> Step:
+def evaluate(policy: ResolvedPolicy, found: Sequence[Object]) -> Step:
     if not found:
         return Step(NONE_FOUND)
     if policy.is_musthave:

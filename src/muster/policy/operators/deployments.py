@@ -1,4 +1,4 @@
-"""The Deployments that run the operator, as its ClusterServiceVersion names them."""
+"""The operator's Deployments, as listed in its ClusterServiceVersion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def without_csv(policy: ResolvedPolicy) -> Report:
     return NONE_RELEVANT if policy.is_musthave else Report(conditions.not_applicable(KIND))
 
 
-def judge(policy: ResolvedPolicy, csv: Object, found: Mapping[str, Object | None]) -> Report:
+def evaluate(policy: ResolvedPolicy, csv: Object, found: Mapping[str, Object | None]) -> Report:
     """`found` has a Deployment, or None, for each name."""
     objects = tuple(_related(policy, csv, name, deployment) for name, deployment in found.items())
     if not policy.is_musthave:

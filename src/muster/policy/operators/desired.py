@@ -1,7 +1,7 @@
-"""The Subscription and the OperatorGroup that a policy wants, from its resolved `subscription` and `operatorGroup`.
+"""The desired Subscription and OperatorGroup, from a policy's resolved `subscription` and `operatorGroup`.
 
-Both are free objects in the policy: names beside fields of the spec. Problems are told in upstream's words, and without values
-where a template may have taken these from a Secret.
+Both are free-form objects in the policy that mix names with fields of the spec. Problems are reported with upstream's messages,
+and without values that a template may have read from a Secret.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from muster.policy.operators.policy import ResolvedPolicy
 
 
 class InvalidSpec(Exception):
-    """What is wrong with a policy; the text is for its status."""
+    """What is wrong with a policy; the message is for its status."""
 
 
 def desired_subscription(policy: ResolvedPolicy, document: Any, *, sensitive: bool = False) -> Object:
-    """Its namespace is empty where the policy has none. Raises InvalidSpec."""
+    """Its namespace is empty if the policy has none. Raises InvalidSpec."""
     fields = _fields(document, "subscription")
     name, namespace = fields.get("name"), fields.pop("namespace", None)
     if not isinstance(name, str) or not name:
         raise InvalidSpec("name is required in spec.subscription")
     if problems := dns1123_label(name):
-        raise InvalidSpec(f"the name {_shown(name, sensitive)} used for the subscription is invalid: {', '.join(problems)}")
+        raise InvalidSpec(f"the name {_quoted(name, sensitive)} used for the subscription is invalid: {', '.join(problems)}")
     if isinstance(namespace, str) and dns1123_label(namespace):
-        shown = _shown(namespace, sensitive)
+        shown = _quoted(namespace, sensitive)
         raise InvalidSpec(f"the namespace {shown} used for the subscription is not a valid namespace identifier")
     spec = _struct(fields, SUBSCRIPTION_SPEC, "subscription")
     if spec.get("installPlanApproval"):
@@ -46,14 +46,14 @@ def desired_subscription(policy: ResolvedPolicy, document: Any, *, sensitive: bo
             "source": "",
             "sourceNamespace": "",
             **spec,
-            # Manual, so that whoever approves an upgrade decides about it.
+            # Manual, so that an upgrade needs an approval.
             "installPlanApproval": "Automatic" if by_itself else "Manual",
         },
     }
 
 
 def compared_subscription(policy: ResolvedPolicy, desired: Object) -> Object:
-    """What is compared with the one that exists: who approves is not for a policy to say that only informs."""
+    """The Subscription to compare with the existing one: an informed policy does not decide about the approval."""
     if policy.is_enforced:
         return desired
     spec = {field: value for field, value in desired["spec"].items() if field != "installPlanApproval"}
@@ -69,8 +69,8 @@ def desired_operator_group(document: Any | None, namespace: str, *, sensitive: b
     specified = fields.pop("namespace", None)
     if isinstance(specified, str) and specified not in ("", namespace):
         raise InvalidSpec(
-            f"the namespace specified in spec.operatorGroup ({_shown(specified, sensitive)}) must match the namespace used for the "
-            f"subscription ({_shown(namespace, sensitive)})"
+            f"the namespace specified in spec.operatorGroup ({_quoted(specified, sensitive)}) must match the namespace used for "
+            f"the subscription ({_quoted(namespace, sensitive)})"
         )
     name = fields.pop("name", None)
     if not isinstance(name, str) or not name:
@@ -96,5 +96,5 @@ def _struct(fields: Object, go_type: str, field: str) -> Object:
         raise InvalidSpec(f"the policy spec.{field} is invalid: {error}") from error
 
 
-def _shown(value: str, sensitive: bool) -> str:
+def _quoted(value: str, sensitive: bool) -> str:
     return "(from a Secret)" if sensitive else f"'{value}'"

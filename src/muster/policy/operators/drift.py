@@ -1,9 +1,8 @@
-"""How an OperatorGroup or a Subscription differs from what a policy wants of it.
+"""Drift of an OperatorGroup or a Subscription from the policy's desired one.
 
-A policy says what must be there, so fields that it does not mention are left alone; but parts that only make sense as a whole (an
-operator's configuration, the namespaces of a group) are taken exactly as the policy has them. What the cache shows to differ is
-read anew and updated in a dry run, since the server may see no difference, or may refuse one. No request is made while nothing
-differs.
+Fields that the policy does not set are kept; but parts that only make sense as a whole (an operator's configuration, the
+namespaces of a group) must equal the policy's. If the cached object differs, it is read again and updated in a dry run, since
+the server may see no difference, or may refuse the update. No request is made while nothing differs.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ class Drift:
     needed: bool
     """Whether the object has to change."""
     forbidden: bool
-    """Whether the server refuses that."""
+    """Whether the server refuses the change."""
     merged: Object
-    """The object as it should be."""
+    """The desired object."""
 
 
-def laid_over(desired: Object, existing: Object, exact: Sequence[str]) -> tuple[Object, bool]:
-    """The object as the policy wants it, and whether that differs. `exact` names fields of the spec. Raises ComparisonError."""
+def merged_object(desired: Object, existing: Object, exact: Sequence[str]) -> tuple[Object, bool]:
+    """The object with the policy's fields, and whether it differs. `exact` are fields of the spec. Raises ComparisonError."""
     replaced = {field: value for field in exact if (value := value_at(desired, "spec", field))}
     differs = any(not _is_same(value, value_at(existing, "spec", field)) for field, value in replaced.items())
     compared = compare(desired, existing, compliance="musthave")
@@ -41,7 +40,7 @@ def laid_over(desired: Object, existing: Object, exact: Sequence[str]) -> tuple[
 
 
 def _with_last_applied(merged: Object, existing: Object) -> Object:
-    """Comparing passes over what kubectl has noted down; writing must not lose it."""
+    """Comparisons ignore kubectl's last-applied annotation; writes must not remove it."""
     noted = value_at(existing, "metadata", "annotations", LAST_APPLIED)
     if noted is None:
         return merged
@@ -50,21 +49,21 @@ def _with_last_applied(merged: Object, existing: Object) -> Object:
 
 
 def _is_same(wanted: Any, existing: Any) -> bool:
-    """In any order of lists, and nothing besides."""
+    """Equal, with lists in any order."""
     template, found = {"spec": {"it": wanted}}, {"spec": {} if existing is None else {"it": existing}}
     return not compare(template, found, compliance="mustonlyhave").mismatch
 
 
 async def find_drift(client: KubeClient, resource: GVR, desired: Object, cached: Object, exact: Sequence[str]) -> Drift:
-    """Raises ComparisonError, and KubeError: Conflict when the object has gone meanwhile."""
-    _, differs = laid_over(desired, cached, exact)
+    """Raises ComparisonError, and KubeError: Conflict if the object was deleted meanwhile."""
+    _, differs = merged_object(desired, cached, exact)
     if not differs:
         return Drift(False, False, cached)
     try:
         live = await client.get(resource, name_of(cached), namespace_of(cached))
     except NotFound as error:
-        raise Conflict(409, "Conflict", f"{resource} {name_of(cached)} has gone meanwhile") from error
-    merged, differs = laid_over(desired, live, exact)
+        raise Conflict(409, "Conflict", f"{resource} {name_of(cached)} was deleted meanwhile") from error
+    merged, differs = merged_object(desired, live, exact)
     if not differs:
         return Drift(False, False, live)
     try:

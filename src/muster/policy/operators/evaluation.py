@@ -1,7 +1,8 @@
-"""One evaluation of one policy: read, decide, write, and say so, kind by kind, in the order in which OLM needs them.
+"""One evaluation of one policy: read, decide, write and report, kind by kind, in the order in which OLM needs them.
 
-Decisions are made by the modules of the kinds; here they get what they look at, and what they want written is written. A draft of
-the status takes what is said. When the cluster fails, what was said until then stands and the rest remains as it was.
+The modules of the kinds make decisions from the objects that are passed to them; their writes are executed here, and their
+reports are collected in a draft of the status. If the cluster fails, the reports so far are kept and the rest of the status
+stays unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from muster.policy.operators import (
     package_manifest,
     subscription,
 )
-from muster.policy.operators.building import Build, Builder, Neighbours
 from muster.policy.operators.desired import compared_subscription
 from muster.policy.operators.drift import Drift, find_drift
 from muster.policy.operators.kinds import (
@@ -43,44 +43,45 @@ from muster.policy.operators.kinds import (
     text_at,
     uid_of,
 )
+from muster.policy.operators.object_reader import ObjectReader
+from muster.policy.operators.object_writer import write_object
 from muster.policy.operators.policy import ResolvedPolicy
-from muster.policy.operators.reading import Reader
+from muster.policy.operators.resource_builder import BuiltResources, OtherPolicies, ResourceBuilder
 from muster.policy.operators.status import StatusDraft
 from muster.policy.operators.steps import Delete, Report, Step
-from muster.policy.operators.writing import carry_out
 from muster.runtime.client import Conflict, Forbidden, KubeClient, KubeError, NoKindMatch
 from muster.runtime.client.builtin import CRDS, DEPLOYMENTS
 
 log = get_logger("muster.policy.operators.evaluation")
 
 OLM_RETRY_INTERVAL: Final = 60.0
-"""Seconds before a cluster without OLM is looked at again; whoever hears of new kinds is faster."""
+"""Seconds until a cluster without OLM is checked again; an installed kind triggers it earlier."""
 PACKAGE_RETRY_INTERVAL: Final = 30.0
-"""Seconds before a package that is missing is looked for again: it cannot be watched."""
+"""Seconds until a missing package is looked up again: it cannot be watched."""
 _OLM_KINDS: Final = (OPERATOR_GROUPS, SUBSCRIPTIONS, INSTALL_PLANS, CSVS, CATALOG_SOURCES)
 _NOT_INSTALLED: Final = "because Operator Lifecycle Manager is not installed on the cluster"
 
 
 @dataclass
 class Evaluation:
-    """`run` once. What it found is in the draft, and here."""
+    """Use `run` once. The results are in the draft, and here."""
 
-    builder: Builder
-    reader: Reader
+    builder: ResourceBuilder
+    reader: ObjectReader
     client: KubeClient
-    neighbours: Neighbours
+    other_policies: OtherPolicies
     draft: StatusDraft
     now: Callable[[], datetime]
     failed: bool = False
-    """Whether templates, or the cluster, failed: what was read before may be needed again."""
+    """Whether templates or the cluster failed: previously read objects may be needed again."""
     failure: KubeError | None = None
-    """What the cluster failed with."""
+    """The error of the cluster."""
     retry_after: float | None = None
     _about: str = conditions.VALID_SPEC
-    """The kind that is being looked at."""
+    """The current kind."""
 
     async def run(self, policy: ResolvedPolicy) -> None:
-        """Raises Conflict when something changed meanwhile: nothing of the draft is to be told then."""
+        """Raises Conflict if something changed meanwhile: the draft must not be reported then."""
         try:
             await self._run(policy)
         except NoKindMatch:
@@ -108,7 +109,7 @@ class Evaluation:
         await self._deployments(policy, csv)
         await self._catalog_source(policy, found)
 
-    def _report_validity(self, build: Build) -> None:
+    def _report_validity(self, build: BuiltResources) -> None:
         draft = self.draft
         draft.put(Report(conditions.valid(build.problem)))
         if build.label:
@@ -123,7 +124,7 @@ class Evaluation:
         for resource in _OLM_KINDS:
             self.draft.put(Report(conditions.unknown(resource.kind, "OLMNotInstalled", _NOT_INSTALLED)))
 
-    async def _operator_group(self, policy: ResolvedPolicy, build: Build) -> bool:
+    async def _operator_group(self, policy: ResolvedPolicy, build: BuiltResources) -> bool:
         self._about = OPERATOR_GROUPS.kind
         desired = build.operator_group
         if desired is None:
@@ -134,13 +135,13 @@ class Evaluation:
         if not policy.is_musthave:
             others = await self.reader.objects(SUBSCRIPTIONS, namespace)
             own = name_of(build.subscription or {})
-            await self._carry_out(operator_group.mustnothave(policy, desired, found, others, own))
+            await self._execute(operator_group.mustnothave(policy, desired, found, others, own))
             return False
         drift: Drift | None = None
-        if len(found) == 1 and not operator_group.is_default(desired) and operator_group.is_meant(desired, found[0]):
+        if len(found) == 1 and not operator_group.is_default(desired) and operator_group.is_desired(desired, found[0]):
             drift = await find_drift(self.client, OPERATOR_GROUPS, desired, found[0], operator_group.EXACT_FIELDS)
         step = operator_group.musthave(policy, desired, found, drift)
-        await self._carry_out(step)
+        await self._execute(step)
         return step.correct
 
     async def _subscription(self, policy: ResolvedPolicy, desired: Object | None, *, group_correct: bool) -> Object | None:
@@ -151,7 +152,7 @@ class Evaluation:
         found = await self.reader.object(SUBSCRIPTIONS, namespace_of(desired), name_of(desired))
         if not policy.is_musthave:
             self.draft.intervention_time = ""
-            return await self._carry_out(subscription.mustnothave(policy, desired, found))
+            return await self._execute(subscription.mustnothave(policy, desired, found))
         drift: Drift | None = None
         if found is not None:
             compared = compared_subscription(policy, desired)
@@ -162,28 +163,28 @@ class Evaluation:
         step = subscription.musthave(policy, desired, found, drift, group_correct=group_correct)
         if drift is None or drift.needed or self._intervention_is_over():
             self.draft.intervention_time = ""
-        return await self._carry_out(step)
+        return await self._execute(step)
 
     async def _failed_resolution(self, policy: ResolvedPolicy, found: Object, failure: Object) -> Object | None:
-        verdict = subscription.judge_failure(
+        consequence = subscription.evaluate_failure(
             found,
             failure,
             reported=self.draft.has(conditions.TYPES[SUBSCRIPTIONS.kind]),
             intervention=self._intervention(),
             now=self.now(),
         )
-        self.draft.intervention_time = "" if verdict.intervention is None else format_time(verdict.intervention)
-        if verdict.intervention is not None and verdict.intervention > self.now():
-            self.retry_after = (verdict.intervention - self.now()).total_seconds() + 1
-        if verdict.report is not None:
-            self.draft.put(verdict.report)
-        if not verdict.unreferenced_csv or not policy.is_enforced:
+        self.draft.intervention_time = "" if consequence.intervention is None else format_time(consequence.intervention)
+        if consequence.intervention is not None and consequence.intervention > self.now():
+            self.retry_after = (consequence.intervention - self.now()).total_seconds() + 1
+        if consequence.report is not None:
+            self.draft.put(consequence.report)
+        if not consequence.unreferenced_csv or not policy.is_enforced:
             return found
-        csv = await self.reader.object(CSVS, namespace_of(found), verdict.unreferenced_csv)
+        csv = await self.reader.object(CSVS, namespace_of(found), consequence.unreferenced_csv)
         if csv is None or subscription.is_copied(csv):
             return found
-        log.info("subscription pointed to its csv", namespace=namespace_of(found), name=name_of(found), csv=name_of(csv))
-        return await self._carry_out(subscription.point_to(found, name_of(csv), self.now()))
+        log.info("subscription patched with its csv", namespace=namespace_of(found), name=name_of(found), csv=name_of(csv))
+        return await self._execute(subscription.point_to(found, name_of(csv), self.now()))
 
     def _intervention(self) -> datetime | None:
         try:
@@ -207,23 +208,23 @@ class Evaluation:
         if plan is None:
             self.draft.put(install_plan.no_plans(namespace))
             return
-        report = install_plan.judge(policy, found, plan) if policy.is_musthave else install_plan.mustnothave(plan)
+        report = install_plan.evaluate(policy, found, plan) if policy.is_musthave else install_plan.mustnothave(plan)
         if report is not None:
             self.draft.put(report)
             return
         covered = install_plan.approved_by(policy, found, plan)
         if not covered.issuperset(install_plan.csv_names(plan)):
             covered |= await self._approved_by_others(found, plan)
-        await self._carry_out(install_plan.approve(policy, found, plan, covered))
+        await self._execute(install_plan.approve(policy, found, plan, covered))
 
     async def _approved_by_others(self, own: Object, plan: Object) -> frozenset[str]:
-        """What other policies approve that keep a Subscription in the namespace."""
-        policies = {(one.metadata.namespace, one.metadata.name): one for one in self.neighbours.policies()}
+        """What other policies with a Subscription in the namespace approve."""
+        policies = {(one.metadata.namespace, one.metadata.name): one for one in self.other_policies.policies()}
         approved: frozenset[str] = frozenset()
         for other in await self.reader.objects(SUBSCRIPTIONS, namespace_of(own), selector=MANAGED_KEY):
             namespace, _, name = text_at(other, "metadata", "annotations", MANAGED_KEY).partition(".")
             policy = policies.get((namespace, name))
-            resolved = None if policy is None else self.neighbours.resolved.get(policy)
+            resolved = None if policy is None else self.other_policies.resolved.get(policy)
             if uid_of(other) != uid_of(own) and resolved is not None and resolved.is_musthave:
                 approved |= install_plan.approved_by(resolved, other, plan)
         return approved
@@ -237,7 +238,7 @@ class Evaluation:
         if policy.is_musthave:
             self.draft.put(cluster_service_version.musthave(policy, found, csvs))
         else:
-            await self._carry_out(cluster_service_version.mustnothave(policy, found, csvs))
+            await self._execute(cluster_service_version.mustnothave(policy, found, csvs))
         return cluster_service_version.installed(found, csvs)
 
     def _package(self, policy: ResolvedPolicy, manifest: Object | None, found: Object | None, csv: Object | None) -> None:
@@ -250,7 +251,7 @@ class Evaluation:
     async def _crds(self, policy: ResolvedPolicy, found: Object | None) -> None:
         self._about = CRDS.kind
         definitions = [] if found is None else await self.reader.objects(CRDS, selector=operator_selector(found))
-        await self._carry_out(crds.judge(policy, definitions))
+        await self._execute(crds.evaluate(policy, definitions))
 
     async def _deployments(self, policy: ResolvedPolicy, csv: Object | None) -> None:
         self._about = DEPLOYMENTS.kind
@@ -259,7 +260,7 @@ class Evaluation:
             return
         names, namespace = deployments.names(csv), namespace_of(csv)
         found = {name: await self.reader.object(DEPLOYMENTS, namespace, name) for name in names}
-        self.draft.put(deployments.judge(policy, csv, found))
+        self.draft.put(deployments.evaluate(policy, csv, found))
 
     async def _catalog_source(self, policy: ResolvedPolicy, found: Object | None) -> None:
         self._about = CATALOG_SOURCES.kind
@@ -268,21 +269,21 @@ class Evaluation:
         else:
             name, namespace = text_at(found, "spec", "source"), text_at(found, "spec", "sourceNamespace")
             catalog = await self.reader.object(CATALOG_SOURCES, namespace, name) if name and namespace else None
-            report = catalog_source.judge(policy, found, catalog)
-        # Its state is known or unknown: what was said of the other no longer holds.
+            report = catalog_source.evaluate(policy, found, catalog)
+        # Its state is either known or unknown: the other condition is obsolete.
         self.draft.drop(conditions.CATALOG)
         self.draft.drop(conditions.CATALOG_UNKNOWN)
         self.draft.put(report)
 
-    async def _carry_out(self, step: Step) -> Object | None:
-        """Write what a step wants, and say what is so. Gives the object that later steps look at."""
+    async def _execute(self, step: Step) -> Object | None:
+        """Execute the writes of a step, and report. Returns the object for later steps."""
         if step.report is not None and (step.announced or not step.writes):
             self.draft.put(step.report)
         if not step.writes:
             return step.subject
         if step.announced:
             self.draft.announce()
-        answers = [await carry_out(self.client, write) for write in step.writes]
+        answers = [await write_object(self.client, write) for write in step.writes]
         if step.enforced is not None:
             self.draft.put(step.enforced(answers))
         return step.subject if isinstance(step.writes[-1], Delete) else answers[-1]

@@ -1,8 +1,8 @@
-"""Free objects of a policy read as OLM's Go types are: fields that a type does not have are errors, as are values that do not fit.
+"""Decodes free-form objects of a policy as OLM's Go types: unknown fields and values of the wrong type are errors.
 
-Follows `encoding/json` with DisallowUnknownFields, in the order of its errors and in its words: names match in any case, `null` is
-nothing, and what is empty is left out of fields that say so. Types of Kubernetes are followed as far as policies use them; below
-that, OLM's CustomResourceDefinitions judge.
+Follows `encoding/json` with DisallowUnknownFields, with its order of errors and its messages: names match case-insensitively,
+`null` means absent, and empty values are omitted for fields with omitempty. Types of Kubernetes are decoded as deep as policies
+use them; below that, OLM's CustomResourceDefinitions validate.
 """
 
 from __future__ import annotations
@@ -66,17 +66,17 @@ _WORDS: Final = frozenset(
         "v1.TaintEffect",
     )
 )
-"""Types that are strings."""
+"""Go types whose values are strings."""
 _ALWAYS: Final = frozenset(("source", "sourceNamespace", "name", "key", "operator"))
-"""Fields that are there although they are empty."""
+"""Fields that are written even if empty."""
 
 
 class FieldError(Exception):
-    """The text is encoding/json's. No value is in it."""
+    """The message is encoding/json's; it contains no value."""
 
 
 def read_struct(value: Any, go_type: str) -> Any:
-    """The value as the Go type would be written again. Raises FieldError."""
+    """The value as the Go type would be encoded again. Raises FieldError."""
     return _read(value, go_type, "", ())
 
 
@@ -117,7 +117,7 @@ def _fields(value: Mapping[str, Any], fields: Mapping[str, str], struct: str, pa
 
 
 def _is_empty(value: Any, go_type: str) -> bool:
-    """Of which `omitempty` leaves nothing; pointers to structs are something."""
+    """Whether `omitempty` omits it; pointers to structs are never empty."""
     return value in ("", False, 0) or (value in ([], {}) and (go_type.startswith(("[]", "map["))))
 
 

@@ -1,9 +1,9 @@
-"""The InstallPlan: what OLM is about to install or upgrade in a namespace, once somebody approves it.
+"""The InstallPlan: what OLM will install or upgrade in a namespace after approval.
 
-A plan covers all operators of its namespace that could change when it was made, so approving it approves them all. An enforced
-policy approves a plan for its operator's first installation, and for upgrades if it says so, when every ClusterServiceVersion in
-it is covered: its own Subscription's if the policy allows that version, what that one's bundle requires, and what other enforced
-policies of the namespace approve in the same way.
+A plan covers all operators of its namespace that could change when it was created, so approving it approves them all. An
+enforced policy approves a plan for its operator's first installation, and for upgrades if it allows them, when every
+ClusterServiceVersion in it is covered: its own Subscription's if the policy allows that version, what this one's bundle
+requires, and what other enforced policies of the namespace approve in the same way.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NONE_TO_APPROVE: Final = conditions.condition(
 
 
 def no_plans(namespace: str) -> Report:
-    """Plans are a record of what was done and may be deleted: having none is well."""
+    """Plans are a record and may be deleted: having none is compliant."""
     reason = "There are no relevant InstallPlans in this namespace"
     return Report(NONE_RELEVANT, (related.named(INSTALL_PLANS, "", namespace, "Compliant", reason),))
 
@@ -47,8 +47,8 @@ def csv_names(plan: Object) -> list[str]:
 
 
 def choose(plans: Sequence[Object], subscription: Object) -> Object | None:
-    """The latest plan that is about the Subscription. One that already installs what it is to have next comes first, because OLM
-    sometimes makes another with the same."""
+    """The latest plan for the Subscription. A plan that installs its currentCSV is preferred, because OLM sometimes creates a
+    duplicate."""
     current, installed = text_at(subscription, "status", "currentCSV"), text_at(subscription, "status", "installedCSV")
     latest: Object | None = None
     highest = -1
@@ -69,8 +69,8 @@ def mustnothave(plan: Object) -> Report:
     return Report(conditions.not_applicable(KIND), (found,))
 
 
-def judge(policy: ResolvedPolicy, subscription: Object, plan: Object) -> Report | None:
-    """What is said about the chosen plan; None when the policy is the one to approve it, if all in it is covered."""
+def evaluate(policy: ResolvedPolicy, subscription: Object, plan: Object) -> Report | None:
+    """The report about the chosen plan; None if the policy itself approves it when everything in it is covered."""
     phase = text_at(plan, "status", "phase")
     current, installed = text_at(subscription, "status", "currentCSV"), text_at(subscription, "status", "installedCSV")
     about = (_existing(policy, plan),)
@@ -81,7 +81,7 @@ def judge(policy: ResolvedPolicy, subscription: Object, plan: Object) -> Report 
     if phase != UNAPPROVED:
         return Report(NONE_TO_APPROVE, about)
     if installed and installed == current:
-        # OLM asks for what is there already.
+        # OLM requests what is already installed.
         return Report(NONE_TO_APPROVE)
     if value_at(plan, "spec", "approved") is True:
         return Report(_approved(current), about)
@@ -91,7 +91,7 @@ def judge(policy: ResolvedPolicy, subscription: Object, plan: Object) -> Report 
 
 
 def _has_failed(plan: Object, csv: str) -> bool:
-    """Whether it failed for this ClusterServiceVersion, and not for another one only."""
+    """Whether it failed for this ClusterServiceVersion, and not only for another one."""
     if len(csv_names(plan)) == 1:
         return True
     steps = [step for step in objects_at(plan, "status", "plan") if step.get("resolving") == csv]
@@ -99,13 +99,13 @@ def _has_failed(plan: Object, csv: str) -> bool:
 
 
 def approve(policy: ResolvedPolicy, subscription: Object, plan: Object, covered: Iterable[str]) -> Step:
-    """`covered` is what policies approve of the plan."""
+    """`covered` are the versions in the plan that policies approve."""
     remaining = set(csv_names(plan)) - set(covered)
     about = (_existing(policy, plan),)
     if remaining:
         return Step(Report(_upgrade(policy, plan, sorted(remaining)), about))
     approved = Report(_approved(text_at(subscription, "status", "currentCSV")), about)
-    # That it waits for approval is not told before it gets it: the policy would go back and forth.
+    # The pending approval is not reported before it is given, because the policy's state would flap.
     patch = Patch(INSTALL_PLANS, plan, {"spec": {"approved": True}})
     return Step(None, (patch,), lambda _: approved, announced=False)
 
@@ -120,7 +120,7 @@ def approved_by(policy: ResolvedPolicy, subscription: Object, plan: Object) -> f
 
 
 def required_by(plan: Object, csv: str) -> frozenset[str]:
-    """The ClusterServiceVersion and, over all steps, those of the plan that provide the packages it requires."""
+    """The ClusterServiceVersion and, transitively, those of the plan that provide packages it requires."""
     provided, required = _packages(plan)
     found = {csv}
     pending = [csv]
@@ -133,8 +133,8 @@ def required_by(plan: Object, csv: str) -> frozenset[str]:
 
 
 def _packages(plan: Object) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """Which ClusterServiceVersion provides a package, and which packages one requires. What cannot be read ends the reading, as
-    nothing is approved that was not understood."""
+    """The ClusterServiceVersion that provides each package, and the packages that each requires. Stops at the first unreadable
+    step, since nothing may be approved that was not understood."""
     provided: dict[str, str] = {}
     required: dict[str, set[str]] = {}
     for bundle in objects_at(plan, "status", "bundleLookups"):
@@ -170,5 +170,5 @@ def _approved(csv: str) -> Condition:
 def _existing(policy: ResolvedPolicy, plan: Object) -> RelatedObject:
     phase = text_at(plan, "status", "phase")
     tolerated = phase in (INSTALLING, UNAPPROVED) and policy.spec.compliance_config.upgrades_available == "Compliant"
-    verdict: related.Verdict = "Compliant" if phase == COMPLETE or tolerated else "NonCompliant"
-    return related.existing(INSTALL_PLANS, plan, verdict, f"The InstallPlan is {phase or 'Unknown'}")
+    compliance: related.Compliance = "Compliant" if phase == COMPLETE or tolerated else "NonCompliant"
+    return related.existing(INSTALL_PLANS, plan, compliance, f"The InstallPlan is {phase or 'Unknown'}")

@@ -1,4 +1,4 @@
-"""The kinds of Operator Lifecycle Manager (OLM), and what it and the policies call things on them."""
+"""The kinds of Operator Lifecycle Manager (OLM), and its and the policies' labels and annotations on them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ CSVS: Final = GVR(f"{OLM_GROUP}/v1alpha1", "clusterserviceversions", "ClusterSer
 CATALOG_SOURCES: Final = GVR(f"{OLM_GROUP}/v1alpha1", "catalogsources", "CatalogSource")
 PACKAGE_MANIFESTS: Final = GVR("packages.operators.coreos.com/v1", "packagemanifests", "PackageManifest")
 PACKAGE_NAMESPACE: Final = "default"
-"""PackageManifests are the same in every namespace, and need one."""
+"""PackageManifests are the same in every namespace; any one will do."""
 
 MANAGED_KEY: Final = "operatorpolicy.policy.open-cluster-management.io/managed"
-"""Label (empty) and annotation (`<namespace>.<name>` of the policy) of Subscriptions that a policy keeps."""
+"""Label (empty) and annotation (`<namespace>.<name>` of the policy) of Subscriptions that a policy manages."""
 CLUSTER_NAME_LABEL: Final = "policy.open-cluster-management.io/cluster-name"
 CLUSTER_NAMESPACE_LABEL: Final = "policy.open-cluster-management.io/cluster-namespace"
 _LABEL_LENGTH: Final = 63
 
 
 def subscription_label(name: str, namespace: str) -> str:
-    """How OLM names a Subscription in labels of what belongs to it; cut to a label's length, with a letter or digit at its end."""
+    """OLM's label for objects that belong to a Subscription; truncated to a label's length, and ending with a letter or digit."""
     label = f"{name}.{namespace}"
     return label if len(label) <= _LABEL_LENGTH else label[:_LABEL_LENGTH].rstrip("._-")
 
 
 def operator_selector(subscription: Object) -> str:
-    """Selects what OLM has made for a Subscription, also after that is gone."""
+    """Selects the objects that OLM has created for a Subscription, even after that was deleted."""
     return f"{OLM_GROUP}/{subscription_label(name_of(subscription), namespace_of(subscription))}"
 
 
 def value_at(obj: Any, *path: str) -> Any:
-    """What stands at a path; None where there is nothing, or no object on the way."""
+    """The value at a path; None if it is absent, or a parent is not an object."""
     for step in path:
         if not isinstance(obj, dict):
             return None
@@ -44,7 +44,7 @@ def value_at(obj: Any, *path: str) -> Any:
 
 
 def text_at(obj: Any, *path: str) -> str:
-    """The string at a path; empty where there is none."""
+    """The string at a path; empty if absent."""
     found = value_at(obj, *path)
     return found if isinstance(found, str) else ""
 
@@ -55,7 +55,7 @@ def list_at(obj: Any, *path: str) -> list[Any]:
 
 
 def objects_at(obj: Any, *path: str) -> list[Object]:
-    """The objects in the list at a path; what is no object is passed over."""
+    """The objects in the list at a path; other items are skipped."""
     return [one for one in list_at(obj, *path) if isinstance(one, dict)]
 
 

@@ -1,7 +1,8 @@
-"""The OperatorGroup of the operator's namespace: there must be exactly one, and it decides which namespaces an operator serves.
+"""The OperatorGroup of the operator's namespace: there must be exactly one, and it selects the namespaces that the operator
+serves.
 
-One that exists under another name is never replaced nor joined by a second, because OLM fails every operator of a namespace with
-two. Where a policy names none, whichever exists is good.
+An existing one with another name is never replaced, and no second one is created, because OLM fails every operator of a
+namespace with two. If a policy does not specify one, any existing one is accepted.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ TOO_MANY: Final = conditions.condition(
 )
 
 
-def is_meant(desired: Object, found: Object) -> bool:
-    """Whether this is the one that the policy names, or would make."""
+def is_desired(desired: Object, found: Object) -> bool:
+    """Whether this is the one that the policy specifies, or would create."""
     name = name_of(desired)
     if name:
         return name_of(found) == name
@@ -40,20 +41,20 @@ def is_meant(desired: Object, found: Object) -> bool:
 
 
 def is_default(desired: Object) -> bool:
-    """Whether the policy says nothing of an OperatorGroup."""
+    """Whether the policy specifies no OperatorGroup."""
     return not name_of(desired)
 
 
 def musthave(policy: ResolvedPolicy, desired: Object, found: Sequence[Object], drift: Drift | None) -> Step:
-    """`drift` is of the only one found, where that is the one that is meant and the policy says how it should be."""
+    """`drift` is for the only one found, if it is the desired one and the policy specifies its fields."""
     if not found:
         return _create(policy, desired)
     if len(found) > 1:
         return _too_many(found)
     group = found[0]
-    if is_default(desired) and not is_meant(desired, group):
+    if is_default(desired) and not is_desired(desired, group):
         return Step(Report(PREEXISTING, (related.existing(GROUPS, group, "Compliant", related.FOUND),)), correct=True)
-    if not is_meant(desired, group):
+    if not is_desired(desired, group):
         others = (
             related.wanted(GROUPS, desired, "NonCompliant", related.MISSING),
             related.existing(GROUPS, group, "NonCompliant", related.MISMATCHED),
@@ -95,7 +96,7 @@ def _too_many(found: Sequence[Object]) -> Step:
 def mustnothave(
     policy: ResolvedPolicy, desired: Object, found: Sequence[Object], subscriptions: Sequence[Object], subscription: str
 ) -> Step:
-    """`subscriptions` are those of the namespace; `subscription` is the name of the policy's own, which goes too."""
+    """`subscriptions` are those of the namespace; `subscription` is the name of the policy's own, which is removed too."""
     absent = Report(conditions.not_present(KIND), (related.wanted(GROUPS, desired, "Compliant", related.ABSENT),))
     if not found:
         return Step(absent)
@@ -105,10 +106,10 @@ def mustnothave(
     behavior = policy.spec.removal_behavior.operator_groups
     if behavior == "Keep" or any(name_of(other) != subscription for other in subscriptions):
         return _keep(group)
-    if not is_meant(desired, group):
+    if not is_desired(desired, group):
         return Step(absent)
     if value_at(group, "metadata", "ownerReferences"):
-        # Something else uses it, or takes care of it.
+        # Another operator uses it, or another component owns it.
         return _keep(group)
     unwanted = Report(conditions.present(KIND), (related.existing(GROUPS, group, "NonCompliant", related.UNWANTED),))
     if not policy.is_enforced:

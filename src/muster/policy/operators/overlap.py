@@ -1,4 +1,5 @@
-"""Enforced policies that manage one and the same Subscription: they would undo each other's work, so none of them does any."""
+"""Detects enforced policies that manage the same Subscription: they would undo each other's changes, so none of them is
+enforced."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ def key_of(policy: OperatorPolicy) -> ObjectKey:
 
 
 def overlapping(policy: OperatorPolicy, others: Iterable[OperatorPolicy]) -> tuple[str, ...]:
-    """The policies, this one included, as `name.namespace`; nothing when there is no other. `others` manage the same Subscription,
-    but maybe of another cluster: where a cluster hosts the policies of several, labels tell whose they are."""
+    """The overlapping policies, including this one, as `name.namespace`; empty without another one. `others` manage the same
+    Subscription, but possibly of another cluster: labels identify the cluster where one cluster hosts the policies of several."""
     cluster = _cluster(policy)
     found = {
         key_of(other)
@@ -33,9 +34,9 @@ def overlap_problem(policies: tuple[str, ...]) -> str:
     return f"the specified operator is managed by multiple enforced policies ({', '.join(policies)})"
 
 
-def policies_named(policies: Iterable[str]) -> Iterable[ObjectKey]:
-    """The policies of a status' `overlappingPolicies`; what is not one is passed over. A policy's name may have dots, a
-    namespace's never."""
+def parse_policies(policies: Iterable[str]) -> Iterable[ObjectKey]:
+    """The policies in a status's `overlappingPolicies`; invalid entries are skipped. The name of a policy may contain dots, a
+    namespace cannot."""
     for entry in policies:
         name, dot, namespace = entry.rpartition(".")
         if dot:

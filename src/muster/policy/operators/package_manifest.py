@@ -1,5 +1,5 @@
-"""The PackageManifest: what catalogs say of a package. It gives a Subscription what its policy leaves out, and tells what of it is
-deprecated and which channels are newer."""
+"""The PackageManifest: a catalog's data about a package. It supplies defaults for the Subscription, and reports deprecations and
+newer channels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNDETERMINED: Final = "the subscription defaults could not be determined becaus
 
 
 class DefaultsUnknown(Exception):
-    """A policy leaves out what its package does not tell. `may_come`: the package is not there, and may come."""
+    """The package does not supply a value that the policy lacks. `may_come`: the package does not exist yet."""
 
     def __init__(self, problem: str, *, may_come: bool = False) -> None:
         super().__init__(problem)
@@ -38,8 +38,7 @@ def needs_defaults(subscription: Object) -> bool:
 
 
 def with_defaults(subscription: Object, manifest: Object, known_namespace: str) -> Object:
-    """What is missing comes from the package; the namespace rather from where the Subscription is known to be. Raises
-    DefaultsUnknown."""
+    """Missing values come from the package; the namespace from the known Subscription, if any. Raises DefaultsUnknown."""
     spec = dict(subscription["spec"])
     source, namespace = text_at(manifest, "status", "catalogSource"), text_at(manifest, "status", "catalogSourceNamespace")
     if not source or not namespace:
@@ -59,7 +58,7 @@ def with_defaults(subscription: Object, manifest: Object, known_namespace: str) 
 
 
 def with_fields_of(subscription: Object, existing: Object) -> Object:
-    """Without a package, what is missing comes from the Subscription that exists."""
+    """Without a package, missing values come from the existing Subscription."""
     spec = dict(subscription["spec"])
     for field in ("channel", "source", "sourceNamespace"):
         spec[field] = spec.get(field) or text_at(existing, "spec", field)
@@ -87,7 +86,8 @@ def _suggested_namespace(manifest: Object, channel: str) -> str:
 
 
 def deprecation(manifest: Object, subscription: Object, csv: Object | None) -> Report | None:
-    """Of the package, else of the channel, else of the bundle that is installed; None while none is, as more may be deprecated."""
+    """Of the package, else of the channel, else of the installed bundle; None while no bundle is installed, as it may be
+    deprecated."""
     if isinstance(status := value_at(manifest, "status", "deprecation"), dict):
         return Report(_deprecated(text_at(manifest, "status", "packageName"), "Package", status))
     selected = text_at(subscription, "spec", "channel") or text_at(manifest, "status", "defaultChannel")
@@ -108,7 +108,7 @@ def _deprecated(name: str, kind: str, deprecation: Object) -> Condition:
 
 
 def minor_channels(policy: ResolvedPolicy, manifest: Object | None, subscription: Object | None) -> Report:
-    """Whether there are channels of a later minor version, for policies that upgrade by themselves."""
+    """Whether there are channels of a later minor version, for policies with automatic upgrades."""
     if not policy.is_musthave or not policy.upgrades_automatically or manifest is None or subscription is None:
         return _minor("True", "Skipped", "skipping check for minor channel upgrades")
     selected = text_at(subscription, "spec", "channel") or text_at(manifest, "status", "defaultChannel")
@@ -125,7 +125,7 @@ def _minor(status: conditions.Status, reason: str, message: str) -> Report:
 
 
 def newer_channels(channels: list[str], selected: str) -> list[str]:
-    """Channels that are named as the selected one (`stable-v1.2`, `release-2.3.x`) but for a higher minor version."""
+    """Channels with the same name pattern as the selected one (`stable-v1.2`, `release-2.3.x`) and a higher minor version."""
     own = _CHANNEL.fullmatch(selected)
     if own is None:
         return []

@@ -1,4 +1,4 @@
-"""An OperatorPolicy with all its templates resolved: what the decisions about each kind look at."""
+"""An OperatorPolicy with all its templates resolved, as the modules of the kinds use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ResolvedPolicy:
     key: ObjectKey
     spec: OperatorPolicySpec
     versions: tuple[str, ...] = ()
-    """The ClusterServiceVersions that may be installed; any, when there are none here."""
+    """The ClusterServiceVersions that may be installed; empty for any."""
     starting_csv: str = ""
 
     @property
@@ -38,5 +38,5 @@ def is_enforced(spec: OperatorPolicySpec) -> bool:
 
 
 def canonical_versions(entries: Iterable[str]) -> tuple[str, ...]:
-    """Each entry may be several, separated by commas; empty ones do not count."""
+    """An entry may contain several versions, separated by commas; empty ones are dropped."""
     return tuple(version.strip() for entry in entries for version in entry.split(",") if version.strip())

@@ -1,4 +1,4 @@
-"""Related objects: which objects of the cluster an OperatorPolicy looked at, and how each of them fares. Reasons are upstream's."""
+"""Related objects: the objects of the cluster that an OperatorPolicy has read, and the state of each. Reasons are upstream's."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ ABSENT: Final = "Resource not found as expected"
 NOT_APPLICABLE: Final = "Resource found but will not be handled in mustnothave mode"
 DELETING: Final = "The object is being deleted but has not been removed yet"
 NO_NAME: Final = "-"
-"""In place of the name of an object that is not known."""
+"""Stands for an unknown name of an object."""
 
-Verdict = Literal["Compliant", "NonCompliant", "Inapplicable", ""]
+Compliance = Literal["Compliant", "NonCompliant", "Inapplicable", ""]
 
 
-def named(resource: GVR, name: str, namespace: str, compliant: Verdict, reason: str) -> RelatedObject:
-    """An object that is known by its name only."""
+def named(resource: GVR, name: str, namespace: str, compliant: Compliance, reason: str) -> RelatedObject:
+    """An object of which only the name is known."""
     metadata = RelatedMetadata(name=name or NO_NAME, namespace=namespace)
     described = RelatedResource(kind=resource.kind, api_version=resource.api_version, metadata=metadata)
     return RelatedObject(object=described, compliant=compliant, reason=reason)
 
 
-def wanted(resource: GVR, obj: Object, compliant: Verdict, reason: str) -> RelatedObject:
-    """An object that is not on the cluster, or is there no longer."""
+def wanted(resource: GVR, obj: Object, compliant: Compliance, reason: str) -> RelatedObject:
+    """An object that does not exist, or no longer exists."""
     return named(resource, name_of(obj), namespace_of(obj), compliant, reason)
 
 
-def existing(resource: GVR, obj: Object, compliant: Verdict, reason: str, *, created: bool = False) -> RelatedObject:
-    """An object of the cluster."""
-    said = named(resource, name_of(obj), namespace_of(obj), compliant, reason)
+def existing(resource: GVR, obj: Object, compliant: Compliance, reason: str, *, created: bool = False) -> RelatedObject:
+    """An existing object."""
+    related = named(resource, name_of(obj), namespace_of(obj), compliant, reason)
     properties = RelatedProperties(uid=uid_of(obj), created_by_policy=True if created else None)
-    return RelatedObject(object=said.object, compliant=compliant, reason=reason, properties=properties)
+    return RelatedObject(object=related.object, compliant=compliant, reason=reason, properties=properties)
 
 
 def leftover(resource: GVR, obj: Object) -> RelatedObject:
-    """What a mustnothave policy leaves where it is."""
+    """An object that a mustnothave policy does not remove."""
     reason = f"The {resource.kind} is attached to a mustnothave policy, but does not need to be removed"
     return existing(resource, obj, "", reason)

@@ -1,4 +1,4 @@
-"""Objects of a kind that a mustnothave policy finds: kept or deleted, however many there are."""
+"""Objects of a kind for a mustnothave policy: kept or deleted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.policy.operators.steps import Delete, Report, Step
 
 
 def remove(policy: ResolvedPolicy, resource: GVR, found: Sequence[Object], behavior: str, names: Sequence[str] = ()) -> Step:
-    """`names` are told, if given. Those that are being deleted already are waited for."""
+    """`names`, if given, are reported. Objects that are already being deleted are waited for."""
     kind = resource.kind
     if behavior == "Keep":
         return Step(Report(conditions.kept(kind), tuple(related.leftover(resource, one) for one in found)))
@@ -29,7 +29,7 @@ def remove(policy: ResolvedPolicy, resource: GVR, found: Sequence[Object], behav
     )
     if len(staying) < len(found):
         going = Report(conditions.deleting(kind, names), gone)
-        # Nothing is announced: it would go back and forth between being there and being deleted.
+        # Nothing is reported before the deletion, because the policy's state would flap.
         return Step(going) if not deletions else Step(None, deletions, lambda _: going, announced=False)
     return Step(
         Report(conditions.present(kind, names), unwanted), deletions, lambda _: Report(conditions.deleted(kind, names), gone)

@@ -1,8 +1,8 @@
-"""The status of an OperatorPolicy while it is being made.
+"""The draft of an OperatorPolicy's status.
 
-A draft begins as the status that was written last. Each report replaces the condition of its type and the related objects of its
-kind; the summary follows from the conditions. A condition, and the summary too, keeps its time while it says the same, so a draft
-that says nothing new is equal to the status it began as, and is not written.
+A draft starts as the last written status. Each report replaces the condition of its type and the related objects of its kind;
+the summary is computed from the conditions. An unchanged condition keeps its transition time, and so does the summary, so an
+unchanged draft equals the status it started from, and is not written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.api.policy.v1beta1 import OperatorPolicySpec, OperatorPolicyStatus, 
 from muster.machinery.golang.timestamps import format_time
 from muster.policy.operators import conditions
 from muster.policy.operators.steps import Report
-from muster.policy.reporting import with_message
+from muster.policy.reporter import with_message
 
 _UNDATED: Final = ""
 
@@ -26,7 +26,7 @@ class StatusDraft:
     def __init__(self, base: OperatorPolicyStatus, generation: int, spec: OperatorPolicySpec) -> None:
         self.base = base
         self.spec = spec
-        """Of which the summary depends; hub templates resolve to another one."""
+        """The spec on which the summary depends; with resolved hub templates."""
         self._generation = generation
         self._conditions = {one.type: _undated(one) for one in base.conditions if one.type != conditions.COMPLIANT}
         self._related: tuple[RelatedObject, ...] = base.related_objects
@@ -34,7 +34,7 @@ class StatusDraft:
         self.overlapping = base.overlapping_policies
         self.intervention_time = base.subscription_intervention_time
         self.messages: list[str] = []
-        """What was so before something was enforced."""
+        """Messages about the state before something was enforced."""
 
     def put(self, report: Report) -> None:
         condition = report.condition
@@ -61,7 +61,7 @@ class StatusDraft:
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to tell: what is said differs, or it is said of another spec, or it was reset."""
+        """Whether there is something to report: the status differs, or is for another spec, or was reset."""
         base = self.base
         before = {one.type: _undated(one) for one in base.conditions if one.type != conditions.COMPLIANT}
         return (
@@ -73,13 +73,13 @@ class StatusDraft:
         )
 
     def announce(self) -> None:
-        """Remember what is so, before that is changed."""
+        """Record the current state before it is changed."""
         message = self.summary.message
         if self.has_news and (not self.messages or self.messages[-1] != message):
             self.messages.append(message)
 
     def finished(self, now: datetime, history_length: int) -> tuple[OperatorPolicyStatus, list[str]]:
-        """The status, and the messages to tell: what was so before each change, then what is so."""
+        """The status, and the messages to report: the state before each change, then the current one."""
         summary = self.summary
         messages = list(self.messages)
         if self.has_news and (not messages or messages[-1] != summary.message):
@@ -118,7 +118,7 @@ def _undated_summary(status: OperatorPolicyStatus) -> Condition | None:
 
 
 def _with_origin(related: RelatedObject, before: list[RelatedObject]) -> RelatedObject:
-    """Once created by the policy, an object remains so for as long as it is the same."""
+    """An object that the policy has created keeps this property while it is the same object."""
     properties = related.properties
     if properties is None or properties.created_by_policy is not None:
         return related

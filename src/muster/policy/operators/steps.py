@@ -1,4 +1,4 @@
-"""What a decision about one kind of object consists of: what is said, what is to be written, and what is said once it is."""
+"""The decision about one kind of object: the report, the writes, and the report after the writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.machinery.objects import GVR, Object
 
 @dataclass(frozen=True)
 class Report:
-    """A condition and the related objects that go with it, all of one kind. Without any, those of before remain."""
+    """A condition and the related objects of the same kind. Without any, the previous ones stay."""
 
     condition: Condition
     related: tuple[RelatedObject, ...] = ()
@@ -26,7 +26,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Update:
-    """Replaces an object, in the version it has."""
+    """Replaces an object at its resourceVersion."""
 
     resource: GVR
     obj: Object
@@ -34,7 +34,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Patch:
-    """A merge patch of an object, in the version it has."""
+    """A merge patch of an object at its resourceVersion."""
 
     resource: GVR
     obj: Object
@@ -44,7 +44,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Delete:
-    """Deletes this very object, not a namesake."""
+    """Deletes the object with this uid."""
 
     resource: GVR
     obj: Object
@@ -55,16 +55,16 @@ Write = Create | Update | Patch | Delete
 
 @dataclass(frozen=True)
 class Step:
-    """What was found, and what is to be done about it."""
+    """The state, and the writes to correct it."""
 
     report: Report | None
-    """What is so now; None when what was said before still holds."""
+    """The current state; None if the previous report still holds."""
     writes: tuple[Write, ...] = ()
     enforced: Callable[[Sequence[Object]], Report] | None = None
-    """What is so once everything is written, from the server's answers."""
+    """The state after all writes, from the server's answers."""
     announced: bool = True
-    """Whether what is so before the writes is told at all."""
+    """Whether the state before the writes is reported at all."""
     correct: bool = False
-    """Whether things are as required, once everything is written."""
+    """Whether the state is as required after all writes."""
     subject: Object | None = None
-    """The object that later steps look at, if nothing is written."""
+    """The object for later steps, if nothing is written."""

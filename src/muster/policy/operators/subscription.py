@@ -1,8 +1,8 @@
-"""The Subscription: which package of which catalog is to be installed and kept up to date.
+"""The Subscription: the package of a catalog that is installed and kept up to date.
 
-OLM resolves all Subscriptions of a namespace together and says on each that this failed, whichever of them is to blame, therefore
-a failure counts only where it names this one. A Subscription that lost its ClusterServiceVersion (it exists, and OLM says that
-nobody references it) stays stuck by itself; an enforced policy gives OLM a while and then points the Subscription to it.
+OLM resolves all Subscriptions of a namespace together and reports a failure on each of them, whichever has caused it. Therefore
+a failure counts only if it names this one. A Subscription that lost its ClusterServiceVersion (OLM reports that it "exists and
+is not referenced") does not recover by itself; after a grace period an enforced policy sets the Subscription's status to it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from muster.policy.operators.steps import Create, Delete, Patch, Report, Step, U
 KIND: Final = SUBSCRIPTIONS.kind
 EXACT_FIELDS: Final = ("config",)
 GRACE_PERIOD: Final = timedelta(seconds=30)
-"""Time for OLM to get a Subscription unstuck by itself."""
+"""Time for OLM to recover by itself."""
 INTERVENTION_WINDOW: Final = timedelta(seconds=10)
-"""How long after that the policy may do it; later, the waiting begins anew."""
+"""Time after that in which the policy may intervene; later, the grace period starts again."""
 _UNREFERENCED: Final = re.compile(r"clusterserviceversion (\S*) exists and is not referenced")
 _UNSATISFIABLE: Final = "ConstraintsNotSatisfiable"
 
 NOT_SATISFIABLE: Final = conditions.condition(
     KIND, "False", _UNSATISFIABLE, "constraints not satisfiable: refer to the Subscription for more details"
 )
-"""OLM's own words for this change their order all the time."""
+"""OLM's own message changes its order all the time."""
 
 
 def musthave(policy: ResolvedPolicy, desired: Object, found: Object | None, drift: Drift | None, *, group_correct: bool) -> Step:
-    """`drift` is of the one found. A Subscription without a good OperatorGroup would only fail, so none is created then."""
+    """`drift` is for the found one. Without a correct OperatorGroup a Subscription would only fail, so none is created then."""
     if found is None or drift is None:
         return _create(policy, desired, group_correct)
     if not drift.needed:
@@ -96,38 +96,38 @@ def mustnothave(policy: ResolvedPolicy, desired: Object, found: Object | None) -
 
 @dataclass(frozen=True)
 class ResolutionFailure:
-    """What follows from OLM's failing to resolve a Subscription."""
+    """What follows from OLM's failure to resolve a Subscription."""
 
     report: Report | None
-    """None: what was said before still holds."""
+    """None if the previous report still holds."""
     intervention: datetime | None
-    """When the policy may intervene; None when there is no reason to."""
+    """When the policy may intervene; None if there is no reason to."""
     unreferenced_csv: str = ""
-    """What the Subscription may be pointed to now."""
+    """The ClusterServiceVersion to which the Subscription may be pointed now."""
 
 
 def failed_resolution(subscription: Object) -> Object | None:
-    """The condition with which OLM says that it could not resolve the Subscription."""
+    """OLM's condition that it could not resolve the Subscription."""
     found = objects_at(subscription, "status", "conditions")
     failure = next((one for one in found if one.get("type") == "ResolutionFailed"), None)
     return failure if failure is not None and failure.get("status") == "True" else None
 
 
-def judge_failure(
+def evaluate_failure(
     subscription: Object, failure: Object, *, reported: bool, intervention: datetime | None, now: datetime
 ) -> ResolutionFailure:
-    """`reported`: whether something has been said about the Subscription before."""
+    """`reported`: whether there is already a report about the Subscription."""
     reason, message = text_at(failure, "reason"), text_at(failure, "message")
     is_expired = intervention is not None and intervention < now - INTERVENTION_WINDOW
     pending = None if is_expired else intervention
-    told = Report(
+    failed = Report(
         conditions.condition(KIND, "False", reason, message),
         (related.existing(SUBSCRIPTIONS, subscription, "NonCompliant", reason),),
     )
     if reason.lower() != _UNSATISFIABLE.lower():
-        return ResolutionFailure(told, pending)
+        return ResolutionFailure(failed, pending)
     if not _names(subscription, message):
-        return ResolutionFailure(None if reported else told, pending)
+        return ResolutionFailure(None if reported else failed, pending)
     report = Report(NOT_SATISFIABLE, (related.existing(SUBSCRIPTIONS, subscription, "NonCompliant", _UNSATISFIABLE),))
     unreferenced = _UNREFERENCED.search(message)
     if unreferenced is None:
@@ -141,7 +141,7 @@ def judge_failure(
 
 
 def _names(subscription: Object, message: str) -> bool:
-    """Whether a message is about this Subscription or its package, and not about one whose name only begins the same."""
+    """Whether a message is about this Subscription or its package, and not about one whose name has it as a prefix."""
     namespace = re.escape(namespace_of(subscription))
     name, package = re.escape(name_of(subscription)), re.escape(text_at(subscription, "spec", "name"))
     about = rf"(?:subscription (?:{namespace}/)?{name}|package (?:{namespace}/)?{package})(?:$|\s|,|:)"
@@ -159,7 +159,7 @@ def is_copied(csv: Object) -> bool:
 
 
 def point_to(subscription: Object, csv: str, now: datetime) -> Step:
-    """Have the Subscription take up a ClusterServiceVersion that it lost."""
+    """Point the Subscription to a ClusterServiceVersion that it lost."""
     status = {"currentCSV": csv}
     if not text_at(subscription, "status", "lastUpdated"):
         status["lastUpdated"] = format_time(now)

@@ -1,4 +1,4 @@
-"""Templates in policies: from a document with templates to the document that is meant. Follows go-template-utils v7."""
+"""The resolver of templates in policies. Follows go-template-utils v7."""
 
 from muster.policy.resolver.interfaces import (
     AllowedObject,

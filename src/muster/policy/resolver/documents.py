@@ -1,7 +1,7 @@
-"""Documents as YAML that is a template, and rendered YAML as documents; both in yaml.v3's dialect.
+"""Converts documents to YAML templates, and rendered YAML to documents; both in yaml.v3's dialect.
 
-What came of a document is kept, by its bytes: policies are resolved far more often than they change. Rendered texts that are the
-same as before are not read again either. Both memories are bounded by the size of what they keep.
+Conversions are cached by the document's bytes, because policies are resolved far more often than they change. Rendered texts are
+cached too. Both caches are limited by the size of their content.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from muster.machinery.golang.json import dumps
 T = TypeVar("T")
 Document = dict[str, Any] | list[Any] | str | bytes
 LARGE: Final = 8 * 1024
-"""Bytes of a document from which on it is read and written in a thread."""
+"""Bytes of a document above which it is converted in a thread."""
 _NOT_A_NUMBER: Final = re.compile(r"\.(?:nan|inf)", re.IGNORECASE)
-"""How YAML spells the numbers that JSON has not."""
+"""YAML's notation for numbers that JSON does not have."""
 
 
-class Kept(Generic[T]):
-    """What was used last, up to a total size."""
+class SizedCache(Generic[T]):
+    """An LRU cache with a limit of the total size."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -56,7 +56,7 @@ class Kept(Generic[T]):
 
 
 def encoded(document: Document) -> bytes:
-    """The document's bytes: JSON, unless it is a text. Raises GoError for what is no document."""
+    """The document's bytes: JSON, unless it is a text. Raises GoError for an invalid document."""
     if isinstance(document, bytes):
         return document
     if isinstance(document, str):
@@ -68,8 +68,8 @@ def encoded(document: Document) -> bytes:
 
 
 def to_yaml(data: bytes) -> str:
-    """JSON as the YAML in which templates stand. Raises GoError."""
-    # Upstream reads JSON as YAML, which it is but for some characters; what is YAML and no JSON is read too.
+    """JSON as YAML with templates. Raises GoError."""
+    # Upstream parses JSON as YAML, of which it is a subset except for some characters; YAML input is accepted too.
     with _bounded(DEFAULT_LIMITS):
         return yaml.dump(yaml.load(data.decode("utf-8", "surrogateescape")))
 
@@ -82,14 +82,14 @@ def to_json(text: str, limits: Limits = DEFAULT_LIMITS) -> bytes:
             try:
                 return dumps(value)
             except TypeError:
-                # Something that Go writes in its own way, or refuses in its own words.
+                # A value that Go encodes differently, or refuses with its own message.
                 pass
         return gojson.marshal(value).encode()
 
 
 @contextmanager
 def _bounded(limits: Limits) -> Iterator[None]:
-    """The limits of a template, for what is done beside it."""
+    """Applies the limits of a template to conversions."""
     token = current_meter.set(Meter(limits))
     try:
         yield

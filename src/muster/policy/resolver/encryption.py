@@ -1,8 +1,10 @@
-"""Values in policies that only the managed cluster's controller can read: `$ocm_encrypted:` and base64 of AES-CBC.
+"""Encrypted values in policies, which only the managed cluster's controller can decrypt: `$ocm_encrypted:` and base64 of
+AES-CBC.
 
-The hub's policy framework encrypts what its templates read of Secrets (`protect`), the controller on the managed cluster decrypts
-it before it resolves the managed templates. Both have the key, which the hub rotates: while it does, the previous key is tried too.
-Equal values give equal ciphertexts, as the initialization vector is the policy's, so that a policy at rest does not change.
+The hub's policy framework encrypts values that its templates read from Secrets (`protect`); the controller on the managed
+cluster decrypts them before it resolves the managed templates. Both have the key, which the hub rotates: during rotation, the
+previous key is tried too. Equal values have equal ciphertexts, because the initialization vector is the policy's, so that an
+unchanged policy stays unchanged.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ _BLOCK: Final = 16
 _KEY_SIZES: Final = frozenset({16, 24, 32})
 _PROTECTED: Final = re.compile(re.escape(PROTECTED_PREFIX) + r"([a-zA-Z0-9+/=]+)")
 _SHOWN: Final = 40
-"""Characters of a ciphertext in an error."""
+"""Characters of a ciphertext in an error message."""
 
 
 def check(encryption: Encryption) -> None:
-    """Raises InvalidKey or InvalidInitializationVector when something is to be encrypted or decrypted and cannot be."""
+    """Raises InvalidKey or InvalidInitializationVector if encryption or decryption is required but not possible."""
     if not (encryption.encrypt or encryption.decrypt):
         return
     if not encryption.key:
@@ -54,9 +56,9 @@ def protect(encryption: Encryption, value: str) -> str:
 
 
 def unprotect(encryption: Encryption, text: str) -> tuple[str, bool]:
-    """The text with everything in it decrypted, and whether there was anything to decrypt.
+    """The text with all values decrypted, and whether there were any.
 
-    New lines become the two characters `\\n`, so that they do not change the structure of the document.
+    New lines become the two characters `\n`, so that they do not change the structure of the document.
     """
 
     def plaintext(match: re.Match[str]) -> str:

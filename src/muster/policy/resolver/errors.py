@@ -1,7 +1,8 @@
-"""Why a function of the resolver, or its encryption, failed. The classes are go-template-utils' sentinel errors, with its texts.
+"""Errors of the resolver's functions and of its encryption. The classes are go-template-utils' sentinel errors, with its
+messages.
 
-A text holds constants and the function's own arguments, which `arguments` lists: what is sensitive can come into it only through
-them. When one of these is why a template was not resolved, it is the `__cause__` of the ResolveError.
+A message contains constants and the function's arguments, which are in `arguments`: sensitive data can get into it only through
+them. If one of these errors is the reason why a template was not resolved, it is the `__cause__` of the ResolveError.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from muster.gotemplate import GoError
 
 
 class FunctionError(GoError):
-    """`arguments` are those of the call that the text may show."""
+    """`arguments` are the arguments of the call that the message may contain."""
 
     def __init__(self, text: str, arguments: tuple[str, ...] = ()) -> None:
         super().__init__(text)
@@ -22,19 +23,19 @@ class EncryptionError(FunctionError):
 
 
 class InvalidKey(EncryptionError):
-    """There is no AES key, or it has a wrong length."""
+    """The AES key is missing or has a wrong length."""
 
 
 class InvalidInitializationVector(EncryptionError):
-    """There is none, or it has not 16 bytes."""
+    """It is missing or does not have 16 bytes."""
 
 
 class InvalidBase64(EncryptionError):
-    """What follows `$ocm_encrypted:` is no base64."""
+    """The text after `$ocm_encrypted:` is not base64."""
 
 
 class InvalidPadding(EncryptionError):
-    """What was decrypted was not encrypted with this key."""
+    """The value was not encrypted with this key."""
 
 
 class ProtectNotEnabled(FunctionError):
@@ -50,7 +51,7 @@ class NewLinesNotAllowed(FunctionError):
 
 
 class InvalidInput(FunctionError):
-    """Arguments that are required are missing, or cannot be understood."""
+    """Required arguments are missing or invalid."""
 
 
 class RestrictedNamespace(FunctionError):
@@ -58,11 +59,11 @@ class RestrictedNamespace(FunctionError):
 
 
 class ClusterScopedLookup(FunctionError):
-    """Lookups are restricted to a namespace, and the allow list does not name this cluster-scoped object."""
+    """Lookups are restricted to a namespace, and the allow list does not contain this cluster-scoped object."""
 
 
 class MissingAPIResource(FunctionError):
-    """The server has no such kind."""
+    """The server does not serve the kind."""
 
 
 class ObjectNotFound(FunctionError):
@@ -70,8 +71,8 @@ class ObjectNotFound(FunctionError):
 
 
 class LookupFailed(FunctionError):
-    """The server refused or could not be asked; `__cause__` is the client's error."""
+    """The server refused or could not be reached; `__cause__` is the client's error."""
 
 
 class InvalidContext(FunctionError):
-    """The context holds something that templates cannot have."""
+    """The context contains a value of an unsupported type."""

@@ -1,12 +1,11 @@
-"""The texts of failures: what went wrong and where, and nothing of what is secret.
+"""Messages of failures: the reason and the position, without sensitive data.
 
-They begin as go-template-utils' do. Upstream then repeats the whole document, behind which the reason is cut off wherever messages
-have a limit; here the reason follows at once, and the source of the failing part is cut where the text would otherwise exceed 200
-characters.
+They begin as go-template-utils'. Upstream then quotes the whole document, so that the reason is cut off by message limits; here
+the reason follows at once, and the quoted source of the failing part is truncated if the message would exceed 200 characters.
 
-Once a template has read a Secret, a reason may hold something of it: a function's error shows its arguments. Such a reason is left
-out, unless it consists of constants and of arguments that stand in the template itself. If the template's own text is sensitive
-(decrypted, or made by hub templates that read Secrets), nothing of it is shown either; the position is.
+After a template has read a Secret, the reason may contain some of it: a function's error contains its arguments. Such a reason
+is left out, unless it consists of constants and of arguments that are literals in the template. If the template's own text is
+sensitive (decrypted, or the output of hub templates that have read Secrets), it is not quoted either; the position is given.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ _RESOLVING: Final = "failed to resolve the template"
 _CONVERTING: Final = "failed to convert the resolved template to JSON"
 _READING: Final = "failed to convert the policy template to YAML"
 _VISIBLE: Final = 200
-"""Characters of a message that everybody sees."""
+"""Characters of a message that are always visible."""
 _RECOGNIZABLE: Final = 40
 _YAML_LINE: Final = re.compile(r"yaml: (?:line [0-9]+: )?")
 
 
 @dataclass(frozen=True)
-class Secrecy:
-    """What an error of a run must not show."""
+class Redaction:
+    """What error messages of a run must not contain."""
 
     source: str
     """The template."""
@@ -55,47 +54,47 @@ def unparsable(error: ParseError, *, sensitive: bool) -> ResolveError:
     return ResolveError(f"{_PARSING}: {detail}", detail=detail, line=error.line)
 
 
-def unconvertible(error: GoError, secrecy: Secrecy) -> ResolveError:
-    reason = _yaml_reason(error, secrecy.source_is_sensitive or secrecy.values_are_sensitive)
+def unconvertible(error: GoError, redaction: Redaction) -> ResolveError:
+    reason = _yaml_reason(error, redaction.source_is_sensitive or redaction.values_are_sensitive)
     return ResolveError(f"{_CONVERTING}: {reason}", detail=reason)
 
 
-def failed(error: ExecError, secrecy: Secrecy) -> ResolveError:
-    message = _message(error, secrecy)
-    detail = _located(error, message, "" if secrecy.source_is_sensitive else error.node)
+def failed(error: ExecError, redaction: Redaction) -> ResolveError:
+    message = _message(error, redaction)
+    detail = _located(error, message, "" if redaction.source_is_sensitive else error.node)
     text = f"{_RESOLVING}: {detail}"
-    if len(text) > _VISIBLE and not secrecy.source_is_sensitive:
+    if len(text) > _VISIBLE and not redaction.source_is_sensitive:
         room = _VISIBLE - len(text) + len(error.node)
         text = f"{_RESOLVING}: {_located(error, message, _first_words(error.node, room))}"
-    return _caused(ResolveError(text, detail=detail, line=error.line, column=error.column), error, secrecy)
+    return _caused(ResolveError(text, detail=detail, line=error.line, column=error.column), error, redaction)
 
 
-def _caused(failure: ResolveError, error: ExecError, secrecy: Secrecy) -> ResolveError:
-    """What the failure is caused by is what a client said, or one of our own errors; others may hold anything."""
+def _caused(failure: ResolveError, error: ExecError, redaction: Redaction) -> ResolveError:
+    """The cause, if it is a client's error or one of our own; others may contain anything."""
     function_error = error.__cause__
     if isinstance(function_error, FunctionError):
         cause = function_error.__cause__ if isinstance(function_error.__cause__, KubeError) else function_error
-        failure.__cause__ = cause if secrecy.may_show(function_error) else _bare(cause)
+        failure.__cause__ = cause if redaction.may_show(function_error) else _bare(cause)
     return failure
 
 
 def _bare(error: KubeError | FunctionError) -> KubeError | FunctionError:
-    """The error without its text, which may hold arguments. Who could not be reached did not say anything."""
+    """The error without its message, which may contain arguments. An unreachable server has sent none."""
     if isinstance(error, StatusError):
         return type(error)(error.code, error.reason, WITHHELD, None, error.retry_after)
     return type(error)(WITHHELD) if isinstance(error, FunctionError) else error
 
 
-def _message(error: ExecError, secrecy: Secrecy) -> str:
+def _message(error: ExecError, redaction: Redaction) -> str:
     if isinstance(error, LimitError):
         return error.message
     cause = error.__cause__
     if isinstance(cause, FunctionError):
-        if secrecy.may_show(cause):
+        if redaction.may_show(cause):
             return error.message
         kind = type(cause.__cause__).__name__ + ": " if isinstance(cause.__cause__, KubeError) else ""
         return f"error calling {error.function}: {kind}{WITHHELD}"
-    sensitive = secrecy.source_is_sensitive or (secrecy.values_are_sensitive and error.shows_value)
+    sensitive = redaction.source_is_sensitive or (redaction.values_are_sensitive and error.shows_value)
     if not sensitive:
         return error.message
     return f"error calling {error.function}: {WITHHELD}" if error.function else WITHHELD
@@ -109,7 +108,7 @@ def _located(error: ExecError, message: str, node: str) -> str:
 
 
 def _first_words(node: str, room: int) -> str:
-    """As many words as there is room for, but at least one, of which not more is needed than to recognize it."""
+    """As many words as fit, but at least one, truncated to a recognizable length."""
     first, *others = node.split(" ")
     shown = first if len(first) <= _RECOGNIZABLE else first[:_RECOGNIZABLE] + "…"
     for word in others:

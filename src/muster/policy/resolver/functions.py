@@ -1,8 +1,8 @@
-"""The template functions that policies have beside sprig's.
+"""Template functions of policies in addition to sprig's.
 
-They are constants, so that a template is compiled once for all policies that have it. Those that read a cluster, or depend on a
-run's options, are declared `late` here and bound for each run (see `lookups.py`). A function that is denied still exists, as
-upstream has it: the template parses, and fails when it comes to the call.
+They are constants, so that a template is compiled once for all policies that contain it. Functions that read a cluster, or
+depend on a run's options, are declared `late` here and bound for each run (see `lookups.py`). A denied function still exists, as
+upstream: the template can be parsed, and fails at the call.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from muster.machinery.golang.unicode import trim_space
 from muster.policy.resolver.errors import DeniedFunction, FunctionError, NewLinesNotAllowed
 
 HOST_FUNCTIONS: Final = frozenset({"env", "expandenv"})
-"""Denied always: they would show the controller's environment."""
+"""Always denied: they would return the controller's environment."""
 MUTATORS: Final = frozenset({"set", "unset", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite"})
-"""Functions that change the map that they are given."""
+"""Functions that modify their map argument."""
 SLOW_FUNCTIONS: Final = frozenset(
     {
         "bcrypt", "buildCustomCert", "derivePassword", "genCA", "genCAWithKey", "genPrivateKey", "genSelfSignedCert",
         "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey", "getHostByName", "htpasswd",
     }
 )  # fmt: skip
-"""Functions of which a single call can take long, or waits for the network."""
+"""Functions whose single call can take long, or waits for the network."""
 _ALIASES: Final = {
     "base64enc": "b64enc",
     "base64dec": "b64dec",
@@ -45,7 +45,7 @@ _ALIASES: Final = {
     "mustToRawJSON": "mustToRawJson",
 }
 _YAML_NODE_STEPS: Final = 10
-"""What writing one value as YAML costs, in a template's steps."""
+"""Cost of writing one value as YAML, in a template's steps."""
 
 PURE: Final = FuncTable()
 
@@ -90,7 +90,7 @@ def from_yaml(text: str) -> Any:
 
 
 def _charge_nodes(value: Any) -> None:
-    """Pays for a value before it is written. What contains itself ends by the limit of steps."""
+    """Charges the cost of a value before it is written. A value that contains itself is stopped by the limit of steps."""
     waiting = [value]
     while waiting:
         charge(_YAML_NODE_STEPS * len(waiting))
@@ -104,7 +104,7 @@ def _charge_nodes(value: Any) -> None:
 
 
 def _charged(function: Func) -> Func:
-    """The function, which costs a step before it does anything: so its time is seen to pass."""
+    """The function with the cost of one step before each call, so that its time is checked."""
 
     def call(*args: Any) -> Any:
         charge(1)
@@ -158,7 +158,7 @@ def _denied(name: str) -> Func:
 
 @lru_cache(maxsize=16)
 def own_functions(additional_indentation: int) -> Mapping[str, Func]:
-    """All that a template has without options, except for sprig's others."""
+    """All functions without options, except sprig's."""
     aliases = {name: SPRIG[original] for name, original in _ALIASES.items()}
     slow = {name: _charged(SPRIG[name]) for name in SLOW_FUNCTIONS}
     return {**PURE, **LATE, **aliases, **slow, "indent": _indent_by(additional_indentation)}

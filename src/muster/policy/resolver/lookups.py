@@ -1,7 +1,7 @@
-"""The functions of a run that read a cluster: what is asked of it, which lookups are refused, and what the answer is worth.
+"""Template functions that read a cluster: the reads, the refused lookups, and the results.
 
-A function runs inside a template, which cannot wait; `ask` gets it its answer (see `rendering.py`). A lookup is by name or by label
-selector, and asks for nothing but what it names. Whether something sensitive was read is known from the moment on at which it was.
+A function runs inside a template, which cannot wait; `fetch` gets it the result (see `template_runner.py`). A lookup is by name
+or by label selector, and reads nothing else. As soon as something sensitive was read, the run is marked as sensitive.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ T = TypeVar("T")
 CLUSTER_CLAIMS: Final = ("cluster.open-cluster-management.io/v1alpha1", "ClusterClaim")
 _ROLE_LABEL: Final = "node-role.kubernetes.io/"
 _OBJECT_STEPS: Final = 5
-"""What one object of a list costs, in a template's steps."""
+"""Cost of one object of a list, in a template's steps."""
 
 
-class Ask(Protocol):
-    """Gets a function inside a template the result of a coroutine, once per key."""
+class Fetch(Protocol):
+    """Returns the result of a coroutine to a function inside a template, once per key."""
 
     def __call__(self, key: Hashable, start: Callable[[], Coroutine[Any, Any, T]]) -> T: ...
 
@@ -50,13 +50,13 @@ class _Found(NamedTuple):
 
 
 class Lookups:
-    """What one run reads. `private`: the template changes maps, and gets copies of its own."""
+    """The reads of one run. `private`: the template modifies maps, and gets copies."""
 
-    def __init__(self, source: ObjectSource, options: ResolveOptions, ask: Ask, views: ObjectViews, *, private: bool) -> None:
+    def __init__(self, source: ObjectSource, options: ResolveOptions, fetch: Fetch, views: ObjectViews, *, private: bool) -> None:
         self.sensitive = False
         self._source = source
         self._options = options
-        self._ask = ask
+        self._fetch = fetch
         self._views = views
         self._private = private
 
@@ -110,7 +110,7 @@ class Lookups:
         selector = _selector(selectors)
         query = (api_version, kind, namespace or restricted, name, "" if name else selector)
         try:
-            found = self._ask(query, lambda: self._read(*query))
+            found = self._fetch(query, lambda: self._read(*query))
         except NoKindMatch:
             text = "one or more API resources are not installed on the API server"
             raise MissingAPIResource(text, arguments) from None
@@ -221,7 +221,7 @@ class Lookups:
 
 
 def _selector(selectors: tuple[str, ...]) -> str:
-    """Several are one selector; a first one that is empty selects everything, whatever follows."""
+    """Several selectors are joined; if the first one is empty, everything is selected, whatever follows."""
     if not selectors or not selectors[0]:
         return ""
     try:

@@ -1,8 +1,8 @@
-"""Two rewritings of a template's YAML before it is parsed, both by regular expressions as upstream's, quirks included.
+"""Two regular expression passes over a template's YAML before it is parsed, with the behaviour of upstream's.
 
-The first takes away the quotes around an action that gives something other than a string: YAML then sees a number, a boolean, a
-list. It works for values of maps, on lines, up to the last right delimiter of the line. The second turns `autoindent` into
-`indent N` by counting the spaces before the action. Go's regular expressions run in linear time; so do these, on RE2.
+The first pass removes the quotes around an action whose output is not a string: YAML then parses a number, a boolean, a list. It
+applies to values of maps, per line, up to the last right delimiter of the line. The second pass replaces `autoindent` by `indent
+N` with the number of spaces before the action. Go's regular expressions run in linear time; so do these, with RE2.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _UNQUOTING: Final = ("toInt", "toBool", "toLiteral", "copyConfigMapData", "copyS
 
 
 class Passes:
-    """The rewritings for one pair of delimiters."""
+    """The passes for one pair of delimiters."""
 
     def __init__(self, delims: tuple[str, str], additional_indentation: int) -> None:
         left, right = (regexp.quote_meta(delim) for delim in delims)

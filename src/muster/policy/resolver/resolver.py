@@ -1,8 +1,8 @@
-"""The resolver: from a document with templates to the document that is meant.
+"""The resolver of a document's templates.
 
-The steps are go-template-utils': JSON becomes YAML, encrypted values are decrypted, the two passes rewrite the YAML, the template
-runs, its output is read as YAML and becomes JSON. A resolver has no state but what it remembers of documents; everything that
-belongs to one run is in the options and the source.
+The steps are go-template-utils': JSON is converted to YAML, encrypted values are decrypted, the two passes rewrite the YAML, the
+template runs, its output is parsed as YAML and converted to JSON. A resolver has no state except its caches of documents;
+options and source belong to one run.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from muster.gotemplate import ExecError, GoError, LimitError, Limits, ParseError
 from muster.gotemplate.limits import DEFAULT_LIMITS
 from muster.policy.names import MANAGED_DELIMITERS
 from muster.policy.resolver import documents, encryption, failures
-from muster.policy.resolver.documents import Document, Kept
+from muster.policy.resolver.documents import Document, SizedCache
 from muster.policy.resolver.encryption import PROTECTED_PREFIX
-from muster.policy.resolver.failures import Secrecy
+from muster.policy.resolver.failures import Redaction
 from muster.policy.resolver.functions import MUTATORS, SLOW_FUNCTIONS, function_table
 from muster.policy.resolver.interfaces import Encryption, ObjectSource, Resolution, ResolveError, ResolveOptions
 from muster.policy.resolver.lookups import Lookups
 from muster.policy.resolver.passes import Passes
-from muster.policy.resolver.rendering import INLINE_LIMITS, Answers, render, run_in_thread
+from muster.policy.resolver.template_runner import INLINE_LIMITS, PendingResults, render, run_in_thread
 from muster.policy.resolver.views import ObjectViews, context_struct
 
 _PREPARED_BYTES: Final = 16 * 1024 * 1024
 _CONVERTED_BYTES: Final = 8 * 1024 * 1024
 _MANY_ACTIONS: Final = 100
-"""Compiling more of them takes longer than a run may take on the loop."""
+"""Number of actions above which compiling takes longer than the budget of the loop."""
 _NO_ENCRYPTION: Final = Encryption()
 _NO_OPTIONS: Final = ResolveOptions()
 
 
 def has_template(text: str, delims: tuple[str, str] = MANAGED_DELIMITERS, *, encrypted: bool = False) -> bool:
-    """Whether there is anything to resolve: the left delimiter, or with `encrypted` something encrypted."""
+    """Whether there is anything to resolve: the left delimiter, or with `encrypted` an encrypted value."""
     return delims[0] in text or (encrypted and PROTECTED_PREFIX in text)
 
 
 @dataclass(slots=True)
 class _Prepared:
-    """A document as a template."""
+    """A document as a compiled template."""
 
     template: Template
     inline: Template
-    """The same, within the limits of a run on the loop."""
+    """The same, with the limits of a run on the loop."""
     decrypted: bool
     private: bool
-    """Whether it changes the maps that it is given."""
+    """Whether it modifies its maps."""
     heavy: bool
-    """Whether it was, or is likely to be, too much for the loop."""
+    """Whether it exceeded, or probably exceeds, the budget of the loop."""
 
 
 class Resolver:
-    """Resolves the templates between these delimiters. Any number of documents may be resolved at the same time."""
+    """Resolves the templates between these delimiters. Documents may be resolved concurrently."""
 
     def __init__(
         self, delims: tuple[str, str] = MANAGED_DELIMITERS, additional_indentation: int = 0, *, limits: Limits = DEFAULT_LIMITS
@@ -64,8 +64,8 @@ class Resolver:
         self._limits = limits
         self._passes = Passes(delims, additional_indentation)
         self._views = ObjectViews()
-        self._prepared: Kept[_Prepared] = Kept(_PREPARED_BYTES)
-        self._converted: Kept[bytes] = Kept(_CONVERTED_BYTES)
+        self._prepared: SizedCache[_Prepared] = SizedCache(_PREPARED_BYTES)
+        self._converted: SizedCache[bytes] = SizedCache(_CONVERTED_BYTES)
 
     async def resolve(self, document: Document, source: ObjectSource, options: ResolveOptions = _NO_OPTIONS) -> Resolution:
         """The document, or text, with its templates resolved. Raises ResolveError."""
@@ -78,22 +78,22 @@ class Resolver:
             context = context_struct(options.context, private=prepared.private)
         except GoError as error:
             raise ResolveError(str(error)) from error
-        answers = Answers()
+        answers = PendingResults()
         lookups = Lookups(source, options, answers, self._views, private=prepared.private)
-        outcome = await self._run(prepared, context, lookups, answers, options)
-        if isinstance(outcome, ResolveError):
-            # Raised here, where nothing is handled that may hold secrets and that the error would refer to.
-            raise outcome
-        return Resolution(outcome, prepared.decrypted or lookups.sensitive)
+        value = await self._run(prepared, context, lookups, answers, options)
+        if isinstance(value, ResolveError):
+            # Raised outside of any exception handler, so that the error has no __context__ that may contain secrets.
+            raise value
+        return Resolution(value, prepared.decrypted or lookups.sensitive)
 
     async def _run(
-        self, prepared: _Prepared, context: Any, lookups: Lookups, answers: Answers, options: ResolveOptions
+        self, prepared: _Prepared, context: Any, lookups: Lookups, answers: PendingResults, options: ResolveOptions
     ) -> Any | ResolveError:
-        """The resolved document, or why there is none."""
+        """The resolved document, or its failure."""
         bind = {**lookups.bound(), **options.bind}
 
-        def secrecy() -> Secrecy:
-            return Secrecy(prepared.template.text, prepared.decrypted or options.sensitive, lookups.sensitive)
+        def redaction() -> Redaction:
+            return Redaction(prepared.template.text, prepared.decrypted or options.sensitive, lookups.sensitive)
 
         try:
             text, prepared.heavy = await render(
@@ -105,9 +105,9 @@ class Resolver:
             return await self._convert(text)
         except ExecError as error:
             prepared.heavy = prepared.heavy or isinstance(error, LimitError)
-            return failures.failed(error, secrecy())
+            return failures.failed(error, redaction())
         except GoError as error:
-            return failures.unconvertible(error, secrecy())
+            return failures.unconvertible(error, redaction())
 
     # From a document to a template
 

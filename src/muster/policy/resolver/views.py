@@ -1,8 +1,7 @@
-"""Objects of Kubernetes, and the context, as templates see them.
+"""Kubernetes objects and the context, as templates see them.
 
-Numbers of objects are int64 in Go, and an object says its kind. Objects that are read are shared with everybody and read often by
-many policies, so what a template sees of one is made once and, where nothing in it has to be different, is the object itself. A
-template that changes maps gets copies instead.
+Numbers of objects are int64 in Go, and an object has its kind. Objects are shared and read often by many policies, so their
+views are cached and, if nothing has to be different, are the objects themselves. A template that modifies maps gets copies.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from muster.machinery.objects import GVR, Object
 from muster.policy.resolver.errors import InvalidContext
 
 _CONTEXT_TYPES: Final = {"ManagedClusterLabels": "map[string]string"}
-"""Fields of contexts that are no map[string]interface {} in Go."""
+"""Fields of contexts that are not map[string]interface {} in Go."""
 _PLAIN: Final = frozenset({str, bool, int, float, type(None)})
 _KEPT: Final = 2048
-"""Objects of which the view is kept."""
+"""Number of cached views."""
 
 
 def typed(value: Any) -> Any:
-    """The value with int64 for integers; what has none inside is not copied."""
+    """The value with int64 for integers; values without integers are not copied."""
     cls = value.__class__
     if cls is int:
         return Int64(value)
@@ -39,13 +38,13 @@ def typed(value: Any) -> Any:
 
 
 class ObjectViews:
-    """The views of the objects read last. When there are too many all go: those that are in use come back at once."""
+    """A cache of views. When it is full, it is emptied: views in use are created again at once."""
 
     def __init__(self) -> None:
         self._views: dict[int, tuple[Object, Object]] = {}
 
     def of(self, obj: Object, resource: GVR, *, private: bool = False) -> Object:
-        """`private`: a copy that may be changed."""
+        """`private`: a copy that may be modified."""
         if private:
             return _with_kind(int64s(obj), resource)
         found = self._views.get(id(obj))
@@ -54,20 +53,19 @@ class ObjectViews:
         view = _with_kind(typed(obj), resource)
         if len(self._views) >= _KEPT:
             self._views.clear()
-        # The object is kept too, so that nothing else can have its id.
+        # The object is referenced, so that its id cannot be reused.
         self._views[id(obj)] = obj, view
         return view
 
 
 def _with_kind(obj: Object, resource: GVR) -> Object:
-    """Servers leave apiVersion and kind out of the items of a list."""
+    """Servers omit apiVersion and kind in the items of a list."""
     return obj if "kind" in obj else {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
 
 
 def context_struct(context: Mapping[str, Any] | None, *, private: bool) -> Any:
-    """A template's dot: a struct, of which an unknown field is an error, or nil, of which any field has no value, where there is no
-    context. (Upstream makes an empty struct of nil and then, where it caches what it reads, goes on with nil.) Raises
-    InvalidContext."""
+    """The template's dot: a struct, whose unknown fields are errors, or nil without a context, of which any field is <no value>.
+    (Upstream converts nil to an empty struct and then, if it caches reads, continues with nil.) Raises InvalidContext."""
     if context is None:
         return None
     return Struct({name: _field(name, value, private) for name, value in context.items()})

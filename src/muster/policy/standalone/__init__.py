@@ -1,5 +1,5 @@
-"""Hub templates of policies that no policy framework has resolved: `{{hub … hub}}`, resolved here, on the managed cluster, with
-the identity that the addon `governance-standalone-hub-templating` has on the hub."""
+"""Hub templates without the policy framework: `{{hub … hub}}`, resolved on the managed cluster, with the identity on the hub of
+the addon `governance-standalone-hub-templating`."""
 
 from muster.policy.standalone.hub_templates import HubTemplates
 from muster.policy.standalone.interfaces import HubResolution, HubTemplateError, PolicyKey

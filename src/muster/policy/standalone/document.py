@@ -1,8 +1,8 @@
-"""The part of a policy in which hub templates are resolved, and which is kept as its last resolved state.
+"""The part of a policy in which hub templates are resolved, and which is saved as its last resolved state.
 
-It is upstream's stripped copy: names, generation, uid and spec; labels, annotations and status are not looked at.
-Parts of the spec that Go's types write although they are empty are in it too, so that a template's errors name the lines that
-upstream's do, and either controller can read what the other has kept.
+It is upstream's stripped copy: names, generation, uid and spec, without labels, annotations and status. It contains fields of
+the spec that Go's types write even if empty, so that errors of templates have the same line numbers as upstream's, and either
+controller can read the state that the other has saved.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from muster.machinery.objects import Object
 from muster.policy.names import DISABLE_TEMPLATES_ANNOTATION, HUB_DELIMITERS
 from muster.policy.standalone.interfaces import HubTemplateError
 
-LARGEST_POLICY: Final = 1024 * 1024
-"""Bytes of a resolved policy, as JSON: what a Secret can hold."""
+MAX_POLICY_SIZE: Final = 1024 * 1024
+"""Bytes of a resolved policy, as JSON, that fit into a Secret."""
 _IDENTITY: Final = ("name", "namespace", "uid", "generation")
 _GO_TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
-"""What strconv.ParseBool takes for true."""
+"""Values that strconv.ParseBool parses as true."""
 _START: Final = HUB_DELIMITERS[0].encode()
 _KINDS: Final[Mapping[str, type[TypedObject]]] = {kind.resource.kind: kind for kind in (ConfigurationPolicy, OperatorPolicy)}
 _EMPTY_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -54,7 +54,7 @@ def stripped(policy: Object) -> Object:
 
 
 def is_same_policy(document: object, policy: Object) -> bool:
-    """Whether a document is of this very policy: kind, name, namespace, uid and generation."""
+    """Whether a document has the policy's kind, name, namespace, uid and generation."""
     if not isinstance(document, dict) or not isinstance(metadata := document.get("metadata"), dict):
         return False
     same_kind = all(document.get(field) == policy[field] for field in ("apiVersion", "kind"))
@@ -62,15 +62,17 @@ def is_same_policy(document: object, policy: Object) -> bool:
 
 
 def resolved_document(value: object, document: Object) -> Object:
-    """What a resolver made of a stripped policy, when that is the same policy still, and one that can be read.
+    """The resolver's output for a stripped policy, after validation.
 
-    Raises HubTemplateError: text that a template put in may have changed more than its place.
+    Raises HubTemplateError: the output of a template may have changed other parts of the document.
     """
     if not isinstance(value, dict) or not is_same_policy(value, document):
-        raise HubTemplateError("failed to resolve the template: what the hub templates gave changes what the policy is")
+        raise HubTemplateError("failed to resolve the template: the output of the hub templates changes the identity of the policy")
     size = len(orjson.dumps(value))
-    if size > LARGEST_POLICY:
-        raise HubTemplateError(f"failed to resolve the template: a policy of {size} bytes cannot be kept; {LARGEST_POLICY} can")
+    if size > MAX_POLICY_SIZE:
+        raise HubTemplateError(
+            f"failed to resolve the template: a policy of {size} bytes cannot be saved; the limit is {MAX_POLICY_SIZE}"
+        )
     if has_hub_templates(value.get("spec")):
         raise HubTemplateError("failed to resolve the template: what was read from the hub contains hub templates")
     try:

@@ -1,13 +1,12 @@
-"""Resolves the hub templates of policies, before anything else is done with them.
+"""Resolves the hub templates of policies, before they are evaluated.
 
-The resolver is of its own: it reads the hub, and only that, with the identity that the addon has there, and follows what it has
-read, so that a change on the hub resolves exactly the policies again that have read it. What comes of it is kept beside the policy
-(`last_resolved`) before it is enforced. While the hub cannot be reached, what is followed still answers from memory; and where that
-is not enough, after a restart say, what was kept stands in, for the very generation that it was resolved from. When the hub itself
-answers, and be it with a refusal, its answer counts and nothing that was kept.
+A resolver of its own reads only the hub, with the addon's identity there, and watches what it has read, so that a change on the
+hub resolves exactly the affected policies again. The result is saved beside the policy (`last_resolved`) before it is enforced.
+While the hub cannot be reached, cached objects are still used; if they are not sufficient, for example after a restart, the
+saved state of the same generation is used. If the hub itself answers, even with a refusal, the saved state is not used.
 
-A run that fails keeps the watches and values of the last good one. Nothing is followed for a policy that is gone, or has no hub
-templates any more. Without the addon no policy with hub templates is resolved, and nothing stays kept.
+A failed run keeps the watches and values of the last successful one. The watches for a policy end when it is deleted or has no
+hub templates any more. Without the addon, no policy with hub templates is resolved, and no state is kept.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ from muster.policy.standalone.last_resolved import LastResolved
 from muster.policy.standalone.reachability import (
     HubReachability,
     hub_failure,
-    is_passing_failure,
+    is_transient_failure,
 )
 from muster.runtime.cache import FollowedSelections, Informers, Selection
 from muster.runtime.client import KubeClient, KubeError, RESTMapper, served
 
 DISCOVERY_TIMEOUT: Final = 10.0
-"""Seconds within which the hub is to say which kinds it has."""
+"""Seconds within which the hub must answer discovery requests."""
 _LABELS: Final = "ManagedClusterLabels"
 _MANAGED_CLUSTERS: Final[GVR] = served(ManagedCluster)
 
 
 class HubTemplates:
-    """For policies of both kinds. `run` is to be a task of its owner."""
+    """For policies of both kinds. The owner runs `run` as a task."""
 
     def __init__(
         self,
@@ -59,8 +58,8 @@ class HubTemplates:
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
-        """`client` and `informers` are of the cluster that the policies are in; `hub` is a client with the addon's identity, None
-        while the addon is disabled."""
+        """`client` and `informers` are of the cluster that contains the policies; `hub` is a client with the addon's identity,
+        None while the addon is disabled."""
         self._saved = LastResolved(client, informers, clock=clock)
         self._cluster_name = cluster_name
         self._denylist = denylist
@@ -70,19 +69,19 @@ class HubTemplates:
 
     @property
     def watches(self) -> int:
-        """How many watches of the hub there are."""
+        """Number of watches on the hub."""
         return 0 if self._hub is None else self._hub.selections.watches
 
     def on_change(self, handler: Callable[[PolicyKey], None]) -> None:
-        """`handler` is called with a policy that is to be resolved again: something that its hub templates read has changed, was
-        refused or is allowed now, or the hub has come back. It must be quick, and look at the kind."""
+        """`handler` is called with a policy that has to be resolved again: something that its hub templates read has changed,
+        was forbidden or is allowed now, or the hub is reachable again. It must not block, and must check the kind."""
         self._handlers.append(handler)
 
     async def resolve(self, policy: Object) -> HubResolution:
-        """The policy with its hub templates resolved. The policy given is never changed.
+        """The policy with its hub templates resolved. The given policy is never changed.
 
-        Raises HubTemplateError, which is to be reported in the policy's status; and KubeError where the policy's own cluster
-        failed, which says nothing about the policy: try again later.
+        Raises HubTemplateError, which has to be reported in the policy's status; and KubeError if the policy's own cluster
+        failed, after which the caller retries.
         """
         key = PolicyKey.of(policy)
         if has_templates_disabled(policy) or not has_hub_templates(policy["spec"]):
@@ -95,13 +94,13 @@ class HubTemplates:
         return await self._resolve(self._hub, key, policy)
 
     def forget(self, policy: PolicyKey) -> None:
-        """The policy is gone: nothing of the hub is followed for it any more."""
+        """The policy was deleted: end its watches on the hub."""
         if self._hub is not None:
             self._hub.selections.forget(str(policy))
             self._hub.reachability.forget(policy)
 
     async def run(self) -> None:
-        """Until cancelled: follows what templates read, and looks out for a hub that cannot be reached."""
+        """Runs watches and checks of the hub's reachability until cancelled."""
         if self._hub is None:
             await asyncio.Event().wait()
         else:
@@ -114,16 +113,16 @@ class HubTemplates:
             resolved = resolved_document(resolution.value, document)
         except (ResolveError, HubTemplateError) as error:
             failure = hub_failure(error)
-            if is_passing_failure(failure):
+            if is_transient_failure(failure):
                 hub.reachability.wait(key)
-                if await hub.reachability.is_away(failure):
+                if await hub.reachability.is_unreachable(failure):
                     saved = await self._saved.load(policy)
                     if saved is not None:
-                        # Whether Secrets were read is not in what was kept.
+                        # The saved state does not contain whether Secrets were read.
                         return HubResolution({**policy, "spec": saved["spec"]}, sensitive=True, from_cache=True)
             else:
                 if isinstance(error.__cause__, MissingAPIResource):
-                    # Nobody tells us when the hub gets it.
+                    # There is no event when the hub gets it.
                     hub.reachability.wait(key)
                 await self._saved.remove(policy)
             raise HubTemplateError(str(error)) from error
@@ -164,7 +163,7 @@ class HubTemplates:
 
 
 class _Hub:
-    """The hub as templates see it: what is followed there, its kinds, and whether it can be reached."""
+    """The hub: watches, discovery and reachability."""
 
     def __init__(self, client: KubeClient, on_change: Callable[[PolicyKey], None], clock: Clock, random: Random) -> None:
         self.selections = FollowedSelections(client, clock=clock, random=random)

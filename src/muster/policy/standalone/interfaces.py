@@ -1,4 +1,4 @@
-"""What resolving a policy's hub templates gives, and how its failure is told."""
+"""The result of resolving a policy's hub templates, and its error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.machinery.objects import Object
 
 
 class PolicyKey(NamedTuple):
-    """A policy of either kind; also who follows objects of the hub."""
+    """A policy of either kind; also the name of a follower on the hub."""
 
     kind: str
     namespace: str
@@ -32,15 +32,15 @@ class PolicyKey(NamedTuple):
 @dataclass(frozen=True)
 class HubResolution:
     policy: Object
-    """The policy with its hub templates resolved: a private copy where there were any, else the very policy that was given."""
+    """The policy with its hub templates resolved: a private copy if there were any, else the given policy itself."""
     sensitive: bool
-    """Whether Secrets of the hub were read, or may have been: what the policy says is not to be shown."""
+    """Whether Secrets of the hub were read, or may have been: the policy's content must not be shown."""
     from_cache: bool
     """Whether this is the last resolved state, because the hub cannot be reached."""
 
 
 class HubTemplateError(Exception):
-    """Why the hub templates of a policy are not resolved. The text is for the policy's status: nothing of it is enforced meanwhile.
+    """Why the hub templates of a policy are not resolved. The message is for the policy's status: nothing is enforced meanwhile.
 
-    Whoever wants to try again need not: `HubTemplates` says when there is reason to (see `on_change`).
+    The caller need not retry: `HubTemplates.on_change` reports when there is a reason to.
     """

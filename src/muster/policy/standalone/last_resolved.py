@@ -1,12 +1,13 @@
-"""The last resolved state of each policy with hub templates: a Secret beside the policy, for times when the hub cannot be reached.
+"""The last resolved state of each policy with hub templates: a Secret beside the policy, for times when the hub cannot be
+reached.
 
-It is called `<policy UID>-last-resolved`, belongs to the policy by an owner reference, and holds the stripped policy as JSON, in
-upstream's form. A Secret, because templates may have read Secrets of the hub. It is written before anything of it is enforced,
-and only when it says something new; while it is there it is what the hub last gave for this generation of the policy. One that
-somebody else has put there (of another policy, generation or owner, or one in which templates are left) is never used.
+It is named `<policy UID>-last-resolved`, has an owner reference to the policy, and contains the stripped policy as JSON, in
+upstream's form. It is a Secret because templates may have read Secrets of the hub. It is written before the state is enforced,
+and only if it has changed; it is always the hub's last result for this generation of the policy. A Secret from another source
+(of another policy, generation or owner, or with unresolved templates) is never used.
 
-Secrets of the policies' namespaces are followed, so that nothing is asked of the cluster as long as nothing changes; of all other
-Secrets only names are kept.
+Secrets of the policies' namespaces are watched, so that no requests are needed while nothing changes; of other Secrets only the
+names are cached.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from muster.runtime.client.builtin import SECRETS
 log = get_logger("muster.policy.standalone.last_resolved")
 
 SYNC_TIMEOUT: Final = 15.0
-"""Seconds within which the Secrets of a namespace are to be known."""
+"""Seconds within which the cache of a namespace's Secrets must have synced."""
 _TOO_LARGE: Final = 413
 
 
@@ -51,7 +52,7 @@ class _Metadata(msgspec.Struct, frozen=True):
 
 
 class SavedSecret(msgspec.Struct, frozen=True):
-    """What is kept of a Secret: all that matters of those that hold a policy, the name of any other."""
+    """The cached part of a Secret: everything relevant if it contains a policy, otherwise the name."""
 
     metadata: _Metadata
     data: dict[str, str] | None = None
@@ -79,22 +80,22 @@ class LastResolved:
         self._caches: dict[str, MutationCache[SavedSecret]] = {}
 
     async def load(self, policy: Object) -> Object | None:
-        """The policy as it was last resolved, stripped; None when there is none of this generation. Raises KubeError."""
+        """The last resolved, stripped policy; None if there is none of this generation. Raises KubeError."""
         cache = await self._cache(policy)
         secret = cache.get(key_of_saved(policy))
         if secret is None:
             return None
         document = _document(secret)
-        flaw = _flaw(secret, document, policy)
-        if flaw:
-            log.warning("last resolved policy not used", **_fields(policy), reason=flaw)
+        mismatch = _mismatch(secret, document, policy)
+        if mismatch:
+            log.warning("last resolved policy not used", **_fields(policy), reason=mismatch)
             return None
         return document
 
     async def save(self, policy: Object, document: Object) -> None:
-        """Keep a resolved, stripped policy; nothing is written when that is kept already. Raises KubeError.
+        """Save a resolved, stripped policy, unless it is saved already. Raises KubeError.
 
-        Where the cluster will not have such a Secret (it is too large, say), the one of before goes, and the policy is without.
+        If the cluster does not accept the Secret (for example because it is too large), the previous one is deleted.
         """
         cache = await self._cache(policy)
         key = key_of_saved(policy)
@@ -140,7 +141,7 @@ class LastResolved:
         except NotFound:
             pass
         except Invalid:
-            # Somebody has made it immutable.
+            # It was made immutable.
             await self._client.delete(SECRETS, key.name, key.namespace)
         return await self._client.create(SECRETS, secret, manager=CONTROLLER)
 
@@ -154,7 +155,7 @@ class LastResolved:
             try:
                 await within(self._clock, SYNC_TIMEOUT, informer.synced())
             except TimeoutError:
-                reason = informer.outage or "its Secrets did not come in time"
+                reason = informer.outage or "its Secrets were not read in time"
                 raise Unreachable(self._client.server, reason) from None
         return self._caches[namespace]
 
@@ -182,12 +183,12 @@ def _fields(policy: Object) -> dict[str, str]:
     return {"kind": policy["kind"], "namespace": metadata["namespace"], "name": metadata["name"]}
 
 
-def _flaw(secret: SavedSecret, document: Object | None, policy: Object) -> str:
-    """Why a Secret does not hold what the policy was last resolved to; empty when it does."""
+def _mismatch(secret: SavedSecret, document: Object | None, policy: Object) -> str:
+    """Why a Secret is not the last resolved state of the policy; empty if it is."""
     if _owner_of(policy) not in (secret.metadata.ownerReferences or ()):
         return "it does not belong to the policy"
     if document is None or not isinstance(document.get("spec"), dict):
-        return "it holds no policy"
+        return "it contains no policy"
     if not is_same_policy(document, policy):
         return "it is of another policy or generation"
     return "its hub templates are not resolved" if has_hub_templates(document["spec"]) else ""

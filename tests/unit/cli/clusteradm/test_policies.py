@@ -14,7 +14,7 @@ from muster.api.addon.v1alpha1 import ManagedClusterAddOn
 from muster.api.crds import POLICY, definitions
 from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import Object
-from muster.policy.names import CONFIG_POLICY_ADDON, RIGHTS_NEEDED, STANDALONE_ADDON
+from muster.policy.names import CONFIG_POLICY_ADDON, PERMISSIONS_NEEDED, STANDALONE_ADDON
 from muster.runtime.client import served
 from muster.runtime.client.builtin import CRDS
 from muster.runtime.install import await_definitions, ensure_namespace
@@ -181,7 +181,7 @@ async def test_rights_that_hub_templates_lack(fleet: Fleet) -> None:
     await healthy(fleet)
     await define(fleet)
     await enable(fleet, CONFIG_POLICY_ADDON, STANDALONE_ADDON)
-    why = f'configmaps "settings" is forbidden: {RIGHTS_NEEDED}: Kind=ConfigMap, Namespace=shop, Name=settings'
+    why = f'configmaps "settings" is forbidden: {PERMISSIONS_NEEDED}: Kind=ConfigMap, Namespace=shop, Name=settings'
     await put(fleet, policy("shop", "NonCompliant", f"violation - {why}", HUB_TEMPLATE))
     text, remedy = (await findings(fleet, "--managed-cluster-context", PLAIN))["hub templates"]
     assert f"{NAMESPACE}/shop" in text
@@ -193,7 +193,7 @@ async def test_rights_are_missed_whatever_the_policy_says_in_its_own_words(fleet
     await healthy(fleet)
     await define(fleet)
     await enable(fleet, CONFIG_POLICY_ADDON, STANDALONE_ADDON)
-    why = f'configmaps "settings" is forbidden: {RIGHTS_NEEDED}: Kind=ConfigMap, Namespace=shop, Name=settings'
+    why = f'configmaps "settings" is forbidden: {PERMISSIONS_NEEDED}: Kind=ConfigMap, Namespace=shop, Name=settings'
     document = policy("shop", "NonCompliant", "ask the shop's people", HUB_TEMPLATE)
     said = {"type": "violation", "status": "True", "reason": "Hub template resolution failure", "message": why}
     document["status"]["compliancyDetails"] = [{"Compliant": "NonCompliant", "conditions": [said]}]
@@ -207,7 +207,7 @@ async def test_rights_are_for_the_user_where_the_credential_is_a_token(fleet: Fl
     await define(fleet)
     await enable(fleet, CONFIG_POLICY_ADDON, STANDALONE_ADDON)
     await fleet.admin().patch(ADDONS, STANDALONE_ADDON, {"status": {"kubeClientDriver": "token"}}, NAME, subresource="status")
-    await put(fleet, policy("shop", "NonCompliant", f"violation - forbidden: {RIGHTS_NEEDED}", HUB_TEMPLATE))
+    await put(fleet, policy("shop", "NonCompliant", f"violation - forbidden: {PERMISSIONS_NEEDED}", HUB_TEMPLATE))
     _, remedy = (await findings(fleet, "--managed-cluster-context", PLAIN))["hub templates"]
     assert f"give User system:serviceaccount:{NAME}:{STANDALONE_ADDON}-agent list and watch" in remedy
 

@@ -10,7 +10,14 @@ import pytest
 
 from muster.api.policy.v1 import ConfigurationPolicy, EvaluationInterval
 from muster.machinery.golang.timestamps import format_time
-from muster.policy.configuration.schedule import Interval, RateLimit, Turns, concerns_evaluation, interval_of, seconds_until_due
+from muster.policy.configuration.schedule import (
+    EvaluationSlots,
+    Interval,
+    RateLimit,
+    concerns_evaluation,
+    interval_of,
+    seconds_until_due,
+)
 from tests.support.fake_clock import FakeClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,7 +126,7 @@ def test_a_compliance_that_was_taken_away_is_reason_to_evaluate() -> None:
 
 async def test_an_evaluation_that_waits_for_long_keeps_nobody_from_a_turn() -> None:
     clock = FakeClock()
-    turns = Turns(1, seconds=1.0, clock=clock)
+    turns = EvaluationSlots(1, seconds=1.0, clock=clock)
     begun: list[str] = []
 
     async def evaluate(name: str, end: asyncio.Event) -> None:

@@ -15,10 +15,10 @@ from muster.api.policy.v1beta1 import OperatorPolicySpec
 from muster.machinery.objects import Object, ObjectKey
 from muster.policy.operators import deployments, install_plan, operator_group, subscription
 from muster.policy.operators.desired import desired_operator_group, desired_subscription
-from muster.policy.operators.drift import laid_over
+from muster.policy.operators.drift import merged_object
 from muster.policy.operators.go_fields import OPERATOR_GROUP_SPEC, SUBSCRIPTION_SPEC, FieldError, read_struct
 from muster.policy.operators.kinds import subscription_label
-from muster.policy.operators.overlap import policies_named
+from muster.policy.operators.overlap import parse_policies
 from muster.policy.operators.package_manifest import newer_channels
 from muster.policy.operators.policy import ResolvedPolicy, canonical_versions
 
@@ -82,14 +82,14 @@ def test_a_plan_of_another_operator_is_nobodys_before_olm_has_said_anything() ->
     ],
 )
 def test_what_is_said_of_a_plan(plan: Object, current: str, installed: str, reason: str | None) -> None:
-    said = install_plan.judge(_policy(), _subscription(current, installed), plan)
+    said = install_plan.evaluate(_policy(), _subscription(current, installed), plan)
     assert (said and said.condition.reason) == ("NoInstallPlansRequiringApproval" if reason == "NoInstall…" else reason)
 
 
 def test_a_plan_that_is_approved_and_has_not_begun_is_approved() -> None:
     plan = _plan("p", 1, "v1")
     plan["spec"]["approved"] = True
-    said = install_plan.judge(_policy(), _subscription("v1"), plan)
+    said = install_plan.evaluate(_policy(), _subscription("v1"), plan)
     assert said is not None
     assert said.condition.message == "the InstallPlan for v1 was approved"
 
@@ -147,13 +147,13 @@ def test_which_versions_a_policy_approves(policy: ResolvedPolicy, current: str, 
 )
 def test_a_failure_counts_for_the_subscription_that_it_names(message: str, is_named: bool) -> None:
     failure = {"reason": "ConstraintsNotSatisfiable", "message": message}
-    found = subscription.judge_failure(_subscription(), failure, reported=True, intervention=None, now=NOW)
+    found = subscription.evaluate_failure(_subscription(), failure, reported=True, intervention=None, now=NOW)
     assert (found.report is not None) == is_named
 
 
 def test_another_failure_is_told_as_it_is() -> None:
     failure = {"reason": "ErrorPreventedResolution", "message": "it broke"}
-    found = subscription.judge_failure(_subscription(), failure, reported=True, intervention=None, now=NOW)
+    found = subscription.evaluate_failure(_subscription(), failure, reported=True, intervention=None, now=NOW)
     assert found.report is not None
     assert (found.report.condition.reason, found.report.condition.message) == ("ErrorPreventedResolution", "it broke")
 
@@ -173,7 +173,7 @@ def test_olm_gets_its_time_before_a_policy_intervenes(
 ) -> None:
     message = "clusterserviceversion v1 exists and is not referenced by a subscription, subscription quay requires it"
     failure = {"reason": "ConstraintsNotSatisfiable", "message": message}
-    found = subscription.judge_failure(_subscription(current), failure, reported=True, intervention=intervention, now=NOW)
+    found = subscription.evaluate_failure(_subscription(current), failure, reported=True, intervention=intervention, now=NOW)
     assert (found.intervention, found.unreferenced_csv) == (expected, csv)
 
 
@@ -235,7 +235,7 @@ def test_versions_are_separated_by_commas_and_empty_ones_do_not_count() -> None:
 
 
 def test_policies_of_a_status_may_have_dots_in_their_names() -> None:
-    assert list(policies_named(["my.policy.ns", "nothing"])) == [ObjectKey("ns", "my.policy")]
+    assert list(parse_policies(["my.policy.ns", "nothing"])) == [ObjectKey("ns", "my.policy")]
 
 
 @pytest.mark.parametrize(
@@ -301,9 +301,9 @@ def test_parts_that_make_sense_as_a_whole_are_taken_as_the_policy_has_them() -> 
     document = {"name": "quay", "source": "c", "sourceNamespace": "o", "config": config}
     desired = desired_subscription(_policy(), document)
     existing = {**desired, "metadata": {**desired["metadata"], "uid": "1"}}
-    assert laid_over(desired, existing, subscription.EXACT_FIELDS)[1] is False
+    assert merged_object(desired, existing, subscription.EXACT_FIELDS)[1] is False
     more = {**existing, "spec": {**existing["spec"], "config": {**config, "nodeSelector": {"a": "b"}}, "extra": "kept"}}
-    merged, differs = laid_over(desired, more, subscription.EXACT_FIELDS)
+    merged, differs = merged_object(desired, more, subscription.EXACT_FIELDS)
     assert differs
     assert merged["spec"]["config"] == config
     assert merged["spec"]["extra"] == "kept"
@@ -313,17 +313,17 @@ def test_parts_that_make_sense_as_a_whole_are_taken_as_the_policy_has_them() -> 
 def test_the_order_of_target_namespaces_does_not_matter() -> None:
     desired = desired_operator_group({"name": "g", "targetNamespaces": ["a", "b"]}, "n")
     existing = {**desired, "spec": {"targetNamespaces": ["b", "a"], "upgradeStrategy": "Default"}}
-    assert laid_over(desired, existing, operator_group.EXACT_FIELDS)[1] is False
+    assert merged_object(desired, existing, operator_group.EXACT_FIELDS)[1] is False
 
 
 def test_an_operator_group_of_no_name_is_known_by_what_its_name_is_made_of() -> None:
     desired = desired_operator_group(None, "n")
-    assert operator_group.is_meant(desired, {"metadata": {"name": "n-abcde", "generateName": "n-"}})
-    assert not operator_group.is_meant(desired, {"metadata": {"name": "n-abcde"}})
+    assert operator_group.is_desired(desired, {"metadata": {"name": "n-abcde", "generateName": "n-"}})
+    assert not operator_group.is_desired(desired, {"metadata": {"name": "n-abcde"}})
 
 
 def test_a_deployment_that_is_missing_is_shown_and_not_counted() -> None:
     csv = {"metadata": {"namespace": "n"}}
-    said = deployments.judge(_policy(), csv, {"a": None})
+    said = deployments.evaluate(_policy(), csv, {"a": None})
     assert said.condition.reason == "NoExistingDeployments"
     assert [one.compliant for one in said.related] == ["NonCompliant"]

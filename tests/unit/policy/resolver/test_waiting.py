@@ -13,7 +13,7 @@ from muster.gotemplate.limits import current_meter
 from muster.machinery.objects import Object
 from muster.policy.dependencies import LocalSource
 from muster.policy.resolver import ResolveError, ResolveOptions, Resolver
-from muster.policy.resolver.rendering import Answers
+from muster.policy.resolver.template_runner import PendingResults
 from muster.runtime.cache.selections import Selection
 from muster.runtime.client.errors import Unreachable
 from tests.unit.policy.resolver.conftest import OBJECTS
@@ -21,7 +21,7 @@ from tests.unit.runtime.conftest import eventually
 
 
 class Slow(LocalSource):
-    """Answers after some turns of the loop, or never."""
+    """PendingResults after some turns of the loop, or never."""
 
     def __init__(self, turns: int = 1) -> None:
         super().__init__(OBJECTS)
@@ -110,7 +110,7 @@ async def test_one_who_waits_in_a_thread_can_be_cancelled() -> None:
 
 
 async def test_a_thread_that_is_about_to_wait_when_it_is_cancelled_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers, begun = Answers(), asyncio.Event()
+    answers, begun = PendingResults(), asyncio.Event()
     answers.in_thread = True
     start = asyncio.run_coroutine_threadsafe
 

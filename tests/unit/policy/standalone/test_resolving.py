@@ -314,7 +314,7 @@ class TestWhatTemplatesPutIn:
         policy = await site.policy('{{hub repeat 1100000 "x" hub}}')
         async with site.controller() as controller:
             complaint = await controller.fails(policy)
-        assert "bytes cannot be kept" in complaint
+        assert "bytes cannot be saved" in complaint
         assert len(complaint) < 200
 
     async def test_what_would_make_it_another_policy_is_refused(self, site: Site) -> None:

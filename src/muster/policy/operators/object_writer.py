@@ -1,8 +1,8 @@
-"""Carries out what decisions want written.
+"""Executes the writes of decisions.
 
-Writes are for the very object that was decided about: its version, or its uid. A cache may lag behind; what the server knows
-better is a Conflict, after which everything is read and decided again. An object whose name the server chooses could be made twice
-all the same, so the server is asked before.
+A write is for exactly the object that the decision was about, by resourceVersion or uid. If the cache was stale, the server
+answers with a Conflict, after which everything is read and decided again. An object with a generated name could be created twice
+nevertheless, so the server is asked before.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from muster.policy.operators.steps import Create, Delete, Patch, Update, Write
 from muster.runtime.client import AlreadyExists, Conflict, KubeClient, NotFound
 from muster.runtime.client.builtin import NAMESPACES
 
-log = get_logger("muster.policy.operators.writing")
+log = get_logger("muster.policy.operators")
 
 
-async def carry_out(client: KubeClient, write: Write) -> Object:
-    """The server's answer. Raises KubeError: Conflict when something else is there than was decided about."""
+async def write_object(client: KubeClient, write: Write) -> Object:
+    """The server's answer. Raises KubeError: Conflict if the object has changed since the decision."""
     obj = write.obj
     match write:
         case Create():
@@ -42,10 +42,10 @@ async def carry_out(client: KubeClient, write: Write) -> Object:
 
 
 async def _create(client: KubeClient, write: Create) -> Object:
-    """With its namespace, if that is missing."""
+    """Creates the namespace too, if it is missing."""
     namespace = namespace_of(write.obj)
     if not name_of(write.obj) and (await client.list(write.resource, namespace)).items:
-        raise Conflict(409, "Conflict", f"{namespace} has one of {write.resource} by now")
+        raise Conflict(409, "Conflict", f"{namespace} already has one of {write.resource}")
     try:
         return await client.create(write.resource, write.obj, namespace)
     except AlreadyExists as error:

@@ -1,8 +1,8 @@
-"""The rights that a policy's templates need: list and watch of exactly what they read.
+"""The permissions that a policy's templates need: list and watch of exactly what they read.
 
-Who reads is not who asks here: hub templates are read by the addon's user of one managed cluster, managed ones by the controller's
-account. Whether these may is asked of the server (SubjectAccessReview); what they may not becomes Roles, by name where one object
-is read by its name, and their bindings.
+Hub templates are read with the addon's user of one managed cluster, managed templates with the controller's service account, not
+with the user of this program. SubjectAccessReviews determine what these may read; missing permissions are returned as Roles,
+limited by name for objects read by name, and their bindings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 @dataclass(frozen=True)
 class Account:
-    """Who reads, and how the names of roles for it begin."""
+    """The subject, and the prefix of names of its roles."""
 
     user: str
     groups: tuple[str, ...]
@@ -39,7 +39,7 @@ class Account:
 
 
 async def find_hub_account(hub: KubeClient, cluster_name: str) -> Account:
-    """As whom the cluster's controller reads the hub, as its addon's status tells; where that is not to be had, as most do."""
+    """The user with which the cluster's controller reads the hub, from its addon's status; the usual one if that cannot be read."""
     try:
         addon = await hub.get(ManagedClusterAddOn, STANDALONE_ADDON, cluster_name)
     except (KubeError, MalformedObject):
@@ -48,8 +48,8 @@ async def find_hub_account(hub: KubeClient, cluster_name: str) -> Account:
 
 
 def hub_account(cluster_name: str, *, by_token: bool = False) -> Account:
-    """The user of the standalone addon on the hub. Its group of this one cluster is what is granted something; an agent that has a
-    token for its credential is in no group of ours, so there it is the user."""
+    """The standalone addon's user on the hub. Permissions are granted to its group of this one cluster; an agent with a token
+    has no such group, so they are granted to the user."""
     role = f"hub-templates-{cluster_name}"
     if by_token:
         user = token_user(cluster_name, STANDALONE_ADDON)
@@ -72,8 +72,8 @@ def controller_account(namespace: str = AGENT_NAMESPACE) -> Account:
     )
 
 
-async def missing_rights(client: KubeClient, account: Account, selections: Iterable[Selection]) -> list[Selection]:
-    """Those of the selections that the account may not list and watch. Raises KubeError when the server does not tell us."""
+async def missing_permissions(client: KubeClient, account: Account, selections: Iterable[Selection]) -> list[Selection]:
+    """The selections that the account may not list and watch. Raises KubeError if the server does not answer."""
     return [selection for selection in selections if not await _may_read(client, account, selection)]
 
 
@@ -96,8 +96,8 @@ async def _may_read(client: KubeClient, account: Account, selection: Selection) 
 
 
 def grants(account: Account, selections: Iterable[Selection]) -> list[Object]:
-    """Roles with what the selections need and nothing else, one for each namespace, and their bindings. Their names say what is in
-    them: what is granted for one policy does not take the place of what was granted for another."""
+    """Roles with exactly the permissions for the selections, one for each namespace, and their bindings. Their names contain a
+    hash of their rules, so that the roles of one policy do not replace those of another."""
     rules: dict[str, dict[tuple[str, str], set[str] | None]] = {}
     for selection in selections:
         needed = rules.setdefault(selection.namespace, {})

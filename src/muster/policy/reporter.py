@@ -1,9 +1,9 @@
-"""What a policy tells others of its compliance: events on its owner, events of its own, and the history in its status.
+"""Reports the compliance of a policy: events on its owner, events of its own, and the history in its status.
 
-The policy framework, where there is one, owns the policies that it brings, and reads their compliance from core/v1 Events on the
-owner. Such an event is written before the status that says the same: as long as the status is not written, everything is told
-again, so the framework never misses a message, and may hear one twice after a crash. Policies that GitOps brings have no owner;
-for them, as for the others, an `EventRecorder` writes what `kubectl describe` shows, without ever making an evaluation wait.
+The policy framework, if installed, owns the policies that it creates, and reads their compliance from core/v1 Events on the
+owner. Such an event is written before the status: until the status is written, everything is reported again, so the framework
+never misses a message, and may get one twice after a crash. Policies from GitOps have no owner; for all policies, an
+`EventRecorder` writes what `kubectl describe` shows, without delaying an evaluation.
 
 Policies are documents here, since both kinds report alike.
 """
@@ -30,11 +30,11 @@ MESSAGE_BYTES: Final = 4096
 HISTORY_LENGTH: Final = 10
 _TRUNCATED: Final = "...[truncated]"
 _REFERENCE: Final = ("apiVersion", "kind", "name", "uid")
-"""What an owner reference says of the owner."""
+"""Fields of an owner reference."""
 
 
 def truncated(message: str) -> str:
-    """A message as long as events and histories may be."""
+    """A message, truncated to the limit of events and histories."""
     text = message.encode()
     if len(text) <= MESSAGE_BYTES:
         return message
@@ -44,7 +44,7 @@ def truncated(message: str) -> str:
 def with_message(
     history: tuple[HistoryEvent, ...], message: str, now: datetime, *, length: int = HISTORY_LENGTH
 ) -> tuple[HistoryEvent, ...]:
-    """The history after this message, newest first."""
+    """The history with this message, newest first."""
     return (HistoryEvent(last_timestamp=format_micro_time(now), message=message), *history)[:length]
 
 
@@ -52,7 +52,7 @@ class PolicyReporter:
     """Policies are documents with apiVersion, kind and metadata."""
 
     def __init__(self, client: KubeClient, events: EventRecorder, instance: str, *, clock: Clock = SYSTEM) -> None:
-        """`instance` is the host that events name as their reporter's."""
+        """`instance` is the host name in events."""
         self._client = client
         self._events = events
         self._instance = instance
@@ -60,20 +60,20 @@ class PolicyReporter:
         self._stamp = 0
 
     async def report_compliance(self, policy: Object, compliant: str, message: str) -> None:
-        """Tell the policy's owner, if it has one. To be done before the status is written. Raises KubeError."""
+        """Report to the policy's owner, if it has one; to be called before the status is written. Raises KubeError."""
         owners = policy["metadata"].get("ownerReferences") or ()
         if owners:
             event = self._owner_event(policy, owners[0], compliant, truncated(message))
             await self._client.create(CORE_EVENTS, event, event["metadata"]["namespace"])
 
     def record_info(self, policy: Object, message: str, *, violation: bool) -> None:
-        """Why a policy could not be evaluated, or had nothing to evaluate."""
+        """Record why a policy could not be evaluated, or had nothing to evaluate."""
         self._events.event(
             policy, "Warning" if violation else "Normal", "PolicyInfo", message, action=f"policy: {policy['metadata']['name']}"
         )
 
     def record_update(self, policy: Object, compliant: str, message: str) -> None:
-        """How the policy fares now; `message` is without the state."""
+        """Record the policy's state; `message` is without the state."""
         self._events.event(
             policy,
             "Warning" if compliant == NON_COMPLIANT else "Normal",
@@ -86,7 +86,7 @@ class PolicyReporter:
         metadata = policy["metadata"]
         namespace = metadata["namespace"]
         now = self._clock.now()
-        # Named as client-go's recorders do, by the time in nanoseconds, but never twice the same.
+        # Named as by client-go's recorders, with the time in nanoseconds, but unique.
         self._stamp = max(self._stamp + 1, int(now.timestamp() * 1_000_000_000))
         suffix = f"{self._stamp:x}"
         related = object_reference(policy)

@@ -1,8 +1,8 @@
-"""What policies resolved to, kept beside their status.
+"""The resolved state of all policies, beside their status.
 
-Policies of one namespace approve InstallPlans together, and those that share a Subscription must learn of each other, so each
-needs to know what the others' templates resolved to. A status tells which Subscription that was, but only once it is written; what
-this process has resolved itself counts first, as long as the policy has not changed since.
+Policies of one namespace approve InstallPlans together, and those with the same Subscription must know each other, so each needs
+the resolved templates of the others. A status contains the Subscription, but only after it is written; what this process has
+resolved itself has precedence, as long as the policy has not changed since.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.policy.operators.policy import ResolvedPolicy, canonical_versions
 class ResolvedPolicies:
     def __init__(self) -> None:
         self._resolved: dict[ObjectKey, tuple[str, int, str, ResolvedPolicy]] = {}
-        """By key: uid and generation of the policy, the label of its Subscription, and what it resolved to."""
+        """By key: uid and generation of the policy, the label of its Subscription, and the resolved policy."""
 
     def record(self, policy: OperatorPolicy, label: str, resolved: ResolvedPolicy) -> None:
         self._resolved[key_of(policy)] = policy.metadata.uid, policy.metadata.generation, label, resolved
@@ -27,14 +27,14 @@ class ResolvedPolicies:
         self._resolved.pop(key, None)
 
     def sharing(self, label: str, policies: Iterable[OperatorPolicy]) -> list[OperatorPolicy]:
-        """Those whose Subscription has this label."""
+        """Policies whose Subscription has this label."""
         return [policy for policy in policies if self._label(policy) == label]
 
     def get(self, policy: OperatorPolicy) -> ResolvedPolicy | None:
-        """What a policy resolved to; as it is written, before that is known."""
+        """The resolved policy; the unresolved one if it was not resolved yet."""
         if (known := self._known(policy)) is not None:
             return known[1]
-        return None if policy.spec is None else as_written(key_of(policy), policy.spec)
+        return None if policy.spec is None else unresolved_policy(key_of(policy), policy.spec)
 
     def _label(self, policy: OperatorPolicy) -> str:
         known = self._known(policy)
@@ -46,5 +46,5 @@ class ResolvedPolicies:
         return (label, resolved) if resolved is not None and is_current else None
 
 
-def as_written(key: ObjectKey, spec: OperatorPolicySpec) -> ResolvedPolicy:
+def unresolved_policy(key: ObjectKey, spec: OperatorPolicySpec) -> ResolvedPolicy:
     return ResolvedPolicy(key, spec, canonical_versions(spec.versions))

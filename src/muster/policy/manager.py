@@ -1,9 +1,9 @@
-"""The policy controller of a managed cluster, put together.
+"""The manager of a managed cluster's policy controllers.
 
-`PolicyManager` takes clients and options and nothing else from the process around it. There are up to three clusters: the one that
-policies are in, the one that they are about (another one in hosted mode only), and the hub, for hub templates alone, with the
-identity of the addon `governance-standalone-hub-templating`. Policies of both kinds share caches, watches and the connection to the
-hub. Leases tell the addon framework that the controller is alive; who may run at all (leader election) is the caller's business.
+`PolicyManager` takes clients and options and uses nothing else of its process. There are up to three clusters: the one that
+contains the policies, the one that they apply to (another one in hosted mode only), and the hub, for hub templates only, with
+the identity of the addon `governance-standalone-hub-templating`. Policies of both kinds share caches, watches and the connection
+to the hub. Leases tell the addon framework that the controller is alive; leader election is up to the caller.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.confinement import host_name
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import ObjectKey
-from muster.policy.configuration.controller import ConfigurationPolicyController, ConfigurationPolicyOptions, Target
+from muster.policy.configuration.controller import ConfigurationPolicyController, ConfigurationPolicyOptions, TargetCluster
 from muster.policy.metrics import PolicyMetrics
 from muster.policy.names import CONFIG_POLICY_ADDON, CONTROLLER, MANAGED_DELIMITERS, STANDALONE_ADDON
 from muster.policy.operators import OperatorPolicyOptions, operator_policy_controller
-from muster.policy.reporting import PolicyReporter
+from muster.policy.reporter import PolicyReporter
 from muster.policy.resolver import Resolver
 from muster.policy.standalone import HubTemplates
 from muster.policy.uninstall import DEFINITION, UninstallState
@@ -37,11 +37,11 @@ class PolicyOptions:
     cluster_name: str
     configuration: ConfigurationPolicyOptions = field(default_factory=ConfigurationPolicyOptions)
     operators: OperatorPolicyOptions | None = None
-    """None: OperatorPolicies are left alone."""
+    """None: OperatorPolicies are ignored."""
     deployment: ObjectKey | None = None
-    """The controller's own, which tells when it is being uninstalled; None outside a cluster."""
+    """The controller's own Deployment, which shows when it is being uninstalled; None outside a cluster."""
     lease_namespace: str = ""
-    """Where the addons' Leases are renewed; empty: nowhere."""
+    """Namespace of the addons' Leases; empty for no Leases."""
     metrics: bool = True
 
 
@@ -57,8 +57,8 @@ class PolicyManager(Manager):
         random: Random = chance.random,
         metrics: Metrics | None = None,
     ) -> None:
-        """`client` is of the cluster that policies are in, `target` of the one they are about where that is another, `hub` has the
-        standalone addon's identity, where that is enabled."""
+        """`client` is of the cluster that contains the policies, `target` of the one they apply to if that is another, `hub` has
+        the standalone addon's identity, if that is enabled."""
         super().__init__()
         configuration = options.configuration
         context = ControllerContext.of(client, CONTROLLER, metrics=metrics, clock=clock, random=random)
@@ -81,7 +81,7 @@ class PolicyManager(Manager):
         controllers: dict[str, Runnable] = {
             "configurationpolicies": ConfigurationPolicyController(
                 context,
-                Target(managed, self.selections, mapper),
+                TargetCluster(managed, self.selections, mapper),
                 self.hub_templates,
                 resolver,
                 UninstallState(context.informers, options.deployment, definitions),
@@ -106,7 +106,7 @@ class PolicyManager(Manager):
 
     def _add_lease(self, lease: LeaseUpdater, addon: str) -> None:
         async def renew() -> None:
-            # A controller that cannot read its policies is not well.
+            # A controller whose caches have not synced is not healthy.
             await self.synced()
             await lease.run()
 

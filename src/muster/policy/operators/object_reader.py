@@ -1,4 +1,4 @@
-"""Reading the managed cluster: through a source that follows what is read, and that says when the cluster has no such kind."""
+"""Reads objects of the managed cluster from a source that watches them, and resolves kinds by discovery."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from muster.runtime.cache import Selection
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Objects are shared: nobody may change one. All raise NoKindMatch, and KubeError."""
+class ObjectReader:
+    """Returned objects are shared and must not be changed. Both methods raise NoKindMatch and KubeError."""
 
     source: ObjectSource
 

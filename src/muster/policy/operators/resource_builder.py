@@ -1,9 +1,9 @@
-"""From a policy to the Subscription and the OperatorGroup it wants: managed templates, validation, defaults of the package, the
-operator's namespace, and whether another policy wants the same.
+"""Builds the desired Subscription and OperatorGroup of a policy: resolves managed templates, validates, applies the package's
+defaults and the operator's namespace, and checks for overlapping policies. Follows `buildResources` of config-policy-controller.
 
-Templates of `versions`, `subscription` and `operatorGroup` are resolved apart and without a context. The first problem ends it:
-it is told as the condition `ValidPolicySpec`. What is wanted is given as far as it is known even so, because a missing
-namespace, say, does not hinder looking.
+Templates of `versions`, `subscription` and `operatorGroup` are resolved separately and without a context. The first problem ends
+the build and is reported as the condition `ValidPolicySpec`. What is known by then is returned nevertheless, because a missing
+namespace, for example, does not prevent other checks.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from muster.policy.operators.kinds import (
     namespace_of,
     subscription_label,
 )
+from muster.policy.operators.object_reader import ObjectReader
 from muster.policy.operators.overlap import overlap_problem, overlapping
 from muster.policy.operators.package_manifest import (
     DefaultsUnknown,
@@ -39,18 +40,17 @@ from muster.policy.operators.package_manifest import (
     with_fields_of,
 )
 from muster.policy.operators.policy import ResolvedPolicy, canonical_versions
-from muster.policy.operators.reading import Reader
-from muster.policy.operators.resolved import ResolvedPolicies
+from muster.policy.operators.resolved_policies import ResolvedPolicies
 from muster.policy.resolver import ResolveError, ResolveOptions, Resolver, has_template
 from muster.runtime.client import KubeClient, KubeError, NoKindMatch, NotFound
 from muster.runtime.client.builtin import NAMESPACES
 
 _VERSIONS: Final = "unable to create template resolver: "
-"""Upstream's beginning of what is wrong with versions."""
+"""Upstream's prefix of problems with versions."""
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class OtherPolicies:
     """The other policies."""
 
     policies: Callable[[], Iterable[OperatorPolicy]]
@@ -58,48 +58,48 @@ class Neighbours:
 
 
 @dataclass(frozen=True)
-class Build:
+class BuiltResources:
     policy: ResolvedPolicy
     problem: str = ""
     subscription: Object | None = None
     operator_group: Object | None = None
     manifest: Object | None = None
     label: str = ""
-    """Of the Subscription; empty while it is not known, or its namespace is missing."""
+    """Label of the Subscription; empty if it is not known, or its namespace is missing."""
     overlapping: tuple[str, ...] = ()
     unresolved: bool = False
     """Whether a template failed."""
     waits_for_package: bool = False
-    """Whether nothing more can be said before the package is there."""
+    """Whether nothing more can be reported before the package exists."""
     failure: KubeError | None = None
-    """What the cluster failed with, where that is the problem."""
+    """The cluster's error, if that is the problem."""
 
 
 @dataclass(frozen=True)
-class Builder:
+class ResourceBuilder:
     policy: OperatorPolicy
-    """As the cluster has it."""
+    """The policy as stored in the cluster."""
     resolver: Resolver | None
-    """None when templates are disabled."""
-    reader: Reader
+    """None if templates are disabled."""
+    reader: ObjectReader
     client: KubeClient
-    neighbours: Neighbours
+    other_policies: OtherPolicies
     denylist: frozenset[str]
     default_namespace: str
     known_namespace: str
-    """Where the policy's Subscription was last seen."""
+    """Namespace in which the policy's Subscription was found last."""
     sensitive: bool
-    """Whether the hub's templates have read Secrets."""
+    """Whether hub templates have read Secrets."""
 
-    async def build(self, policy: ResolvedPolicy) -> Build:
-        """Raises KubeError where the cluster failed."""
+    async def build(self, policy: ResolvedPolicy) -> BuiltResources:
+        """Raises KubeError if the cluster failed."""
         try:
             policy, subscription, sensitive = await self._subscription(policy)
         except _Unresolved as error:
-            return Build(policy, str(error), unresolved=True, failure=error.failure)
+            return BuiltResources(policy, str(error), unresolved=True, failure=error.failure)
         except InvalidSpec as error:
-            return Build(policy, str(error))
-        build = Build(policy)
+            return BuiltResources(policy, str(error))
+        build = BuiltResources(policy)
         try:
             manifest = await self._manifest(name_of(subscription))
             subscription = await self._with_defaults(subscription, manifest)
@@ -118,21 +118,21 @@ class Builder:
         except InvalidSpec as error:
             return replace(build, problem=str(error))
         label = subscription_label(name_of(subscription), namespace)
-        build = self._judge_overlap(replace(build, operator_group=group, manifest=manifest, label=label))
+        build = self._check_overlap(replace(build, operator_group=group, manifest=manifest, label=label))
         if not build.problem and policy.is_musthave and await self.reader.object(NAMESPACES, "", namespace) is None:
             return replace(build, problem=f"the operator namespace ('{namespace}') does not exist", label="")
         return build
 
-    def _judge_overlap(self, build: Build) -> Build:
-        """What several enforced policies want is left alone by all of them."""
-        self.neighbours.resolved.record(self.policy, build.label, build.policy)
+    def _check_overlap(self, build: BuiltResources) -> BuiltResources:
+        """If several enforced policies manage the same operator, none of them does."""
+        self.other_policies.resolved.record(self.policy, build.label, build.policy)
         if not build.policy.is_enforced:
             return build
-        sharing = self.neighbours.resolved.sharing(build.label, self.neighbours.policies())
+        sharing = self.other_policies.resolved.sharing(build.label, self.other_policies.policies())
         shared = overlapping(self.policy, sharing)
         if not shared:
             return build
-        return Build(build.policy, overlap_problem(shared), label=build.label, overlapping=shared)
+        return BuiltResources(build.policy, overlap_problem(shared), label=build.label, overlapping=shared)
 
     async def _subscription(self, policy: ResolvedPolicy) -> tuple[ResolvedPolicy, Object, bool]:
         spec = policy.spec
@@ -151,7 +151,7 @@ class Builder:
         return desired_operator_group(document, namespace, sensitive=sensitive or secret)
 
     async def _resolve(self, document: Any, failing: str) -> tuple[Any, bool]:
-        """The document, and whether it has something of a Secret."""
+        """The document, and whether it contains data of a Secret."""
         if self.resolver is None or not has_template(orjson.dumps(document).decode()):
             return document, False
         try:
@@ -162,7 +162,7 @@ class Builder:
         return resolution.value, resolution.sensitive
 
     async def _manifest(self, package: str) -> Object | None:
-        """PackageManifests are computed when somebody asks; they cannot be watched."""
+        """PackageManifests are computed on request and cannot be watched."""
         try:
             return await self.client.get(PACKAGE_MANIFESTS, package, PACKAGE_NAMESPACE)
         except NotFound:
@@ -196,5 +196,5 @@ class _Unresolved(Exception):
 
 
 def templates_disabled(annotation: str) -> bool:
-    """As Go's ParseBool has it; what it refuses is false."""
+    """As Go's ParseBool; invalid values are false."""
     return annotation in ("1", "t", "T", "TRUE", "true", "True")

@@ -1,13 +1,13 @@
-"""Running templates beside an event loop.
+"""Runs templates without blocking the event loop.
 
-A template cannot wait, but what it asks for may have to be fetched. A run begins on the loop, within a small budget. A function
-that needs an answer starts the coroutine for it at once: answers that are at hand (objects in a cache) come without waiting. If the
-coroutine has to wait, the run ends, the rest of the coroutine is awaited, and the template runs again with that answer known; a
-question is asked once, and nothing is asked that the template does not come to. A run that exceeds the budget, or has to be
-repeated too often, goes to a thread with the template's full limits, where functions wait for the loop.
+A template cannot wait, but the objects that it reads may have to be fetched. A run starts on the loop, with a small budget. A
+function that reads starts its coroutine at once: cached objects are returned without waiting. If the coroutine has to wait, the
+run ends, the rest of the coroutine is awaited, and the template runs again with this result; each read is made once, and only if
+the template gets to it. A run that exceeds the budget, or has to be repeated too often, is moved to a thread with the template's
+full limits, where functions wait for the loop.
 
-Invariant: nothing here holds the loop for longer than the budget. Threads share the interpreter with the loop: while one runs, the
-interpreter is set so that the loop's turn comes soon.
+Invariant: nothing here blocks the loop for longer than the budget. Threads share the interpreter with the loop: while one runs,
+the interpreter switches threads more often.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from muster.gotemplate.limits import current_meter
 
 T = TypeVar("T")
 INLINE_LIMITS: Final = Limits(output_bytes=256 * 1024, steps=20_000, seconds=0.02)
-"""What a run may take on the loop."""
+"""The budget of a run on the loop."""
 _INLINE_RUNS: Final = 16
-"""After so many runs that had to wait for an answer, functions wait in a thread instead."""
+"""Number of runs on the loop after which functions wait in a thread instead."""
 _THREADS: Final = 4
 _SWITCH_INTERVAL: Final = 0.001
-"""Seconds after which a thread lets the loop run, while there are such threads."""
+"""The interpreter's switch interval in seconds while threads are running."""
 _STOP_INTERVAL: Final = 0.1
 _NO_COLLECTION: Final = 1_000_000_000
 _threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="templates")
 
 
 class _Suspended(BaseException):
-    """Ends a run that has to wait; not an Exception, so that nothing takes it for a failure of the template."""
+    """Ends a run that has to wait; not an Exception, so that it is not handled as an error of the template."""
 
     def __init__(self, key: Hashable, rest: Coroutine[Any, Any, Any], awaited: Any) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _Suspended(BaseException):
 
 @types.coroutine
 def _resumed(coroutine: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
-    """The rest of a coroutine that was started by hand and waits for `awaited`."""
+    """The rest of a coroutine that was started manually and waits for `awaited`."""
     try:
         while True:
             try:
@@ -64,27 +64,27 @@ def _resumed(coroutine: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, 
         return done.value  # type: ignore[no-any-return]
 
 
-class Answers:
-    """What functions inside one template's runs asked for, and got. Called by them."""
+class PendingResults:
+    """Results of the coroutines that functions have started in the runs of one template. Functions call it."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        # Tasks that are started while a template runs do not inherit that it does.
+        # Tasks started by a template must not inherit its meter.
         self._context = contextvars.copy_context()
-        self._outcomes: dict[Hashable, tuple[Any, Exception | None]] = {}
+        self._results: dict[Hashable, tuple[Any, Exception | None]] = {}
         self._waiting: Future[Any] | None = None
         self._cancelled = False
         self.in_thread = False
 
     def __call__(self, key: Hashable, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        outcome: tuple[Any, Exception | None] | None = self._outcomes.get(key)
-        if outcome is None:
+        result: tuple[Any, Exception | None] | None = self._results.get(key)
+        if result is None:
             try:
-                outcome = (self._wait(start()) if self.in_thread else self._start(key, start())), None
+                result = (self._wait(start()) if self.in_thread else self._start(key, start())), None
             except Exception as error:
-                outcome = None, error
-            self._outcomes[key] = outcome
-        value, failure = outcome
+                result = None, error
+            self._results[key] = result
+        value, failure = result
         if failure is not None:
             raise failure.with_traceback(None)
         return cast(T, value)
@@ -98,16 +98,16 @@ class Answers:
 
     async def finish(self, suspended: _Suspended) -> None:
         try:
-            self._outcomes[suspended.key] = await _resumed(suspended.rest, suspended.awaited), None
+            self._results[suspended.key] = await _resumed(suspended.rest, suspended.awaited), None
         except Exception as error:
-            self._outcomes[suspended.key] = None, error
+            self._results[suspended.key] = None, error
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """In a thread; the time does not count against the template."""
+        """In a thread; the time does not count against the template's limits."""
         began = time.monotonic()
         self._waiting = self._context.copy().run(asyncio.run_coroutine_threadsafe, coroutine, self._loop)
         if self._cancelled:
-            # Before there was anything to cancel: `cancel` first says so and then looks, this the other way round.
+            # `cancel` sets the flag before it reads the future, this does it in reverse order: one of both cancels.
             self._waiting.cancel()
         try:
             return self._waiting.result()
@@ -118,15 +118,17 @@ class Answers:
                 meter.deadline += time.monotonic() - began
 
     def cancel(self) -> None:
-        """Nobody waits for the thread any more: neither does it."""
+        """The thread's result is no longer needed: stop its waiting."""
         self._cancelled = True
         waiting = self._waiting
         if waiting is not None:
             waiting.cancel()
 
 
-async def render(inline: Callable[[], str], unhurried: Callable[[], str], answers: Answers, *, heavy: bool) -> tuple[str, bool]:
-    """The output, and whether it was too much for the loop. `heavy`: go to a thread at once."""
+async def render(
+    inline: Callable[[], str], threaded: Callable[[], str], answers: PendingResults, *, heavy: bool
+) -> tuple[str, bool]:
+    """The output, and whether it exceeded the budget of the loop. `heavy`: start in a thread at once."""
     if not heavy:
         for _ in range(_INLINE_RUNS):
             try:
@@ -137,14 +139,14 @@ async def render(inline: Callable[[], str], unhurried: Callable[[], str], answer
                 heavy = True
                 break
     answers.in_thread = True
-    return await run_in_thread(unhurried, answers.cancel), heavy
+    return await run_in_thread(threaded, answers.cancel), heavy
 
 
 async def run_in_thread(call: Callable[[], T], on_cancel: Callable[[], None] = lambda: None) -> T:
-    """For work that may take long. When nobody waits for it any more, a template in it ends at its next step."""
+    """For work that may take long. If the caller is cancelled, a template in the thread ends at its next step."""
     context = contextvars.copy_context()
     future = _threads.submit(context.run, call)
-    with _courtesy():
+    with _yield_to_loop():
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -154,7 +156,7 @@ async def run_in_thread(call: Callable[[], T], on_cancel: Callable[[], None] = l
 
 
 def _stop(context: contextvars.Context, future: Future[Any]) -> None:
-    """Whatever template runs in the thread is beyond its time. One that is about to run does so in a moment."""
+    """Expire the limits of the template in the thread. If it has not started yet, try again."""
     if not future.done():
         meter = context.get(current_meter)
         if meter is not None:
@@ -162,8 +164,8 @@ def _stop(context: contextvars.Context, future: Future[Any]) -> None:
         asyncio.get_running_loop().call_later(_STOP_INTERVAL, _stop, context, future)
 
 
-class _Courtesy:
-    """What is set while threads run beside the loop, so that it need not wait for them, and how it was before."""
+class _InterpreterSettings:
+    """Former settings of the interpreter while threads are running, and their number."""
 
     threads = 0
     switch_interval = 0.005
@@ -171,19 +173,19 @@ class _Courtesy:
 
 
 @contextmanager
-def _courtesy() -> Iterator[None]:
-    """Threads hand over often, and nobody collects garbage of all generations, for which everybody would have to wait: large
-    documents are made of very many objects, few of which are ever garbage."""
-    if _Courtesy.threads == 0:
-        _Courtesy.switch_interval = sys.getswitchinterval()
-        _Courtesy.collection = gc.get_threshold()
-        sys.setswitchinterval(min(_SWITCH_INTERVAL, _Courtesy.switch_interval))
-        gc.set_threshold(*_Courtesy.collection[:2], _NO_COLLECTION)
-    _Courtesy.threads += 1
+def _yield_to_loop() -> Iterator[None]:
+    """Threads switch more often, and full garbage collections, which would stop the loop, are disabled: large documents consist
+    of very many objects, few of which are garbage."""
+    if _InterpreterSettings.threads == 0:
+        _InterpreterSettings.switch_interval = sys.getswitchinterval()
+        _InterpreterSettings.collection = gc.get_threshold()
+        sys.setswitchinterval(min(_SWITCH_INTERVAL, _InterpreterSettings.switch_interval))
+        gc.set_threshold(*_InterpreterSettings.collection[:2], _NO_COLLECTION)
+    _InterpreterSettings.threads += 1
     try:
         yield
     finally:
-        _Courtesy.threads -= 1
-        if _Courtesy.threads == 0:
-            sys.setswitchinterval(_Courtesy.switch_interval)
-            gc.set_threshold(*_Courtesy.collection)
+        _InterpreterSettings.threads -= 1
+        if _InterpreterSettings.threads == 0:
+            sys.setswitchinterval(_InterpreterSettings.switch_interval)
+            gc.set_threshold(*_InterpreterSettings.collection)

@@ -1,9 +1,8 @@
-"""Removes objects that a ConfigurationPolicy is no longer about, as its `pruneObjectBehavior` wants it.
+"""Prunes objects that are no longer part of a ConfigurationPolicy, according to its `pruneObjectBehavior`.
 
-Only policies that enforce remove anything. `DeleteIfCreated` is for objects that the policy has created, and that are still the
-ones it created: the status has their UIDs. What is to go is asked for directly, since a cache could be behind the policy's own
-writes, and deleted by UID. An object that something holds (a finalizer, a grace period) counts as not removed: whoever waits tries
-again.
+Only enforced policies prune. `DeleteIfCreated` applies to objects that the policy has created and that were not replaced since:
+the status has their UIDs. Objects are read from the server directly, since a cache could be behind the policy's own writes, and
+deleted by UID. An object that still exists (because of a finalizer or grace period) counts as not pruned; the caller retries.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ from muster.machinery.logs import get_logger
 from muster.machinery.objects import GVR, Object
 from muster.runtime.client import Conflict, KubeClient, KubeError, NoKindMatch, NotFound, RESTMapper
 
-log = get_logger("muster.policy.configuration.pruning")
+log = get_logger("muster.policy.configuration.pruner")
 
 DELETE_ALL: Final = "DeleteAll"
 DELETE_IF_CREATED: Final = "DeleteIfCreated"
 NO_OBJECT: Final = "-"
-"""The name of a related object where there is none."""
+"""Name of a related object that does not exist."""
 
 
 def prunes(spec: ConfigurationPolicySpec) -> bool:
-    """Whether the policy may leave objects behind that are to be removed: it has a finalizer then."""
+    """Whether the policy may have objects to prune when it is deleted: it needs a finalizer then."""
     return spec.prune_object_behavior in (DELETE_ALL, DELETE_IF_CREATED)
 
 
 def to_prune(
     spec: ConfigurationPolicySpec, before: Sequence[RelatedObject], related: Sequence[RelatedObject] = ()
 ) -> list[RelatedObject]:
-    """What was related and is so no more, as far as the policy may remove it."""
+    """Objects that are no longer related and that the policy may delete."""
     if not prunes(spec) or spec.remediation_action.lower() != "enforce":
         return []
     kept = {one.object for one in related}
@@ -45,21 +44,21 @@ def _may_go(spec: ConfigurationPolicySpec, one: RelatedObject) -> bool:
 
 
 def described(one: RelatedObject) -> str:
-    """As Go prints a GroupVersionKind, then which object."""
+    """GroupVersionKind as Go prints it, then name and namespace."""
     group, _, version = one.object.api_version.rpartition("/")
     metadata = one.object.metadata
     return f'{group}/{version}, Kind={one.object.kind} "{metadata.name}" in namespace {metadata.namespace}'
 
 
 class Pruner:
-    """On the managed cluster."""
+    """Prunes objects of the managed cluster."""
 
     def __init__(self, client: KubeClient, mapper: RESTMapper) -> None:
         self._client = client
         self._mapper = mapper
 
     async def prune(self, spec: ConfigurationPolicySpec, objects: Sequence[RelatedObject]) -> list[RelatedObject]:
-        """Remove them. Gives those that are still there, or may be."""
+        """Delete the objects. Returns those that still exist, or may exist."""
         return [one for one in objects if not await self._is_gone(spec, one)]
 
     async def _is_gone(self, spec: ConfigurationPolicySpec, one: RelatedObject) -> bool:
@@ -69,7 +68,7 @@ class Pruner:
         except NotFound:
             return True
         except NoKindMatch as error:
-            # A kind that the server does not have has no objects; one that could not be asked for may have some.
+            # A kind that is not served has no objects; one that could not be looked up may have some.
             return error.error is None
         except (KubeError, ValueError) as error:
             log.warning("object not pruned", kind=one.object.kind, name=one.object.metadata.name, error=str(error))

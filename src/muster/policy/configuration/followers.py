@@ -1,8 +1,7 @@
-"""Who follows what on the managed cluster for a ConfigurationPolicy: names of followers, and the namespaces of its selector.
+"""Watches of ConfigurationPolicies on the managed cluster: names of followers, and the namespaces of selectors.
 
-A policy that is evaluated by watching follows, under its own name, whatever its last evaluation read. One that is evaluated at
-intervals, or never again, follows nothing but the namespaces that its selector chose: it is evaluated when these change, whatever
-the interval says.
+With `watch`, a policy watches everything that its last evaluation read. With an interval, or `never`, it watches only the
+namespaces that its selector has selected: it is evaluated when these change, whatever the interval is.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ def follower_of(key: ObjectKey) -> str:
 
 
 def policy_of(follower: str) -> ObjectKey | None:
-    """The policy that follows under this name; None for followers of other kinds."""
+    """The policy of a follower; None for other kinds."""
     kind, namespace, name, *_ = follower.split("/")
     return ObjectKey(namespace, name) if kind == KIND else None
 
 
 async def followed_objects(selections: FollowedSelections, key: ObjectKey) -> Mapping[RelatedResource, Object]:
-    """The objects that a policy follows, as its status names them; but for Secrets, which are nobody else's business."""
+    """The objects that a policy watches, keyed as in its status; except Secrets, which others must not see."""
     follower = follower_of(key)
     found: dict[RelatedResource, Object] = {}
     for selection in selections.selections_of(follower):
@@ -50,36 +49,36 @@ async def followed_objects(selections: FollowedSelections, key: ObjectKey) -> Ma
 
 
 @dataclass(frozen=True)
-class _Chosen:
+class _Selection:
     selector: Object
     namespaces: tuple[str, ...]
 
 
-class ChosenNamespaces:
-    """Which namespaces the selectors of policies chose that follow nothing else."""
+class SelectedNamespaces:
+    """The namespaces that the selectors of policies without other watches have selected."""
 
     def __init__(self, selections: FollowedSelections, *, drop_terminating: bool) -> None:
         self._selections = selections
         self._drop_terminating = drop_terminating
-        self._chosen: dict[ObjectKey, _Chosen] = {}
+        self._selected: dict[ObjectKey, _Selection] = {}
 
-    async def follow(self, key: ObjectKey, selector: Object) -> None:
-        """Remember what the selector chooses now. Raises KubeError."""
+    async def track(self, key: ObjectKey, selector: Object) -> None:
+        """Record the current selection. Raises KubeError."""
         if selects_none(selector):
             self.forget(key)
         else:
-            self._chosen[key] = _Chosen(selector, await self._choose(key, selector))
+            self._selected[key] = _Selection(selector, await self._select(key, selector))
 
     async def changed(self, key: ObjectKey) -> bool:
-        """Whether the selector chooses others than it did. Raises KubeError."""
-        before = self._chosen.get(key)
-        return before is not None and await self._choose(key, before.selector) != before.namespaces
+        """Whether the selection has changed. Raises KubeError."""
+        before = self._selected.get(key)
+        return before is not None and await self._select(key, before.selector) != before.namespaces
 
     def forget(self, key: ObjectKey) -> None:
-        if self._chosen.pop(key, None) is not None:
+        if self._selected.pop(key, None) is not None:
             self._selections.forget(self._name(key))
 
-    async def _choose(self, key: ObjectKey, selector: Object) -> tuple[str, ...]:
+    async def _select(self, key: ObjectKey, selector: Object) -> tuple[str, ...]:
         namespaces = await self._selections.read(self._name(key), _ALL_NAMESPACES)
         try:
             return tuple(selected_namespaces(selector, namespaces, drop_terminating=self._drop_terminating))

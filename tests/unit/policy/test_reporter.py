@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from muster.api.policy.v1 import ConfigurationPolicyStatus, HistoryEvent, PolicyCondition, TemplateStatus
 from muster.policy.configuration.messages import default_message, policy_message
-from muster.policy.reporting import MESSAGE_BYTES, truncated, with_message
+from muster.policy.reporter import MESSAGE_BYTES, truncated, with_message
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -1,12 +1,11 @@
-"""Lets the hub user of hub templates see its own ManagedCluster, for its labels, and no other.
+"""Grants the user for hub templates read access to its own ManagedCluster, for the labels, and to no other.
 
-ManagedClusters have no namespace, so this takes a ClusterRole with the cluster's name and a ClusterRoleBinding for each cluster
-where the addon is enabled. Both are found by their labels and go with the ManagedClusterAddOn, also when that was deleted while
-nobody looked. Whom the binding names follows from names alone: the group of the addon's agents on this cluster or, where the
-cluster's agent uses tokens, that one service account.
+ManagedClusters have no namespace, so this needs a ClusterRole with the cluster's name and a ClusterRoleBinding for each cluster
+on which the addon is enabled. Both are found by their labels and deleted with the ManagedClusterAddOn, even if that was deleted
+while this controller was not running. The subject of the binding follows from names alone: the group of the addon's agents on
+this cluster or, if the cluster's agent uses tokens, one service account.
 
-The process that keeps them may read ManagedClusters itself and has neither `escalate` nor `bind` for these, so it can give away no
-more than that.
+The process may read ManagedClusters itself and has neither `escalate` nor `bind` for these roles, so it cannot grant more.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from muster.policy.names import STANDALONE_ADDON
 from muster.runtime.controller import ControllerContext
 from muster.runtime.install import RBAC_GROUP, READ, rule
 
-log = get_logger("muster.policy.addons.own_cluster")
+log = get_logger("muster.policy.addons.cluster_access")
 
 NAME: Final = "hub-template-rights"
 VERBS: Final = ("list", "watch")
@@ -36,7 +35,7 @@ RULES: Final = (rule(RBAC_GROUP, ["clusterroles", "clusterrolebindings"], [*READ
 
 
 class PolicyRule(Record):
-    """What a role lets one do."""
+    """One rule of a role."""
 
     api_groups: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
@@ -45,7 +44,7 @@ class PolicyRule(Record):
 
 
 class ClusterRole(TypedObject):
-    """What one may do in all namespaces, and with what has none."""
+    """Permissions in all namespaces and for cluster-scoped objects."""
 
     resource = ResourceType(RBAC_GROUP, "v1", "ClusterRole", "clusterroles", "Cluster", status=False)
 
@@ -53,7 +52,7 @@ class ClusterRole(TypedObject):
 
 
 class ClusterRoleBinding(TypedObject):
-    """Binds somebody to a ClusterRole."""
+    """Binds subjects to a ClusterRole."""
 
     resource = ResourceType(RBAC_GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", "Cluster", status=False)
 
@@ -64,7 +63,7 @@ class ClusterRoleBinding(TypedObject):
 T = TypeVar("T", bound=TypedObject)
 
 
-class OwnClusterRights:
+class ManagedClusterAccess:
     """One controller; its keys are ManagedClusterAddOns."""
 
     def __init__(self, context: ControllerContext) -> None:
@@ -88,7 +87,7 @@ class OwnClusterRights:
     async def reconcile(self, key: ObjectKey) -> None:
         addon = self._addons.cache.get(key)
         if addon is None and key in self._addons.malformed:
-            # One that cannot be read is not gone.
+            # An object that cannot be decoded still exists.
             return
         if addon is None or addon.metadata.deletion_timestamp:
             await self._remove(key)
@@ -99,14 +98,14 @@ class OwnClusterRights:
     async def _write(self, owned: OwnedObjects[T], key: ObjectKey, wanted: T) -> None:
         there = next(iter(owned.of(key)), None) or await owned.create(key, wanted.document())
         if there is None:
-            log.info("right on its own cluster given", kind=wanted.resource.kind, cluster=key.namespace)
+            log.info("access to managed cluster granted", kind=wanted.resource.kind, cluster=key.namespace)
             return
         document, after = there.document(), wanted.document()
         if document.get("roleRef") != after.get("roleRef"):
-            # It cannot be changed in place.
+            # The roleRef is immutable.
             await owned.delete(there)
             await owned.create(key, after)
-        elif (changed := _laid_over(document, after)) != document:
+        elif (changed := _merged(document, after)) != document:
             await owned.change(key, document, changed)
 
     async def _remove(self, key: ObjectKey) -> None:
@@ -116,8 +115,8 @@ class OwnClusterRights:
             await self._roles.delete(other)
 
 
-def right_name(cluster: str) -> str:
-    """Of the role and of its binding."""
+def role_name(cluster: str) -> str:
+    """The name of the role and of its binding."""
     return f"{name_prefix(cluster, STANDALONE_ADDON)}managedcluster"
 
 
@@ -131,7 +130,7 @@ def role(cluster: str) -> ClusterRole:
 def binding(addon: ManagedClusterAddOn) -> ClusterRoleBinding:
     cluster = addon.metadata.namespace
     subjects = tuple(_subject(cluster, driver) for driver in drivers_in_use(addon.status))
-    reference = RoleRef(api_group=RBAC_GROUP, kind=ClusterRole.resource.kind, name=right_name(cluster))
+    reference = RoleRef(api_group=RBAC_GROUP, kind=ClusterRole.resource.kind, name=role_name(cluster))
     return ClusterRoleBinding(metadata=_metadata(cluster), role_ref=reference, subjects=subjects)
 
 
@@ -142,11 +141,11 @@ def _subject(cluster: str, driver: str) -> BindingSubject:
 
 
 def _metadata(cluster: str) -> ObjectMeta:
-    return ObjectMeta(name=right_name(cluster), labels={ADDON_LABEL: STANDALONE_ADDON, CLUSTER_LABEL: cluster})
+    return ObjectMeta(name=role_name(cluster), labels={ADDON_LABEL: STANDALONE_ADDON, CLUSTER_LABEL: cluster})
 
 
-def _laid_over(there: Object, wanted: Object) -> Object:
-    """What is there with what is wanted; others' labels and annotations stay."""
+def _merged(there: Object, wanted: Object) -> Object:
+    """The existing object with the desired fields; labels and annotations of others stay."""
     metadata = there["metadata"]
     labels = {**(metadata.get("labels") or {}), **wanted["metadata"]["labels"]}
     content = {name: value for name, value in wanted.items() if name in ("rules", "subjects")}
@@ -154,6 +153,6 @@ def _laid_over(there: Object, wanted: Object) -> Object:
 
 
 def owner_of(right: TypedObject) -> ObjectKey | None:
-    """Of which ManagedClusterAddOn it is."""
+    """The key of the ManagedClusterAddOn that it belongs to."""
     cluster = right.metadata.labels.get(CLUSTER_LABEL, "")
-    return ObjectKey(cluster, STANDALONE_ADDON) if cluster and right.metadata.name == right_name(cluster) else None
+    return ObjectKey(cluster, STANDALONE_ADDON) if cluster and right.metadata.name == role_name(cluster) else None

@@ -1,7 +1,7 @@
-"""Whether a document that somebody wrote has the shape in which templates are looked for.
+"""Validates that a document has the structure in which templates are searched.
 
-A server would refuse what has not. Here nobody has asked one yet, so the first part that is of another type is named, in the words
-of its file.
+A server would refuse an invalid document, but this one was not sent to a server. The first part with a wrong type is reported,
+with its path in the file.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from muster.machinery.objects import Object
 
 _NOUNS: Final[Mapping[type, str]] = {dict: "an object", list: "a list", str: "a text"}
 _Part = tuple[str, Any, type]
-"""Where, what is there, and of which type it has to be."""
+"""Path, value, and expected type."""
 
 
-class Misshapen(ValueError):
-    """The text names the part, what is expected there and what was found."""
+class InvalidDocument(ValueError):
+    """The message contains the path, the expected and the actual type."""
 
 
-def check_shape(document: Any) -> None:
-    """Raises Misshapen."""
+def validate_document(document: Any) -> None:
+    """Raises InvalidDocument."""
     if not isinstance(document, dict):
-        raise Misshapen("an object is expected, with apiVersion and kind")
+        raise InvalidDocument("an object is expected, with apiVersion and kind")
     for where, value, expected in _parts(document, ""):
         if value is not None and not isinstance(value, expected):
-            raise Misshapen(f"{where}: {_NOUNS[expected]} is expected, and not {_described(value, expected)}")
+            raise InvalidDocument(f"{where}: {_NOUNS[expected]} is expected, and not {_described(value, expected)}")
 
 
 def _described(value: Any, expected: type) -> str:
@@ -37,7 +37,7 @@ def _described(value: Any, expected: type) -> str:
 
 
 def _parts(document: Object, prefix: str) -> Iterator[_Part]:
-    """What is inside of a part comes after it, and only if that is what it has to be."""
+    """Nested parts come after their parent, and only if that has the expected type."""
     yield from _metadata(document, prefix)
     kind, spec = document.get("kind"), document.get("spec")
     if kind not in ("Policy", "ConfigurationPolicy", "OperatorPolicy"):
@@ -66,12 +66,12 @@ def _items(spec: Object, field: str, prefix: str) -> Iterator[_Part]:
     for index, item in enumerate(items or ()):
         where = f"{prefix}spec.{field}[{index}]"
         if item is None:
-            raise Misshapen(f"{where}: an object is expected, and not null")
+            raise InvalidDocument(f"{where}: an object is expected, and not null")
         yield where, item, dict
         definition = item.get("objectDefinition")
         yield f"{where}.objectDefinition", definition, dict
         if definition and field == "policy-templates":
             yield from _parts(definition, f"{where}.objectDefinition.")
         elif definition:
-            # Labels and annotations may be one template as a whole.
+            # Labels and annotations may each be a single template.
             yield from list(_metadata(definition, f"{where}.objectDefinition."))[:3]
