@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 CLIENTS := .venv-clients
+SITE := .venv-site
 BIN := $(VENV)/bin
 PEERS_CACHE ?= $(HOME)/.cache/muster/peers
 export PEERS_CACHE
@@ -20,7 +21,7 @@ test-interop: WORKERS = 2
 # Upstream's webhook server has fixed ports, which pods of other tests use on addresses of their own.
 ALONE := tests/interop/test_work_webhook.py
 
-.PHONY: help setup lock clients up down test suites test-kube test-interop bench lint format peers clean
+.PHONY: help setup lock clients site up down test suites test-kube test-interop bench lint format peers clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -57,9 +58,9 @@ setup: $(VENV)/.installed ## create .venv with locked dependencies, muster, clus
 
 lock: setup ## resolve dependencies anew into requirements/*.lock
 	@lock() { out=$$1; shift; $(BIN)/uv pip compile -q --system-certs --upgrade --universal --generate-hashes --no-header \
-	    --no-annotate --no-emit-index-url --no-emit-find-links pyproject.toml "$$@" -o requirements/$$out.lock; }; \
-	  set -e; lock runtime --extra aws --extra postgres; lock up --extra aws --extra postgres --extra kubectl; \
-	  lock dev --extra aws --extra postgres --extra kubectl --group dev; lock clients --group clients
+	    --no-annotate --no-emit-index-url --no-emit-find-links "$$@" -o requirements/$$out.lock; }; \
+	  set -e; lock runtime pyproject.toml --extra aws --extra postgres; lock up pyproject.toml --extra aws --extra postgres --extra kubectl; \
+	  lock dev pyproject.toml --extra aws --extra postgres --extra kubectl --group dev; lock clients pyproject.toml --group clients; lock site --group site
 
 $(CLIENTS)/.installed: requirements/clients.lock $(VENV)/.installed
 	@$(BIN)/uv venv -q --clear --python $(BIN)/python $(CLIENTS)
@@ -67,6 +68,14 @@ $(CLIENTS)/.installed: requirements/clients.lock $(VENV)/.installed
 	@touch $@
 
 clients: $(CLIENTS)/.installed ## create .venv-clients with the clients that fleets and the gateway are tried with
+
+$(SITE)/.installed: requirements/site.lock $(VENV)/.uv
+	@$(BIN)/uv venv -q --clear --python $(BIN)/python $(SITE)
+	VIRTUAL_ENV=$(SITE) $(BIN)/uv pip sync -q --system-certs --compile-bytecode --require-hashes requirements/site.lock
+	@touch $@
+
+site: $(SITE)/.installed ## build the documentation as a site, in site/; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
 
 up: $(READY) ## start a hub and two managed clusters on this machine
 	@$(BIN)/muster up
@@ -109,4 +118,4 @@ format: setup ## apply ruff's fixes and formatting
 
 clean: ## remove the environment and local state
 	@[ ! -f .muster/fleet.json ] || [ ! -x $(BIN)/muster ] || $(BIN)/muster down
-	rm -rf $(VENV) $(CLIENTS) .muster .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(CLIENTS) $(SITE) site .muster .mypy_cache .ruff_cache .pytest_cache
