@@ -91,7 +91,7 @@ FAULTS: dict[str, Callable[[Faults], AbstractContextManager[None]]] = {
 }
 
 
-@pytest.fixture(params=FAULTS)
+@pytest.fixture(params=["refused", *(pytest.param(fault, marks=beside_kube) for fault in FAULTS if fault != "refused")])
 def away(request: pytest.FixtureRequest, c1: ManagedCluster) -> Callable[[], AbstractContextManager[None]]:
     return lambda: FAULTS[request.param](Faults(c1))
 
