@@ -120,8 +120,8 @@ def availability(
 
 
 def _available(status: bool | None, reason: str, message: str) -> Condition:
-    word = "Unknown" if status is None else str(status)
-    return Condition(type=AVAILABLE, status=word, reason=reason, message=message[:LONGEST_MESSAGE])
+    value = "Unknown" if status is None else str(status)
+    return Condition(type=AVAILABLE, status=value, reason=reason, message=message[:LONGEST_MESSAGE])
 
 
 def _expiration(account: ManagedServiceAccount | None) -> datetime | None:

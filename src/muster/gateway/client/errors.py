@@ -175,9 +175,9 @@ def _answer_of(error: BaseException) -> Answer | None:
 def _status_of(error: BaseException, source: object) -> Mapping[str, Any]:
     if isinstance(error, StatusError):
         return {"kind": "Status", "message": error.message, "reason": error.reason, "details": error.details}
-    for place, name in ((error, "body"), (source, "content"), (source, "text"), (error, "status")):
+    for container, name in ((error, "body"), (source, "content"), (source, "text"), (error, "status")):
         try:
-            found = _status(getattr(place, name, None))
+            found = _status(getattr(container, name, None))
         except Exception:  # The library's error for a stream that was not read, or is closed.
             continue
         if found:

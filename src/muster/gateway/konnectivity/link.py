@@ -56,7 +56,7 @@ class Link:
             await race(self._send(), self._receive())
             self._writer.close()
         except ConnectionError:
-            pass  # of our socket, since nobody wants more of it, or of a call that is over
+            pass  # of the socket, if its reader has closed it, or of a call that has ended
         except (MalformedMessage, RpcError) as error:
             raise LinkBroken(str(error)) from error
         finally:
@@ -75,7 +75,7 @@ class Link:
         async for message in self._call:
             packet = read_packet(message)
             if packet.type is PacketType.DRAIN:
-                continue  # what is here may end
+                continue  # existing connections may finish
             if packet.connect_id != self._id or packet.type not in _EXPECTED_PACKETS:
                 raise LinkBroken(f"the proxy sent {packet.type.name} of connection {packet.connect_id}, and not of {self._id}")
             if packet.data:
@@ -115,7 +115,7 @@ class Link:
                 async for _ in call:
                     pass
         except (RpcError, TimeoutError):
-            pass  # whoever closes the call does the rest
+            pass  # closing the call does the rest
 
 
 _EXPECTED_PACKETS: Final = frozenset((PacketType.DATA, PacketType.CLOSE_REQ, PacketType.CLOSE_RSP))

@@ -24,12 +24,12 @@ def gateway_middleware(route: Route) -> Middleware:
     """Use it as the last middleware: those before it see, and retry, the original address."""
     url = library("yarl").URL
 
-    async def lead(request: ClientRequest, handler: Handler) -> ClientResponse:
-        led = copy.copy(request)
-        led.url = url(route.url(str(request.url)), encoded=True)
-        return await handler(led)
+    async def route_request(request: ClientRequest, handler: Handler) -> ClientResponse:
+        routed = copy.copy(request)
+        routed.url = url(route.url(str(request.url)), encoded=True)
+        return await handler(routed)
 
-    return lead
+    return route_request
 
 
 def identity_middleware(identity: HubIdentity) -> Middleware:

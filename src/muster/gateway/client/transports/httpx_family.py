@@ -25,7 +25,7 @@ class Family:
 
 @cache
 def family(module: Any) -> Family:
-    def led(route: Route, request: Any) -> Any:
+    def routed(route: Route, request: Any) -> Any:
         url = request.url.copy_with(raw_path=route.target(str(request.url)).encode("ascii"))
         return module.Request(
             request.method, url, headers=request.headers.raw, stream=request.stream, extensions=dict(request.extensions)
@@ -39,7 +39,7 @@ def family(module: Any) -> Family:
             self._inner = module.HTTPTransport() if inner is None else inner
 
         def handle_request(self, request: Any) -> Any:
-            return self._inner.handle_request(led(self._route, request))
+            return self._inner.handle_request(routed(self._route, request))
 
         def close(self) -> None:
             self._inner.close()
@@ -52,7 +52,7 @@ def family(module: Any) -> Family:
             self._inner = module.AsyncHTTPTransport() if inner is None else inner
 
         async def handle_async_request(self, request: Any) -> Any:
-            return await self._inner.handle_async_request(led(self._route, request))
+            return await self._inner.handle_async_request(routed(self._route, request))
 
         async def aclose(self) -> None:
             await self._inner.aclose()

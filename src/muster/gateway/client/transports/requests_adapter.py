@@ -35,9 +35,9 @@ def adapters() -> Adapters:
             self._inner = base.HTTPAdapter() if inner is None else inner
 
         def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
-            led = request.copy()
-            led.url = self._route.url(request.url)
-            response = self._inner.send(led, *arguments, **options)
+            routed = request.copy()
+            routed.url = self._route.url(request.url)
+            response = self._inner.send(routed, *arguments, **options)
             # A retry of an answered request starts from the original request.
             response.request = request
             return response
