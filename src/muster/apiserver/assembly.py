@@ -10,7 +10,7 @@ from muster.apiserver.auth.access import Access, TokenAuthenticator
 from muster.apiserver.auth.bootstraptokens import BootstrapTokens
 from muster.apiserver.auth.cluster_keys import ClusterKeyStore
 from muster.apiserver.cluster import Cluster
-from muster.apiserver.handlers.pod_logs import refuse_terminal, serve_log
+from muster.apiserver.handlers.pod_logs import reject_terminal, serve_log
 from muster.apiserver.handlers.pod_requests import bind_pod, evict_pod
 from muster.apiserver.handlers.scale import serve_scale
 from muster.apiserver.handlers.token_requests import create_token
@@ -25,9 +25,9 @@ SUBRESOURCES: dict[tuple[str, str], SubresourceHandler] = {
     ("/pods", "binding"): bind_pod,
     ("/pods", "eviction"): evict_pod,
     ("/pods", "log"): serve_log,
-    ("/pods", "exec"): refuse_terminal,
-    ("/pods", "attach"): refuse_terminal,
-    ("/pods", "portforward"): refuse_terminal,
+    ("/pods", "exec"): reject_terminal,
+    ("/pods", "attach"): reject_terminal,
+    ("/pods", "portforward"): reject_terminal,
     ("*", "scale"): serve_scale,
 }
 

@@ -137,15 +137,15 @@ def aggregated(texts: Iterable[str]) -> str:
     return different[0] if len(different) == 1 else "[" + ", ".join(different) + "]"
 
 
-_LONGEST_NAME = 1024
-_MOST_TEXT = 512 * 1024
+_MAX_NAME_LENGTH = 1024
+_MAX_TEXT_LENGTH = 512 * 1024
 """Characters of causes in one answer. The real server has no such bound, and its answers can be thousands of times the request."""
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
     causes: list[dict[str, str]] = []
     texts: list[str] = []
-    left = _MOST_TEXT
+    left = _MAX_TEXT_LENGTH
     for error in errors[:MOST]:
         if left <= 0:
             break
@@ -158,7 +158,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
     if len(causes) < len(errors) or len(errors) >= MOST:
         texts.append("there are more errors than these")
     qualified = f"{kind}.{group}" if group else kind
-    name = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}..."
+    name = name if len(name) <= _MAX_NAME_LENGTH else f"{name[:_MAX_NAME_LENGTH]}..."
     details = _named(name, group, kind)
     details["causes"] = causes
     return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {aggregated(texts)}', details)
@@ -181,7 +181,7 @@ def not_registered(kind: str, api_version: str) -> str:
     return f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
 
 
-def unusable_patch(patched: str, problem: str) -> ApiError:
+def invalid_patch_result(patched: str, problem: str) -> ApiError:
     """A patch whose result is no object of the resource's type; the answer shows what came out."""
     return invalid("", "", "", [invalid_field("patch", patched, problem)])
 
@@ -216,7 +216,7 @@ def forbidden_path(user: str, verb: str, path: str) -> ApiError:
     return ApiError(403, "Forbidden", f'forbidden: User "{user}" cannot {verb} path "{path}"', {})
 
 
-def refusal(user: UserInfo, attributes: AccessAttributes, reason: str = "") -> ApiError:
+def access_denied(user: UserInfo, attributes: AccessAttributes, reason: str = "") -> ApiError:
     """The refusal of an authorizer in the words every client knows."""
     if not attributes.is_resource:
         return forbidden_path(user.name, attributes.verb, attributes.path)
@@ -241,13 +241,13 @@ def not_produced(media_types: str) -> ApiError:
     return ApiError(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {media_types}", {})
 
 
-def wrong_number(requested: str, shown: str, is_list: bool) -> ApiError:
+def wrong_transform(requested: str, shown: str, is_list: bool) -> ApiError:
     """Metadata of a list asked in the form for one object, or the other way round."""
     found = "a list" if is_list else "not a list"
     return ApiError(406, "NotAcceptable", f"you requested {requested}, but the requested object is {found} (*{shown})")
 
 
-def unknown_inclusion(value: str) -> ApiError:
+def unknown_include_object(value: str) -> ApiError:
     text = f"includeObject: Invalid value: {value!r}".replace("'", '"')
     return bad_request(f"Unable to convert to Table as requested: {text}: must be 'Metadata', 'Object', 'None', or empty")
 
@@ -284,7 +284,7 @@ def too_large_to_store() -> ApiError:
     return ApiError(500, "", "etcdserver: request is too large")
 
 
-def body_refused(status: int, message: str) -> ApiError:
+def unreadable_body(status: int, message: str) -> ApiError:
     """A body that the HTTP layer did not read, or not to its end."""
     if status == 413:
         return too_large()

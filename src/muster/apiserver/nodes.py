@@ -38,7 +38,7 @@ class Node(Protocol):
         Raises `NoLogs` before the first piece."""
 
 
-def no_terminal(asked: str, pod: Object) -> str:
+def terminal_unsupported(asked: str, pod: Object) -> str:
     """Why there is no exec, attach or port-forward."""
     text = f"{asked} is not supported: pods of this cluster run as tasks of the Muster process and have no terminal or network of "
     text += (

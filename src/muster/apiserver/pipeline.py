@@ -27,7 +27,7 @@ from muster.apiserver.handlers import deletion, patches, reads, watches, writes
 from muster.apiserver.long_running_requests import OpenRequest, OpenRequests
 from muster.apiserver.nonresource.metrics import RequestMetrics
 from muster.apiserver.presentation.negotiation import JSON, check_collection, check_object, error_media
-from muster.apiserver.presentation.responses import NO_CACHE, Later, warning_fields
+from muster.apiserver.presentation.responses import NO_CACHE, DeferredResponse, warning_fields
 from muster.apiserver.registry.resource import ServedResource, Subresource
 from muster.apiserver.request import parse_query, parse_target
 from muster.http import BodyRefused, Request, Response, StreamResponse, Takeover
@@ -98,7 +98,7 @@ class Pipeline:
             ctx.warnings += warnings
             warnings = ctx.warnings
             answer = await self._authorized(ctx, creating)
-            if isinstance(answer, Later):
+            if isinstance(answer, DeferredResponse):
                 answer = await ctx.run_in_worker(answer.make)
         except errors.ApiError as error:
             answer = status_response(error, warnings, error_media(request.headers.get("accept") or ""))
@@ -135,7 +135,7 @@ class Pipeline:
         if not decision.allowed and ctx.user is not ANONYMOUS and await ctx.cluster.caught_up():
             decision = ctx.cluster.rules.authorize(ctx.user, wanted)
         if not decision.allowed:
-            raise errors.refusal(ctx.user, attributes, decision.reason)
+            raise errors.access_denied(ctx.user, attributes, decision.reason)
         if ctx.cluster.part(Aggregator).remotes:
             proxied = await ctx.cluster.part(Aggregator).serve(ctx)
             if proxied is not None:
@@ -224,7 +224,7 @@ async def _receive(request: Request) -> None:
     try:
         await request.read_body()
     except BodyRefused as refused:
-        raise errors.body_refused(refused.status, refused.message) from None
+        raise errors.unreadable_body(refused.status, refused.message) from None
 
 
 def _object_name(ctx: Context) -> str:

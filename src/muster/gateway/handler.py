@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from muster.apiserver.audit import Audit
-from muster.apiserver.errors import ApiError, bad_request, forbidden, refusal, unauthorized
+from muster.apiserver.errors import ApiError, access_denied, bad_request, forbidden, unauthorized
 from muster.apiserver.virtual import Answer, VirtualApi
 from muster.gateway import refusals
 from muster.gateway.audit import AuditedRequest
@@ -126,7 +126,7 @@ class GatewayHandler:
             attributes = AccessAttributes(info.verb, *resource)
         decision = await self._access.decide(who, attributes)
         if not decision.allowed:
-            raise refusal(who, attributes, decision.reason)
+            raise access_denied(who, attributes, decision.reason)
 
     async def _proxy(self, request: Request, who: UserInfo, proxy_path: ProxyPath) -> Answer:
         inner = _read(request.method, proxy_path.path, request.query)

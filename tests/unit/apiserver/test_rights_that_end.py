@@ -204,7 +204,7 @@ async def test_a_stream_that_does_not_end_by_itself_is_cut(
     cluster = server.clusters["default"]
     await permit(client, "reader")
     lines = server.client(cluster, UserInfo("reader")).lines(MAPS, {"watch": "true"})
-    monkeypatch.setattr(watches._Watch, "_until_end", lambda self: asyncio.sleep(3600))
+    monkeypatch.setattr(watches._Watch, "_run", lambda self: asyncio.sleep(3600))
     seen = asyncio.create_task(_all(lines))
     await eventually(lambda: len(cluster.part(OpenRequests)), "the watch is open")
     await client.delete(f"{BINDINGS}/reader-view")

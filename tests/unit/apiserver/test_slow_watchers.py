@@ -57,7 +57,7 @@ async def test_what_waits_for_one_that_does_not_read_is_little(server: ApiServer
         await client.create(MAPS, config_map(f"n{number:02}"))
     assert request.connection is not None
     assert not isinstance(request.connection, RawConnection)
-    assert 0 < request.connection.buffered < watches.AT_ONCE + 2 * len(LARGE)
+    assert 0 < request.connection.buffered < watches.MAX_UNREAD_BYTES + 2 * len(LARGE)
     await lines.aclose()
 
 
@@ -75,7 +75,7 @@ async def test_one_that_history_has_left_behind_is_told_to_list_again(server: Ap
 async def test_one_that_takes_nothing_for_long_is_cut_off(
     server: ApiServer, client: DirectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "STALLED_SECONDS", 0.1)
+    monkeypatch.setattr(watches, "STALLED_TIMEOUT", 0.1)
     lines = client.lines(MAPS, {"watch": "true"})
     await opened(server, lines)
     for number in range(20):
@@ -93,7 +93,7 @@ async def test_a_large_first_state_is_sent_as_it_is_read(server: ApiServer, clie
     (request,) = server.clusters["default"].part(OpenRequests)._open
     assert request.connection is not None
     assert not isinstance(request.connection, RawConnection)
-    assert request.connection.buffered < watches.AT_ONCE + 2 * len(LARGE)
+    assert request.connection.buffered < watches.MAX_UNREAD_BYTES + 2 * len(LARGE)
     await client.create(MAPS, config_map("meanwhile"))
     while '"BOOKMARK"' not in seen[-1].decode():
         seen.append(await anext(lines))
@@ -105,7 +105,7 @@ async def test_a_large_first_state_is_sent_as_it_is_read(server: ApiServer, clie
 async def test_no_bookmark_promises_what_was_not_sent(
     server: ApiServer, client: DirectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "BOOKMARK_SECONDS", 0.02)
+    monkeypatch.setattr(watches, "BOOKMARK_INTERVAL", 0.02)
     lines = client.lines(MAPS, {"watch": "true", "allowWatchBookmarks": "true"})
     await opened(server, lines)
     for number in range(20):

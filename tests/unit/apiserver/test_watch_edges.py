@@ -94,7 +94,7 @@ async def test_a_watch_given_up_while_its_first_state_is_converted_leaves_nothin
 async def test_a_bookmark_does_not_overtake_events_that_are_still_being_converted(
     client: DirectClient, conversion: Conversion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "BOOKMARK_SECONDS", 0.05)
+    monkeypatch.setattr(watches, "BOOKMARK_INTERVAL", 0.05)
     start = (await client.get(THINGS))["metadata"]["resourceVersion"]
     following = Following(client.watch(CONVERTED, {"resourceVersion": start, "allowWatchBookmarks": "true"}))
     await eventually(lambda: following.seen, "a first bookmark")
@@ -151,7 +151,7 @@ async def test_a_watch_ends_when_its_definition_is_gone(server: ApiServer, clien
 async def test_a_conversion_that_is_slow_holds_no_more_than_some_events(
     client: DirectClient, conversion: Conversion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watches, "MAX_WAITING_BYTES", 2000)
+    monkeypatch.setattr(watches, "MAX_QUEUED_BYTES", 2000)
     start = (await client.get(THINGS))["metadata"]["resourceVersion"]
     following = Following(client.watch(CONVERTED, {"resourceVersion": start}))
     for number in range(40):

@@ -31,9 +31,9 @@ def verdict(sample: dict[str, str]) -> str:
     except Unrecognized as error:
         return error.message(kind)
     except DecodeError as error:
-        return strict.refusal(kind, version, str(error))
+        return strict.cannot_be_handled(kind, version, str(error))
     found = strict.strict_warnings(unknown, duplicates, sample["body"].encode())
-    return strict.refusal(kind, version, f"strict decoding error: {', '.join(found)}") if found else ""
+    return strict.cannot_be_handled(kind, version, f"strict decoding error: {', '.join(found)}") if found else ""
 
 
 @pytest.mark.parametrize("sample", RECORDED, ids=lambda sample: sample["body"][:60] or "empty")

@@ -122,7 +122,7 @@ def created(resource: ServedResource, obj: Object, request: Request | None = Non
     try:
         obj, _ = strict.decode_typed(obj, resource.schema)
     except strict.DecodeError as error:
-        return None, {"message": strict.refusal(resource.kind, resource.version, str(error))}
+        return None, {"message": strict.cannot_be_handled(resource.kind, resource.version, str(error))}
     strategy = resource.strategy
     strategy.default(obj)
     fill_on_create(resource, obj["metadata"], request.now(), UID)

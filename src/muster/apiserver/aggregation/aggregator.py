@@ -27,13 +27,13 @@ _PROTOCOLS: Final = "sec-websocket-protocol"
 
 
 class Aggregator:
-    """The aggregated API servers of one cluster. `generation` changes with what discovery shows of them, `descriptions` with their
-    OpenAPI documents."""
+    """The aggregated API servers of one cluster. `generation` changes with what discovery shows of them, `openapi_generation` with
+    their OpenAPI documents."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.generation = 0
-        self.descriptions = 0
+        self.openapi_generation = 0
         self.remotes: dict[tuple[str, str], Remote] = {}
         self._pool: UpstreamPool | None = None
 
@@ -46,13 +46,13 @@ class Aggregator:
     def put(self, remote: Remote) -> None:
         self.remotes[remote.group, remote.version] = remote
         self.generation += 1
-        self.descriptions += 1
+        self.openapi_generation += 1
 
     def drop(self, name: str) -> None:
         for key in [key for key, remote in self.remotes.items() if remote.name == name]:
             del self.remotes[key]
             self.generation += 1
-            self.descriptions += 1
+            self.openapi_generation += 1
 
     def named(self, name: str) -> Remote | None:
         return next((remote for remote in self.remotes.values() if remote.name == name), None)

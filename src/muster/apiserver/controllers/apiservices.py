@@ -133,7 +133,7 @@ class ApiServices:
         if reason != "Passed":
             return _UNAVAILABLE_RETRY
         if await remote.refresh_openapi(cluster.part(Aggregator).pool):
-            cluster.part(Aggregator).descriptions += 1
+            cluster.part(Aggregator).openapi_generation += 1
         return _AVAILABLE_RESYNC
 
     def _client(self, cluster: Cluster) -> DirectClient:

@@ -246,7 +246,7 @@ def _special_mismatch(value: Any, expr: TypeExpr, struct: str, path: str) -> str
     return None
 
 
-def refusal(kind: str, version: str, problem: str) -> str:
+def cannot_be_handled(kind: str, version: str, problem: str) -> str:
     """The message of the 400 answer."""
     return f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}'
 
@@ -284,6 +284,7 @@ def _in_document_order(document: Any, unknown: set[str], duplicate: set[str]) ->
 __all__ = [
     "DecodeError",
     "Unrecognized",
+    "cannot_be_handled",
     "decode_json",
     "decode_typed",
     "duplicates",
@@ -291,7 +292,6 @@ __all__ = [
     "may_have_duplicates",
     "normalize",
     "parse",
-    "refusal",
     "scalars",
     "strict_warnings",
     "unknown_fields",

@@ -1,1 +1,1 @@
-"""What answers requests for resources: reading, watching, writing, patching and deleting, reviews, tokens, requests to pods."""
+"""Handlers of resource requests: reads, watches, writes, patches, deletion, reviews, tokens, and requests to pods."""

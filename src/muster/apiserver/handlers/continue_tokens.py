@@ -1,7 +1,7 @@
-"""Continue tokens of paged lists: which revision all pages show, and the key the next page starts at.
+"""Continue tokens of paged lists: the revision of all pages, and the key at which the next page starts.
 
-A token is opaque to clients but readable: base64url of `{"v","rv","start"}`, the form kube-apiserver gives it. A token that is
-none is refused with the reason its decoder would give.
+A token is opaque to clients and has kube-apiserver's form: base64url of `{"v","rv","start"}` (`storage.EncodeContinue`). An invalid
+token is rejected with the message of upstream's decoder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def encode_token(revision: int, start: str) -> str:
 
 
 def decode_token(token: str) -> tuple[int | None, str]:
-    """(revision or None for "newest", key relative to the list's prefix)."""
+    """(revision, or None for the newest; key relative to the prefix of the list)."""
     raw = _token_fields(_token_bytes(token))
     version, revision, start = raw.get("v") or "", raw.get("rv") or 0, raw.get("start") or ""
     if version != _VERSION:

@@ -1,7 +1,8 @@
-"""DELETE of one object or a collection: preconditions, propagation, finalizers, graceful deletion.
+"""DELETE of an object or a collection: preconditions, propagation policy, finalizers, graceful deletion. Follows
+`registry.Store.Delete` and `rest.BeforeDelete` of `k8s.io/apiserver/pkg/registry`.
 
-An object with something left to wait for (finalizers, a running pod's grace period, a namespace's content) is only marked; it
-goes when the last of them is removed. Everything else goes at once.
+An object that has to wait for something (finalizers, the grace period of a running pod, the content of a namespace) is only marked
+with a deletionTimestamp, and is deleted when nothing is left to wait for. Any other object is deleted immediately.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from muster.apiserver.context import Context
 from muster.apiserver.handlers.filters import build_filter
 from muster.apiserver.handlers.guaranteed_update import guaranteed_update
 from muster.apiserver.handlers.reads import read_page
-from muster.apiserver.handlers.writes import Written, commit, is_finished, remove, respond_written
+from muster.apiserver.handlers.writes import WriteResult, commit, is_finished, remove, respond_write
 from muster.apiserver.objects import object_key, shared
 from muster.apiserver.presentation.negotiation import PLAIN_JSON, negotiate
 from muster.apiserver.presentation.responses import list_metadata, present_all, respond_list, respond_object
@@ -36,10 +37,10 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 _FINALIZER = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 UNDELETABLE_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 _DEFAULT_GRACE = 30
-_LEAST_GRACE = 1
-"""What a negative grace period means."""
-_GRACEFUL = "/pods"
-"""The one kind that is asked to end before it goes."""
+_MIN_GRACE = 1
+"""The grace period that is used for a negative one."""
+_GRACEFUL_RESOURCE = "/pods"
+"""The only resource with graceful deletion."""
 
 
 @dataclass(slots=True)
@@ -53,7 +54,7 @@ class DeleteOptions:
 
 
 def delete_options(ctx: Context) -> DeleteOptions:
-    """Options from the body; the query counts only where there is none."""
+    """The options of the body; those of the query are used only without a body."""
     raw = decode_options(ctx) if ctx.request.body else _options_in_query(ctx.query) if ctx.query.values else {}
     dry_run = raw.get("dryRun") or []
     policy = raw.get("propagationPolicy") or ""
@@ -90,12 +91,12 @@ async def delete(ctx: Context, resource: ServedResource, name: str) -> Response:
     format = negotiate(ctx.accept)
     options = await ctx.run_in_worker(delete_options, ctx) if ctx.is_large() else delete_options(ctx)
     namespace = ctx.namespace_of(resource)
-    outcome = await delete_object(ctx, resource, namespace, name, options)
-    if isinstance(outcome, Entry):
-        return await respond_written(ctx, resource, Written(200, outcome))
+    result = await delete_object(ctx, resource, namespace, name, options)
+    if isinstance(result, Entry):
+        return await respond_write(ctx, resource, WriteResult(200, result))
     if resource.returns_deleted_object:
-        return respond_object(ctx, resource, outcome, 200, format)
-    return respond_object(ctx, None, _success(resource, outcome), 200, PLAIN_JSON if format.transform else format)
+        return respond_object(ctx, resource, result, 200, format)
+    return respond_object(ctx, None, _success(resource, result), 200, PLAIN_JSON if format.transform else format)
 
 
 def _success(resource: ServedResource, obj: Object) -> Object:
@@ -108,7 +109,7 @@ def _success(resource: ServedResource, obj: Object) -> Object:
 async def delete_object(
     ctx: Context, resource: ServedResource, namespace: str, name: str, options: DeleteOptions
 ) -> Entry | Object:
-    """The entry if the object only got marked, the last object if it is gone (or would be, in a dry run)."""
+    """Returns the entry if the object is only marked, its last state if it is deleted (or would be, in a dry run)."""
     if resource.storage == "/namespaces" and name in UNDELETABLE_NAMESPACES:
         raise errors.forbidden("", "namespaces", name, "this namespace may not be deleted")
 
@@ -126,25 +127,26 @@ async def _delete_once(ctx: Context, resource: ServedResource, head: Entry, old:
     admission = ctx.cluster.part(AdmissionChain)
     await admission.mutate(ctx, resource, operation)
     await admission.validate(ctx, resource, operation)
-    marking = (ctx, resource, old, options)
-    marked = await ctx.run_in_worker(_marked, *marking) if ctx.is_large(head) else _marked(*marking)
+    arguments = (ctx, resource, old, options)
+    marked = await ctx.run_in_worker(_marked, *arguments) if ctx.is_large(head) else _marked(*arguments)
     if is_finished(resource, marked):
-        shown = marked if resource.storage == _GRACEFUL else old
-        return shown if options.dry_run else await _remove_visibly(ctx, resource, shown, old, head)
+        shown = marked if resource.storage == _GRACEFUL_RESOURCE else old
+        return shown if options.dry_run else await _delete_immediately(ctx, resource, shown, old, head)
     if options.dry_run or (marked == old and head.revision <= ctx.cluster.store.revision):
         return head
     return await commit(ctx, resource, marked, head.revision)
 
 
-async def _remove_visibly(ctx: Context, resource: ServedResource, last: Object, old: Object, head: Entry) -> Object:
-    """Delete for good what nobody holds back. A kind that ends gracefully shows its mark first, even if only for a moment."""
+async def _delete_immediately(ctx: Context, resource: ServedResource, last: Object, old: Object, head: Entry) -> Object:
+    """Delete an object that waits for nothing. If it is marked by this request, the mark is stored first, so that watches see
+    it."""
     if last is not old and last != old:
         head = await commit(ctx, resource, last, head.revision)
         last = await from_stored(ctx, resource, head)
     try:
         await remove(ctx, resource, {**last, "metadata": dict(last["metadata"])}, head.revision)
     except Conflict:
-        # Whoever wrote in between saw the mark, and removed what nothing held any more: it is deleted, as was asked.
+        # Another write has seen the mark and deleted the object, which nothing held any more.
         if last is old or not _is_gone(ctx, resource, last):
             raise
     return last
@@ -174,7 +176,7 @@ def _check_preconditions(resource: ServedResource, old: Object, options: DeleteO
 
 
 def _marked(ctx: Context, resource: ServedResource, old: Object, options: DeleteOptions) -> Object:
-    """The object as it is after the delete request, with deletionTimestamp and the finalizers its policy asks for."""
+    """The object with deletionTimestamp and the finalizers of the propagation policy."""
     marked: Object = orjson.loads(orjson.dumps(old))
     meta = marked["metadata"]
     _set_policy_finalizer(meta, options.policy or _default_policy(resource, meta))
@@ -211,13 +213,13 @@ def _set_policy_finalizer(meta: Object, policy: str) -> None:
 
 
 def _grace(resource: ServedResource, old: Object, options: DeleteOptions) -> int:
-    """Only pods bound to a node stop gracefully; a pod that runs nowhere has nothing to stop."""
-    if resource.storage != _GRACEFUL or not old.get("spec", {}).get("nodeName"):
+    """The grace period: only pods that are bound to a node have one."""
+    if resource.storage != _GRACEFUL_RESOURCE or not old.get("spec", {}).get("nodeName"):
         return 0
     if old.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return 0
     if options.grace is not None:
-        return options.grace if options.grace >= 0 else _LEAST_GRACE
+        return options.grace if options.grace >= 0 else _MIN_GRACE
     return int(old["spec"].get("terminationGracePeriodSeconds", _DEFAULT_GRACE))
 
 
@@ -233,6 +235,6 @@ async def delete_collection(ctx: Context, resource: ServedResource) -> Response:
         except errors.ApiError as error:
             if error.reason != "NotFound":
                 raise
-    # The answer is what was selected, as it was then.
+    # The answer shows the selected objects as they were listed.
     meta = list_metadata(page.revision, page.continuation, page.remaining, resource.is_custom and not format.transform)
     return respond_list(ctx, resource, page.entries, await present_all(resource, page.entries), meta, format)

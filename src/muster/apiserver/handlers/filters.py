@@ -1,4 +1,4 @@
-"""Label and field selectors applied to stored entries, for lists, watches and collection deletes."""
+"""Label and field selectors for stored entries: used by lists, watches and collection deletes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.store.api import Entry
 
 
 class Filter:
-    """Which entries of a resource a request wants. `exact_name` is set where a field selector pins one name."""
+    """The selection of a request. `exact_name` is set if a field selector requires one name."""
 
     __slots__ = ("_fields", "_labels", "_names", "exact_name")
 
@@ -29,15 +29,15 @@ class Filter:
         self._labels = label_selector
         self._fields = fields
         self._names = names
-        """(is the name, must equal, value): metadata.name and metadata.namespace, answered from the key."""
+        """(is metadata.name, must be equal, value): conditions on name and namespace, decided by the key."""
         self.exact_name = next((value for is_name, equal, value in names if is_name and equal), None)
 
     @property
-    def is_open(self) -> bool:
+    def matches_everything(self) -> bool:
         return self._labels is None and not self._fields and not self._names
 
     def select(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Those that match."""
+        """The entries that match."""
         if self._labels is None or self._names or self._fields:
             return [entry for entry in entries if self.matches(entry)]
         wanted = self._labels.compiled()
@@ -56,12 +56,12 @@ class Filter:
         return True
 
 
-_OPEN = Filter(None, [], [])
+_EVERYTHING = Filter(None, [], [])
 
 
 def build_filter(resource: ServedResource, options: ListOptions) -> Filter:
     if not options.label_selector and not options.field_selector:
-        return _OPEN
+        return _EVERYTHING
     try:
         parsed = parse_label_selector(options.label_selector) if options.label_selector else None
         terms = parse_field_selector(options.field_selector) if options.field_selector else ()
@@ -72,7 +72,7 @@ def build_filter(resource: ServedResource, options: ListOptions) -> Filter:
     for term in terms:
         path, value, equal = term.path, term.value, term.operator != "!="
         if not path and not value:
-            continue  # the real server reads a bare operator as no condition at all
+            continue  # kube-apiserver ignores a term that is only an operator
         if path in ("metadata.name", "metadata.namespace"):
             names.append((path == "metadata.name", equal, value))
         elif path in resource.selectable:

@@ -1,9 +1,9 @@
-"""The one loop around a compare-and-swap that every change of a stored object takes: update, patch, apply, delete.
+"""The compare-and-swap loop of every change of a stored object: update, patch, apply and delete.
 
-As `GuaranteedUpdate` of kube-apiserver's etcd3 store: it starts from the head of the key (which may be queued and not yet visible),
-plans, writes under the condition that the head is still the same, and begins anew where another write came first. A plan may be
-refused for what this server has not seen yet of another server's writes to the same database; then it is made once more on what is
-newest.
+Follows `GuaranteedUpdate` of kube-apiserver's etcd3 store. It starts from the head of the key (which may be queued and not yet
+visible), plans the change, writes it under the condition that the head is unchanged, and starts again after a conflict. A plan may
+fail because this server has not seen a write of another server to the same database yet; then it is made once more with the newest
+state.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from muster.apiserver.storage_versions import from_stored
 from muster.machinery.objects import Object
 from muster.store.api import Conflict, Entry
 
-_TRIES = 32
-"""More than upstream's five: here a lost race costs microseconds and no second round trip."""
+_MAX_ATTEMPTS = 32
+"""More than upstream's five, because a conflict costs microseconds here, not a round trip."""
 
 Planned = TypeVar("Planned")
 Result = TypeVar("Result")
@@ -35,12 +35,12 @@ async def guaranteed_update(
     write: Callable[[Entry, Object, Planned], Awaitable[Result]],
     create: Callable[[], Awaitable[Result]] | None = None,
 ) -> Result:
-    """What `write` returns. It raises Conflict where another write came first, and ApiError to give up. `create` is for requests
-    that make what is not there; one that finds it there after all has it changed."""
+    """Returns the result of `write`, which raises Conflict to start again, and ApiError to give up. `create` is for requests that
+    create a missing object; if it exists after all, it is changed."""
     store, cluster = ctx.cluster.store, ctx.cluster.name
     key = object_key(namespace, name)
-    newest = False
-    for _ in range(_TRIES):
+    refreshed = False
+    for _ in range(_MAX_ATTEMPTS):
         head = store.head(cluster, resource.storage, key)
         if head is None and create is not None:
             try:
@@ -56,9 +56,9 @@ async def guaranteed_update(
             old = await from_stored(ctx, resource, head)
             planned = await plan(head, old)
         except errors.ApiError as problem:
-            if newest or not await _may_be_behind(ctx, problem):
+            if refreshed or not await _may_be_stale(ctx, problem):
                 raise
-            newest = True
+            refreshed = True
             continue
         try:
             return await write(head, old, planned)
@@ -67,6 +67,6 @@ async def guaranteed_update(
     raise errors.conflict(resource, name)
 
 
-async def _may_be_behind(ctx: Context, problem: errors.ApiError) -> bool:
-    """Whether a refusal may come from not having seen yet what another server on the same database did (`Cluster.caught_up`)."""
+async def _may_be_stale(ctx: Context, problem: errors.ApiError) -> bool:
+    """Whether the error may be due to a write of another server that was not visible yet (`Cluster.caught_up`)."""
     return problem.code in (404, 409) and await ctx.cluster.caught_up()

@@ -1,4 +1,5 @@
-"""Who owns which field: tracks every write in `metadata.managedFields` (the algorithm is `kube.fieldmanager.managedfields`)."""
+"""Field managers: tracks every write in `metadata.managedFields`, as `k8s.io/apimachinery/pkg/util/managedfields` (the algorithm is
+in `kube.fieldmanager.managedfields`)."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from muster.machinery.memo import memoized
 from muster.machinery.objects import Object
 
 Track = Callable[[Context, ServedResource, Object | None, Object, WriteOptions], None]
-"""Sets the new object's managedFields; arguments: context, resource, old object, new object, options."""
+"""Sets managedFields of the new object. Arguments: context, resource, old object, new object, options."""
 
 _MANAGER_BYTES = 128
 
 
 def manager_name(ctx: Context, options: WriteOptions) -> str:
-    """The manager a plain write is tracked under: the one it names, or the program in its User-Agent."""
+    """The field manager of a write other than apply: the one in its options, else the program in its User-Agent."""
     if options.field_manager:
         return options.field_manager
     return _manager_of(ctx.request.headers.get("user-agent") or "")
@@ -48,11 +49,11 @@ _RESETS: Mapping[tuple[str, str], FieldSet] = {
     ("ValidatingAdmissionPolicy", "status"): _SPEC_AND_METADATA,
     ("VolumeAttachment", "status"): _SPEC_AND_METADATA,
 }
-"""Endpoints of built-in kinds that restore other fields than usual."""
+"""Reset fields of built-in endpoints that differ from the defaults (`rest.ResetFieldsStrategy`)."""
 
 
 def reset_fields(resource: ServedResource, subresource: str) -> FieldSet | None:
-    """Fields a write through this endpoint never owns."""
+    """The reset fields: those that a write through this endpoint never owns."""
     special = None if resource.is_custom else _RESETS.get((resource.kind, subresource))
     if special is not None:
         return special
@@ -62,7 +63,7 @@ def reset_fields(resource: ServedResource, subresource: str) -> FieldSet | None:
 
 
 def other_versions(ctx: Context, resource: ServedResource) -> Convert:
-    """Objects as owners of other API versions see them; versions nobody serves any more are gone."""
+    """Conversion to the API versions of other managers; None for versions that are no longer served."""
 
     def convert(obj: Object, api_version: str) -> tuple[Object, Schema] | None:
         group, _, version = api_version.rpartition("/")
@@ -92,4 +93,4 @@ def track_managed_fields(ctx: Context, resource: ServedResource, old: Object | N
 
 
 def keep_managed_fields(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
-    """Apply has already settled the ownership."""
+    """Does nothing: apply has already set managedFields."""

@@ -1,7 +1,7 @@
 """PATCH: JSON patch, merge patch, strategic merge patch and server-side apply.
 
-Each kind of patch only says how the new object comes from the current one; the result then takes the way of every update.
-Apply differs in two points: it creates what is missing, and it brings its own field ownership.
+Each type of patch only defines how the new object is computed from the current one; the result is processed like any update. Apply
+differs in two ways: it creates missing objects, and it sets managedFields itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from muster.apiserver.decode.from_unstructured import from_unstructured_problem
 from muster.apiserver.decode.jsonsyntax import syntax_problem
 from muster.apiserver.decode.strict import json_kind
 from muster.apiserver.handlers.managed_fields import keep_managed_fields, other_versions, reset_fields
-from muster.apiserver.handlers.patch_messages import shown_result
-from muster.apiserver.handlers.writes import Written, check_name, create_object, respond_written, update_object
+from muster.apiserver.handlers.patch_messages import format_result
+from muster.apiserver.handlers.writes import WriteResult, check_name, create_object, respond_write, update_object
 from muster.apiserver.presentation.negotiation import media_type, negotiate
 from muster.apiserver.registry.patch_types import (
     APPLY_PATCH,
@@ -51,13 +51,13 @@ async def patch(ctx: Context, resource: ServedResource, name: str) -> Response:
         return await _apply(ctx, resource, name)
     options = write_options(ctx.query, "PatchOptions")
     raw = ctx.request.body
-    body = await ctx.run_in_worker(decoded_patch, media, raw) if ctx.is_large() else decoded_patch(media, raw)
+    body = await ctx.run_in_worker(decode_patch, media, raw) if ctx.is_large() else decode_patch(media, raw)
     change = _plain_change(ctx, resource, name, media, body, options)
-    return await respond_written(ctx, resource, await update_object(ctx, resource, name, change, options))
+    return await respond_write(ctx, resource, await update_object(ctx, resource, name, change, options))
 
 
-def decoded_patch(media: str, raw: bytes) -> Any:
-    """The body of a plain patch; what is no patch of its kind is refused in the words of the decoder that reads it upstream."""
+def decode_patch(media: str, raw: bytes) -> Any:
+    """The decoded body of a patch other than apply; an invalid one is rejected with the message of upstream's decoder."""
     prefix = "" if media == STRATEGIC_PATCH else "error decoding patch: "
     try:
         body = orjson.loads(raw)
@@ -88,8 +88,8 @@ def _check_operations(body: list[Any]) -> None:
         raise errors.too_large(str(error)) from None
 
 
-def patched(media: str, old: Object, body: Any, resource: ServedResource) -> Object:
-    """What a plain patch makes of an object; raises ApiError where it cannot be applied."""
+def patch_object(media: str, old: Object, body: Any, resource: ServedResource) -> Object:
+    """Apply a patch other than server-side apply to an object. Raises ApiError if it cannot be applied."""
     try:
         if media == JSON_PATCH:
             new = apply_json_patch(old, body)
@@ -113,18 +113,18 @@ def _plain_change(
     may_deepen = media == JSON_PATCH and patch_may_deepen(ctx.request.body)
 
     def change(old: Object) -> Object:
-        result = patched(media, old, body, resource)
+        result = patch_object(media, old, body, resource)
         if may_deepen and too_deep(result):
             raise errors.ApiError(422, "Invalid", _REJECTED, {})
         if media != STRATEGIC_PATCH and not resource.is_custom:
             _check_type(media, resource, result, body)
-        before = orjson.dumps(result)  # Decoding works in place, and a refusal shows what it was given.
+        before = orjson.dumps(result)  # Decoding works in place, and an error shows the document before it.
         try:
             new = finish_patched(ctx, resource, result, options)
         except errors.CannotDecode as error:
             document = orjson.loads(before)
             problem = from_unstructured_problem(document, resource.schema) if media == STRATEGIC_PATCH else ""
-            raise errors.unusable_patch(shown_result(media, document, body), problem or error.problem) from None
+            raise errors.invalid_patch_result(format_result(media, document, body), problem or error.problem) from None
         check_name(new["metadata"].get("name"), name)
         return new
 
@@ -132,10 +132,10 @@ def _plain_change(
 
 
 def _check_type(media: str, resource: ServedResource, result: Object, body: Any) -> None:
-    """A patched document says of itself what it is; only a strategic patch works on the type and not on the document."""
+    """Reject a patch that changes kind or apiVersion. A strategic merge patch cannot: it works on the type, not on the document."""
     kind, version = str(result.get("kind", "")), str(result.get("apiVersion", ""))
     if (kind, version) != (resource.kind, resource.api_version):
-        raise errors.unusable_patch(shown_result(media, result, body), errors.not_registered(kind, version))
+        raise errors.invalid_patch_result(format_result(media, result, body), errors.not_registered(kind, version))
 
 
 def _strategic_error(error: StrategicPatchError) -> errors.ApiError:
@@ -153,15 +153,15 @@ async def _apply(ctx: Context, resource: ServedResource, name: str) -> Response:
     _check_applied(ctx, resource, name, applied)
 
     def change(old: Object) -> Object:
-        return _applied_to(ctx, resource, old, applied, options)
+        return _apply_to(ctx, resource, old, applied, options)
 
-    async def create() -> Written:
+    async def create() -> WriteResult:
         return await _apply_new(ctx, resource, name, applied, options)
 
     written = await update_object(
         ctx, resource, name, change, options, track=keep_managed_fields, create=None if ctx.subresource else create
     )
-    return await respond_written(ctx, resource, written)
+    return await respond_write(ctx, resource, written)
 
 
 def _check_applied(ctx: Context, resource: ServedResource, name: str, applied: Object) -> None:
@@ -179,20 +179,20 @@ def _check_applied(ctx: Context, resource: ServedResource, name: str, applied: O
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
-async def _apply_new(ctx: Context, resource: ServedResource, name: str, applied: Object, options: WriteOptions) -> Written:
+async def _apply_new(ctx: Context, resource: ServedResource, name: str, applied: Object, options: WriteOptions) -> WriteResult:
     if applied["metadata"].get("uid"):
         text = f"uid mismatch: the provided object specified uid {applied['metadata']['uid']}, and no existing object was found"
         raise errors.conflict(resource, name, text)
-    made = (ctx, resource, None, applied, options)
-    obj = await ctx.run_in_worker(_applied_to, *made) if ctx.is_large() else _applied_to(*made)
+    arguments = (ctx, resource, None, applied, options)
+    obj = await ctx.run_in_worker(_apply_to, *arguments) if ctx.is_large() else _apply_to(*arguments)
     return await create_object(ctx, resource, obj, options, keep_managed_fields)
 
 
-def _applied_to(ctx: Context, resource: ServedResource, old: Object | None, applied: Object, options: WriteOptions) -> Object:
-    return finish_patched(ctx, resource, _run_apply(ctx, resource, old, applied, options), options)
+def _apply_to(ctx: Context, resource: ServedResource, old: Object | None, applied: Object, options: WriteOptions) -> Object:
+    return finish_patched(ctx, resource, _merge_applied(ctx, resource, old, applied, options), options)
 
 
-def _run_apply(ctx: Context, resource: ServedResource, live: Object | None, applied: Object, options: WriteOptions) -> Object:
+def _merge_applied(ctx: Context, resource: ServedResource, live: Object | None, applied: Object, options: WriteOptions) -> Object:
     try:
         merged, managed = apply(
             live,

@@ -1,8 +1,8 @@
-"""Pod subresources that a kubelet answers on a real cluster: logs, and the terminals nobody offers here.
+"""Pod subresources that a kubelet serves in other clusters: logs, and exec, attach and port-forward, which are not offered here.
 
-Logs come from the cluster's `Node`. A pod that no node has taken yet has an empty log, as on a real server; one whose node does
-not answer is refused. Without `follow` the log is one complete answer; with it, it is streamed until the container ends or the
-client goes.
+Logs are read from the cluster's `Node`. The log of a pod without a node is empty, as in kube-apiserver; a pod on a node that nobody
+serves is an error. Without `follow` the log is one complete answer; with it, it is streamed until the container stops or the client
+disconnects.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 
 from muster.apiserver import errors
 from muster.apiserver.context import Context
-from muster.apiserver.nodes import LogOptions, NoLogs, limited, no_terminal, send_log
+from muster.apiserver.nodes import LogOptions, NoLogs, limited, send_log, terminal_unsupported
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import ACCEPTED, check_produced
 from muster.apiserver.presentation.responses import NO_CACHE
@@ -48,14 +48,14 @@ async def serve_log(ctx: Context, resource: ServedResource, name: str) -> Respon
     return StreamResponse(200, [("Content-Type", TEXT), NO_CACHE], run)
 
 
-async def refuse_terminal(ctx: Context, resource: ServedResource, name: str) -> Response:
+async def reject_terminal(ctx: Context, resource: ServedResource, name: str) -> Response:
     """exec, attach and port-forward."""
     pod = _pod(ctx, resource, name)
     if not pod["spec"].get("nodeName"):
         raise errors.bad_request(f"pod {name} does not have a host assigned")
     if ctx.cluster.node is None:
         raise _no_kubelet(ctx, pod)
-    raise errors.ApiError(501, "NotImplemented", no_terminal(ctx.attributes.subresource, pod))
+    raise errors.ApiError(501, "NotImplemented", terminal_unsupported(ctx.attributes.subresource, pod))
 
 
 def _pod(ctx: Context, resource: ServedResource, name: str) -> Object:
@@ -68,7 +68,7 @@ def _pod(ctx: Context, resource: ServedResource, name: str) -> Object:
 def _no_kubelet(ctx: Context, pod: Object) -> errors.ApiError:
     node = pod["spec"]["nodeName"]
     if ctx.read("/nodes", node) is None:
-        # The real server names the node but the kind of the pod.
+        # kube-apiserver reports the name of the node with the resource pods.
         return errors.not_found_named("", "pods", node)
     return errors.internal(f"nothing runs the pods of node {node}")
 
@@ -94,7 +94,7 @@ def _log_options(ctx: Context, name: str) -> LogOptions:
         query.flag("previous"),
         query.flag("timestamps"),
         query.integer("sinceSeconds"),
-        _moment(query.get("sinceTime")),
+        _parse_time(query.get("sinceTime")),
         query.integer("tailLines"),
         query.integer("limitBytes"),
     )
@@ -112,13 +112,13 @@ def _log_options(ctx: Context, name: str) -> LogOptions:
     return options
 
 
-def _moment(text: str) -> datetime | None:
+def _parse_time(text: str) -> datetime | None:
     if not text:
         return None
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         raise errors.bad_request(f"sinceTime: {text!r} is not an RFC 3339 time") from None
-    if moment.tzinfo is None:
+    if time.tzinfo is None:
         raise errors.bad_request(f"sinceTime: {text!r} has no time zone")
-    return moment
+    return time

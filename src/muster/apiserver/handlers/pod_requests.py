@@ -1,4 +1,4 @@
-"""Pod subresources that are requests rather than objects: binding a pod to a node, and evicting it."""
+"""Pod subresources that are requests, not objects: binding and eviction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def bind_pod(ctx: Context, resource: ServedResource, name: str) -> Respons
     problems = [not_supported("target.kind", target["kind"], ["Node", "<empty>"])] if target.get("kind") not in _TARGETS else []
     problems += [] if node else [required("target.name")]
     if problems:
-        # Upstream loses the reason here: the problem arrives as the server's own.
+        # As upstream, which returns these validation errors as an internal error without a reason.
         raise errors.ApiError(500, "", errors.aggregated(str(problem) for problem in problems))
 
     def bind(pod: Object) -> Object:
@@ -55,7 +55,8 @@ async def bind_pod(ctx: Context, resource: ServedResource, name: str) -> Respons
 
 
 async def evict_pod(ctx: Context, resource: ServedResource, name: str) -> Response:
-    """There are no kubelets to wait for and no disruption controller: an eviction is a deletion with its options."""
+    """Delete the pod with the options of the eviction. PodDisruptionBudgets are not evaluated, because there is no disruption
+    controller."""
     options = write_options(ctx.query, "CreateOptions")
     eviction = await decode_body(ctx, request_type("policy", "v1", "Eviction"), options)
     eviction = await ctx.cluster.part(AdmissionChain).admit_request(ctx, resource, eviction, options.dry_run)

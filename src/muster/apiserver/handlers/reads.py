@@ -1,7 +1,7 @@
 """GET and LIST. Both answer stored bytes; a list at an older revision (later pages, exact reads) is the current state rolled back.
 
-A continue token names the revision of the first page and the next key, so that all pages show one state; when history no longer
-reaches back that far the answer is 410 with a token that lets the client go on with the newest state.
+A continue token has the revision of the first page and the next key, so that all pages show one state. If that revision has been
+compacted, the answer is 410 with a token that allows the client to continue with the newest state.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from muster.apiserver.request import ListOptions, list_options, number_problem
 from muster.http import Response
 from muster.store.api import Compacted, Entry
 
-CATCH_UP_SECONDS = 3.0
-"""How long a read at a revision this server has not seen yet waits for it, as upstream does."""
+CATCH_UP_TIMEOUT = 3.0
+"""How long a read waits for a revision that this server has not seen yet, as upstream."""
 
 
 async def get(ctx: Context, resource: ServedResource, name: str) -> Response:
@@ -46,15 +46,15 @@ def _parse_revision(text: str) -> int:
 
 
 async def await_revision(ctx: Context, revision: int) -> None:
-    """Wait until this server has seen `revision`; with one server that is already so or never will be."""
+    """Wait until this server has seen `revision`. A single server has seen it or never will."""
     store = ctx.cluster.store
-    deadline = asyncio.get_running_loop().time() + CATCH_UP_SECONDS
+    deadline = asyncio.get_running_loop().time() + CATCH_UP_TIMEOUT
     delay = 0.005
     while store.revision < revision:
         if asyncio.get_running_loop().time() >= deadline:
             raise errors.too_large_resource_version(revision, store.revision)
         await asyncio.sleep(delay)
-        delay *= 1.5  # Many who wait for what never comes must not keep the loop busy.
+        delay *= 1.5  # Many requests may wait in vain and must not keep the loop busy.
 
 
 async def list_objects(ctx: Context, resource: ServedResource) -> Response:
@@ -62,12 +62,12 @@ async def list_objects(ctx: Context, resource: ServedResource) -> Response:
     options = list_options(ctx.query, watch=False)
     wanted = build_filter(resource, options)
     page = await read_page(ctx, resource, options, wanted)
-    values = _present_now(resource, page.entries) or await present_all(resource, page.entries)
+    values = _stored_values(resource, page.entries) or await present_all(resource, page.entries)
     meta = list_metadata(page.revision, page.continuation, page.remaining, resource.is_custom and not format.transform)
     return respond_list(ctx, resource, page.entries, values, meta, format)
 
 
-def _present_now(resource: ServedResource, entries: Sequence[Entry]) -> list[bytes] | None:
+def _stored_values(resource: ServedResource, entries: Sequence[Entry]) -> list[bytes] | None:
     if resource.strategy.is_shown_as_stored:
         return [entry.value for entry in entries]
     return None
@@ -103,23 +103,23 @@ async def read_page(ctx: Context, resource: ServedResource, options: ListOptions
         await store.synced()
     revision = store.revision if at is None else at
     if wanted.exact_name is not None and at is None and not options.continuation:
-        return Page(_pinned(ctx, resource, wanted, prefix), revision)
+        return Page(_list_exact_name(ctx, resource, wanted, prefix), revision)
     try:
-        entries, last = _collect(ctx, resource, wanted, prefix, start, limit, at)
+        entries, last = _list_entries(ctx, resource, wanted, prefix, start, limit, at)
     except Compacted:
         token = encode_token(-1, start[len(prefix) :]) if options.continuation else ""
         raise errors.expired(EXPIRED_CONTINUE if token else TOO_OLD % (revision, store.revision), token) from None
     if last is None:
         return Page(entries, revision)
-    following = last + "\0"
+    next_key = last + "\0"
     remaining = None
-    if wanted.is_open:
+    if wanted.matches_everything:
         remaining = (
-            store.count(cluster, resource.storage, prefix, following)
+            store.count(cluster, resource.storage, prefix, next_key)
             if at is None
-            else len(store.list_at(cluster, resource.storage, at, prefix, following))
+            else len(store.list_at(cluster, resource.storage, at, prefix, next_key))
         )
-    return Page(entries, revision, encode_token(revision, following[len(prefix) :]), remaining)
+    return Page(entries, revision, encode_token(revision, next_key[len(prefix) :]), remaining)
 
 
 TOO_OLD = "too old resource version: %d (%d)"
@@ -131,8 +131,8 @@ EXPIRED_CONTINUE = (
 )
 
 
-def _pinned(ctx: Context, resource: ServedResource, wanted: Filter, prefix: str) -> list[Entry]:
-    """A list whose selector pins one name needs no scan (in one namespace or for a cluster-scoped resource)."""
+def _list_exact_name(ctx: Context, resource: ServedResource, wanted: Filter, prefix: str) -> list[Entry]:
+    """A list with an exact name; in one namespace or for a cluster-scoped resource it needs no scan."""
     name = wanted.exact_name or ""
     if prefix or not resource.namespaced:
         entry = ctx.cluster.entry(resource.storage, prefix + name)
@@ -143,18 +143,18 @@ def _pinned(ctx: Context, resource: ServedResource, wanted: Filter, prefix: str)
     return [entry for entry in found if wanted.matches(entry)]
 
 
-def _collect(
+def _list_entries(
     ctx: Context, resource: ServedResource, wanted: Filter, prefix: str, start: str, limit: int, at: int | None
 ) -> tuple[Sequence[Entry], str | None]:
-    """Entries of one page, and the last key if more follow."""
+    """(entries of one page, last key if more follow)"""
     store, cluster = ctx.cluster.store, ctx.cluster.name
     if at is not None:
         everything = store.list_at(cluster, resource.storage, at, prefix, start)
-    elif limit and wanted.is_open:
+    elif limit and wanted.matches_everything:
         everything = store.list(cluster, resource.storage, prefix, start, limit + 1)
     else:
         everything = store.list(cluster, resource.storage, prefix, start)
-    entries = everything if wanted.is_open else wanted.select(everything)
+    entries = everything if wanted.matches_everything else wanted.select(everything)
     if not limit or len(entries) <= limit:
         return entries, None
     return entries[:limit], entries[limit - 1].key

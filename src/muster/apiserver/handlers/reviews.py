@@ -1,4 +1,5 @@
-"""Reviews: kinds that are asked, answered and never stored. Whose token is this, may this subject do that, what may I do?"""
+"""Reviews, which are answered and never stored: TokenReview, SelfSubjectReview, SubjectAccessReview and its variants, rules
+reviews."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from muster.machinery.objects import Object
 _AUTHORIZATION = "authorization.k8s.io"
 
 
-async def _asked(ctx: Context, resource: ServedResource) -> Object:
+async def _decode_review(ctx: Context, resource: ServedResource) -> Object:
     negotiate_object(ctx.accept)
     options = write_options(ctx.query, "CreateOptions")
     obj = await decode_body(ctx, resource, options)
@@ -45,12 +46,12 @@ async def _asked(ctx: Context, resource: ServedResource) -> Object:
     return obj
 
 
-def _answer(ctx: Context, obj: Object) -> Response:
+def _respond(ctx: Context, obj: Object) -> Response:
     return respond_object(ctx, None, obj, 201, negotiate_object(ctx.accept))
 
 
 async def token_review(ctx: Context, resource: ServedResource) -> Response:
-    obj = await _asked(ctx, resource)
+    obj = await _decode_review(ctx, resource)
     spec = obj.get("spec") or {}
     token, audiences = spec.get("token", ""), spec.get("audiences") or []
     if not token:
@@ -71,27 +72,27 @@ async def token_review(ctx: Context, resource: ServedResource) -> Response:
         if accepted or not audiences:
             status["audiences"] = accepted or list(ctx.cluster.part(Access).audiences)
     obj["status"] = status
-    return _answer(ctx, obj)
+    return _respond(ctx, obj)
 
 
 async def self_subject_review(ctx: Context, resource: ServedResource) -> Response:
-    obj = await _asked(ctx, resource)
+    obj = await _decode_review(ctx, resource)
     obj["metadata"] = {"creationTimestamp": ctx.now()}
     obj["status"] = {"userInfo": ctx.user.document()}
-    return _answer(ctx, obj)
+    return _respond(ctx, obj)
 
 
 async def subject_access_review(ctx: Context, resource: ServedResource) -> Response:
-    obj = await _asked(ctx, resource)
+    obj = await _decode_review(ctx, resource)
     spec = obj.get("spec") or {}
-    _refuse(check_attributes(spec) + _subject_problems(spec) + _metadata_problems(obj))
+    _raise_invalid(check_attributes(spec) + _subject_problems(spec) + _metadata_problems(obj))
     extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
     user = UserInfo(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()), extra)
-    return _decided(ctx, obj, user, spec)
+    return _respond_decision(ctx, obj, user, spec)
 
 
 async def local_subject_access_review(ctx: Context, resource: ServedResource) -> Response:
-    obj = await _asked(ctx, resource)
+    obj = await _decode_review(ctx, resource)
     spec = obj.get("spec") or {}
     problems = check_attributes(spec) + _subject_problems(spec) + _metadata_problems(obj, namespaced=True)
     asked, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
@@ -100,16 +101,16 @@ async def local_subject_access_review(ctx: Context, resource: ServedResource) ->
         problems.append(problem)
     if path is not None:
         problems.append(invalid("spec.nonResourceAttributes", shown_path(path), "disallowed on this kind of request"))
-    _refuse(problems)
+    _raise_invalid(problems)
     user = UserInfo(spec.get("user", ""), spec.get("uid", ""), tuple(spec.get("groups") or ()))
-    return _decided(ctx, obj, user, spec)
+    return _respond_decision(ctx, obj, user, spec)
 
 
 async def self_subject_access_review(ctx: Context, resource: ServedResource) -> Response:
-    obj = await _asked(ctx, resource)
+    obj = await _decode_review(ctx, resource)
     spec = obj.get("spec") or {}
-    _refuse(check_attributes(spec) + _metadata_problems(obj))
-    return _decided(ctx, obj, ctx.user, spec)
+    _raise_invalid(check_attributes(spec) + _metadata_problems(obj))
+    return _respond_decision(ctx, obj, ctx.user, spec)
 
 
 def _subject_problems(spec: Mapping[str, Any]) -> list[FieldError]:
@@ -127,23 +128,23 @@ def _metadata_problems(obj: Object, namespaced: bool = False) -> list[FieldError
     return [invalid("metadata", Rendered(orjson.dumps(in_type_order(meta)).decode()), text)]
 
 
-def _refuse(problems: list[FieldError]) -> None:
-    """Reviews have no kind of their own in a refusal."""
+def _raise_invalid(problems: list[FieldError]) -> None:
+    """Raise the validation errors of a review. As upstream, the error has no kind."""
     if problems:
         raise errors.invalid(_AUTHORIZATION, "", "", problems)
 
 
-def _decided(ctx: Context, obj: Object, user: UserInfo, spec: Mapping[str, Any]) -> Response:
+def _respond_decision(ctx: Context, obj: Object, user: UserInfo, spec: Mapping[str, Any]) -> Response:
     decision = ctx.cluster.rules.authorize(user, AccessAttributes.decode(spec))
     status: dict[str, Any] = {"allowed": decision.allowed}
     if decision.reason:
         status["reason"] = decision.reason
     obj["status"] = status
-    return _answer(ctx, obj)
+    return _respond(ctx, obj)
 
 
 async def self_subject_rules_review(ctx: Context, resource: ServedResource) -> Response:
-    obj = await _asked(ctx, resource)
+    obj = await _decode_review(ctx, resource)
     namespace = (obj.get("spec") or {}).get("namespace", "")
     if not namespace:
         raise errors.bad_request("no namespace on request")
@@ -160,7 +161,7 @@ async def self_subject_rules_review(ctx: Context, resource: ServedResource) -> R
             path_rules.append({"verbs": raw.get("verbs"), "nonResourceURLs": raw["nonResourceURLs"]})
     obj["metadata"] = {}
     obj["status"] = {"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": False}
-    return _answer(ctx, obj)
+    return _respond(ctx, obj)
 
 
 HANDLERS = {

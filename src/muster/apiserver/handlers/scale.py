@@ -1,7 +1,7 @@
-"""The scale subresource: one small `autoscaling/v1 Scale` object over `spec.replicas` of anything that can be scaled.
+"""The scale subresource: an `autoscaling/v1 Scale` object for the replicas of anything that can be scaled.
 
-Built-in kinds and custom resources differ only in their JSONPaths. A write to the scale is a write to the parent's replicas,
-tracked under the `scale` subresource, so that an autoscaler and an applier can share a workload.
+Built-in kinds and custom resources differ only in their JSONPaths. A write of the Scale changes the replicas of the parent and is
+tracked under the subresource `scale`, so that an autoscaler and an applier can manage the same workload.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from muster.apiserver.bodies import decode_body, finish_patched
 from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.context import Context
 from muster.apiserver.handlers.managed_fields import track_managed_fields
-from muster.apiserver.handlers.patches import decoded_patch, patched
+from muster.apiserver.handlers.patches import decode_patch, patch_object
 from muster.apiserver.handlers.writes import update_object
 from muster.apiserver.objects import object_key
 from muster.apiserver.presentation.negotiation import media_type, negotiate_object
@@ -51,14 +51,14 @@ async def _write(ctx: Context, resource: ServedResource, scale: Scale, name: str
         if media not in BUILTIN_PATCHES:
             raise errors.unsupported_patch()
         raw = ctx.request.body
-        body = await ctx.run_in_worker(decoded_patch, media, raw) if ctx.is_large() else decoded_patch(media, raw)
+        body = await ctx.run_in_worker(decode_patch, media, raw) if ctx.is_large() else decode_patch(media, raw)
 
     def change(old: Object) -> Object:
         if ctx.verb == "update":
             wanted = sent
         else:
-            wanted = finish_patched(ctx, row, patched(media, scale_of(scale, old), body, row), options)
-        _check_same(resource, name, wanted["metadata"], old["metadata"])
+            wanted = finish_patched(ctx, row, patch_object(media, scale_of(scale, old), body, row), options)
+        _check_identity(resource, name, wanted["metadata"], old["metadata"])
         replicas = (wanted.get("spec") or {}).get("replicas", 0)
         if replicas < 0 and not resource.is_custom:
             problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
@@ -66,15 +66,15 @@ async def _write(ctx: Context, resource: ServedResource, scale: Scale, name: str
         set_replicas(scale, old, replicas)
         return old
 
-    written = await update_object(ctx, resource, name, change, options, track=_track_untimed)
+    written = await update_object(ctx, resource, name, change, options, track=_track_without_time)
     if written.entry is not None:
         return await from_stored(ctx, resource, written.entry)
     assert written.obj is not None
     return written.obj
 
 
-def _check_same(resource: ServedResource, name: str, meta: Object, parent: Object) -> None:
-    """A scale speaks for the object it was read from and for no other of that name."""
+def _check_identity(resource: ServedResource, name: str, meta: Object, parent: Object) -> None:
+    """Reject a Scale with the name, uid or resourceVersion of another object."""
     if meta.get("name", name) != name:
         raise errors.bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({name})")
     if meta.get("uid") and meta["uid"] != parent["uid"]:
@@ -84,13 +84,13 @@ def _check_same(resource: ServedResource, name: str, meta: Object, parent: Objec
         raise errors.conflict(resource, name)
 
 
-def _track_untimed(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
-    """Owners by scale keep the time they had: upstream tracks them in the Scale and carries over only the fields."""
+def _track_without_time(ctx: Context, resource: ServedResource, old: Object | None, new: Object, options: WriteOptions) -> None:
+    """Track without updating times: upstream tracks managers in the Scale and copies only their fields to the parent."""
     track_managed_fields(ctx, resource, old, new, options)
     before = (old or {}).get("metadata", {}).get("managedFields") or ()
-    times = {(entry.get("manager"), entry.get("apiVersion")): entry.get("time") for entry in before if _by_scale(entry)}
+    times = {(entry.get("manager"), entry.get("apiVersion")): entry.get("time") for entry in before if _is_scale_entry(entry)}
     for entry in new["metadata"].get("managedFields") or ():
-        if _by_scale(entry):
+        if _is_scale_entry(entry):
             time = times.get((entry.get("manager"), entry.get("apiVersion")))
             if time is None:
                 entry.pop("time", None)
@@ -98,5 +98,5 @@ def _track_untimed(ctx: Context, resource: ServedResource, old: Object | None, n
                 entry["time"] = time
 
 
-def _by_scale(entry: Object) -> bool:
+def _is_scale_entry(entry: Object) -> bool:
     return entry.get("subresource") == "scale"

@@ -1,4 +1,4 @@
-"""TokenRequest: hands out a service-account token, bound to the account and, if asked, to a pod, secret or node."""
+"""TokenRequest: issues a token of a service account, optionally bound to a pod, Secret or node."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import Object
 
 _DEFAULT_SECONDS = 3600
-_LEAST_SECONDS = 600
-_MOST_SECONDS = 1 << 32
+_MIN_SECONDS = 600
+_MAX_SECONDS = 1 << 32
 _BOUND_KINDS = {"Pod": "/pods", "Secret": "/secrets", "Node": "/nodes"}
 
 
@@ -49,10 +49,10 @@ async def create_token(ctx: Context, resource: ServedResource, name: str) -> Res
     seconds = spec["expirationSeconds"]
     track_managed_fields(ctx, row, None, request, options)
     request = await ctx.cluster.part(AdmissionChain).admit_request(ctx, resource, request, options.dry_run)
-    if seconds < _LEAST_SECONDS:
+    if seconds < _MIN_SECONDS:
         problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
         raise errors.invalid_object(row, "", [problem])
-    if seconds > _MOST_SECONDS:
+    if seconds > _MAX_SECONDS:
         problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds")
         raise errors.invalid_object(row, "", [problem])
     issuer = await ctx.cluster.part(Access).token_issuer()

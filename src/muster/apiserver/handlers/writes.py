@@ -1,8 +1,8 @@
 """Create and update: from a decoded object to a committed one.
 
-Every write goes the same way: default → track managed fields → mutating admission → prepare (server-owned fields, kind hooks) →
-validate → validating admission → store. An update is tried again when another write came first (`guaranteed_update`), unless the
-request itself pinned a resourceVersion. A dry run does everything but the last step.
+All writes have the same steps: default → track managed fields → mutating admission → prepare (server-set fields, hooks of the kind)
+→ validate → validating admission → store. An update is retried after a conflict (`guaranteed_update`), unless the request specifies
+a resourceVersion. A dry run performs all steps but the last.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from muster.machinery.uids import new_uid
 from muster.store.api import ABSENT, Conflict, Entry, Unavailable
 
 log = get_logger(__name__)
-_NAME_TRIES = 8
+_MAX_NAME_ATTEMPTS = 8
 _MAX_STORED = 1536 * 1024
-"""What etcd takes in one request. Built-in kinds are smaller there, as protobuf; here everything is measured as JSON."""
+"""etcd's limit for one request. Built-in kinds are smaller there, as protobuf; here the size as JSON is compared."""
 
 
-class Written:
-    """A finished write: the committed entry, or the object a dry run would have written."""
+class WriteResult:
+    """The result of a write: the committed entry, or the object that a dry run would have written."""
 
     __slots__ = ("code", "entry", "obj")
 
@@ -62,7 +62,7 @@ class Written:
         self.obj = obj
 
 
-async def respond_written(ctx: Context, resource: ServedResource, written: Written) -> Response:
+async def respond_write(ctx: Context, resource: ServedResource, written: WriteResult) -> Response:
     format = negotiate(ctx.accept)
     if written.entry is None:
         assert written.obj is not None
@@ -75,13 +75,13 @@ async def create(ctx: Context, resource: ServedResource) -> Response:
     negotiate(ctx.accept)
     options = write_options(ctx.query, "CreateOptions")
     obj = await decode_body(ctx, resource, options)
-    return await respond_written(ctx, resource, await create_object(ctx, resource, obj, options))
+    return await respond_write(ctx, resource, await create_object(ctx, resource, obj, options))
 
 
 async def create_object(
     ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions, track: Track = track_managed_fields
-) -> Written:
-    """Store a new object. `track` decides who owns its fields (an apply that creates brings its own)."""
+) -> WriteResult:
+    """Store a new object. `track` sets managedFields; an apply that creates has already set them."""
     meta = obj.setdefault("metadata", {})
     _match_namespace(ctx, resource, meta)
     if meta.get("resourceVersion"):
@@ -93,18 +93,18 @@ async def create_object(
     else:
         track(ctx, resource, None, obj, options)
     obj = await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, Operation("CREATE", obj, None, options.dry_run))
-    for attempt in range(_NAME_TRIES):
+    for attempt in range(_MAX_NAME_ATTEMPTS):
         if generate:
             obj["metadata"]["name"] = generate_name(generate)
         try:
             return await _create_once(ctx, resource, obj, options)
         except Conflict:
-            if not generate or attempt == _NAME_TRIES - 1:
-                raise _taken(ctx, resource, obj["metadata"]["name"]) from None
+            if not generate or attempt == _MAX_NAME_ATTEMPTS - 1:
+                raise _already_exists(ctx, resource, obj["metadata"]["name"]) from None
     raise AssertionError("unreachable: the last attempt raises")
 
 
-async def _create_once(ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions) -> Written:
+async def _create_once(ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions) -> WriteResult:
     meta = obj["metadata"]
     fill_on_create(resource, meta, ctx.now(), new_uid())
     if resource.has_status and resource.drops_status_on_create:
@@ -117,28 +117,28 @@ async def _create_once(ctx: Context, resource: ServedResource, obj: Object, opti
     await check_grant(ctx, resource, obj, None)
     if options.dry_run:
         if ctx.cluster.store.head(ctx.cluster.name, resource.storage, object_key(meta.get("namespace", ""), meta["name"])):
-            raise _taken(ctx, resource, meta["name"])
-        return Written(201, None, obj)
-    return Written(201, await commit(ctx, resource, obj, ABSENT))
+            raise _already_exists(ctx, resource, meta["name"])
+        return WriteResult(201, None, obj)
+    return WriteResult(201, await commit(ctx, resource, obj, ABSENT))
 
 
-def _taken(ctx: Context, resource: ServedResource, name: str) -> errors.ApiError:
+def _already_exists(ctx: Context, resource: ServedResource, name: str) -> errors.ApiError:
     head = _head(ctx, resource, name)
     return errors.already_exists(resource, name, deleting=head is not None and metadata(head).deletionTimestamp is not None)
 
 
 def _require_create(ctx: Context) -> None:
-    """A PUT or apply that finds nothing creates: being allowed to change an object is not enough for that."""
+    """Check the permission to create, for an update or apply of a missing object."""
     if ctx.verb == "create":
         return
     attributes = replace(ctx.attributes, verb="create")
     decision = ctx.cluster.rules.authorize(ctx.user, attributes)
     if not decision.allowed:
-        raise errors.refusal(ctx.user, attributes, decision.reason)
+        raise errors.access_denied(ctx.user, attributes, decision.reason)
 
 
 def _match_namespace(ctx: Context, resource: ServedResource, meta: Object) -> None:
-    """What lives in no namespace may be sent with one, which is dropped."""
+    """Set the namespace of the request; drop that of a cluster-scoped object; reject another one."""
     wanted = ctx.namespace_of(resource)
     given = meta.get("namespace") or ""
     if wanted and given and given != wanted:
@@ -150,35 +150,35 @@ def _match_namespace(ctx: Context, resource: ServedResource, meta: Object) -> No
 
 
 async def _prepare(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
-    rest = resource.strategy.prepare(ctx, obj, old)
-    if rest is not None:
+    worker_step = resource.strategy.prepare(ctx, obj, old)
+    if worker_step is not None:
         if large:
-            await ctx.run_in_worker(rest)
+            await ctx.run_in_worker(worker_step)
         else:
-            rest()
+            worker_step()
 
 
 async def _validate(ctx: Context, resource: ServedResource, obj: Object, old: Object | None, large: bool) -> None:
     if large:
-        invalid = await ctx.run_in_worker(_large_refusal, ctx, resource, obj, old)
+        invalid = await ctx.run_in_worker(_large_validation_error, ctx, resource, obj, old)
     else:
-        invalid = _refusal(resource, obj, _problems(ctx, resource, obj, old))
+        invalid = _validation_error(resource, obj, _problems(ctx, resource, obj, old))
     if invalid is None and (problems := resource.strategy.allocate(ctx, obj)):
-        invalid = _refusal(resource, obj, problems)
+        invalid = _validation_error(resource, obj, problems)
     if invalid is not None:
         raise invalid
 
 
-def _refusal(resource: ServedResource, obj: Object, problems: list[FieldError]) -> errors.ApiError | None:
+def _validation_error(resource: ServedResource, obj: Object, problems: list[FieldError]) -> errors.ApiError | None:
     return errors.invalid_object(resource, obj["metadata"].get("name", ""), problems) if problems else None
 
 
-def _large_refusal(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> errors.ApiError | None:
-    return _refusal(resource, obj, _first_problems(ctx, resource, obj, old))
+def _large_validation_error(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> errors.ApiError | None:
+    return _validation_error(resource, obj, _first_problems(ctx, resource, obj, old))
 
 
 def _first_problems(ctx: Context, resource: ServedResource, obj: Object, old: Object | None) -> list[FieldError]:
-    """What is wrong with a large object, as far as an answer has room for it."""
+    """The validation errors of a large object, as many as an answer can show."""
     try:
         with counted():
             return _problems(ctx, resource, obj, old)
@@ -192,7 +192,7 @@ def _problems(ctx: Context, resource: ServedResource, obj: Object, old: Object |
 
 
 async def commit(ctx: Context, resource: ServedResource, obj: Object, expect: int) -> Entry:
-    """Store the object; it is durable and visible when this returns."""
+    """Store the object. It is durable and visible on return."""
     stored = await to_stored(resource, obj)
     entry = await _store(ctx, resource, stored, expect, delete=False)
     if resource.is_custom and stored is obj:
@@ -211,26 +211,26 @@ async def _store(ctx: Context, resource: ServedResource, stored: Object, expect:
             encode = encoder(stored, resource.type_prefix, limit)
     except TooLargeToStore:
         raise errors.too_large_to_store() from None
-    if cluster.removed:  # while the request was under way; its name may belong to another one by now
+    if cluster.removed:  # removed during the request; another cluster may have its name now
         raise errors.no_such_cluster(cluster.name)
     if expect == ABSENT:
         check_namespace(ctx, resource, meta["name"])
     try:
         entry = await cluster.store.commit(cluster.name, resource.storage, key, encode, expect, delete)
     except Unavailable as error:
-        if cluster.health.problem is None:  # one line per outage, not per write
-            log.error("the store refuses writes", cluster=cluster.name, problem=str(error))
+        if cluster.health.problem is None:  # one log line per outage, not per write
+            log.error("writing to the store failed", cluster=cluster.name, problem=str(error))
         cluster.health.problem = error.problem
         raise errors.internal(f"the change could not be stored: {error.problem}") from error
     cluster.health.problem = None
     if expect == ABSENT and cluster.store.shared:
-        await _check_namespace_still(ctx, resource, stored, entry)
+        await _recheck_namespace(ctx, resource, stored, entry)
     return entry
 
 
-async def _check_namespace_still(ctx: Context, resource: ServedResource, stored: Object, entry: Entry) -> None:
-    """Another server on the same database may have ended the place of a new object before that was stored; whatever came before
-    it is visible now. What must not be there goes again: whoever emptied the place has looked already."""
+async def _recheck_namespace(ctx: Context, resource: ServedResource, stored: Object, entry: Entry) -> None:
+    """Check the namespace of a created object again: another server on the same database may have deleted it before the object was
+    stored, which is visible by now. Then the object is deleted, because the namespace controller may have finished."""
     try:
         check_namespace(ctx, resource, stored["metadata"]["name"])
     except errors.ApiError:
@@ -252,21 +252,21 @@ async def update(ctx: Context, resource: ServedResource, name: str) -> Response:
     fresh = [body]
 
     def replaced(old: Object) -> Object:
-        """What was sent, every time as if nobody had worked on it yet."""
+        """A fresh copy of the body for each attempt."""
         return fresh.pop() if fresh else orjson.loads(sent)
 
-    async def create() -> Written:
+    async def create() -> WriteResult:
         if pinned:
             raise errors.conflict(resource, name, "StorageError: invalid object, the object to update does not exist")
         return await create_object(ctx, resource, replaced({}), options)
 
     creates = resource.create_on_update and not ctx.subresource
-    written = await update_object(ctx, resource, name, replaced, options, check_pin=True, create=create if creates else None)
-    return await respond_written(ctx, resource, written)
+    written = await update_object(ctx, resource, name, replaced, options, is_replace=True, create=create if creates else None)
+    return await respond_write(ctx, resource, written)
 
 
 def check_name(given: object, name: str) -> None:
-    """The object of an update names itself, and as the URL does."""
+    """Check that the object has a name and that it is the one in the URL."""
     if not given:
         raise errors.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
     if given != name:
@@ -284,19 +284,19 @@ async def update_object(
     name: str,
     change: Callable[[Object], Object],
     options: WriteOptions,
-    check_pin: bool = False,
+    is_replace: bool = False,
     track: Track = track_managed_fields,
-    create: Callable[[], Awaitable[Written]] | None = None,
-) -> Written:
-    """Change an existing object: `change` gets the current one (with `check_pin` to look at, else as a private copy) and returns
-    the wanted one. `create` makes what is not there, where the request wants that."""
+    create: Callable[[], Awaitable[WriteResult]] | None = None,
+) -> WriteResult:
+    """Change an existing object: `change` gets the current one (a private copy, unless `is_replace`) and returns the new one.
+    `create` creates a missing object, for requests that do so."""
 
     async def planned(head: Entry, old: Object) -> tuple[Object, bool]:
-        base = old if check_pin else await from_stored(ctx, resource, head)
+        base = old if is_replace else await from_stored(ctx, resource, head)
         new = await ctx.run_in_worker(change, base) if ctx.is_large(head) else change(base)
-        return new, _check_preconditions(resource, name, new, old, check_pin)
+        return new, _check_preconditions(resource, name, new, old, is_replace)
 
-    async def written(head: Entry, old: Object, plan: tuple[Object, bool]) -> Written:
+    async def written(head: Entry, old: Object, plan: tuple[Object, bool]) -> WriteResult:
         new, pinned = plan
         try:
             return await _update_once(ctx, resource, head, old, new, options, track)
@@ -309,7 +309,7 @@ async def update_object(
 
 
 def _check_preconditions(resource: ServedResource, name: str, new: Object, old: Object, replace: bool) -> bool:
-    """Whether the request insists on the version it read; raises if that is not the current one."""
+    """Check uid and resourceVersion of the new object; return whether the write may not be retried on a newer version."""
     meta, old_meta = new["metadata"], old["metadata"]
     uid = meta.get("uid")
     if uid and uid != old_meta["uid"]:
@@ -330,7 +330,7 @@ def _check_preconditions(resource: ServedResource, name: str, new: Object, old: 
 
 async def _update_once(
     ctx: Context, resource: ServedResource, head: Entry, old: Object, new: Object, options: WriteOptions, track: Track
-) -> Written:
+) -> WriteResult:
     large = ctx.is_large(head)
     if large:
         await ctx.run_in_worker(track, ctx, resource, old, new, options)
@@ -347,15 +347,15 @@ async def _update_once(
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     await ctx.cluster.part(AdmissionChain).validate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     await check_grant(ctx, resource, new, old)
-    # A head that is still queued may yet fail: then this write must not have been answered with it.
+    # Not for a head that is still queued: writing it may fail after this request was answered with it.
     if (new == old or only_times_differ(old, new)) and head.revision <= ctx.cluster.store.revision:
-        return Written(200, head)
+        return WriteResult(200, head)
     if options.dry_run:
-        return Written(200, None, new)
+        return WriteResult(200, None, new)
     if is_finished(resource, new):
         await remove(ctx, resource, old, head.revision)
-        return Written(200, None, {**new, "metadata": {**new["metadata"], "resourceVersion": str(head.revision)}})
-    return Written(200, await commit(ctx, resource, new, head.revision))
+        return WriteResult(200, None, {**new, "metadata": {**new["metadata"], "resourceVersion": str(head.revision)}})
+    return WriteResult(200, await commit(ctx, resource, new, head.revision))
 
 
 def _count_generation(resource: ServedResource, new: Object, old: Object) -> None:
@@ -370,7 +370,7 @@ def _count_generation(resource: ServedResource, new: Object, old: Object) -> Non
 
 
 def is_finished(resource: ServedResource, obj: Object) -> bool:
-    """Whether a deleted object waits for nothing any more."""
+    """Whether a marked object waits for nothing any longer."""
     meta = obj["metadata"]
     if not meta.get("deletionTimestamp") or meta.get("finalizers"):
         return False
@@ -380,5 +380,5 @@ def is_finished(resource: ServedResource, obj: Object) -> bool:
 
 
 async def remove(ctx: Context, resource: ServedResource, obj: Object, expect: int) -> Entry:
-    """Delete for good; the DELETED event carries `obj`."""
+    """Delete from the store; the DELETED event shows `obj`."""
     return await _store(ctx, resource, await to_stored(resource, obj), expect, delete=True)

@@ -94,7 +94,7 @@ class Discovery:
         found: dict[tuple[str, str], GroupVersion] = {}
         for resource in self._cluster.resources:
             key = (resource.group, resource.version)
-            group_version = found.setdefault(key, GroupVersion(*key, names_kinds=resource.is_custom))
+            group_version = found.setdefault(key, GroupVersion(*key, qualifies_kinds=resource.is_custom))
             group_version.resources.append(resource_row(resource))
         for remote in self._cluster.part(Aggregator).group_versions():
             found[(remote.group, remote.version)] = remote
@@ -154,7 +154,7 @@ class Discovery:
     def _aggregated_document(groups: list[GroupVersion]) -> dict[str, Any]:
         items: dict[str, dict[str, Any]] = {}
         for gv in groups:
-            resources = [_with_kind(row, gv) for row in gv.resources] if gv.names_kinds else gv.resources
+            resources = [_with_kind(row, gv) for row in gv.resources] if gv.qualifies_kinds else gv.resources
             version: dict[str, Any] = {"version": gv.version, "freshness": "Stale" if gv.stale else "Current"}
             if resources:
                 version["resources"] = resources

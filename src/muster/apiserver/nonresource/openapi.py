@@ -68,10 +68,10 @@ class OpenApi:
         if self._built_for != self._cluster.resources.generation:
             self._documents = {}
             self._built_for = self._cluster.resources.generation
-        if self._merged_for != self._cluster.part(Aggregator).descriptions:
+        if self._merged_for != self._cluster.part(Aggregator).openapi_generation:
             for name in _V2, _V2_PROTOBUF:
                 self._documents.pop(name, None)
-            self._merged_for = self._cluster.part(Aggregator).descriptions
+            self._merged_for = self._cluster.part(Aggregator).openapi_generation
         if path == "/openapi/v3":
             return Response(200, orjson.dumps(self._index()), (), _INDEX_TYPE)
         if path == "/openapi/v2":

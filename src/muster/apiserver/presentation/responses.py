@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from muster.apiserver.context import Context
-from muster.apiserver.errors import wrong_number
+from muster.apiserver.errors import wrong_transform
 from muster.apiserver.objects import raw_metadata, view
 from muster.apiserver.presentation.negotiation import JSON, YAML, Format
 from muster.apiserver.presentation.tables import table_bytes
@@ -69,10 +69,10 @@ def partial_metadata(value: bytes, version: str = "v1") -> bytes:
     return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (version.encode(), raw_metadata(value))
 
 
-def list_metadata(revision: int, continuation: str = "", remaining: int | None = None, say_continue: bool = False) -> bytes:
-    """`say_continue`: the list says where it continues even if it does not, as lists of custom resources do."""
+def list_metadata(revision: int, continuation: str = "", remaining: int | None = None, always_continue: bool = False) -> bytes:
+    """`always_continue`: the list says where it continues even if it does not, as lists of custom resources do."""
     meta: dict[str, Any] = {"resourceVersion": str(revision)}
-    if continuation or say_continue:
+    if continuation or always_continue:
         meta["continue"] = continuation
     if remaining is not None:
         meta["remainingItemCount"] = remaining
@@ -94,12 +94,12 @@ def list_body(resource: ServedResource, values: Sequence[bytes], meta: bytes) ->
     )
 
 
-_MOST_ROWS = 5_000
-_MOST_CUSTOM_ROWS = 1_000
+_MAX_ROWS_ON_LOOP = 5_000
+_MAX_CUSTOM_ROWS_ON_LOOP = 1_000
 """Rows of a Table that are made on the loop."""
 
 
-class Later(Response):
+class DeferredResponse(Response):
     """An answer that takes some time to put into its form; the pipeline has it made beside the loop."""
 
     __slots__ = ("make",)
@@ -113,13 +113,13 @@ def respond_list(
     ctx: Context, resource: ServedResource, entries: Sequence[Entry], values: Sequence[bytes], meta: bytes, format: Format
 ) -> Response:
     make = partial(_list_response, ctx, resource, entries, values, meta, format)
-    return Later(make) if _takes_long(ctx, resource, values, format) else make()
+    return DeferredResponse(make) if _is_expensive(ctx, resource, values, format) else make()
 
 
-def _takes_long(ctx: Context, resource: ServedResource, values: Sequence[bytes], format: Format) -> bool:
+def _is_expensive(ctx: Context, resource: ServedResource, values: Sequence[bytes], format: Format) -> bool:
     """Whether a list takes more than some 20 ms to put into its form; rows of a Table cost little where their cells are known."""
     if format.transform == "Table" and not _is_reformatted(ctx, format):
-        return len(values) > (_MOST_CUSTOM_ROWS if resource.is_custom else _MOST_ROWS)
+        return len(values) > (_MAX_CUSTOM_ROWS_ON_LOOP if resource.is_custom else _MAX_ROWS_ON_LOOP)
     return (bool(format.transform) or _is_reformatted(ctx, format)) and sum(map(len, values)) > LARGE
 
 
@@ -131,7 +131,7 @@ def _list_response(
         body = table_bytes(resource, entries, values, meta, ctx.cluster.clock(), include, format.version)
     elif format.transform:
         if format.transform != "PartialObjectMetadataList":
-            raise wrong_number(format.transform, resource.go_type + "List", is_list=True)
+            raise wrong_transform(format.transform, resource.go_type + "List", is_list=True)
         items = b",".join([partial_metadata(value, format.version) for value in values])
         body = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%s","metadata":%s,"items":[%s]}' % (
             format.version.encode(),
@@ -155,7 +155,7 @@ def _transformed(ctx: Context, resource: ServedResource, entry: Entry, value: by
         return table_bytes(resource, (entry,), (value,), meta, ctx.cluster.clock(), include, format.version)
     if format.transform:
         if format.transform != "PartialObjectMetadata":
-            raise wrong_number(format.transform, resource.go_type, is_list=False)
+            raise wrong_transform(format.transform, resource.go_type, is_list=False)
         return partial_metadata(value, format.version)
     return value
 
@@ -163,7 +163,7 @@ def _transformed(ctx: Context, resource: ServedResource, entry: Entry, value: by
 def respond_object(ctx: Context, resource: ServedResource | None, obj: Object, code: int, format: Format) -> Response:
     """An object that is not in the store: a dry run's result, a review, a Status."""
     make = partial(_object_response, ctx, resource, obj, code, format)
-    return Later(make) if ctx.is_large() else make()
+    return DeferredResponse(make) if ctx.is_large() else make()
 
 
 def _object_response(ctx: Context, resource: ServedResource | None, obj: Object, code: int, format: Format) -> Response:
@@ -180,7 +180,7 @@ def _is_reformatted(ctx: Context, format: Format) -> bool:
 
 def respond(ctx: Context, code: int, body: bytes, format: Format) -> Response:
     if len(body) > LARGE and _is_reformatted(ctx, format):
-        return Later(partial(_response, ctx, code, body, format))
+        return DeferredResponse(partial(_response, ctx, code, body, format))
     return _response(ctx, code, body, format)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from muster.apiserver.builtin.cells import Live
-from muster.apiserver.errors import unknown_inclusion
+from muster.apiserver.errors import unknown_include_object
 from muster.apiserver.objects import raw_metadata, view
 from muster.apiserver.registry.resource import Column, ServedResource
 from muster.machinery.golang.durations import human_duration
@@ -101,9 +101,9 @@ def _row_cells(columns: Sequence[Column], entry: Entry, value: bytes, now: datet
     return b",".join([piece if isinstance(piece, bytes) else piece.render(now) for piece in cached[1]])
 
 
-def check_inclusion(include: str) -> None:
+def check_include_object(include: str) -> None:
     if include not in ("", "None", "Metadata", "Object"):
-        raise unknown_inclusion(include)
+        raise unknown_include_object(include)
 
 
 def table_bytes(
@@ -117,7 +117,7 @@ def table_bytes(
     headers: bool = True,
 ) -> bytes:
     """A Table of these entries; `include` is None, Metadata (default) or Object."""
-    check_inclusion(include)
+    check_include_object(include)
     columns = resource.columns
     partial = b'"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":' % version.encode()
     rows = []

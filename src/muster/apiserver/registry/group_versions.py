@@ -15,7 +15,7 @@ class GroupVersion:
     stale: bool = False
     priorities: tuple[int, int] = (1000, 100)
     """Of group and version, as APIServices give them; built-in groups have a fixed order."""
-    names_kinds: bool = False
+    qualifies_kinds: bool = False
     """Whether aggregated rows name the group and version of a kind even where they are their own: custom resources do."""
 
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 from cryptography import x509
 
-from muster.apiserver.nodes import LogOptions, NoLogs, limited, no_terminal, send_log
+from muster.apiserver.nodes import LogOptions, NoLogs, limited, send_log, terminal_unsupported
 from muster.fleet.node.addresses import NODE_IP
 from muster.fleet.node.clusternode import ClusterNode
 from muster.http import HttpServer, Request, Response, StreamResponse, StreamWriter, server_context
@@ -68,7 +68,7 @@ class KubeletApi:
         if pod is None:
             return _said(404, f"pod {'/'.join(rest[:2])} does not exist")
         if what in TERMINALS:
-            return _said(501, no_terminal(TERMINALS[what], pod))
+            return _said(501, terminal_unsupported(TERMINALS[what], pod))
         if what != "containerLogs" or len(rest) != 3 or request.method != "GET":
             return _said(404, "404 page not found")
         try:

@@ -91,7 +91,7 @@ class HubAccess:
                 return Refused(refusals.answer(error), error.message)
         if decision.allowed:
             return None
-        refusal = errors.refusal(who, attributes, decision.reason)
+        refusal = errors.access_denied(who, attributes, decision.reason)
         return Refused(refusals.answer(refusal), refusal.message)
 
 

@@ -214,7 +214,7 @@ async def _body(request: Request) -> bytes:
     except TimeoutError:
         raise errors.ApiError(408, "Timeout", "the body of the request did not arrive in time") from None
     except BodyRefused as refused:
-        raise errors.body_refused(refused.status, refused.message) from None
+        raise errors.unreadable_body(refused.status, refused.message) from None
     if len(found) > MAX_BODY_SIZE:
         raise errors.too_large(f"limit is {MAX_BODY_SIZE}")
     return found
