@@ -119,7 +119,7 @@ class AwsSite:
         """What API servers remember of tokens; a real one is told by a flag to remember nothing."""
         if self.server is not None:
             for name in filter(is_hub, self.grounds):
-                self.server.clusters[name].part(Access).forget_tokens()
+                self.server.clusters[name].part(Access).invalidate_tokens()
 
 
 @asynccontextmanager

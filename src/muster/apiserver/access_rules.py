@@ -1,4 +1,5 @@
-"""What the way of a request asks of a cluster about its callers, and the answers where somebody else has judged them before."""
+"""The interface between the request pipeline and the authentication and authorization of a cluster, and its implementation for
+requests that were authorized before."""
 
 from __future__ import annotations
 
@@ -12,22 +13,22 @@ from muster.machinery.authorization import ALLOWED, AccessAttributes, AccessDeci
 
 class AccessRules(Protocol):
     async def authenticate(self, request: Request, warnings: list[str]) -> UserInfo:
-        """Who sends the request; what is odd about its credentials is added to `warnings`. Raises ApiError."""
+        """The user who sends the request; warnings about its credentials are added to `warnings`. Raises ApiError."""
         ...
 
     def authorize(self, user: UserInfo, attributes: AccessAttributes) -> AccessDecision: ...
 
     def impersonate(self, user: UserInfo, request: Request) -> UserInfo:
-        """As whom the user acts with this request. Raises ApiError."""
+        """The user that the request impersonates, else `user`. Raises ApiError."""
         ...
 
-    def forget_tokens(self) -> None:
-        """What tokens were found to stand for may no longer be so."""
+    def invalidate_tokens(self) -> None:
+        """Drop cached results of token authentication."""
         ...
 
 
-class JudgedBefore:
-    """Requests come with a user who was authenticated and allowed to send them; a request that comes without one is nobody's."""
+class PreauthorizedRules:
+    """For requests whose user is passed along, already authenticated and authorized. A request without one is rejected."""
 
     async def authenticate(self, request: Request, warnings: list[str]) -> UserInfo:
         raise unauthorized()
@@ -38,5 +39,5 @@ class JudgedBefore:
     def impersonate(self, user: UserInfo, request: Request) -> UserInfo:
         return user
 
-    def forget_tokens(self) -> None:
+    def invalidate_tokens(self) -> None:
         return

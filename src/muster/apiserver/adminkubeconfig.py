@@ -1,4 +1,4 @@
-"""The kubeconfig of the administrator of one server or several: one context per cluster, each with a certificate of its own."""
+"""The administrator kubeconfig of one or more servers: a context with a client certificate for each cluster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from muster.machinery.privatefiles import replace_private
 
 
 async def write_kubeconfig(server: ApiServer, path: Path, *others: ApiServer) -> None:
-    """One context per cluster, with administrator certificates; readable by the owner only, replaced in one step. No two servers
-    may have a cluster of the same name."""
+    """Write a kubeconfig with one context per cluster and administrator certificates: readable by the owner only, replaced
+    atomically. Cluster names must be unique among the servers."""
     document: dict[str, object] = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -27,8 +27,8 @@ async def write_kubeconfig(server: ApiServer, path: Path, *others: ApiServer) ->
     served = [(each, name) for each in (server, *others) for name in each.clusters]
     for one, name in served:
         admin = await one.admin_credentials(one.clusters[name])
-        place = {"server": one.cluster_url(name), "certificate-authority-data": _b64(one.ca_pem)}
-        clusters.append({"name": name, "cluster": place})
+        cluster = {"server": one.cluster_url(name), "certificate-authority-data": _b64(one.ca_pem)}
+        clusters.append({"name": name, "cluster": cluster})
         contexts.append({"name": name, "context": {"cluster": name, "user": f"{name}-admin"}})
         pair = {"client-certificate-data": _b64(admin.certificate), "client-key-data": _b64(admin.key)}
         users.append({"name": f"{name}-admin", "user": pair})

@@ -1,4 +1,4 @@
-"""What the parts of a server are connected by: which handler answers which subresource, and the parts every cluster gets."""
+"""Assembly of the server: the handlers of subresources, and the components of each cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SUBRESOURCES: dict[tuple[str, str], SubresourceHandler] = {
 def wire_cluster(
     cluster: Cluster, static_tokens: TokenAuthenticator, token_webhook: TokenAuthenticator, issuer_url: Callable[[], str]
 ) -> None:
-    """Give a new cluster its access rules, admission chain and aggregator."""
+    """Add access rules, allocators, admission chain and aggregator to a new cluster."""
     tokens: Sequence[TokenAuthenticator] = [static_tokens, BootstrapTokens(cluster), token_webhook]
     access = Access(cluster, ClusterKeyStore(cluster.store, cluster.name), tokens, issuer_url)
     services = ServiceResolver(cluster)

@@ -1,7 +1,7 @@
-"""The audit log: one JSON line per finished request at Metadata level, in `audit.k8s.io/v1` form.
+"""The audit log: one JSON line per finished request at level Metadata, as `audit.k8s.io/v1` Events.
 
-Lines are gathered and written by a thread a few times a second; bodies, tokens and certificates never get into them. A disk that
-takes no more costs lines, which are counted and complained about, but neither memory nor service.
+Lines are queued and written by a thread a few times a second; bodies, tokens and certificates are never logged. If writing fails or
+the queue is full, lines are dropped, counted and reported in the log; requests and memory are not affected.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from muster.machinery.privatefiles import open_private
 from muster.machinery.uids import new_uid
 
 log = get_logger(__name__)
-_FLUSH_SECONDS = 0.25
-_MOST_WAITING = 100_000
-HUNG_UP = 499
-"""The code of a request whose client did not wait for the answer; what it asked for may have been done."""
-FAILED = 500
+_FLUSH_INTERVAL = 0.25
+_MAX_QUEUED = 100_000
+CLIENT_CLOSED_REQUEST = 499
+"""The code of a request whose client disconnected before the answer; it may have been carried out."""
+INTERNAL_ERROR = 500
 
 Stage = Literal["ResponseStarted", "ResponseComplete"]
 RESPONSE_STARTED: Final = "ResponseStarted"
@@ -39,7 +39,7 @@ RESPONSE_COMPLETE: Final = "ResponseComplete"
 class Audit:
     def __init__(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        # A device or pipe (/dev/stdout) is no place where somebody could have prepared something.
+        # A device or pipe (/dev/stdout) needs no check against prepared files.
         is_file = path.is_file() or not path.exists()
         self._file = os.fdopen(open_private(path, flags) if is_file else os.open(path, flags), "ab", buffering=0)
         self._lines: deque[bytes] = deque()
@@ -58,7 +58,7 @@ class Audit:
         original: UserInfo | None,
         answer: Response | StreamResponse | Takeover | int,
     ) -> None:
-        """Note a finished request; `answer` is a code where there was nobody or nothing to answer."""
+        """Log a finished request; `answer` is a status code if no answer was sent."""
         stage: Stage = RESPONSE_STARTED if isinstance(answer, StreamResponse) else RESPONSE_COMPLETE
         caller = original or user
         event = audit_event(new_uid(), stage, cluster.name, request, attributes, caller, _code(answer))
@@ -67,7 +67,7 @@ class Audit:
         self.append(event)
 
     def append(self, event: Mapping[str, object]) -> None:
-        if len(self._lines) >= _MOST_WAITING:
+        if len(self._lines) >= _MAX_QUEUED:
             self.lost += 1
         else:
             self._lines.append(orjson.dumps(event, option=orjson.OPT_APPEND_NEWLINE))
@@ -80,7 +80,7 @@ class Audit:
 
     def _write(self) -> None:
         while True:
-            self._wake.wait(_FLUSH_SECONDS)
+            self._wake.wait(_FLUSH_INTERVAL)
             lines = [self._lines.popleft() for _ in range(len(self._lines))]
             try:
                 rest = memoryview(b"".join(lines))
@@ -102,7 +102,7 @@ def audit_event(
     user: UserInfo | None,
     code: int,
 ) -> dict[str, object]:
-    """The one form that events have, whoever served the request; `user` is who proved to be it."""
+    """An audit Event; `user` is the authenticated one. Also used by the gateway."""
     event: dict[str, object] = {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",
@@ -134,8 +134,8 @@ _second: tuple[int, str] = (0, "")
 
 
 def _micro_time() -> str:
-    """Now, as a metav1.MicroTime. Hundreds of lines have the same second, which is written out once."""
-    global _second  # one value, so that threads cannot mix two
+    """The present time as metav1.MicroTime. The text of the second is cached, because hundreds of lines share it."""
+    global _second  # one tuple, so that threads never see a mix
     second, micros = divmod(time.time_ns() // 1000, 1_000_000)
     known, text = _second
     if second != known:

@@ -1,7 +1,8 @@
-"""Request bodies to objects: JSON, YAML or protobuf in, a decoded and defaulted object out.
+"""Request bodies: JSON, YAML or protobuf is decoded to an object with defaults.
 
-Built-in types are decoded as their Go structs would be (unknown fields dropped, zero values normalised); custom resources are
-pruned and defaulted by their schema. Unknown and duplicate fields become errors (Strict), warnings (Warn) or nothing (Ignore).
+Built-in types are decoded as into their Go structs (unknown fields dropped, zero values normalized); custom resources are pruned
+and defaulted by their schema. Unknown and duplicate fields are errors (fieldValidation Strict), warnings (Warn) or ignored
+(Ignore).
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ from muster.machinery.objects import Object
 
 _BUILTIN_BODIES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _CUSTOM_BODIES = "application/json, application/yaml"
-_MOST_STRANGERS = 1_000
-"""Unknown fields that an answer names."""
+_MAX_UNKNOWN_FIELDS = 1_000
+"""Maximum number of unknown fields in an answer."""
 _OPTIONS_SCHEMA = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 
 async def decode_body(ctx: Context, resource: ServedResource, options: WriteOptions) -> Object:
-    """The object of a create or update, in the resource's version."""
+    """The object of a create or update, in the version of the resource."""
     if ctx.is_large():
-        return await ctx.run_in_worker(_decoded, ctx, resource, options)
-    return _decoded(ctx, resource, options)
+        return await ctx.run_in_worker(_decode, ctx, resource, options)
+    return _decode(ctx, resource, options)
 
 
-def _decoded(ctx: Context, resource: ServedResource, options: WriteOptions) -> Object:
+def _decode(ctx: Context, resource: ServedResource, options: WriteOptions) -> Object:
     obj, duplicates = _parse(ctx, resource, options.field_validation)
     _check_type(ctx, resource, obj)
     return _finish(ctx, resource, obj, options, duplicates)
 
 
-def finish_patched(ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions) -> Object:
-    """A patched object takes the way of a decoded one: strictness, normal form, defaults."""
+def decode_patched(ctx: Context, resource: ServedResource, obj: Object, options: WriteOptions) -> Object:
+    """Process a patched object like a decoded one: field validation, normal form, defaults."""
     return _finish(ctx, resource, obj, options, [])
 
 
@@ -59,7 +60,7 @@ def _finish(ctx: Context, resource: ServedResource, obj: Object, options: WriteO
         raise errors.cannot_decode(resource, str(error)) from None
     if (unknown or duplicates) and options.field_validation != "Ignore":
         typed = not resource.is_custom and media_type(ctx.request.headers.get("content-type") or "") == JSON
-        problems = strict.strict_warnings(unknown[:_MOST_STRANGERS], duplicates, ctx.request.body if typed else None)
+        problems = strict.strict_warnings(unknown[:_MAX_UNKNOWN_FIELDS], duplicates, ctx.request.body if typed else None)
         if options.field_validation == "Strict":
             raise errors.cannot_decode(resource, f"strict decoding error: {', '.join(problems)}")
         for text in problems:
@@ -124,11 +125,11 @@ def _check_type(ctx: Context, resource: ServedResource, obj: Object) -> None:
     if (version, kind) != (resource.api_version, resource.kind):
         meta = obj.get("metadata")
         name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
-        raise _other_type(ctx, resource, version, kind, name)
+        raise _type_mismatch(ctx, resource, version, kind, name)
 
 
-def _other_type(ctx: Context, resource: ServedResource, api_version: str, kind: str, name: str) -> errors.ApiError:
-    """A body says that it is something else: unknown, another version of the same, or another type altogether."""
+def _type_mismatch(ctx: Context, resource: ServedResource, api_version: str, kind: str, name: str) -> errors.ApiError:
+    """The error for a body of another type: an unknown one, another version, or another kind."""
     group, _, version = api_version.rpartition("/")
     named = ctx.cluster.resources.by_kind(group, version, kind)
     if api_version != resource.api_version and (resource.is_custom or _same_type(named, resource)):

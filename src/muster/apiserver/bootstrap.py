@@ -1,8 +1,9 @@
-"""What every cluster has from birth: system namespaces, default accounts, RBAC policy. One frozen layer is shared by all clusters.
+"""The objects that every cluster has from the start: system namespaces, default accounts, RBAC policy. All clusters share one
+immutable layer of them.
 
-Entries are templates whose uid is a placeholder; a cluster shows each with a uid of its own and copies it into its own rows only
-when somebody changes it. The uid is derived from the cluster's name, the key and what tells a cluster from an earlier one of its
-name (see `ClusterKeys.incarnation`), so it is the same after a restart and another in a cluster that was made anew.
+Entries are templates with a placeholder for the uid. A cluster shows each with its own uid and stores a copy only when it is
+changed. The uid is derived from the name of the cluster, the key, and the `ClusterKeys.incarnation`, so it survives restarts and
+differs in a cluster that was created again under the same name.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from muster.store.api import Entry
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 ROOT_CA_CONFIGMAP = "kube-root-ca.crt"
 _PLACEHOLDER = "00000000-0000-4000-8000-000000000000"
-_NAMESPACE_OF_UIDS = uuid.UUID("6d757374-6572-4000-8000-636c75737465")
+_UID_NAMESPACE = uuid.UUID("6d757374-6572-4000-8000-636c75737465")
 
 
 def cluster_uid(cluster: str, incarnation: str, resource: str, key: str) -> str:
     named = f"{cluster}\0{resource}\0{key}"
-    return str(uuid.uuid5(_NAMESPACE_OF_UIDS, f"{named}\0{incarnation}" if incarnation else named))
+    return str(uuid.uuid5(_UID_NAMESPACE, f"{named}\0{incarnation}" if incarnation else named))
 
 
 class BootstrapLayer:
-    """Implements the store's `BaseLayer`."""
+    """The `BaseLayer` of the store."""
 
     def __init__(
         self,
@@ -44,10 +45,10 @@ class BootstrapLayer:
         keys_of: Callable[[str], ClusterKeys | None],
         advertised: Callable[[], tuple[str, int]],
     ) -> None:
-        """`advertised`: host and port at which the server is reached, asked once it listens."""
-        born = format_time(created)
-        objects = [*objects, *trust_templates(), *builtin_api_services(born), *service_templates(born)]
-        self.entries: Mapping[str, Mapping[str, Entry]] = _entries(objects, born)
+        """`advertised` returns host and port of the server; it is called only after the server listens."""
+        created_at = format_time(created)
+        objects = [*objects, *trust_templates(), *builtin_api_services(created_at), *service_templates(created_at)]
+        self.entries: Mapping[str, Mapping[str, Entry]] = _entries(objects, created_at)
         self._keys_of = keys_of
         self._advertised = advertised
 

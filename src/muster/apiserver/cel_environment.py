@@ -1,7 +1,8 @@
-"""The CEL environment of admission: what match conditions and policies may ask about, and how an expression's failure is told.
+"""The CEL environment of admission: the variables of match conditions and policies, and the texts of evaluation errors. Follows
+`k8s.io/apiserver/pkg/admission/plugin/cel`.
 
-`object`, `oldObject` and `params` have no declared type; `request` and `namespaceObject` are described field by field; `authorizer`
-asks the cluster's own rules. Environments are shared, so the same expression is compiled once.
+`object`, `oldObject` and `params` are dynamically typed; `request` and `namespaceObject` have declared fields; `authorizer` uses
+the cluster's authorizer. Environments are shared, so that equal expressions are compiled once.
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ def _time() -> Declaration:
 
 
 def _list_of(item: Declaration) -> Declaration:
-    """A list of described objects: read through the description one by one."""
+    """The declaration of a list of declared objects, whose items are converted on access."""
     return Declaration(list_type(item.type), lambda raw: SchemaList(raw, item.adapt), kind="list", element=item, bounded=False)
 
 
-def _or_null(declared: Declaration) -> Declaration:
-    """The same where there may be none, as for objects outside of namespaces."""
+def _nullable(declared: Declaration) -> Declaration:
+    """A declaration that allows null, for example the namespace of a cluster-scoped object."""
     return Declaration(declared.type, lambda value: None if value is None else declared.adapt(value), bounded=False)
 
 
@@ -113,7 +114,7 @@ _NAMESPACE = object_type(
 _BASE: Final[Mapping[str, Type | Declaration]] = {
     "object": DYN,
     "oldObject": DYN,
-    "namespaceObject": _or_null(_NAMESPACE),
+    "namespaceObject": _nullable(_NAMESPACE),
     "request": _REQUEST,
 }
 _AUTHORIZER: Final[Mapping[str, Type | Declaration]] = {
@@ -135,7 +136,7 @@ def environment(params: bool = False, authorizer: bool = True) -> Environment:
 
 
 class Compiled:
-    """An expression that compiled, or the reason why it did not (expressions are checked when stored, but rules may change)."""
+    """A compiled expression, or its compilation error. Stored expressions were checked, but the rules may have changed since."""
 
     __slots__ = ("problem", "program", "text")
 
@@ -145,7 +146,7 @@ class Compiled:
         self.problem = problem
 
     def evaluate(self, variables: Mapping[str, Any], budget: CostBudget) -> Any:
-        """Raises EvaluationError with the whole story, or CostExceeded when the series of evaluations must end."""
+        """Raises EvaluationError with the complete message, or CostExceeded if the budget of all evaluations is exhausted."""
         if self.program is None:
             raise EvaluationError(f"compilation error: {self.problem}")
         try:
@@ -159,7 +160,7 @@ class Compiled:
 
 
 def compile_expression(text: str, where: Environment, types: Sequence[Type] = (BOOL,)) -> Compiled:
-    """`types` are the result types allowed; none means any."""
+    """Compile an expression; `types` are the allowed result types, empty for any."""
     try:
         program = where.compile(text)
     except InstantiationError as error:
@@ -175,7 +176,7 @@ def compile_expression(text: str, where: Environment, types: Sequence[Type] = (B
 
 
 class Composition:
-    """The environments of one policy, with the variables it declares: each may use those before it."""
+    """The environments of one policy with its variables, each of which may use the previous ones (CompositionEnv upstream)."""
 
     def __init__(self, variables: Sequence[Mapping[str, Any]], params: bool) -> None:
         self.compiled: dict[str, Compiled] = {}
@@ -184,7 +185,7 @@ class Composition:
         for variable in variables:
             compiled = compile_expression(variable.get("expression") or "", self.environment(), ())
             self.compiled[variable["name"]] = compiled
-            self._fields[variable["name"]] = DYN if compiled.program is None else _known_type(compiled.program.type)
+            self._fields[variable["name"]] = DYN if compiled.program is None else _declared_type(compiled.program.type)
 
     def environment(self, authorizer: bool = True) -> Environment:
         if not self._fields:
@@ -196,10 +197,10 @@ class Composition:
 _SIMPLE: Final = frozenset({"bool", "bytes", "double", "duration", "int", "null", "string", "timestamp", "uint"})
 
 
-def _known_type(type_: Type) -> Type:
-    """What is known of a variable where it is used: simple types, lists and maps of them."""
+def _declared_type(type_: Type) -> Type:
+    """The declared type of a variable: simple types, and lists and maps of them; `dyn` for others."""
     if type_.kind in _SIMPLE:
         return type_
     if type_.kind in ("list", "map") and type_.params:
-        return Type(type_.kind, type_.name, tuple(_known_type(parameter) for parameter in type_.params))
+        return Type(type_.kind, type_.name, tuple(_declared_type(parameter) for parameter in type_.params))
     return DYN

@@ -1,7 +1,7 @@
-"""A client inside the process: the same pipeline, identity and rules as over a socket, with no socket, TLS or second JSON trip.
+"""An in-process client: uses the same pipeline, identity and rules as a remote one, without socket, TLS and a second JSON encoding.
 
-Built-in controllers and simulated clusters use it. A stream is delivered through a bounded queue; one whose consumer falls behind
-waits, and a watch goes on from history, as over the network.
+Built-in controllers and simulated clusters use it. A stream is delivered through a bounded queue: if the consumer falls behind, the
+stream waits, and a watch continues from history, as over the network.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from muster.machinery.authentication import UserInfo
 from muster.machinery.objects import Object
 
 _MAX_QUEUED = 10_000
-_ENOUGH_QUEUED = 64 * 1024
-"""Bytes that may wait for the consumer while a stream goes on writing."""
+_MAX_UNREAD_BYTES = 64 * 1024
+"""Bytes that may be queued before a stream waits for the consumer."""
 
 
 class DirectClient:
@@ -37,7 +37,7 @@ class DirectClient:
         self._connection = Connection(("127.0.0.1", 0), "https")
 
     def as_user(self, name: str) -> DirectClient:
-        """Requests that impersonate somebody, which needs the permission to."""
+        """A client that impersonates a user; needs the permission to."""
         other = copy.copy(self)
         other._headers = (*self._headers, (b"impersonate-user", name.encode()))
         return other
@@ -51,7 +51,7 @@ class DirectClient:
         media: str = "application/json",
         creating: str = "",
     ) -> Response | StreamResponse:
-        """`creating` names what the body creates, so that whoever may create that name only is let through."""
+        """`creating` is the name of the object to create, for users who may create only this name."""
         target = path + ("?" + urlencode(query) if query else "")
         headers = list(self._headers)
         if body is not None:
@@ -66,7 +66,7 @@ class DirectClient:
     async def call(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None, media: str = "application/json"
     ) -> Object:
-        """The decoded answer; raises ApiError for a failure Status."""
+        """The decoded answer. Raises ApiError for a failure."""
         answer = await self.send(method, path, query, body, media)
         assert isinstance(answer, Response)
         raw = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
@@ -94,7 +94,7 @@ class DirectClient:
         return await self.call("DELETE", path, body=options)
 
     async def watch(self, path: str, query: Mapping[str, str] | None = None) -> AsyncGenerator[tuple[str, Object], None]:
-        """(event type, object) until the server ends the watch."""
+        """Yields (event type, object) until the server ends the watch."""
         lines = self.lines(path, {**(query or {}), "watch": "true"})
         try:
             async for line in lines:
@@ -106,17 +106,17 @@ class DirectClient:
     async def lines(
         self, path: str, query: Mapping[str, str], opened: Callable[[], None] | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed answer, as they would come over a socket; `opened` is called when it begins."""
+        """Yields the lines of a streamed answer; `opened` is called when it begins."""
         answer = await self.send("GET", path, query)
         if isinstance(answer, Response):
             raise _error(answer.status, answer.body if isinstance(answer.body, bytes) else b"".join(answer.body))
         if opened is not None:
             opened()
-        sink = _Sink()
+        sink = _StreamSink()
         task = asyncio.ensure_future(_run(answer, sink))
         try:
             while True:
-                line = await sink.take()
+                line = await sink.next_line()
                 if line is None:
                     return
                 yield line
@@ -125,15 +125,15 @@ class DirectClient:
             task.cancel()
 
 
-async def _run(answer: StreamResponse, sink: _Sink) -> None:
+async def _run(answer: StreamResponse, sink: _StreamSink) -> None:
     try:
         await answer.run(cast(StreamWriter, sink))
     finally:
         sink.finish()
 
 
-class _Sink:
-    """Takes the place of a connection's StreamWriter."""
+class _StreamSink:
+    """Replaces the StreamWriter of a connection."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -144,7 +144,7 @@ class _Sink:
 
     @property
     def is_behind(self) -> bool:
-        return self.buffered > _ENOUGH_QUEUED
+        return self.buffered > _MAX_UNREAD_BYTES
 
     def write(self, payload: bytes) -> None:
         for line in payload.splitlines():
@@ -157,7 +157,7 @@ class _Sink:
     def write_framed(self, framed: bytes) -> None:
         self.write(decode_chunks(framed))
 
-    async def take(self) -> bytes | None:
+    async def next_line(self) -> bytes | None:
         """The next line; None at the end."""
         line = await self._queue.get()
         if line is not None:
@@ -166,7 +166,7 @@ class _Sink:
         return line
 
     async def drain(self) -> None:
-        while self.buffered > _ENOUGH_QUEUED and not self.is_closed:
+        while self.buffered > _MAX_UNREAD_BYTES and not self.is_closed:
             self._taken.clear()
             await self._taken.wait()
 

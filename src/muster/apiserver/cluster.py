@@ -1,8 +1,8 @@
-"""One logical cluster: its slice of the store, its served resources, its identity and its rules.
+"""One logical cluster: its part of the store, its served resources, its identity and its access rules.
 
-A cluster is cheap until it is used: everything beyond its name is made on first access, and what is the same for all clusters
-(built-in rows, bootstrap objects, compiled schemas) is shared. It knows none of the layers above it: what they keep for a cluster
-they add to it as a part, and find again by its class.
+A cluster costs little until it is used: everything beyond its name is created on first access, and what is equal in all clusters
+(built-in rows, bootstrap objects, compiled schemas) is shared. It knows none of the layers above it: they add their per-cluster
+state as a part, which is found by its class.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FindPart(Protocol):
 
 
 class StoreHealth:
-    """Whether the store took the last write; shared by all clusters of a process and shown by /readyz."""
+    """Whether the last write to the store succeeded; shared by all clusters of a process and shown by /readyz."""
 
     __slots__ = ("problem",)
 
@@ -44,7 +44,7 @@ class StoreHealth:
 
 
 class Cluster:
-    """See the module docstring. `prefix` is the URL prefix clients use ("" for the default cluster on plain paths)."""
+    """A logical cluster. `prefix` is its URL prefix ("" for the default cluster on plain paths)."""
 
     def __init__(
         self,
@@ -64,20 +64,20 @@ class Cluster:
         self.worker = worker or Worker()
         self.resources = resources
         self.rules: AccessRules
-        """Who may do what: `access` where the cluster judges itself, or the word of whoever has judged before."""
+        """Authentication and authorization: `auth.access.Access`, or `PreauthorizedRules` if the caller has decided."""
         self.addresses: ServiceAllocator
         self.webhook_route: WebhookRoute = NO_ROUTE
         self._parts: dict[type[Any], Any] = {}
         self.part: FindPart = self._parts.__getitem__
-        """What a layer above keeps for this cluster, by its class: its access, admission chain, aggregator, open requests."""
+        """The state of a higher layer for this cluster, by class: access, admission chain, aggregator, open requests."""
         self.removed = False
-        """Once true for ever: a cluster made anew under the name is another object, and nothing begun here may write to it."""
+        """Never reset: a cluster created again under the name is another object, and requests to this one must not write to it."""
         self.node: Node | None = None
-        """Who runs this cluster's pods, if anybody does."""
+        """The node runtime of this cluster, if it has one."""
 
-    async def caught_up(self) -> bool:
-        """Whether this server had not seen yet what others on the same database did; if so, it has when this returns, and what was
-        refused for it is worth asking again. Raises Unavailable if nobody can tell."""
+    async def catch_up(self) -> bool:
+        """Wait until all writes of other servers on the same database are visible. Returns whether there were any, so that a failed
+        check should be repeated. Raises Unavailable if the database cannot be read."""
         before = self.store.revision
         await self.store.synced()
         return self.store.revision > before
@@ -92,7 +92,7 @@ class Cluster:
         return self.store.get(self.name, storage, key)
 
     def read(self, storage: str, key: str) -> Object | None:
-        """An object decoded once and shared; callers must not change it."""
+        """The decoded object, which is shared: callers must not change it."""
         entry = self.store.get(self.name, storage, key)
         return None if entry is None else shared(entry)
 

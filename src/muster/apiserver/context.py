@@ -1,4 +1,4 @@
-"""One request on its way through the pipeline: who asks, for what, in which cluster, and what it gathers for the answer."""
+"""The state of one request in the pipeline: user, attributes, cluster, query, and warnings for the answer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from muster.machinery.authorization import AccessAttributes
 from muster.machinery.objects import Object
 from muster.store.api import Entry
 
-_MOST_WARNINGS = 4096
-"""More than fit into an answer, where they have room for as many characters."""
+_MAX_WARNINGS = 4096
+"""More warnings than fit into the headers of an answer."""
 
 
 class Context:
-    """Handed from stage to stage; implements what registry hooks may ask (`HookContext`)."""
+    """The state of a request; also the `HookContext` of strategies."""
 
     __slots__ = ("_large", "_warned", "accept", "attributes", "cluster", "query", "request", "tail", "user", "warnings")
 
@@ -64,17 +64,18 @@ class Context:
         return self.cluster.node is not None
 
     def namespace_of(self, resource: ServedResource) -> str:
-        """The namespace an object lives in; a namespace's own path names one without living in it."""
+        """The namespace of objects of the resource; "" for cluster-scoped ones, even if the path has one, as that of a Namespace
+        does."""
         return self.attributes.namespace if resource.namespaced else ""
 
     def is_large(self, entry: Entry | None = None) -> bool:
-        """Whether the request, or a stored object that it was found to be about, is too large to be handled on the loop."""
+        """Whether the request, or the stored object it refers to, is too large to be processed on the event loop."""
         if not self._large and len(self.request.body) + (0 if entry is None else len(entry.value)) > LARGE:
             self._large = True
         return self._large
 
     async def run_in_worker(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """What a pure function makes of its arguments, computed beside the loop."""
+        """The result of a pure function, computed in the worker thread."""
         return await self.cluster.worker.run(self.user.name, function, *arguments)
 
     def now(self) -> str:
@@ -84,12 +85,12 @@ class Context:
         return self.cluster.read(resource, key)
 
     def scan(self, resource: str, namespace: str) -> list[Object]:
-        """The objects of a namespace; callers must not change them."""
+        """The objects of a namespace, which are shared: callers must not change them."""
         return list(self.cluster.scan(resource, namespace))
 
     def warn(self, text: str) -> None:
         if self._warned is None:
             self._warned = set()
-        if text not in self._warned and len(self.warnings) < _MOST_WARNINGS:
+        if text not in self._warned and len(self.warnings) < _MAX_WARNINGS:
             self._warned.add(text)
             self.warnings.append(text)

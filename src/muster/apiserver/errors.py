@@ -1,6 +1,7 @@
-"""Failures as the API shows them: every error is a `Status` object whose code, reason, message and details clients rely on.
+"""API errors: every error is a `Status` object whose code, reason, message and details clients depend on. The texts are those of
+`k8s.io/apimachinery/pkg/api/errors`.
 
-`ApiError` carries the finished Status; the builders below are the only places where its texts are composed.
+`ApiError` carries the complete Status; only the functions below compose its texts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from muster.machinery.authorization import AccessAttributes
 
 
 class ResourceNames(Protocol):
-    """What messages call a served resource."""
+    """The names of a resource that messages use."""
 
     @property
     def group(self) -> str: ...
@@ -34,7 +35,7 @@ class ResourceNames(Protocol):
 
 
 class ApiError(Exception):
-    """A request that ends with a Failure Status."""
+    """A request failed with this Status."""
 
     def __init__(
         self,
@@ -115,14 +116,14 @@ def conflict_named(group: str, plural: str, name: str, text: str) -> ApiError:
 
 
 def storage_conflict(resource: ResourceNames, namespace: str, name: str, text: str) -> ApiError:
-    """A precondition the storage checks; it speaks of keys, which clients have learned to expect."""
+    """A failed precondition of the storage layer, whose message has the key in etcd, as upstream."""
     key = "/".join(part for part in ("/registry", resource.registry_path, namespace, name) if part)
     shown = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {text}"
     return conflict(resource, name, shown)
 
 
 def precondition_failed(resource: ResourceNames, name: str, text: str) -> ApiError:
-    """A delete precondition: upstream names the kind here, not the plural."""
+    """A failed delete precondition. As upstream, the message has the kind, not the plural."""
     return ApiError(
         409,
         "Conflict",
@@ -132,14 +133,15 @@ def precondition_failed(resource: ResourceNames, name: str, text: str) -> ApiErr
 
 
 def aggregated(texts: Iterable[str]) -> str:
-    """Several problems as one text: each once, in brackets where there are more than one."""
+    """Several messages as one: without duplicates, in brackets if there is more than one (`utilerrors.Aggregate`)."""
     different = list(dict.fromkeys(texts))
     return different[0] if len(different) == 1 else "[" + ", ".join(different) + "]"
 
 
 _MAX_NAME_LENGTH = 1024
 _MAX_TEXT_LENGTH = 512 * 1024
-"""Characters of causes in one answer. The real server has no such bound, and its answers can be thousands of times the request."""
+"""Maximum number of characters of causes. kube-apiserver has no such limit, and its answers can be thousands of times the
+request."""
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiError:
@@ -169,7 +171,7 @@ def invalid_object(resource: ResourceNames, name: str, errors: Sequence[FieldErr
 
 
 def invalid_options(kind: str, errors: Sequence[FieldError]) -> ApiError:
-    """Bad query options: `ListOptions.meta.k8s.io "" is invalid: …`."""
+    """Invalid query options: `ListOptions.meta.k8s.io "" is invalid: …`."""
     return invalid("meta.k8s.io", kind, "", errors)
 
 
@@ -182,12 +184,12 @@ def not_registered(kind: str, api_version: str) -> str:
 
 
 def invalid_patch_result(patched: str, problem: str) -> ApiError:
-    """A patch whose result is no object of the resource's type; the answer shows what came out."""
+    """The result of a patch is not an object of the type of the resource; the message shows the result."""
     return invalid("", "", "", [invalid_field("patch", patched, problem)])
 
 
 class CannotDecode(ApiError):
-    """A body that is no object of its type; `problem` says why."""
+    """The body is not an object of its type; `problem` is the reason."""
 
     def __init__(self, resource: ResourceNames, problem: str) -> None:
         kind = resource.kind
@@ -217,7 +219,7 @@ def forbidden_path(user: str, verb: str, path: str) -> ApiError:
 
 
 def access_denied(user: UserInfo, attributes: AccessAttributes, reason: str = "") -> ApiError:
-    """The refusal of an authorizer in the words every client knows."""
+    """The authorizer has denied the request."""
     if not attributes.is_resource:
         return forbidden_path(user.name, attributes.verb, attributes.path)
     where = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
@@ -237,12 +239,12 @@ def not_acceptable(media_types: str) -> ApiError:
 
 
 def not_produced(media_types: str) -> ApiError:
-    """A built-in route refuses an Accept header that names none of its media types before it looks at their parameters."""
+    """The Accept header has no media type of the route. go-restful checks this before parameters are compared."""
     return ApiError(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {media_types}", {})
 
 
 def wrong_transform(requested: str, shown: str, is_list: bool) -> ApiError:
-    """Metadata of a list asked in the form for one object, or the other way round."""
+    """PartialObjectMetadata was requested for a list, or PartialObjectMetadataList for an object."""
     found = "a list" if is_list else "not a list"
     return ApiError(406, "NotAcceptable", f"you requested {requested}, but the requested object is {found} (*{shown})")
 
@@ -253,7 +255,7 @@ def unknown_include_object(value: str) -> ApiError:
 
 
 def bad_revision(text: str, problem: str, verb: str) -> ApiError:
-    """A resourceVersion that is no number; only lists tell the client that it is to blame."""
+    """An invalid resourceVersion. As upstream, only lists answer with a client error."""
     message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": {problem}'
     return bad_request(f"invalid resource version: {message}") if verb == "list" else ApiError(500, "", message)
 
@@ -263,7 +265,7 @@ def bad_continue(problem: str) -> ApiError:
 
 
 def unsupported_patch() -> ApiError:
-    """What a built-in route says of a body it does not consume; `unsupported_media_type` is the word of custom resources."""
+    """An unsupported patch type of a built-in resource. Custom resources answer with `unsupported_media_type`."""
     return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
@@ -280,12 +282,12 @@ def too_large(text: str = "limit is 3145728") -> ApiError:
 
 
 def too_large_to_store() -> ApiError:
-    """In etcd's words, which clients look for."""
+    """etcd's message, which clients look for."""
     return ApiError(500, "", "etcdserver: request is too large")
 
 
 def unreadable_body(status: int, message: str) -> ApiError:
-    """A body that the HTTP layer did not read, or not to its end."""
+    """The HTTP layer has not read the body, or not completely."""
     if status == 413:
         return too_large()
     return too_many_requests() if status == 429 else ApiError(status, "BadRequest" if status == 400 else "", message)

@@ -1,8 +1,9 @@
-"""One client cannot starve the others: requests beyond a small share of each loop turn wait in line, one line per user.
+"""Fair queuing of requests by user: requests beyond a small number per turn of the event loop are queued, with one queue per user.
 
-A user's first requests in a turn of the event loop run at once; the rest wait, and every turn lets the lines advance in rotation.
-A client alone on the server only notices a few microseconds; beside a flood, everybody else is still served in the next turn.
-Lines are bounded: what does not fit is answered 429, and clients retry by themselves.
+Serves the purpose of API Priority and Fairness (`k8s.io/apiserver/pkg/util/flowcontrol`), with users as flows and one priority
+level. The first requests of a user in a turn of the event loop start immediately; the others are queued, and in each turn the
+queues are served round-robin. A client alone on the server loses a few microseconds; beside a flood of requests, all others are
+still served in the next turn. Queues are bounded: a request that does not fit is answered 429, and clients retry.
 """
 
 from __future__ import annotations
@@ -12,39 +13,39 @@ from collections import deque
 
 from muster.apiserver.errors import too_many_requests
 
-AT_ONCE = 8
-"""Requests of one user that run in the turn they arrive in."""
-PER_TURN = 16
-"""Waiting requests that start in one turn, over all users."""
-LONGEST_LINE = 2000
+IMMEDIATE_STARTS = 8
+"""Requests of one user that start immediately in one turn."""
+QUEUED_STARTS = 16
+"""Queued requests that start in one turn, of all users together."""
+MAX_QUEUE_LENGTH = 2000
 
 
 class FairQueue:
     def __init__(self) -> None:
         self._started: dict[str, int] = {}
-        self._lines: dict[str, deque[asyncio.Future[None]]] = {}
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}
         self._ticking = False
         self.in_flight = 0
-        self.refused = 0
+        self.rejected = 0
 
-    def may_start(self, user: str) -> bool:
-        """Whether a request runs at once; if not, `wait` for its turn."""
-        if user in self._lines:
+    def try_start(self, user: str) -> bool:
+        """Whether a request may start immediately; if not, the caller has to `wait`."""
+        if user in self._queues:
             return False
         started = self._started.get(user, 0)
-        if started >= AT_ONCE:
+        if started >= IMMEDIATE_STARTS:
             return False
         self._started[user] = started + 1
         self._tick()
         return True
 
     async def wait(self, user: str) -> None:
-        line = self._lines.setdefault(user, deque())
-        if len(line) >= LONGEST_LINE:
-            self.refused += 1
+        queue = self._queues.setdefault(user, deque())
+        if len(queue) >= MAX_QUEUE_LENGTH:
+            self.rejected += 1
             raise too_many_requests()
         turn = asyncio.get_running_loop().create_future()
-        line.append(turn)
+        queue.append(turn)
         self._tick()
         await turn
 
@@ -57,19 +58,19 @@ class FairQueue:
         self._ticking = False
         self._started.clear()
         started = 0
-        while self._lines and started < PER_TURN:
-            for user in list(self._lines):
-                line = self._lines[user]
-                while line and line[0].done():
-                    line.popleft()
-                if line:
-                    line.popleft().set_result(None)
+        while self._queues and started < QUEUED_STARTS:
+            for user in list(self._queues):
+                queue = self._queues[user]
+                while queue and queue[0].done():
+                    queue.popleft()
+                if queue:
+                    queue.popleft().set_result(None)
                     started += 1
-                if not line:
-                    del self._lines[user]
-        if self._lines:
+                if not queue:
+                    del self._queues[user]
+        if self._queues:
             self._tick()
 
     @property
     def waiting(self) -> int:
-        return sum(len(line) for line in self._lines.values())
+        return sum(len(queue) for queue in self._queues.values())

@@ -1,9 +1,10 @@
-"""What every cluster's network of Services is born with: the Service `kubernetes`, where it leads, the range and its first address.
+"""The initial objects of the Service network: Service `kubernetes`, its endpoints, the default ServiceCIDR, and its first
+IPAddress.
 
-As in kube-apiserver, Service `kubernetes` in namespace `default` is the API server itself under the first address of the range,
-its Endpoints and EndpointSlice say where that really is, ServiceCIDR `kubernetes` is the range and an IPAddress tells that its
-first one is taken. All clusters share one template of each; where the server listens is filled in when a cluster shows it, because
-that is known only once it does, and may be another port after a restart.
+As in kube-apiserver, Service `kubernetes` in namespace `default` is the API server itself with the first address of the range, its
+Endpoints and EndpointSlice have the server's real address, ServiceCIDR `kubernetes` is the range, and an IPAddress marks its first
+address as allocated. All clusters share one template of each; the real address is filled in when an object is read, because it is
+only known once the server listens, and may change with a restart.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _FILLED: Final = frozenset((SERVICES, ENDPOINTS, SLICES))
 _HOST: Final = "@host@"
 _FAMILY: Final = "@family@"
 _PORT: Final = 65_535_000
-"""In the place of the port: no port, and no other number of the templates."""
+"""Placeholder for the port: an invalid port that occurs nowhere else in the templates."""
 
 
 def service_templates(created: str) -> list[Object]:
@@ -39,20 +40,20 @@ def service_templates(created: str) -> list[Object]:
 
 
 def filled(value: bytes, host: str, port: int) -> bytes:
-    """The stored template with where the server listens."""
+    """The stored template with the address and port of the server."""
     address = _address(host)
-    for mark, text in ((_HOST, str(address)), (_FAMILY, f"IPv{address.version}")):
-        value = value.replace(orjson.dumps(mark), orjson.dumps(text), 1)
+    for placeholder, text in ((_HOST, str(address)), (_FAMILY, f"IPv{address.version}")):
+        value = value.replace(orjson.dumps(placeholder), orjson.dumps(text), 1)
     return value.replace(str(_PORT).encode(), str(port).encode(), 1)
 
 
 def is_filled(resource: str, key: str) -> bool:
-    """Whether a template says where the server listens."""
+    """Whether the object is a template with the address of the server."""
     return key == KEY and resource in _FILLED
 
 
 def ip_address(address: str, namespace: str, service: str) -> Object:
-    """The object that says which Service an address of the range belongs to."""
+    """The IPAddress for a cluster IP of a Service."""
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "IPAddress",
@@ -68,19 +69,19 @@ def ip_address(address: str, namespace: str, service: str) -> Object:
 
 
 def networks_of(cidr: Object) -> list[Network]:
-    """The ranges that a ServiceCIDR names."""
+    """The ranges of a ServiceCIDR."""
     return [ipaddress.ip_network(text) for text in (cidr.get("spec") or {}).get("cidrs") or ()]
 
 
 def is_ready(cidr: Object) -> bool:
-    """Whether addresses are taken from a ServiceCIDR."""
+    """Whether addresses may be allocated from a ServiceCIDR."""
     conditions = (cidr.get("status") or {}).get("conditions") or ()
     ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
     return ready and not cidr["metadata"].get("deletionTimestamp")
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Endpoints hold the address of an interface; a server that has only a name, or listens on all, is on this machine's own."""
+    """The address for Endpoints; 127.0.0.1 if the server has only a host name or listens on all interfaces."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:

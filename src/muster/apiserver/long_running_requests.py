@@ -1,11 +1,11 @@
-"""Requests that stay open (watches, followed logs, what is relayed to other servers), and their end when the right to them ends.
+"""Long-running requests (watches, followed logs, proxied streams), and their end when the right to them ends.
 
-kube-apiserver admits such a request once and lets it run as long as it likes. Here it is admitted again whenever it might no longer
-be: when a role or binding of its cluster is changed or deleted (new ones only add rights), when the account, pod, node or Secret
-that a token is bound to goes, and when its certificate or token ends. Whoever is still admitted notices nothing; everybody else's
-stream is asked to end and cut if it does not. Nothing is asked per event that a watch delivers.
+kube-apiserver admits such a request once and lets it run as long as it likes. Here it is checked again whenever the right to it may
+have ended: when a role or binding of its cluster is changed or deleted (new ones only add rights), when the account, pod, node or
+Secret that a token is bound to is deleted, and when its certificate or token expires. Requests that are still allowed continue;
+others are asked to end, and aborted if they do not. Nothing is checked per event of a watch.
 
-`OpenRequests` are those of one cluster; `Revocations` follows the store for the clusters of a process.
+`OpenRequests` has those of one cluster; `Revocations` follows the store for all clusters of a process.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from muster.store.api import Event, Store, Subscription
 log = get_logger(__name__)
 
 REVIEW_DELAY = 0.1
-"""Seconds in which changes of roles and bindings gather before the open requests are looked at."""
-CUT_AFTER = 1.0
-"""Seconds that a stream has to end by itself."""
-_AFTER_END = 0.1
-_REVIEWED_AT_ONCE = 256
-_BOUND = ("/serviceaccounts", "/pods", "/nodes", "/secrets")
+"""Seconds in which changes of roles and bindings are collected before open requests are checked."""
+ABORT_DELAY = 1.0
+"""Seconds after which a stream is aborted that was asked to end."""
+_EXPIRATION_MARGIN = 0.1
+_REVIEW_BATCH = 256
+_BOUND_RESOURCES = ("/serviceaccounts", "/pods", "/nodes", "/secrets")
 _EXTRA = "authentication.kubernetes.io/"
 
 
 class OpenRequest:
-    """One request as it was admitted. `caller` sent it; whom it impersonates is worked out anew."""
+    """One request as it was admitted. `caller` has sent it; impersonation is evaluated again with each check."""
 
     __slots__ = ("attributes", "caller", "connection", "in_process", "request", "timer")
 
@@ -50,31 +50,31 @@ class OpenRequest:
         self.caller = caller
         self.attributes = attributes
         self.in_process = in_process
-        """Its client is in this process and has no credentials but its word."""
+        """Sent by an in-process client, which has no credentials."""
         self.connection: StreamWriter | RawConnection | None = None
         self.timer: asyncio.TimerHandle | None = None
 
     def end(self) -> None:
         connection = self.connection
-        self.disarm()
+        self.cancel_timer()
         if isinstance(connection, RawConnection):
             connection.abort()
         elif connection is not None:
             connection.announce_end()
-            self.timer = asyncio.get_running_loop().call_later(CUT_AFTER, connection.abort)
+            self.timer = asyncio.get_running_loop().call_later(ABORT_DELAY, connection.abort)
 
-    def arm(self, seconds: float, due: Callable[[OpenRequest], None]) -> None:
-        self.disarm()
+    def set_timer(self, seconds: float, due: Callable[[OpenRequest], None]) -> None:
+        self.cancel_timer()
         self.timer = asyncio.get_running_loop().call_later(seconds, due, self)
 
-    def disarm(self) -> None:
+    def cancel_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
 
 class OpenRequests:
-    """Those of one cluster. `generation` counts what may have ended somebody's rights."""
+    """The open requests of one cluster. `generation` counts the changes that may have revoked rights."""
 
     __slots__ = ("_cluster", "_open", "_review", "_reviewing", "generation")
 
@@ -88,43 +88,43 @@ class OpenRequests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def follow(self, answer: StreamResponse | Takeover, opened: OpenRequest, admitted_at: int) -> None:
-        """Keep the request in view for as long as its answer runs. `admitted_at` is the generation at which it was admitted."""
+    def track(self, answer: StreamResponse | Takeover, opened: OpenRequest, admitted_at: int) -> None:
+        """Track the request while its answer runs. `admitted_at` is the generation at which it was admitted."""
         run: Callable[[Any], Any] = answer.run
 
-        async def followed(connection: Any) -> None:
+        async def tracked(connection: Any) -> None:
             opened.connection = connection
             self._open[opened] = None
             try:
-                self._wait_for_end_of_credentials(opened)
+                self._schedule_expiration(opened)
                 if admitted_at != self.generation:
                     self._start_review((opened,), self._is_still_admitted)
                 await run(connection)
             finally:
                 self._open.pop(opened, None)
-                opened.disarm()
+                opened.cancel_timer()
                 opened.connection = None
 
-        answer.run = followed
+        answer.run = tracked
 
     def rights_changed(self) -> None:
-        """A role or binding is not what it was."""
+        """A role or binding was changed or deleted."""
         self.generation += 1
         if self._open and self._review is None:
             self._review = asyncio.get_running_loop().call_later(REVIEW_DELAY, self._review_rights)
 
-    def identities_changed(self, concerned: Callable[[UserInfo], bool]) -> None:
-        """What the tokens of some callers are bound to is not what it was."""
+    def identities_changed(self, is_affected: Callable[[UserInfo], bool]) -> None:
+        """Objects that the tokens of some callers are bound to were changed or deleted."""
         self.generation += 1
-        self._start_review([opened for opened in self._open if concerned(opened.caller)], self._is_still_admitted)
+        self._start_review([opened for opened in self._open if is_affected(opened.caller)], self._is_still_admitted)
 
     def review_all(self) -> None:
-        """Changes were missed."""
+        """Check all requests, because events were missed."""
         self.generation += 1
         self._start_review([*self._open], self._is_still_admitted)
 
     def end_all(self) -> None:
-        """The cluster is gone."""
+        """End all requests, because the cluster was removed."""
         for opened in [*self._open]:
             opened.end()
 
@@ -145,12 +145,16 @@ class OpenRequests:
     async def _end_unless(self, chosen: Iterable[OpenRequest], admits: Callable[[OpenRequest], Any]) -> None:
         for number, opened in enumerate(chosen, 1):
             if opened in self._open and not await admits(opened) and opened in self._open:
-                asked = opened.attributes
+                attributes = opened.attributes
                 log.info(
-                    "open request ended", cluster=self._cluster.name, user=opened.caller.name, verb=asked.verb, path=asked.path
+                    "open request ended",
+                    cluster=self._cluster.name,
+                    user=opened.caller.name,
+                    verb=attributes.verb,
+                    path=attributes.path,
                 )
                 opened.end()
-            if number % _REVIEWED_AT_ONCE == 0:
+            if number % _REVIEW_BATCH == 0:
                 await asyncio.sleep(0)
 
     def _is_allowed(self, opened: OpenRequest) -> bool:
@@ -162,7 +166,7 @@ class OpenRequests:
         return rules.authorize(acting, opened.attributes).allowed
 
     async def _is_still_admitted(self, opened: OpenRequest) -> bool:
-        """Whether the request would be admitted if it came now, with the credentials it came with."""
+        """Whether the request would be admitted now, with its original credentials."""
         if opened.in_process:
             return is_current(self._cluster, opened.caller) and self._is_allowed(opened)
         try:
@@ -174,23 +178,23 @@ class OpenRequests:
         opened.caller = caller
         return self._is_allowed(opened)
 
-    def _wait_for_end_of_credentials(self, opened: OpenRequest) -> None:
+    def _schedule_expiration(self, opened: OpenRequest) -> None:
         if opened.in_process:
             return
         now = self._cluster.clock()
         coming = [end for end in expiration_times(opened.request) if end >= now]
         if coming:
-            opened.arm((coming[0] - now).total_seconds() + _AFTER_END, self._credentials_ended)
+            opened.set_timer((coming[0] - now).total_seconds() + _EXPIRATION_MARGIN, self._on_expired)
 
-    def _credentials_ended(self, opened: OpenRequest) -> None:
-        """One of them did; there may be another that serves."""
-        self._cluster.rules.forget_tokens()
-        self._wait_for_end_of_credentials(opened)
+    def _on_expired(self, opened: OpenRequest) -> None:
+        """A credential has expired; another one may still be valid."""
+        self._cluster.rules.invalidate_tokens()
+        self._schedule_expiration(opened)
         self._start_review((opened,), self._is_still_admitted)
 
 
 class Revocations:
-    """Tells every cluster's open requests what may have ended the right to them."""
+    """Informs the open requests of all clusters about changes that may have revoked rights."""
 
     def __init__(self, store: Store, clusters: Mapping[str, Cluster]) -> None:
         self._store = store
@@ -200,7 +204,9 @@ class Revocations:
     def start(self) -> None:
         subscribe = self._store.subscribe
         self._subscriptions = [subscribe(None, resource, None, self._on_rights, self._on_lost) for resource in RBAC_RESOURCES]
-        self._subscriptions += [subscribe(None, resource, None, self._on_identities, self._on_lost) for resource in _BOUND]
+        self._subscriptions += [
+            subscribe(None, resource, None, self._on_identities, self._on_lost) for resource in _BOUND_RESOURCES
+        ]
 
     def stop(self) -> None:
         for subscription in self._subscriptions:
@@ -210,7 +216,7 @@ class Revocations:
         self.stop()
         self.start()
         for cluster in self._clusters.values():
-            cluster.part(Access).forget_tokens()
+            cluster.part(Access).invalidate_tokens()
             cluster.part(OpenRequests).review_all()
 
     def _on_rights(self, events: Sequence[Event]) -> None:
@@ -222,14 +228,14 @@ class Revocations:
     def _on_identities(self, events: Sequence[Event]) -> None:
         for event in events:
             cluster = self._clusters.get(event.cluster)
-            concerned = None if cluster is None or event.previous is None else _concerned(event)
-            if cluster is not None and concerned is not None:
-                cluster.part(Access).forget_tokens()
-                cluster.part(OpenRequests).identities_changed(concerned)
+            is_affected = None if cluster is None or event.previous is None else _affected_callers(event)
+            if cluster is not None and is_affected is not None:
+                cluster.part(Access).invalidate_tokens()
+                cluster.part(OpenRequests).identities_changed(is_affected)
 
 
-def _concerned(event: Event) -> Callable[[UserInfo], bool] | None:
-    """Whose identity an event may have ended; None if nobody's."""
+def _affected_callers(event: Event) -> Callable[[UserInfo], bool] | None:
+    """A predicate for the callers whose identity an event may have revoked; None if there are none."""
     namespace, _, name = event.entry.key.rpartition("/")
     accounts = f"{USER_PREFIX}{namespace}:"
     if event.resource == "/secrets":

@@ -1,7 +1,7 @@
-"""The door to whoever runs a cluster's pods: what a real server would ask a kubelet.
+"""The interface to the node runtime of a cluster: what kube-apiserver requests from a kubelet.
 
-The server itself runs nothing. Somebody who does (the local fleet's node runtime) puts a `Node` into `Cluster.node`; from then on
-logs of pods are read from it, and endpoints may lie on the loopback interface, because that is where its pods listen.
+The server itself runs no pods. A node runtime, such as that of the local fleet, sets `Cluster.node`; then logs of pods are read
+from it, and endpoints may have loopback addresses, because its pods listen there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.machinery.objects import Object
 
 
 class NoLogs(Exception):
-    """There is nothing to read yet or any more; the text says why, in a kubelet's words."""
+    """There are no logs yet or any longer; the text is the reason, as the kubelet words it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +34,22 @@ class LogOptions:
 
 class Node(Protocol):
     async def logs(self, pod: Object, options: LogOptions) -> AsyncGenerator[bytes, None]:
-        """What a container of `pod` wrote, in pieces; with `follow`, until it ends. `limit_bytes` is the caller's business.
+        """Yields the log of a container of `pod`; with `follow`, until the container stops. The caller applies `limit_bytes`.
         Raises `NoLogs` before the first piece."""
 
 
-def terminal_unsupported(asked: str, pod: Object) -> str:
-    """Why there is no exec, attach or port-forward."""
-    text = f"{asked} is not supported: pods of this cluster run as tasks of the Muster process and have no terminal or network of "
-    text += (
-        f"their own; `kubectl logs` works, and a pod's ports are open on its address {(pod.get('status') or {}).get('podIP', '')}"
+def terminal_unsupported(subresource: str, pod: Object) -> str:
+    """The message for exec, attach and port-forward."""
+    address = (pod.get("status") or {}).get("podIP", "")
+    text = (
+        f"{subresource} is not supported: pods of this cluster run as tasks of the Muster process and have no terminal or network "
     )
+    text += f"of their own; `kubectl logs` works, and a pod's ports are open on its address {address}"
     return text.rstrip()
 
 
 async def send_log(pieces: AsyncGenerator[bytes, None], writer: StreamWriter) -> None:
-    """All of it, or until the client has gone."""
+    """Send all pieces, or until the client disconnects."""
 
     async def pump() -> None:
         async for piece in pieces:

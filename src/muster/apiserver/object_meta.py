@@ -1,4 +1,4 @@
-"""What the server itself writes into `metadata`, and the rules every object's metadata obeys."""
+"""Server-set fields of `metadata`, and its validation (`k8s.io/apimachinery/pkg/api/validation`)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _STRATEGY_CHECKS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(("/persistentvolumes", "storage.k8s.io/csinodes"), ("object", "object")),
 }
-"""What a kind's own strategy checks again when an object changes: the object's metadata, the change, or both, in this order."""
+"""What the strategy of a kind validates again on update, in this order: the metadata of the object, the change, or both."""
 _WIPED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 _SERVER_OWNED = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"),
@@ -103,7 +103,7 @@ _SERVER_OWNED = (
 )
 
 _CLIENT_OWNED = ("labels", "annotations", "finalizers", "ownerReferences")
-_KEPT_BY_STATUS: dict[str, tuple[str, ...]] = {
+_UNCHANGED_BY_STATUS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
             "admissionregistration.k8s.io/validatingadmissionpolicies",
@@ -119,22 +119,22 @@ _KEPT_BY_STATUS: dict[str, tuple[str, ...]] = {
     "apps/deployments": ("labels",),
     "/pods": ("ownerReferences",),
 }
-"""Metadata that a built-in kind's status endpoint does not change; the other old kinds let clients write all of it there."""
+"""Metadata that the status endpoint of a built-in kind does not change; other built-in kinds allow to change all of it there."""
 
 
 def in_type_order(meta: Object) -> Object:
-    """Metadata as its Go type prints itself, for messages that show it."""
+    """Metadata in the order of the Go type, for messages that show it."""
     return {key: meta[key] for key in _TYPE_ORDER if key in meta} | meta
 
 
 def wipe_system_fields(meta: Object) -> None:
-    """Drop what no client may set on a new object. A generation stays where the kind does not count it."""
+    """Drop fields that clients may not set on a new object. A generation is kept if the kind does not track it."""
     for field in _WIPED:
         meta.pop(field, None)
 
 
 def fill_on_create(resource: ServedResource, meta: Object, now: str, uid: str) -> None:
-    """Server-owned fields of a new object; what the client or a webhook set for them is dropped."""
+    """Set the server-owned fields of a new object; values of clients and webhooks are dropped."""
     wipe_system_fields(meta)
     meta["uid"] = uid
     meta["creationTimestamp"] = now
@@ -143,20 +143,20 @@ def fill_on_create(resource: ServedResource, meta: Object, now: str, uid: str) -
     _drop_empty(meta)
 
 
-def keep_on_update(resource: ServedResource, subresource: str, new: Object, old: Object) -> None:
-    """Restore what this endpoint may not change: server-owned metadata, and the half (spec or status) it does not serve."""
+def restore_on_update(resource: ServedResource, subresource: str, new: Object, old: Object) -> None:
+    """Restore what this endpoint may not change: server-owned metadata, and either spec or status."""
     if subresource == "status":
         _only_status(resource, new, old)
     elif resource.has_status and not subresource:
-        _keep(new, old, ("status",))
+        _restore(new, old, ("status",))
     meta, old_meta = new["metadata"], old["metadata"]
-    _keep(meta, old_meta, _SERVER_OWNED)
+    _restore(meta, old_meta, _SERVER_OWNED)
     _drop_empty(meta)
 
 
 def _only_status(resource: ServedResource, new: Object, old: Object) -> None:
-    kept = _CLIENT_OWNED if resource.is_custom else _KEPT_BY_STATUS.get(resource.storage, ())
-    _keep(new["metadata"], old["metadata"], kept)
+    kept = _CLIENT_OWNED if resource.is_custom else _UNCHANGED_BY_STATUS.get(resource.storage, ())
+    _restore(new["metadata"], old["metadata"], kept)
     for key in [k for k in new if k not in ("metadata", "status", "kind", "apiVersion")]:
         del new[key]
     for key, value in old.items():
@@ -164,7 +164,7 @@ def _only_status(resource: ServedResource, new: Object, old: Object) -> None:
             new[key] = value
 
 
-def _keep(new: Object, old: Object, fields: tuple[str, ...]) -> None:
+def _restore(new: Object, old: Object, fields: tuple[str, ...]) -> None:
     for field in fields:
         if field in old:
             new[field] = old[field]
@@ -179,7 +179,7 @@ def _drop_empty(meta: Object) -> None:
 
 
 def check_metadata(resource: ServedResource, obj: Object) -> list[FieldError]:
-    """Problems of a new object's metadata."""
+    """Validate the metadata of a new object."""
     meta = obj["metadata"]
     problems: list[FieldError] = []
     name = meta.get("name", "")
@@ -191,8 +191,8 @@ def check_metadata(resource: ServedResource, obj: Object) -> list[FieldError]:
 
 
 def check_metadata_update(resource: ServedResource, new: Object, old: Object, subresource: str = "") -> list[FieldError]:
-    """Problems of a changed object's metadata. They repeat: the generic registry checks both the object and the change, then
-    the kind's own strategy does so once more, and clients see each finding as a cause of its own."""
+    """Validate the metadata of a changed object. As upstream, errors are repeated: the generic registry validates the object and
+    the change, then the strategy of the kind does so again, and each error is a cause of its own."""
     meta, old_meta = new["metadata"], old["metadata"]
     generic = _generic(meta) + _finalizers(meta) + _of_change(meta, old_meta)
     if not generic and not _kubernetes_finalizers(resource, meta):
@@ -237,7 +237,7 @@ def _finalizers(meta: Object) -> list[FieldError]:
 
 
 def _kubernetes_finalizers(resource: ServedResource, meta: Object) -> list[FieldError]:
-    """Kinds of Kubernetes proper know a closed list of unqualified finalizers; extension kinds take any qualified name."""
+    """Built-in kinds only allow certain unqualified finalizers; extension kinds allow any qualified name."""
     if resource.is_custom or resource.group in _EXTENSION_GROUPS:
         return []
     text = "name is neither a standard finalizer name nor is it fully qualified"

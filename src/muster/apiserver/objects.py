@@ -1,8 +1,8 @@
 """The stored form of an object, and cheap views of it.
 
-An object is kept as JSON bytes that always start `{"kind":K,"apiVersion":V,"metadata":{"resourceVersion":"N",…`. GET answers those
-bytes as they are; a list item of a built-in type is the same bytes without the type prefix; a metadata-only answer is one slice.
-What readers need often (labels, table cells, the decoded object) is parsed at most once and kept on the entry.
+An object is stored as JSON bytes that always start with `{"kind":K,"apiVersion":V,"metadata":{"resourceVersion":"N",…`. GET answers
+these bytes unchanged; a list item of a built-in type is the same bytes without the type prefix; a metadata-only answer is one
+slice. What readers need often (labels, table cells, the decoded object) is parsed at most once and cached on the entry.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OwnerReference(msgspec.Struct, gc=False):
 
 
 class Metadata(msgspec.Struct, gc=False):
-    """The part of metadata that the server itself reads."""
+    """The metadata that the server itself reads."""
 
     name: str = ""
     namespace: str = ""
@@ -55,7 +55,7 @@ _decode_raw = msgspec.json.Decoder(_RawEnvelope).decode
 
 
 class View:
-    """What has been parsed of one entry so far."""
+    """The cached views of one entry."""
 
     __slots__ = ("cells", "labels", "object", "rendered", "rendered_for")
 
@@ -99,7 +99,7 @@ def decode(entry: Entry) -> Object:
 
 
 def shared(entry: Entry) -> Object:
-    """The object, decoded once and kept; callers must not change it."""
+    """The decoded object, cached and shared: callers must not change it."""
     seen = view(entry)
     if seen.object is None:
         seen.object = orjson.loads(entry.value)
@@ -107,7 +107,7 @@ def shared(entry: Entry) -> Object:
 
 
 def stored(resource: GVR) -> str:
-    """What the store calls a resource."""
+    """The name of a resource in the store."""
     return f"{resource.group}/{resource.plural}"
 
 
@@ -116,20 +116,20 @@ def object_key(namespace: str, name: str) -> str:
 
 
 class TooLargeToStore(ValueError):
-    """The object is larger than etcd would take it."""
+    """The object exceeds etcd's limit."""
 
 
 def encoder(
     obj: Object, prefix: bytes, limit: int | None = None, dumps: Callable[[Object], bytes] = gojson.dumps
 ) -> Callable[[int], bytes]:
-    """Gives an object's stored bytes once its revision is known. `prefix` is the resource's `type_prefix`."""
+    """A function from the revision to the stored bytes of the object. `prefix` is the `type_prefix` of the resource."""
     meta = obj["metadata"]
     meta.pop("resourceVersion", None)
     meta_bytes = orjson.dumps(meta)
     rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
     other = dumps(rest) if rest else b"}"
     head = prefix + b'"metadata":{"resourceVersion":"'
-    # Before it is put together: what is too large may be a hundred times the limit, and a copy of it holds everybody up.
+    # Checked before concatenation: the object may be a hundred times the limit, and a copy would block the loop.
     if limit is not None and len(head) + len(meta_bytes) + len(other) + 1 > limit:
         raise TooLargeToStore
     tail = b'",' + meta_bytes[1:] + (b"," + other[1:] if rest else other)
@@ -137,5 +137,5 @@ def encoder(
 
 
 def encode(obj: Object) -> bytes:
-    """An object that is not stored (dry run, review, conversion result)."""
+    """Encode an object that is not stored (dry run, review, conversion result)."""
     return gojson.dumps(obj)

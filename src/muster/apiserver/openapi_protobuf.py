@@ -1,6 +1,7 @@
-"""The v2 document in the protobuf form Go clients ask for first (gnostic's OpenAPI v2 messages); they do not fall back to JSON.
+"""The OpenAPI v2 document as protobuf (gnostic's OpenAPI v2 messages), which Go clients request first and without falling back to
+JSON.
 
-Only what clients read is written: definitions with their types, references and extensions. The tables give the field numbers.
+Only what clients read is encoded: definitions with types, references and extensions. The tables have the field numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import orjson
 from muster.machinery.protobuf import write_varint
 
 MEDIA = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""How clients ask for it; the answer spells the version with a dot, because `@` may not stand in a Content-Type."""
+"""The media type in Accept headers. The answer has a dot before the version, because `@` is invalid in a Content-Type."""
 CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _TEXTS = {"$ref": 1, "format": 2, "title": 3, "description": 4, "pattern": 13}
 _COUNTS = {"maxLength": 11, "minLength": 12, "maxItems": 14, "minItems": 15, "maxProperties": 17, "minProperties": 18}
@@ -30,7 +31,7 @@ def _integer(number: int, value: int) -> bytes:
 
 
 def _any(value: Any) -> bytes:
-    """A free-form value travels as YAML text, of which JSON is a part."""
+    """A free-form value, which is encoded as YAML text; JSON is YAML."""
     return _field(2, orjson.dumps(value))
 
 
@@ -67,6 +68,6 @@ def _schemas(schemas: Mapping[str, Mapping[str, Any]]) -> bytes:
 
 
 def encode_document(document: Mapping[str, Any]) -> bytes:
-    """A swagger document as gnostic's `Document`."""
+    """Encode a swagger document as gnostic's `Document`."""
     info = _field(1, document["info"]["title"]) + _field(2, document["info"]["version"])
     return _field(1, document["swagger"]) + _field(2, info) + _field(8, b"") + _field(9, _schemas(document["definitions"]))

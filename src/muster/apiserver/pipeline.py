@@ -1,10 +1,11 @@
-"""The way of a request: authenticate → impersonate → authorize → find the resource → read the body → run the verb → answer.
+"""The request pipeline: authenticate → impersonate → authorize → find the resource → read the body → run the verb → answer.
+Corresponds to the handler chain of `k8s.io/apiserver/pkg/server` (`DefaultBuildHandlerChain`).
 
-Requests come on their head. Who may not do what they ask is answered without a look at the body, so strangers make the server hold
-nothing of theirs, and `Expect: 100-continue` is granted only to those who may go on.
+Requests are dispatched when their headers have arrived. An unauthorized request is answered without reading its body, so the server
+buffers nothing for unauthenticated clients, and `Expect: 100-continue` is granted only to authorized requests.
 
-Every stage is a function that either goes on or raises `ApiError`; errors become Status answers in one place. The same function
-serves sockets and the in-process client, so that a simulated cluster behaves exactly like a remote one.
+Each step continues or raises `ApiError`; errors are converted to Status answers in one place. Sockets and the in-process client use
+the same function, so that a simulated cluster behaves exactly like a remote one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 
 from muster.apiserver import errors
 from muster.apiserver.aggregation import Aggregator
-from muster.apiserver.audit import FAILED, HUNG_UP, Audit
+from muster.apiserver.audit import CLIENT_CLOSED_REQUEST, INTERNAL_ERROR, Audit
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.fairness import FairQueue
@@ -41,10 +42,10 @@ log = get_logger(__name__)
 
 Answer = Response | StreamResponse | Takeover
 SubresourceHandler = Callable[[Context, ServedResource, str], Awaitable[Answer]]
-"""Answers a subresource that is not stored with its parent: token, scale, eviction, …"""
+"""Serves a subresource that is not stored with its parent: token, scale, eviction, …"""
 _ITEM_VERBS = frozenset({"get", "update", "patch", "delete"})
 CreateHandler = Callable[[Context, ServedResource], Awaitable[Answer]]
-"""Answers create of a kind that is never stored: reviews."""
+"""Serves the creation of a kind that is never stored: reviews."""
 
 
 class NonResource(Protocol):
@@ -54,7 +55,7 @@ class NonResource(Protocol):
 
 
 class Pipeline:
-    """Serves one process's clusters. Tables of special handlers are filled at assembly (`server`)."""
+    """Serves the clusters of one process. `server` passes the tables of special handlers."""
 
     def __init__(
         self,
@@ -75,10 +76,11 @@ class Pipeline:
     async def serve(
         self, cluster: Cluster, request: Request, path: str, user: UserInfo | None = None, creating: str = ""
     ) -> Answer:
-        """Answer one request. `path` is within the cluster; `user` is set by the in-process client, which is its own proof, and so
-        is `creating`: the name of what is to be created, for rules that are bound to names. Paths of creations do not tell it."""
+        """Serve one request. `path` is the path within the cluster. The in-process client sets `user`, which is not authenticated,
+        and `creating`: the name of the object to create, for rules that are limited to names, which paths of creations do not
+        have."""
         query = parse_query(request.query)
-        asked, tail = parse_target(request.method, path, query)
+        requested, tail = parse_target(request.method, path, query)
         caller: UserInfo | None = user
         acting: UserInfo | None = user
         warnings: list[str] = []
@@ -91,13 +93,13 @@ class Pipeline:
                 acting = caller = await cluster.rules.authenticate(request, warnings)
                 if caller is not ANONYMOUS:
                     request.connection.owner = (cluster.name, caller.name)
-                if not fairness.may_start(caller.name):
+                if not fairness.try_start(caller.name):
                     await fairness.wait(caller.name)
             acting = cluster.rules.impersonate(caller, request)
-            ctx = Context(cluster, request, acting, asked, query, tail)
+            ctx = Context(cluster, request, acting, requested, query, tail)
             ctx.warnings += warnings
             warnings = ctx.warnings
-            answer = await self._authorized(ctx, creating)
+            answer = await self._dispatch(ctx, creating)
             if isinstance(answer, DeferredResponse):
                 answer = await ctx.run_in_worker(answer.make)
         except errors.ApiError as error:
@@ -106,33 +108,33 @@ class Pipeline:
             unknown = errors.internal(f"the newest state could not be read: {problem.problem}")
             answer = status_response(unknown, warnings, error_media(request.headers.get("accept") or ""))
         except BaseException as problem:
-            # Hanging up or breaking the server must not keep a request out of the log: what it asked for may have been done.
+            # Also requests whose client disconnected or that failed unexpectedly are audited: they may have been carried out.
             if self._audit is not None:
-                code = HUNG_UP if isinstance(problem, asyncio.CancelledError) else FAILED
-                self._audit.record(cluster, request, asked, acting, caller, code)
+                code = CLIENT_CLOSED_REQUEST if isinstance(problem, asyncio.CancelledError) else INTERNAL_ERROR
+                self._audit.record(cluster, request, requested, acting, caller, code)
             raise
         finally:
             fairness.in_flight -= 1
         code = 101 if isinstance(answer, Takeover) else answer.status
-        resource = cluster.resources.get(asked.group, asked.version, asked.resource) if asked.is_resource else None
-        self._metrics.count(asked, resource, code, time.monotonic() - request.received)
+        resource = cluster.resources.get(requested.group, requested.version, requested.resource) if requested.is_resource else None
+        self._metrics.count(requested, resource, code, time.monotonic() - request.received)
         if not isinstance(answer, Response):
             assert caller is not None
-            opened = OpenRequest(request, caller, asked, in_process=user is not None)
-            open_requests.follow(answer, opened, admitted_at)
+            opened = OpenRequest(request, caller, requested, in_process=user is not None)
+            open_requests.track(answer, opened, admitted_at)
         if self._audit is not None:
-            self._audit.record(cluster, request, asked, acting, caller, answer)
+            self._audit.record(cluster, request, requested, acting, caller, answer)
         return answer
 
-    async def _authorized(self, ctx: Context, creating: str) -> Answer:
+    async def _dispatch(self, ctx: Context, creating: str) -> Answer:
         attributes = ctx.attributes
         wanted = (
             replace(attributes, name=creating) if creating and attributes.verb == "create" and not attributes.name else attributes
         )
-        if ctx.cluster.removed:  # while the request waited, or for an in-process client that outlived its cluster
+        if ctx.cluster.removed:  # while the request was queued, or for an in-process client of a removed cluster
             raise errors.no_such_cluster(ctx.cluster.name)
         decision = ctx.cluster.rules.authorize(ctx.user, wanted)
-        if not decision.allowed and ctx.user is not ANONYMOUS and await ctx.cluster.caught_up():
+        if not decision.allowed and ctx.user is not ANONYMOUS and await ctx.cluster.catch_up():
             decision = ctx.cluster.rules.authorize(ctx.user, wanted)
         if not decision.allowed:
             raise errors.access_denied(ctx.user, attributes, decision.reason)
@@ -141,20 +143,20 @@ class Pipeline:
             if proxied is not None:
                 return proxied
         if not attributes.is_resource:
-            return _uncached(await self._non_resource(ctx) or _unrouted(ctx))
-        if ctx.tail.startswith("/"):  # the path names its verb
-            return _unrouted(ctx)
+            return _without_cache(await self._non_resource(ctx) or _not_found(ctx))
+        if ctx.tail.startswith("/"):  # the verb is in the path
+            return _not_found(ctx)
         resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
-        if resource is None and await ctx.cluster.caught_up():
+        if resource is None and await ctx.cluster.catch_up():
             resource = ctx.cluster.resources.get(attributes.group, attributes.version, attributes.resource)
-        if resource is None or (ctx.tail and not _takes_path(resource, attributes)):
-            return _unrouted(ctx)
+        if resource is None or (ctx.tail and not _has_path(resource, attributes)):
+            return _not_found(ctx)
         if resource.deprecation:
             ctx.warn(resource.deprecation)
         if not _in_scope(attributes, resource):
             if resource.namespaced and not attributes.name:
                 raise errors.method_not_allowed()
-            return _unrouted(ctx)
+            return _not_found(ctx)
         if attributes.subresource:
             return await self._subresource(ctx, resource)
         return await self._verb(ctx, resource)
@@ -201,7 +203,7 @@ class Pipeline:
             return await self._subresources[resource.storage, sub.name](ctx, resource, attributes.name)
         if attributes.verb not in sub.verbs or ctx.request.method == "HEAD":
             raise errors.method_not_allowed()
-        if not resource.is_custom and sub.name != "log":  # a log is text
+        if not resource.is_custom and sub.name != "log":  # logs are text
             check_object(ctx.accept)
         if ctx.request.body_stream is not None and attributes.verb != "get":
             await _receive(ctx.request)
@@ -215,7 +217,7 @@ class Pipeline:
         return await patches.patch(ctx, resource, attributes.name)
 
 
-def _takes_path(resource: ServedResource, attributes: AccessAttributes) -> bool:
+def _has_path(resource: ServedResource, attributes: AccessAttributes) -> bool:
     sub = resource.subresources.get(attributes.subresource)
     return sub is not None and sub.takes_path
 
@@ -228,13 +230,13 @@ async def _receive(request: Request) -> None:
 
 
 def _object_name(ctx: Context) -> str:
-    """The name in the path; a name pinned by a field selector belongs to authorization only."""
+    """The name in the path. A name from a field selector is only used for authorization."""
     return "" if ctx.attributes.verb in ("list", "watch", "deletecollection") else ctx.attributes.name
 
 
 def _in_scope(attributes: AccessAttributes, resource: ServedResource) -> bool:
-    """Whether the path has a namespace exactly where the resource wants one; reading across all namespaces is fine, and a
-    namespace's own path names it."""
+    """Whether the path has a namespace if and only if the resource is namespaced. Lists and watches of all namespaces are allowed,
+    and the path of a Namespace has its name."""
     if resource.storage == "/namespaces":
         return attributes.namespace in ("", attributes.name)
     if bool(attributes.namespace) == resource.namespaced:
@@ -242,8 +244,8 @@ def _in_scope(attributes: AccessAttributes, resource: ServedResource) -> bool:
     return resource.namespaced and attributes.verb in ("list", "watch")
 
 
-def _unrouted(ctx: Context) -> Response:
-    """A path nobody serves: the groups that come with the server answer a Status, everything else is a plain 404."""
+def _not_found(ctx: Context) -> Response:
+    """The answer for a path that is not served: a Status in built-in groups, else a plain 404."""
     root, _, rest = ctx.attributes.path.removeprefix("/").partition("/")
     if root == "api" or (root == "apis" and rest and ctx.cluster.resources.is_builtin(rest.partition("/")[0])):
         raise errors.no_such_resource()
@@ -251,8 +253,8 @@ def _unrouted(ctx: Context) -> Response:
     return Response(404, b"404 page not found\n", headers, "text/plain; charset=utf-8")
 
 
-def _uncached(answer: Answer) -> Answer:
-    """Everything that does not say otherwise is for this client and this moment only."""
+def _without_cache(answer: Answer) -> Answer:
+    """Add `Cache-Control: no-cache, private` to an answer without a cache policy."""
     if isinstance(answer, Response) and not any(name.lower() == "cache-control" for name, _ in answer.headers):
         answer.headers = [NO_CACHE, *answer.headers]
     return answer

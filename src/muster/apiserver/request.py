@@ -1,7 +1,7 @@
-"""From a URL to what is asked: path segments become `AccessAttributes`, the query becomes typed options.
+"""Parsing of request targets: path segments to `AccessAttributes`, the query to typed options.
 
-Paths are read by `muster.kube.request_info`; those with an empty segment are no resource's here. A logical cluster's requests carry
-the prefix `/clusters/{name}`; without it the default cluster is meant.
+Paths are parsed by `muster.kube.request_info`; those with an empty segment are non-resource paths here. Requests to a logical
+cluster have the prefix `/clusters/{name}`; without it they are for the default cluster.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def split_cluster(raw_path: str) -> tuple[str | None, str]:
 
 
 def parse_target(method: str, raw_path: str, query: Query) -> tuple[AccessAttributes, str]:
-    """The authorization view of a request, and the tail of its path: what follows the subresource (`proxy/…`). Never fails;
-    anything unknown is a non-resource path. The tail of a path that names its verb (`watch/pods`) is all of it, and begins with a
-    slash, for nothing here serves those."""
+    """The attributes for authorization, and the tail of the path after the subresource (`proxy/…`). Never fails: anything unknown
+    is a non-resource path. If the verb is in the path (`watch/pods`), the tail is the whole path and begins with a slash; such
+    paths are not served."""
     try:
         asked = request_info(method, raw_path, query.raw)
     except ValueError:
@@ -187,7 +187,7 @@ class WriteOptions:
     force: bool | None = None
 
 
-_MOST_DRY_RUNS = 100
+_MAX_DRY_RUN_VALUES = 100
 _VALIDATIONS = ("Ignore", "Strict", "Warn")
 
 
@@ -195,7 +195,7 @@ def write_options(query: Query, kind: str, apply: bool = False) -> WriteOptions:
     """`kind` is the options type named in errors: CreateOptions, UpdateOptions, PatchOptions, DeleteOptions."""
     errors = []
     dry_run = query.getall("dryRun")
-    for value in dry_run[:_MOST_DRY_RUNS]:
+    for value in dry_run[:_MAX_DRY_RUN_VALUES]:
         if value != "All":
             errors.append(fielderrors.not_supported("dryRun", dry_run, ["All"]))
     manager = query.get("fieldManager")

@@ -1,4 +1,4 @@
-"""A workload's replicas as an `autoscaling/v1 Scale`: read from the parent object, and written into it."""
+"""Conversion between the replicas of a workload and an `autoscaling/v1 Scale`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The embedded API server put together: store, clusters, pipeline, TLS and HTTP, and the controllers that live in it.
+"""The embedded API server: assembles store, clusters, pipeline, TLS and HTTP, and the built-in controllers.
 
-`ApiServer` is used by `muster apiserver`, by the local fleet and by tests alike; clusters can be added as it runs. Start order is
-store → identity → clusters → controllers → socket, stop order the reverse, so that nothing is served before it is true and nothing
-acknowledged is lost.
+`ApiServer` is used by `muster apiserver`, the local fleet and tests; clusters can be added while it runs. It starts in the order
+store → identity → clusters → controllers → socket and stops in reverse, so that nothing is served before it is initialized, and no
+acknowledged write is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from muster.apiserver.nonresource.paths import NonResourcePaths
 from muster.apiserver.pipeline import Answer, Pipeline, status_response
 from muster.apiserver.registry.table import ResourceTable
 from muster.apiserver.request import split_cluster
-from muster.apiserver.worker import SWITCH_SECONDS, Worker
+from muster.apiserver.worker import SWITCH_INTERVAL, Worker
 from muster.http import HttpServer, Request, Response, server_context
 from muster.http.upstream import host_port
 from muster.kube.certificates import BACKDATE, SERVER_AUTH, CertificateAuthority, KeyPair
@@ -53,10 +53,10 @@ from muster.store.api import Entry
 log = get_logger(__name__)
 DEFAULT_CLUSTER = "default"
 CONTROLLERS = "kube-controller-manager"
-"""Under this name Kubernetes' own controllers write; ours do what they do."""
+"""User agent, and so field manager, of the built-in controllers, as upstream."""
 _SYSTEM = "_system"
-_STRANGERS = 0.25
-"""The part of connections and bodies in flight that is for clients without a credential that counts."""
+_UNAUTHENTICATED_SHARE = 0.25
+"""The share of connections and bodies in flight for clients that are not authenticated."""
 _SERVING_LIFETIME = timedelta(days=365)
 _ADMIN_LIFETIME = timedelta(days=365)
 
@@ -70,16 +70,16 @@ class ServerConfig:
     store: str = "sqlite"
     static_tokens: Mapping[str, UserInfo] = field(default_factory=dict)
     token_webhook: Path | None = None
-    """The kubeconfig of whoever judges tokens for clusters that have nobody of their own."""
+    """Kubeconfig of the token webhook for clusters without their own."""
     token_webhooks: Mapping[str, Path] = field(default_factory=dict)
-    """Theirs, by cluster; `ApiServer.set_token_webhook` says it while the server runs."""
+    """Kubeconfigs of token webhooks by cluster; `ApiServer.set_token_webhook` changes them while the server runs."""
     audit_log: Path | None = None
     clock: Clock = utc_now
     host_names: Sequence[str] = ()
     advertised_host: str = ""
-    """What clients are told to connect to, where it is not `host`."""
+    """The host that clients connect to, if it differs from `host`."""
     namespace_grace_period: float = DELETION_GRACE_PERIOD
-    """Seconds that a deleted namespace keeps its content."""
+    """Seconds between the deletion of a namespace and that of its content."""
 
 
 class ApiServer:
@@ -134,9 +134,9 @@ class ApiServer:
         self._http = HttpServer(
             self.handle,
             tls=self._tls,
-            stream_body=self._goes_elsewhere,
+            stream_body=self._is_proxied,
             reads_bodies=True,
-            strangers=_STRANGERS,
+            strangers=_UNAUTHENTICATED_SHARE,
             on_error=_on_error,
         )
         await self._http.start(self.config.host, self.config.port)
@@ -145,7 +145,7 @@ class ApiServer:
         for name in dict.fromkeys((*self.config.clusters, *self._stored_clusters())):
             await self.add_cluster(name)
         freeze_heap()
-        sys.setswitchinterval(SWITCH_SECONDS)
+        sys.setswitchinterval(SWITCH_INTERVAL)
 
     async def stop(self, grace: float = 5.0) -> None:
         await self._http.stop(grace)
@@ -161,7 +161,7 @@ class ApiServer:
             self.audit.close()
 
     async def add_cluster(self, name: str) -> Cluster:
-        """The cluster of that name, made if there is none; requests that ask for it at the same time get the same one."""
+        """The cluster of that name, created if it does not exist; concurrent calls get the same one."""
         found = self.clusters.get(name)
         if found is not None:
             return found
@@ -180,41 +180,41 @@ class ApiServer:
         keys = await cluster.part(Access).key_store.keys(self.config.clock())
         self._tls.load_verify_locations(cadata=(keys.client_ca_pem + keys.proxy_ca_pem).decode())
         self.clusters[name] = cluster
-        self._follow(cluster)
+        self._watch_removal(cluster)
         self.controllers.enqueue_cluster(cluster)
         return cluster
 
-    def _follow(self, cluster: Cluster) -> None:
-        """Let go of a cluster when the store drops it: another server on the same database may have removed it."""
+    def _watch_removal(self, cluster: Cluster) -> None:
+        """Stop serving a cluster when the store drops it, which another server on the same database may do."""
 
         def lost() -> None:
             if cluster.removed:
                 return
             if cluster.part(Access).key_store.is_current():
-                self._follow(cluster)
+                self._watch_removal(cluster)
             else:
-                self._forget(cluster)
+                self._stop_serving(cluster)
                 cluster.part(OpenRequests).end_all()
 
         cluster.part(Access).key_store.subscribe(lost)
 
-    def _forget(self, cluster: Cluster) -> None:
+    def _stop_serving(self, cluster: Cluster) -> None:
         cluster.removed = True
         del self.clusters[cluster.name]
         self.controllers.forget(cluster.name)
 
     async def set_token_webhook(self, name: str, target: WebhookTarget | None) -> None:
-        """Who judges a cluster's tokens from now on; None: whoever does where nobody is named. The cluster may be made later."""
+        """Set the token webhook of a cluster, which may be created later; None for the default webhook."""
         await self.token_webhooks.set(name, target)
         cluster = self.clusters.get(name)
         if cluster is not None:
-            cluster.part(Access).forget_tokens()
+            cluster.part(Access).invalidate_tokens()
 
     async def remove_cluster(self, name: str) -> None:
-        """Stop serving a cluster and durably forget all it has; nothing happens if there is none."""
+        """Stop serving a cluster and delete all of its data; does nothing if it does not exist."""
         cluster = self.clusters.get(name)
         if cluster is not None:
-            self._forget(cluster)
+            self._stop_serving(cluster)
         self._removing.add(name)
         try:
             await self.store.drop_cluster(name)
@@ -224,18 +224,18 @@ class ApiServer:
                 cluster.part(OpenRequests).end_all()
 
     async def handle(self, request: Request) -> Answer:
-        name, path = self._addressed(request)
+        name, path = self._addressed_cluster(request)
         cluster = self.clusters.get(name if name is not None else self._default_cluster())
         if cluster is None:
-            # Another server on the same database may have added it.
+            # another server on the same database may have added it
             if name is None or name in self._removing or name not in self._stored_clusters():
                 return status_response(errors.no_such_cluster(name or DEFAULT_CLUSTER))
             cluster = await self.add_cluster(name)
         return await self._pipeline.serve(cluster, request, path)
 
-    def _goes_elsewhere(self, request: Request) -> bool:
-        """Whether another API server takes the body: then it is passed on as it comes, however long."""
-        name, path = self._addressed(request)
+    def _is_proxied(self, request: Request) -> bool:
+        """Whether the request is proxied to an aggregated API server, to which the body is streamed without a size limit."""
+        name, path = self._addressed_cluster(request)
         cluster = self.clusters.get(name if name is not None else self._default_cluster())
         return cluster is not None and cluster.part(Aggregator).covering(path) is not None
 
@@ -243,8 +243,8 @@ class ApiServer:
         cluster = self.clusters.get(name)
         return (ClusterKeyStore(self.store, name) if cluster is None else cluster.part(Access).key_store).existing()
 
-    def _addressed(self, request: Request) -> tuple[str | None, str]:
-        """(the cluster that the path names, else the one that the request's credential is of, path within it)."""
+    def _addressed_cluster(self, request: Request) -> tuple[str | None, str]:
+        """(cluster in the path, else the issuer of the credential, else None; path within the cluster)"""
         name, path = split_cluster(request.raw_path)
         if name is None:
             claimed = claimed_cluster(request)
@@ -259,18 +259,17 @@ class ApiServer:
         return self.config.advertised_host or self.config.host, self.port
 
     def _default_cluster(self) -> str:
-        """Whom a path without a cluster and without a credential of one means: `default`, or the only one there is."""
+        """The cluster for paths and credentials that name none: the only one, else `default`."""
         return next(iter(self.clusters)) if len(self.clusters) == 1 else DEFAULT_CLUSTER
 
     def store_problem(self) -> str | None:
-        """What keeps the store from taking writes, for readiness; None if nothing does. A shared database is asked anew with each
-        call, and the answer counts for the next: a server that nobody sends writes to, because it is not ready, must find out
-        that it is."""
+        """The reason why writes to the store fail, for readiness; None if they succeed. Each call starts a probe of a shared
+        database, whose result is used by the next call: an unready server gets no writes and could not become ready otherwise."""
         if self.store.shared and (self._probe is None or self._probe.done()):
-            self._probe = asyncio.create_task(self._ask_store(), name="probe of the store")
+            self._probe = asyncio.create_task(self._probe_store(), name="probe of the store")
         return self.health.problem
 
-    async def _ask_store(self) -> None:
+    async def _probe_store(self) -> None:
         try:
             await self.store.synced()
         except Unavailable as error:
@@ -281,11 +280,11 @@ class ApiServer:
             self.health.problem = None
 
     def client(self, cluster: Cluster, user: UserInfo = LOOPBACK, agent: str = CONTROLLERS) -> DirectClient:
-        """An in-process client: the same pipeline without a socket. `agent` is who owns the fields it writes."""
+        """An in-process client: the same pipeline without a socket. `agent` is its field manager."""
         return DirectClient(self._pipeline, cluster, user, agent)
 
     def template(self, cluster: Cluster, resource: str, key: str) -> Entry | None:
-        """An object as every cluster is born with it."""
+        """An object of the bootstrap layer."""
         found = self._layer.entries.get(resource, {}).get(key) if self._layer is not None else None
         return None if found is None or self._layer is None else self._layer.materialize(cluster.name, resource, found)
 

@@ -1,6 +1,7 @@
-"""Where a Service really is: webhooks and remote API servers are named by Service, and nobody routes cluster IPs here.
+"""The address of a Service: webhooks and aggregated API servers are referenced by Service, and nothing routes cluster IPs here.
 
-A Service resolves through its ExternalName, else through its EndpointSlices or Endpoints, to an address that can be dialled.
+A Service resolves to its ExternalName, else to an address in its EndpointSlices or Endpoints, as with kube-apiserver's
+`--enable-aggregator-routing`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ class ServiceResolver:
         self._cluster = cluster
 
     def resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        """(host, port) for a service port; LookupError says why there is none."""
+        """(host, port) for a port of a Service. Raises LookupError with the reason if there is none."""
         service = self._cluster.read("/services", f"{namespace}/{name}")
         if service is None:
             raise LookupError(f'service "{name}" not found')

@@ -1,4 +1,4 @@
-"""Between the version a client speaks and the one that is stored, for the few resources served in several versions."""
+"""Conversion between the served and the stored version of an object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.store.api import Entry
 
 
 async def from_stored(ctx: Context, resource: ServedResource, entry: Entry) -> Object:
-    """A private copy of the object in the resource's version, defaults of a changed schema included."""
+    """A private copy of the object in the version of the resource, with the defaults of the present schema."""
     found = await ctx.run_in_worker(_read, resource, entry) if len(entry.value) > LARGE else _read(resource, entry)
     if found is None:
         found = orjson.loads((await present_all(resource, [entry]))[0])
@@ -22,7 +22,7 @@ async def from_stored(ctx: Context, resource: ServedResource, entry: Entry) -> O
 
 
 def _read(resource: ServedResource, entry: Entry) -> Object | None:
-    """None where it takes a conversion webhook."""
+    """The decoded object; None if that needs a conversion webhook."""
     if resource.strategy.is_shown_as_stored:
         return decode(entry)
     value = present(resource, entry)
@@ -30,7 +30,7 @@ def _read(resource: ServedResource, entry: Entry) -> Object | None:
 
 
 async def to_stored(resource: ServedResource, obj: Object) -> Object:
-    """The object in its storage version; the same object where nothing is to be done."""
+    """The object in its storage version; the same object if no conversion is needed."""
     if resource.api_version == resource.storage_version:
         return obj
     return await resource.strategy.to_storage(obj)

@@ -1,16 +1,18 @@
-"""An aggregated API of one kind whose objects are computed, not written: the API server's own parts over a table of one resource.
+"""An aggregated API of one kind whose objects are computed, not stored: the components of the API server on a table of one
+resource.
 
-`VirtualApi` is a facade. Its owner puts in documents and takes them out; clients get, list and watch them as they would any other
-resource, with tables, selectors, pages, bookmarks, discovery and OpenAPI, and are answered 405 to every write. Subresources are the
-owner's handlers. One that takes a path (`…/proxy/…`) is reached by every method and gets the request as it came: its body is not
-read, its path neither decoded nor cleaned. What comes before the name of such a subresource must be spelt plainly, so that nobody
-who reads the path later finds another object in it than the one that was asked for here.
+`VirtualApi` is a facade. Its owner puts and removes documents; clients get, list and watch them like any resource, with tables,
+selectors, pages, bookmarks, discovery and OpenAPI, and get 405 for every write. The owner implements the subresources. One that
+takes a path (`…/proxy/…`) is called with every method and gets the unmodified request: its body is not read, its path neither
+decoded nor cleaned. The path before the name of such a subresource must be in plain form, so that a later reader of the path cannot
+take it for another object than the one that was authorized here.
 
-The owner authenticates and authorizes; whoever is handed to `serve` has been allowed.
+The owner authenticates and authorizes; `serve` expects a user who may send the request.
 
-Objects live in memory, so every process counts revisions of its own. A replica's number is in the high bits of each: a revision of
-another process (or of this one before it was restarted) is answered 410 Expired, in lists, watches and continue tokens, and clients
-list again. It is never mistaken for one of our own, which would skip events, nor for one to come, which clients would wait for.
+Objects are in memory, so every process counts its own revisions. Their high bits are the number of the replica: a revision of
+another process (or of this one before a restart) is answered 410 Expired in lists, watches and continue tokens, and clients list
+again. It is never taken for a revision of this process, which would skip events, or for a future one, for which clients would
+wait.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from typing import Any, Final
 
 from muster.api.crds import Definition, definitions
 from muster.api.resource import TypedObject
-from muster.apiserver.access_rules import JudgedBefore
+from muster.apiserver.access_rules import PreauthorizedRules
 from muster.apiserver.aggregation import Aggregator
 from muster.apiserver.cluster import Clock, Cluster, utc_now
 from muster.apiserver.context import Context
@@ -51,22 +53,22 @@ from muster.store import MemoryStore, Retention
 __all__ = ["Answer", "ApiError", "SubresourceRequestHandler", "VirtualApi", "VirtualSubresource", "new_replica", "status_response"]
 
 REVISION_BITS: Final = 36
-"""Enough for a thousand changes a second over two years."""
+"""Enough for a thousand changes per second for two years."""
 REPLICA_BITS: Final = 63 - REVISION_BITS
 _CLUSTER: Final = "virtual"
 _HISTORY: Final = Retention(bytes=4 << 20)
-"""What watches can go on from: objects that change all the time shall not be kept in thousands of versions."""
+"""The history from which watches continue; small, because some objects change all the time."""
 _READS: Final = ("get", "list", "watch")
 _METHODS: Final = {"get": "GET", "create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 
 SubresourceRequestHandler = Callable[[Request, UserInfo, str], Awaitable[Answer]]
-"""Answers a request for a subresource: the request as it came, who sends it, and the name of the object. Raises ApiError."""
+"""Serves a request for a subresource; arguments: the unmodified request, its user, the name of the object. Raises ApiError."""
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualSubresource:
-    """`verbs` and `kind` are what discovery says of it; without a `kind` it is of its parent's. One that does not take a path is
-    asked by the methods of its verbs alone."""
+    """`verbs` and `kind` are shown in discovery; the default kind is that of the parent. One that does not take a path is only
+    called with the methods of its verbs."""
 
     handler: SubresourceRequestHandler
     verbs: tuple[str, ...] = ("get",)
@@ -75,17 +77,16 @@ class VirtualSubresource:
 
 
 def new_replica() -> int:
-    """A number for a process that no other one, earlier or elsewhere, is likely to have."""
+    """A random number for a process, which no other process is likely to have."""
     return secrets.randbelow((1 << REPLICA_BITS) - 1) + 1
 
 
 class VirtualApi:
-    """See the module docstring.
+    """An aggregated API of computed objects (see the module docstring).
 
-    `served` are the groups and versions under which the kind is served, all in the shape of `kind`; its own if there are none. A
-    `replica` has to be another number in every process, and another one after a restart: without one, it is drawn at random.
-    `ready` says what keeps the owner from serving, if anything does; only `/readyz` shows it.
-    """
+    `served` are the groups and versions in which the kind is served, all with the schema of `kind`; by default its own. `replica`
+    must be different in every process and after every restart; by default it is random. `ready` returns the reason why the owner is
+    not ready, if it is not, for `/readyz`."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class VirtualApi:
         self._cluster = Cluster(_CLUSTER, "", self._store, ResourceTable({}), clock)
         for group in dict.fromkeys(row.group for row in rows):
             self._cluster.resources.replace_custom(group, self._row.plural, [row for row in rows if row.group == group])
-        self._cluster.rules = JudgedBefore()
+        self._cluster.rules = PreauthorizedRules()
         self._cluster.add(OpenRequests(self._cluster))
         self._cluster.add(Aggregator(self._cluster))
         self._pipeline = Pipeline(
@@ -125,7 +126,7 @@ class VirtualApi:
         await self._store.start()
 
     async def stop(self) -> None:
-        """End what is open: watches, and streams of subresources."""
+        """End watches and streams of subresources."""
         self._cluster.part(OpenRequests).end_all()
         self._cluster.worker.close()
         await self._store.close()
@@ -133,8 +134,8 @@ class VirtualApi:
     # Objects
 
     def put(self, document: Mapping[str, Any]) -> bool:
-        """Show an object as it is now; says whether it was another before. Whatever its metadata has is shown, but resourceVersion
-        is ours. Raises ValueError for an object without a name."""
+        """Add or replace an object; return whether it has changed. Its metadata is shown as given, except for resourceVersion.
+        Raises ValueError for an object without a name."""
         metadata = document.get("metadata") or {}
         name = metadata.get("name")
         if not isinstance(name, str) or not name:
@@ -147,7 +148,7 @@ class VirtualApi:
         return True
 
     def remove(self, name: str) -> bool:
-        """Show an object no longer; says whether there was one."""
+        """Remove an object; return whether it existed."""
         head = self._store.get(_CLUSTER, self._row.storage, name)
         if head is None:
             return False
@@ -155,12 +156,12 @@ class VirtualApi:
         return True
 
     def encoded(self, name: str) -> bytes | None:
-        """An object as JSON, as clients get it; None if there is none."""
+        """An object as JSON, as clients get it; None if it does not exist."""
         head = self._store.get(_CLUSTER, self._row.storage, name)
         return None if head is None else head.value
 
     def replace_all(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Show these objects and no others."""
+        """Replace all objects by these."""
         wanted = {document["metadata"]["name"]: document for document in documents}
         for name in [entry.key for entry in self._store.list(_CLUSTER, self._row.storage) if entry.key not in wanted]:
             self.remove(name)
@@ -170,12 +171,12 @@ class VirtualApi:
     # Requests
 
     def streams(self, request: Request) -> bool:
-        """Whether a handler takes the body as it comes, for `HttpServer(stream_body=…)`."""
-        return self._path_taken(request.raw_path)
+        """Whether a handler reads the body itself, for `HttpServer(stream_body=…)`."""
+        return self._takes_path(request.raw_path)
 
     async def serve(self, request: Request, user: UserInfo) -> Answer:
-        """Answer a request of a user who may send it."""
-        if self._path_taken(request.raw_path):
+        """Serve an authorized request of a user."""
+        if self._takes_path(request.raw_path):
             if "//" in request.raw_path:
                 return status_response(bad_request("the path has an empty segment (//): write one slash between segments"))
             return await self._pipeline.serve(self._cluster, request, request.raw_path, user)
@@ -187,20 +188,20 @@ class VirtualApi:
             answer.headers = [*answer.headers, ("Allow", self._allowed(request))]
         return answer
 
-    def _handler(self, subresource: str, described: VirtualSubresource) -> SubresourceHandler:
-        answer = described.handler
+    def _handler(self, name: str, subresource: VirtualSubresource) -> SubresourceHandler:
+        answer = subresource.handler
 
-        async def handle(ctx: Context, resource: ServedResource, name: str) -> Answer:
-            if described.takes_path:
-                plain = f"/apis/{resource.group}/{resource.version}/{resource.plural}/{name}/{subresource}"
+        async def handle(ctx: Context, resource: ServedResource, object_name: str) -> Answer:
+            if subresource.takes_path:
+                plain = f"/apis/{resource.group}/{resource.version}/{resource.plural}/{object_name}/{name}"
                 path = ctx.request.raw_path
                 if not (path == plain or path.startswith(plain + "/")):
-                    raise bad_request(f"the path is ambiguous: what comes before {subresource} must be written as {plain}")
-            return await answer(ctx.request, ctx.user, name)
+                    raise bad_request(f"the path is ambiguous: up to {name} it must be written as {plain}")
+            return await answer(ctx.request, ctx.user, object_name)
 
         return handle
 
-    def _path_taken(self, raw_path: str) -> bool:
+    def _takes_path(self, raw_path: str) -> bool:
         parts = raw_path.split("/", 7)
         if len(parts) < 7 or (parts[2], parts[3], parts[4]) not in self._roots or parts[1] != "apis":
             return False
@@ -208,7 +209,7 @@ class VirtualApi:
         return sub is not None and sub.takes_path
 
     def _expired(self, request: Request) -> ApiError | None:
-        """Why a request for what another process counted cannot be answered by this one."""
+        """The 410 error for a revision of another process, if the request has one."""
         if not request.query:
             return None
         query = parse_query(request.query)
@@ -220,7 +221,7 @@ class VirtualApi:
             try:
                 revision, start = decode_token(token)
             except ApiError:
-                return None  # The list says what is wrong with it.
+                return None  # the list reports the invalid token
             if revision is not None and not self._is_own(revision):
                 return expired(EXPIRED_CONTINUE, encode_token(-1, start))
         return None
@@ -249,14 +250,14 @@ class _Documents:
 def _rows(
     kind: type[TypedObject], served: Sequence[tuple[str, str]], subresources: Mapping[str, VirtualSubresource]
 ) -> list[ServedResource]:
-    """One row for each group and version; they share what is stored, which is of the first."""
+    """One row for each group and version. They share the stored objects, which have the first version."""
     document = definitions([Definition((kind,), kind.resource.version)])[0]
     spec = document["spec"]
     schema = compiled_schema(spec["versions"][0]["schema"]["openAPIV3Schema"])
     own = compile_definition(document)[0]
     schemas = {f"{group}/{version}": schema for group, version in served}
     stored = next(iter(schemas))
-    described = {
+    rows = {
         name: Subresource(name, sub.kind or own.kind, sub.verbs, storage=False, takes_path=sub.takes_path)
         for name, sub in subresources.items()
     }
@@ -266,7 +267,7 @@ def _rows(
             group=group,
             version=version,
             verbs=_READS,
-            subresources=described,
+            subresources=rows,
             storage=f"{served[0][0]}/{own.plural}",
             storage_version=stored,
             strategy=CustomStrategy(f"{group}/{version}", stored, schemas, NopConverter(), None, False),

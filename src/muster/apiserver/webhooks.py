@@ -1,9 +1,10 @@
-"""One POST of JSON over HTTPS to a webhook: an address by URL or by service, trusted by its CA bundle.
+"""Calls of webhooks: one POST of JSON over HTTPS to a URL or Service, verified with its CA bundle. Follows
+`k8s.io/apiserver/pkg/util/webhook`; used by conversion and admission.
 
-Conversion and admission both call webhooks this way. A service is turned into an address by the caller's resolver; the certificate
-must still be for `name.namespace.svc`. A webhook that asks for a certificate sees the server's own. Connections are kept for the
-next call, and in a crowd a call waits a moment for one of `ENOUGH` to come free before it makes another: handshakes cost more than
-most answers. Failures speak Go's words, because they end up in messages that people search for.
+A Service is resolved to an address by the caller's resolver; the certificate must still be valid for `name.namespace.svc`. A
+webhook that requests a client certificate gets the server's. Connections are reused. When many calls run concurrently, a call waits
+a moment for one of `PREFERRED_CALLS` slots before it opens another connection, because a handshake costs more than most answers.
+Errors have Go's texts, because they become part of messages that people search for.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
     from muster.kube.certificates import KeyPair
 
 ResolveService = Callable[[str, str, int], tuple[str, int]]
-"""(namespace, name, port) to (host, port); raises LookupError if there is no such service."""
+"""(namespace, name, port) → (host, port). Raises LookupError if the service cannot be resolved."""
 Identity = Callable[[], Awaitable["KeyPair"]]
-"""The certificate that the server shows of itself; another object when it is another certificate."""
-TIMEOUT_SECONDS: Final = 30
-ENOUGH: Final = 16
-"""So many calls to one webhook at a time are likely to be served faster than more would be."""
-CROWD_SECONDS: Final = 0.2
-"""The moment. A webhook that is slow, or that calls us back, must not keep others out."""
+"""Returns the client certificate of the server; the same object until it is renewed."""
+DEFAULT_TIMEOUT: Final = 30
+PREFERRED_CALLS: Final = 16
+"""Number of concurrent calls to one webhook beyond which more connections are unlikely to be faster."""
+SLOT_TIMEOUT: Final = 0.2
+"""How long a call waits for a slot: a slow webhook, or one that calls this server, must not block others."""
 MAX_ANSWER: Final = 64 * 1024 * 1024
 _UNTRUSTED: Final = frozenset({7, 18, 19, 20, 21})
-"""OpenSSL's verify codes for a chain that does not end in a trusted authority."""
+"""OpenSSL's verify codes for a chain without a trusted CA."""
 _GENERIC: Final = {
     400: "the server rejected our request for an unknown reason",
     401: "the server has asked for the client to provide credentials",
@@ -56,43 +57,43 @@ _GENERIC: Final = {
 
 @dataclass(frozen=True)
 class WebhookRoute:
-    """What a cluster's webhooks are called with: where its services are, and whom it shows itself as."""
+    """How a cluster calls webhooks: its service resolver and its client certificate."""
 
     resolve: ResolveService | None = None
     identity: Identity | None = None
 
 
 NO_ROUTE: Final = WebhookRoute()
-"""Of a server without services and without a name."""
+"""For a server without services and client certificate."""
 
 
 class WebhookFailed(Exception):
-    """The call brought no usable answer."""
+    """The call failed or the answer is not JSON."""
 
 
 class WebhookTarget:
-    """Where a `clientConfig` points."""
+    """The endpoint of a `clientConfig`."""
 
     def __init__(self, config: Mapping[str, Any], route: WebhookRoute = NO_ROUTE) -> None:
         self._config = config
         self._resolve = route.resolve
         self._identity = route.identity
-        self._shown: KeyPair | None = None
+        self._presented: KeyPair | None = None
         self._tls: ssl.SSLContext | None = None
         self._pool: UpstreamPool | None = None
-        self._turns = asyncio.Semaphore(ENOUGH)
+        self._slots = asyncio.Semaphore(PREFERRED_CALLS)
 
     async def _context(self) -> ssl.SSLContext:
-        shown = None if self._identity is None else await self._identity()
-        if self._tls is None or shown is not self._shown:
-            context = trusting(base64.b64decode(self._config.get("caBundle") or ""))
-            if shown is not None:
-                await asyncio.to_thread(load_chain, context, shown.certificate, shown.key)
-            self._tls, self._shown = context, shown
+        presented = None if self._identity is None else await self._identity()
+        if self._tls is None or presented is not self._presented:
+            context = client_context(base64.b64decode(self._config.get("caBundle") or ""))
+            if presented is not None:
+                await asyncio.to_thread(load_chain, context, presented.certificate, presented.key)
+            self._tls, self._presented = context, presented
         return self._tls
 
     def _address(self) -> tuple[str, int, str, str | None]:
-        """Host, port and path to call, and the name the certificate must carry where that is not the host."""
+        """Host, port and path to call, and the name in the certificate if it is not the host."""
         url = self._config.get("url")
         if url is not None:
             parts = urlsplit(str(url))
@@ -103,41 +104,41 @@ class WebhookTarget:
         host, port = self._resolve(service["namespace"], service["name"], service.get("port") or 443)
         return host, port, _path(service), f"{service['name']}.{service['namespace']}.svc"
 
-    async def post(self, body: Any, seconds: int = TIMEOUT_SECONDS) -> Any:
-        """The decoded answer; raises WebhookFailed."""
+    async def post(self, body: Any, seconds: int = DEFAULT_TIMEOUT) -> Any:
+        """The decoded answer. Raises WebhookFailed."""
         try:
-            async with asyncio.timeout(seconds), self._turn():
+            async with asyncio.timeout(seconds), self._slot():
                 status, kind, content = await self._exchange(gojson.dumps(body), seconds)
         except (TimeoutError, UpstreamTimeout):
-            raise WebhookFailed(f"{self._asked(seconds)}: context deadline exceeded") from None
+            raise WebhookFailed(f"{self._go_request(seconds)}: context deadline exceeded") from None
         except UpstreamError as problem:
-            raise WebhookFailed(f"{self._asked(seconds)}: {go_words(problem)}") from None
+            raise WebhookFailed(f"{self._go_request(seconds)}: {go_error_text(problem)}") from None
         except (ssl.SSLError, OSError, LookupError, ValueError) as problem:
-            raise WebhookFailed(f"{self._asked(seconds)}: {problem}") from None
+            raise WebhookFailed(f"{self._go_request(seconds)}: {problem}") from None
         if not 200 <= status < 300:
-            raise WebhookFailed(_refusal(status, kind, content))
+            raise WebhookFailed(_status_text(status, kind, content))
         try:
             return orjson.loads(content)
         except orjson.JSONDecodeError as problem:
             raise WebhookFailed(f"couldn't get version/kind; json parse error: {problem}") from None
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _slot(self) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(CROWD_SECONDS):
-                await self._turns.acquire()
+            async with asyncio.timeout(SLOT_TIMEOUT):
+                await self._slots.acquire()
         except TimeoutError:
             yield
             return
         try:
             yield
         finally:
-            self._turns.release()
+            self._slots.release()
 
     async def _exchange(self, payload: bytes, seconds: int) -> tuple[int, str, bytes]:
         host, port, path, server_name = self._address()
         if self._pool is None:
-            self._pool = UpstreamPool(max_idle=ENOUGH)
+            self._pool = UpstreamPool(max_idle=PREFERRED_CALLS)
         key: UpstreamKey = (host, port, await self._context(), server_name)
         fields = [
             ("Host", host_port(server_name or host, port)),
@@ -145,22 +146,22 @@ class WebhookTarget:
             ("Accept", "application/json, */*"),
             ("Content-Type", "application/json"),
         ]
-        asked = encode_request("POST", f"{path}?timeout={seconds}s", fields, payload)
-        answer, content = await self._pool.ask(key, asked, timeout=seconds, repeat=True, longest=MAX_ANSWER)
+        request = encode_request("POST", f"{path}?timeout={seconds}s", fields, payload)
+        answer, content = await self._pool.ask(key, request, timeout=seconds, repeat=True, longest=MAX_ANSWER)
         return answer.status, answer.field("content-type") or "", content
 
-    def _asked(self, seconds: int) -> str:
-        """What was tried, as Go's HTTP client prints it."""
+    def _go_request(self, seconds: int) -> str:
+        """The request as Go's HTTP client prints it in errors."""
         if self._config.get("url") is not None:
             parts = urlsplit(str(self._config["url"]))
             return f'Post "https://{parts.netloc}{parts.path or "/"}?timeout={seconds}s"'
         service = self._config["service"]
-        place = f"{service['name']}.{service['namespace']}.svc:{service.get('port') or 443}"
-        return f'Post "https://{place}{_path(service)}?timeout={seconds}s"'
+        host = f"{service['name']}.{service['namespace']}.svc:{service.get('port') or 443}"
+        return f'Post "https://{host}{_path(service)}?timeout={seconds}s"'
 
 
-def trusting(bundle: bytes) -> ssl.SSLContext:
-    """A client context that trusts the bundle alone, or the system's authorities if it is empty."""
+def client_context(bundle: bytes) -> ssl.SSLContext:
+    """A TLS client context that trusts only the CA bundle, or the system's CAs if it is empty."""
     context = ssl.create_default_context(cadata=bundle.decode() if bundle.strip() else None)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
@@ -170,8 +171,8 @@ def _path(service: Mapping[str, Any]) -> str:
     return "/" + (service.get("path") or "").lstrip("/")
 
 
-def go_words(problem: UpstreamError) -> str:
-    """How a connection failed, in Go's words for the common cases."""
+def go_error_text(problem: UpstreamError) -> str:
+    """The text of a connection error, as Go's in the common cases."""
     cause = problem.__cause__
     if isinstance(cause, ConnectionRefusedError):
         return f"dial tcp {problem.upstream}: connect: connection refused"
@@ -184,14 +185,14 @@ def go_words(problem: UpstreamError) -> str:
     return problem.reason
 
 
-def _refusal(status: int, kind: str, content: bytes) -> str:
-    """What a failing answer means; only a plain text says more than its code."""
-    said = content[:2048].decode("utf-8", "replace").strip() if kind.startswith("text/") else "unknown"
+def _status_text(status: int, kind: str, content: bytes) -> str:
+    """The text for an error status, as client-go composes it; only a plain text body is used."""
+    text = content[:2048].decode("utf-8", "replace").strip() if kind.startswith("text/") else "unknown"
     if status == 403:
-        return said
+        return text
     known = _GENERIC.get(status)
     if known is not None:
         return known
     if status >= 500:
-        return f"an error on the server ({quote(said)}) has prevented the request from succeeding"
+        return f"an error on the server ({quote(text)}) has prevented the request from succeeding"
     return f"the server responded with the status code {status} but did not return more information"

@@ -1,8 +1,8 @@
-"""A thread beside the event loop for requests whose handling may take long, so that everybody else is still served.
+"""A worker thread for requests that may take long to process, so that the event loop stays responsive.
 
-What a large body costs to read, patch and check is in step with its size, but megabytes take a large part of a second. Such steps
-are pure functions of the request and of objects nobody changes; they run here, one at a time (the interpreter runs one thread at a
-time anyway), and users with several waiting take turns. What reads or changes the server's state stays on the loop.
+The cost of reading, patching and validating a body is proportional to its size, and megabytes take a large part of a second. Such
+steps are pure functions of the request and of immutable objects; they run here, one at a time (because of Python's GIL),
+round-robin by user. Code that reads or changes the state of the server stays on the event loop.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 LARGE: Final = 32 * 1024
-"""Bytes of a body or an object from which on it is not handled on the loop; smaller ones take some milliseconds at worst."""
-SWITCH_SECONDS: Final = 0.001
-"""How long the thread may keep the loop from running on (Python's own five milliseconds add up over a request)."""
+"""Size of a body or object in bytes above which it is not processed on the event loop; smaller ones take a few milliseconds at
+most."""
+SWITCH_INTERVAL: Final = 0.001
+"""The interpreter's switch interval in seconds: how long the thread may block the loop. Python's default of 5 ms adds up."""
 
 Result = TypeVar("Result")
 _Turn = asyncio.Future[None]
@@ -26,36 +27,36 @@ _Turn = asyncio.Future[None]
 class Worker:
     def __init__(self) -> None:
         self._pool: ThreadPoolExecutor | None = None
-        self._lines: dict[str, deque[_Turn]] = {}
+        self._queues: dict[str, deque[_Turn]] = {}
         self._busy = False
 
     async def run(self, user: str, function: Callable[..., Result], *arguments: Any) -> Result:
-        """The function's result, when it is the user's turn."""
+        """Run the function when it is the user's turn; return its result."""
         if self._busy:
             turn: _Turn = asyncio.get_running_loop().create_future()
-            self._lines.setdefault(user, deque()).append(turn)
+            self._queues.setdefault(user, deque()).append(turn)
             try:
                 await turn
             except asyncio.CancelledError:
                 if turn.done() and not turn.cancelled():
-                    self._pass_on()
+                    self._start_next()
                 raise
         self._busy = True
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, "apiserver-worker")
         work = asyncio.get_running_loop().run_in_executor(self._pool, partial(function, *arguments))
-        work.add_done_callback(lambda _: self._pass_on())
+        work.add_done_callback(lambda _: self._start_next())
         return await asyncio.shield(work)
 
-    def _pass_on(self) -> None:
-        """Give the turn to the next user in the rotation."""
+    def _start_next(self) -> None:
+        """Start the next queued function, of the next user."""
         self._busy = False
-        while self._lines:
-            user = next(iter(self._lines))
-            line = self._lines.pop(user)
-            turn = line.popleft()
-            if line:
-                self._lines[user] = line
+        while self._queues:
+            user = next(iter(self._queues))
+            queue = self._queues.pop(user)
+            turn = queue.popleft()
+            if queue:
+                self._queues[user] = queue
             if not turn.done():
                 self._busy = True
                 turn.set_result(None)

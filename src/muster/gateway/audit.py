@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.api.proxy.v1alpha1 import GROUP
-from muster.apiserver.audit import HUNG_UP, RESPONSE_COMPLETE, RESPONSE_STARTED, Audit, Stage, audit_event
+from muster.apiserver.audit import CLIENT_CLOSED_REQUEST, RESPONSE_COMPLETE, RESPONSE_STARTED, Audit, Stage, audit_event
 from muster.gateway.request_decision import Granted, Refused, RequestDecision
 from muster.http import Request
 from muster.kube.request_info import RequestInfo
@@ -89,7 +89,7 @@ class AuditedRequest:
 
     def client_hung_up(self) -> None:
         """The client closed the connection before there was an answer."""
-        self.ended(HUNG_UP)
+        self.ended(CLIENT_CLOSED_REQUEST)
 
     def _write(self, stage: Stage, code: int) -> None:
         if self._log is None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from muster.apiserver.audit import FAILED, HUNG_UP
+from muster.apiserver.audit import CLIENT_CLOSED_REQUEST, INTERNAL_ERROR
 from muster.gateway.audit import AuditedRequest
 from muster.gateway.metrics import GatewayMetrics
 from muster.http import Answer, Response, Takeover
@@ -44,7 +44,7 @@ class RequestTracker:
         return answer
 
     def failed(self, problem: BaseException) -> None:
-        self._end(HUNG_UP if isinstance(problem, asyncio.CancelledError) else FAILED)
+        self._end(CLIENT_CLOSED_REQUEST if isinstance(problem, asyncio.CancelledError) else INTERNAL_ERROR)
 
     def _end_after(self, run: Callable[[Any], Awaitable[None]], code: int) -> Callable[[Any], Awaitable[None]]:
         async def followed(connection: Any) -> None:
@@ -57,7 +57,7 @@ class RequestTracker:
 
     def _end_on_discard(self, discard: Callable[[], None] | None) -> Callable[[], None]:
         def discarded() -> None:
-            self._end(HUNG_UP)
+            self._end(CLIENT_CLOSED_REQUEST)
             if discard is not None:
                 discard()
 

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from muster.apiserver.errors import ApiError
-from muster.apiserver.fairness import AT_ONCE, LONGEST_LINE, FairQueue
+from muster.apiserver.fairness import IMMEDIATE_STARTS, MAX_QUEUE_LENGTH, FairQueue
 
 
 async def take_turn(queue: FairQueue, user: str, order: list[str]) -> None:
-    if not queue.may_start(user):
+    if not queue.try_start(user):
         await queue.wait(user)
     order.append(user)
 
@@ -42,24 +42,24 @@ async def test_two_lines_advance_in_rotation() -> None:
 async def test_a_line_that_is_too_long_is_refused_with_a_hint_to_retry() -> None:
     queue = FairQueue()
     waiting = []
-    for _ in range(AT_ONCE + LONGEST_LINE):
-        if not queue.may_start("a"):
+    for _ in range(IMMEDIATE_STARTS + MAX_QUEUE_LENGTH):
+        if not queue.try_start("a"):
             waiting.append(asyncio.create_task(queue.wait("a")))
     await asyncio.sleep(0)
-    for _ in range(LONGEST_LINE):
-        if not queue.may_start("a"):
+    for _ in range(MAX_QUEUE_LENGTH):
+        if not queue.try_start("a"):
             waiting.append(asyncio.create_task(queue.wait("a")))
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, ApiError)]
     assert refused
     assert all(error.code == 429 and error.retry_after for error in refused)
-    assert queue.refused == len(refused)
+    assert queue.rejected == len(refused)
 
 
 async def test_a_request_that_gave_up_does_not_hold_its_place() -> None:
     queue, order = FairQueue(), list[str]()
-    for _ in range(AT_ONCE):
-        assert queue.may_start("a")
+    for _ in range(IMMEDIATE_STARTS):
+        assert queue.try_start("a")
     gone = asyncio.create_task(queue.wait("a"))
     stays = asyncio.create_task(take_turn(queue, "a", order))
     await asyncio.sleep(0)

@@ -11,7 +11,7 @@ from muster.machinery.authorization import AccessAttributes
 
 LABELS = 'verb="GET",group="apps",version="v1",resource="deployments",subresource="",component="apiserver"'
 SERVER: Any = SimpleNamespace(
-    fairness=SimpleNamespace(in_flight=1, waiting=2, refused=3),
+    fairness=SimpleNamespace(in_flight=1, waiting=2, rejected=3),
     clusters={"a": SimpleNamespace(part={OpenRequests: [1, 2]}.get)},
     store=SimpleNamespace(revision=1794833710),
     controllers=SimpleNamespace(backlog=4),

@@ -200,7 +200,7 @@ async def test_streams_end_with_their_cluster(server: ApiServer) -> None:
 async def test_a_stream_that_does_not_end_by_itself_is_cut(
     server: ApiServer, client: DirectClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_running_requests, "CUT_AFTER", 0.05)
+    monkeypatch.setattr(long_running_requests, "ABORT_DELAY", 0.05)
     cluster = server.clusters["default"]
     await permit(client, "reader")
     lines = server.client(cluster, UserInfo("reader")).lines(MAPS, {"watch": "true"})

@@ -98,8 +98,8 @@ async def test_one_connection_serves_many_calls(server: HttpsServer) -> None:
 
 
 async def test_a_crowd_shares_a_few_connections(server: HttpsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "ENOUGH", 3)
-    monkeypatch.setattr(webhooks, "CROWD_SECONDS", 30)
+    monkeypatch.setattr(webhooks, "PREFERRED_CALLS", 3)
+    monkeypatch.setattr(webhooks, "SLOT_TIMEOUT", 30)
     asked = target(server)
     await asyncio.gather(*(asked.post({}) for _ in range(30)))
     assert asked._pool is not None
@@ -107,7 +107,7 @@ async def test_a_crowd_shares_a_few_connections(server: HttpsServer, monkeypatch
 
 
 async def test_a_call_that_waits_for_another_is_made_beside_it(server: HttpsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "ENOUGH", 1)
+    monkeypatch.setattr(webhooks, "PREFERRED_CALLS", 1)
     asked = target(server, "/together")
     assert [*await asyncio.gather(asked.post({}), asked.post({}))] == [{}, {}]
 

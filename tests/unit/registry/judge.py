@@ -17,7 +17,7 @@ from muster.apiserver.admission.plugins import mutating_plugins
 from muster.apiserver.builtin.kinds import CONVERSIONS
 from muster.apiserver.builtin.resources import builtin_resources
 from muster.apiserver.decode import strict
-from muster.apiserver.object_meta import check_metadata, check_metadata_update, fill_on_create, keep_on_update
+from muster.apiserver.object_meta import check_metadata, check_metadata_update, fill_on_create, restore_on_update
 from muster.apiserver.registry.resource import ServedResource
 from muster.kube.fielderrors import FieldError
 from muster.machinery.authentication import UserInfo
@@ -146,7 +146,7 @@ def replaced(resource: ServedResource, old: Object, new: Object, request: Reques
     new, _ = strict.decode_typed(copy.deepcopy(new), resource.schema)
     strategy = resource.strategy
     strategy.default(new)
-    keep_on_update(resource, request.subresource, new, old)
+    restore_on_update(resource, request.subresource, new, old)
     if (rest := strategy.prepare(request, new, old)) is not None:
         rest()
     problems = check_metadata_update(resource, new, old) + strategy.validate(request, new, old, valid=True)

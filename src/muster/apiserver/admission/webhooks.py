@@ -17,7 +17,7 @@ from muster.apiserver import errors
 from muster.apiserver.admission.attributes import AdmissionAttributes, is_exempt
 from muster.apiserver.admission.chain import Operation, Reinvocation
 from muster.apiserver.admission.hooks import CallFailed, Hook
-from muster.apiserver.bodies import finish_patched
+from muster.apiserver.bodies import decode_patched
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.registry.resource import ServedResource
@@ -114,7 +114,7 @@ def _patched(ctx: Context, row: ServedResource, obj: Object, patch: list[Any]) -
         patched = apply_json_patch(obj, patch)
         if not isinstance(patched, dict):
             raise errors.internal("the patch of the webhook does not produce an object")
-        return finish_patched(ctx, row, patched, _IGNORE_UNKNOWN_FIELDS)
+        return decode_patched(ctx, row, patched, _IGNORE_UNKNOWN_FIELDS)
     except (PatchError, AttributeError) as problem:
         raise errors.internal(str(problem)) from None
     except errors.ApiError as problem:
@@ -138,7 +138,7 @@ class ValidatingWebhooks:
         attributes = AdmissionAttributes(ctx, resource, operation)
         matched = [(hook, row) for hook in hooks if (row := await hook.matches(attributes)) is not None]
         if len(matched) == 1:
-            problem = await _refusal(*matched[0], attributes)
+            problem = await _denial(*matched[0], attributes)
             if problem is not None:
                 raise problem
         elif matched:
@@ -148,14 +148,14 @@ class ValidatingWebhooks:
 async def _call_all(matched: list[tuple[Hook, ServedResource]], attributes: AdmissionAttributes) -> None:
     """Call all concurrently; raise the error of the first one, in order, that denies."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_refusal(hook, row, attributes)) for hook, row in matched]
+        tasks = [group.create_task(_denial(hook, row, attributes)) for hook, row in matched]
     for task in tasks:
         problem = task.result()
         if problem is not None:
             raise problem
 
 
-async def _refusal(hook: Hook, row: ServedResource, attributes: AdmissionAttributes) -> errors.ApiError | None:
+async def _denial(hook: Hook, row: ServedResource, attributes: AdmissionAttributes) -> errors.ApiError | None:
     try:
         await hook.call(attributes, row)
         return None

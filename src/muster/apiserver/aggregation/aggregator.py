@@ -15,7 +15,7 @@ from muster.apiserver.cluster import Cluster
 from muster.apiserver.context import Context
 from muster.apiserver.registry.group_versions import GroupVersion
 from muster.apiserver.request import split_cluster
-from muster.apiserver.webhooks import go_words
+from muster.apiserver.webhooks import go_error_text
 from muster.http import Headers, Response, StreamResponse, Takeover, UpstreamError, UpstreamPool, end_to_end_fields, relay
 from muster.kube.websocket_token import without_bearer_protocol
 
@@ -104,7 +104,7 @@ class Aggregator:
                 head_timeout=None,
             )
         except UpstreamError as problem:
-            return _plain(503, f"error trying to reach service: {go_words(problem)}")
+            return _plain(503, f"error trying to reach service: {go_error_text(problem)}")
         if not isinstance(answer, Takeover) and not any(name.lower() == "cache-control" for name, _ in answer.headers):
             answer.headers = [*answer.headers, _NO_CACHE]
         return answer

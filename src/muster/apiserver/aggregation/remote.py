@@ -21,7 +21,7 @@ from muster.apiserver.aggregation.openapi import RemoteOpenApi
 from muster.apiserver.auth.access import Access
 from muster.apiserver.cluster import Cluster
 from muster.apiserver.service_resolver import ServiceResolver
-from muster.apiserver.webhooks import go_words, trusting
+from muster.apiserver.webhooks import client_context, go_error_text
 from muster.http import UpstreamError, UpstreamPool
 from muster.http.pool import UpstreamKey
 from muster.http.tls import load_chain
@@ -91,7 +91,7 @@ class Remote:
             self._tls = self._probe_tls = None
             self._renew_at = self._cluster.clock() + CERTIFICATE_LIFETIME / 2
         if self._tls is None:
-            self._tls = _unverified() if self._insecure else trusting(self._bundle)
+            self._tls = _unverified() if self._insecure else client_context(self._bundle)
             await self._load_client_certificate(self._tls)
         return self._tls
 
@@ -200,7 +200,7 @@ class Remote:
                 finally:
                     connection.abort()
         except UpstreamError as problem:
-            raise ConnectionError(go_words(problem)) from None
+            raise ConnectionError(go_error_text(problem)) from None
         except TimeoutError:
             raise TimeoutError("context deadline exceeded (Client.Timeout exceeded while awaiting headers)") from None
         return answer, body

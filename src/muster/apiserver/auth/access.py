@@ -94,7 +94,7 @@ class Access:
             try:
                 return issuer.verify(token, audiences)
             except BoundObjectGone:  # another server on the same database may just have created it
-                if not await self._cluster.caught_up():
+                if not await self._cluster.catch_up():
                     raise
                 return issuer.verify(token, audiences)
         except InvalidToken as problem:
@@ -143,7 +143,7 @@ class Access:
                 return authenticated(found[0]), found[1]
         return None
 
-    def forget_tokens(self) -> None:
+    def invalidate_tokens(self) -> None:
         """Verify every token again when it is used next, because an object that tokens are bound to is gone or a token has
         expired."""
         self._cache.clear()

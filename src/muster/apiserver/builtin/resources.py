@@ -122,7 +122,7 @@ SCALES: Final[Mapping[tuple[str, str], Scale]] = {
     ("apps", "replicasets"): Scale(selector=".spec.selector"),
     ("apps", "statefulsets"): Scale(selector=".spec.selector"),
 }
-ANSWERED_ELSEWHERE: Final = frozenset({"scale", "token", "binding", "eviction", "log", "exec", "attach", "portforward"})
+NOT_STORED: Final = frozenset({"scale", "token", "binding", "eviction", "log", "exec", "attach", "portforward"})
 """Subresources that do not read and write the parent object as such."""
 STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("autoscaling", "horizontalpodautoscalers"): ("autoscaling/horizontalpodautoscalers", "autoscaling/v2"),
@@ -157,7 +157,7 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> ServedResourc
         kind,
         schema,
         DEFAULTS.get((group, version, kind)),
-        hooks._replace(prepare=_showing_status(hooks.prepare, definition), validate=warning(hooks.validate, WARNINGS.get(key))),
+        hooks._replace(prepare=_with_empty_status(hooks.prepare, definition), validate=warning(hooks.validate, WARNINGS.get(key))),
         CONVERSIONS.get((group, version, facts["plural"])),
     )
     return ServedResource(
@@ -189,7 +189,7 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> ServedResourc
     )
 
 
-def _showing_status(prepare: Prepare | None, definition: str) -> Prepare | None:
+def _with_empty_status(prepare: Prepare | None, definition: str) -> Prepare | None:
     """A status that a create may not bring is shown all the same, with the zero values of its type."""
     field = layout(definition).json_fields.get("status")
     if field is None or field.pointer or field.type.kind != "struct":
@@ -213,7 +213,7 @@ def _subresources(facts: Mapping[str, Any]) -> dict[str, Subresource]:
             verbs=tuple(sub["verbs"]),
             group=sub.get("group", ""),
             version=sub.get("version", ""),
-            storage=name not in ANSWERED_ELSEWHERE,
+            storage=name not in NOT_STORED,
         )
         for name, sub in facts.get("subresources", {}).items()
     }

@@ -48,7 +48,7 @@ async def guaranteed_update(
             except errors.ApiError as problem:
                 if problem.reason != "AlreadyExists":
                     raise
-                await ctx.cluster.caught_up()
+                await ctx.cluster.catch_up()
                 continue
         try:
             if head is None:
@@ -69,4 +69,4 @@ async def guaranteed_update(
 
 async def _may_be_stale(ctx: Context, problem: errors.ApiError) -> bool:
     """Whether the error may be due to a write of another server that was not visible yet (`Cluster.caught_up`)."""
-    return problem.code in (404, 409) and await ctx.cluster.caught_up()
+    return problem.code in (404, 409) and await ctx.cluster.catch_up()

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from muster.apiserver import errors
-from muster.apiserver.bodies import decode_yaml, finish_patched
+from muster.apiserver.bodies import decode_patched, decode_yaml
 from muster.apiserver.context import Context
 from muster.apiserver.decode.depth import EXCEEDED, may_be_deep, patch_may_deepen, too_deep
 from muster.apiserver.decode.from_unstructured import from_unstructured_problem
@@ -120,7 +120,7 @@ def _plain_change(
             _check_type(media, resource, result, body)
         before = orjson.dumps(result)  # Decoding works in place, and an error shows the document before it.
         try:
-            new = finish_patched(ctx, resource, result, options)
+            new = decode_patched(ctx, resource, result, options)
         except errors.CannotDecode as error:
             document = orjson.loads(before)
             problem = from_unstructured_problem(document, resource.schema) if media == STRATEGIC_PATCH else ""
@@ -189,7 +189,7 @@ async def _apply_new(ctx: Context, resource: ServedResource, name: str, applied:
 
 
 def _apply_to(ctx: Context, resource: ServedResource, old: Object | None, applied: Object, options: WriteOptions) -> Object:
-    return finish_patched(ctx, resource, _merge_applied(ctx, resource, old, applied, options), options)
+    return decode_patched(ctx, resource, _merge_applied(ctx, resource, old, applied, options), options)
 
 
 def _merge_applied(ctx: Context, resource: ServedResource, live: Object | None, applied: Object, options: WriteOptions) -> Object:

@@ -7,7 +7,7 @@ tracked under the subresource `scale`, so that an autoscaler and an applier can 
 from __future__ import annotations
 
 from muster.apiserver import errors
-from muster.apiserver.bodies import decode_body, finish_patched
+from muster.apiserver.bodies import decode_body, decode_patched
 from muster.apiserver.builtin.strategy import request_type
 from muster.apiserver.context import Context
 from muster.apiserver.handlers.managed_fields import track_managed_fields
@@ -57,7 +57,7 @@ async def _write(ctx: Context, resource: ServedResource, scale: Scale, name: str
         if ctx.verb == "update":
             wanted = sent
         else:
-            wanted = finish_patched(ctx, row, patch_object(media, scale_of(scale, old), body, row), options)
+            wanted = decode_patched(ctx, row, patch_object(media, scale_of(scale, old), body, row), options)
         _check_identity(resource, name, wanted["metadata"], old["metadata"])
         replicas = (wanted.get("spec") or {}).get("replicas", 0)
         if replicas < 0 and not resource.is_custom:

@@ -25,7 +25,7 @@ from muster.apiserver.object_meta import (
     check_metadata,
     check_metadata_update,
     fill_on_create,
-    keep_on_update,
+    restore_on_update,
     wipe_system_fields,
 )
 from muster.apiserver.objects import TooLargeToStore, encoder, metadata, object_key, view
@@ -336,11 +336,11 @@ async def _update_once(
         await ctx.run_in_worker(track, ctx, resource, old, new, options)
     else:
         track(ctx, resource, old, new, options)
-    keep_on_update(resource, ctx.subresource, new, old)
+    restore_on_update(resource, ctx.subresource, new, old)
     admitted = await ctx.cluster.part(AdmissionChain).mutate(ctx, resource, Operation("UPDATE", new, old, options.dry_run))
     if admitted is not new:
         new = admitted
-        keep_on_update(resource, ctx.subresource, new, old)
+        restore_on_update(resource, ctx.subresource, new, old)
     await _prepare(ctx, resource, new, old, large)
     _count_generation(resource, new, old)
     await _validate(ctx, resource, new, old, large)

@@ -1,1 +1,1 @@
-"""What lies outside the resource tree: discovery, OpenAPI, health and metrics."""
+"""Non-resource paths: discovery, OpenAPI, health and metrics."""

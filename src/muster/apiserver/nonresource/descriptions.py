@@ -1,7 +1,7 @@
-"""What `kubectl explain` says of built-in kinds and of the fields that every object has, in words of our own.
+"""Descriptions for `kubectl explain`: of built-in kinds and of the fields that every object has, written for this project.
 
-Custom resources bring their descriptions along. For built-in kinds only types, enumerations and lists are taken from Kubernetes
-(`registry.builtin_types`); its prose is not copied, so that other fields than these have no description.
+Custom resources bring their own descriptions. For built-in kinds only types, enumerations and lists are taken from Kubernetes
+(`registry.builtin_types`); its prose is not copied, so their other fields have no description.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ KINDS: Final[Mapping[str, str]] = {
 
 
 def described(name: str, raw: Mapping[str, Any]) -> Document:
-    """A schema of the catalogue with what there is to say of it and its fields."""
+    """A schema of the catalogue with the descriptions of it and its fields."""
     texts = _TYPES.get(name)
     if texts is None:
         kind = name.rpartition(".")[2]
@@ -134,7 +134,7 @@ def described(name: str, raw: Mapping[str, Any]) -> Document:
 
 
 def with_texts(raw: Mapping[str, Any], texts: Mapping[str, str]) -> Document:
-    """`texts`: by field; that of the whole type under the empty name."""
+    """Add descriptions by field; that of the type itself has the empty name."""
     properties = {field: _with_text(child, texts.get(field, "")) for field, child in raw.get("properties", {}).items()}
     found: Document = {**raw, "properties": properties}
     if texts.get(""):
@@ -149,6 +149,6 @@ def _is_object(raw: Mapping[str, Any]) -> bool:
 def _with_text(node: Mapping[str, Any], text: str) -> Document:
     if not text:
         return dict(node)
-    if "$ref" in node:  # beside a reference nothing else counts
+    if "$ref" in node:  # other keywords beside a $ref are ignored
         return {"allOf": [{"$ref": node["$ref"]}], "description": text}
     return {**node, "description": text}

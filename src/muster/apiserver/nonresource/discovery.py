@@ -1,6 +1,6 @@
-"""Discovery: which groups, versions and resources a cluster serves, in the legacy and the aggregated form.
+"""Discovery: the groups, versions and resources of a cluster, in the legacy and the aggregated form (`apidiscovery.k8s.io/v2`).
 
-Documents are made from the resource table (and the groups of remote API servers) and kept until the table changes.
+Documents are built from the resource table and the aggregated API servers, and cached until these change.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ BUILTIN_GROUPS = (
     "discovery.k8s.io",
     "flowcontrol.apiserver.k8s.io",
 )
-"""In the order of kube-apiserver's group priorities."""
+"""Ordered by kube-apiserver's group priorities."""
 
 
 def resource_row(resource: ServedResource) -> dict[str, Any]:
-    """A resource in the aggregated form."""
+    """A resource in the form of aggregated discovery."""
     row: dict[str, Any] = {
         "resource": resource.plural,
         "responseKind": {"group": "", "version": "", "kind": resource.kind},
@@ -82,7 +82,7 @@ class Discovery:
         self._cached: dict[str, tuple[bytes, str]] = {}
 
     def group_versions(self) -> list[GroupVersion]:
-        """Group versions in order of priority; a group's versions stand together, preferred first."""
+        """Group versions by priority; the versions of a group are adjacent, the preferred one first."""
         current = (self._cluster.resources.generation, self._cluster.part(Aggregator).generation)
         if current != self._built_for:
             self._groups = self._build()
@@ -196,7 +196,7 @@ class Discovery:
             rows += [_legacy_subresource(row, sub) for sub in row.get("subresources", ())]
         rows.sort(key=lambda r: str(r["name"]))
         document: dict[str, Any] = {"kind": "APIResourceList"}
-        if group:  # The core group's list predates the field.
+        if group:  # as upstream, not in the list of the core group
             document["apiVersion"] = "v1"
         document |= {"groupVersion": f"{group}/{version}" if group else version, "resources": rows}
         return self._answer(ctx, document)
@@ -238,7 +238,7 @@ def _legacy_subresource(row: dict[str, Any], sub: dict[str, Any]) -> dict[str, A
 
 
 def _wants_aggregated(accept: str) -> bool:
-    """Whether the best acceptable form is the aggregated one; only v2beta1 and nothing else is not acceptable."""
+    """Whether the client prefers aggregated discovery. Raises ApiError 406 if it accepts only v2beta1."""
     for clause in accept_clauses(accept):
         if clause.get("as") == "APIGroupDiscoveryList":
             if clause.get("v") == "v2" and clause.media == JSON:

@@ -1,4 +1,4 @@
-"""Version, health and metrics endpoints."""
+"""The endpoints /version, /healthz, /livez and /readyz."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ VERSION = {
     "platform": f"{platform.system().lower()}/{platform.machine().lower().replace('x86_64', 'amd64').replace('aarch64', 'arm64')}",
 }
 Check = Callable[[], str | None]
-"""None if healthy, else what is wrong."""
+"""Returns None if healthy, else the problem."""
 
 
 class Health:
-    """`checks` say whether the server lives, and with `readiness` besides whether it is ready to be asked."""
+    """`checks` decide about liveness, together with `readiness` about readiness."""
 
     def __init__(self, checks: Mapping[str, Check], readiness: Mapping[str, Check] | None = None) -> None:
         self._checks = dict(checks)

@@ -1,6 +1,7 @@
-"""What an API server counts, under Kubernetes' own names, for dashboards that exist already.
+"""Metrics of the API server, with the names of Kubernetes' metrics, so that existing dashboards work.
 
-A request looks up what it counts into by what it asked for, and adds; everything else is read when somebody scrapes.
+A request only increments a counter and a histogram that it finds by its attributes; all other values are read when /metrics is
+scraped.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ CONTENT_TYPE: Final = f"{metrics.CONTENT_TYPE}; escaping=underscores"
 
 
 class RequestMetrics:
-    """What requests count into, among whatever else is in `metrics`."""
+    """The counters and histograms of requests, registered in `metrics`."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._counted: dict[tuple[str, str, str, str, str, int], tuple[Counter, Histogram | None]] = {}
 
     def count(self, attributes: AccessAttributes, resource: ServedResource | None, code: int, seconds: float) -> None:
-        """What is not served counts by its verb alone: clients can make up names without end, and put anything into them."""
+        """Count a request. One for an unserved resource is counted by verb only, because clients can invent any number of names."""
         verb, subresource = attributes.verb, attributes.subresource
         if resource is not None and (not subresource or subresource in resource.subresources):
             key = (verb, attributes.group, attributes.version, attributes.resource, subresource, code)
@@ -52,7 +53,7 @@ class RequestMetrics:
     def _members(
         self, verb: str, group: str, version: str, resource: str, subresource: str, code: int
     ) -> tuple[Counter, Histogram | None]:
-        """How long a watch takes says nothing."""
+        """The counter and the histogram for these labels; watches have no histogram, because their durations say nothing."""
         labels = {
             "verb": verb.upper(),
             "group": group,
@@ -73,7 +74,7 @@ class _Controllers(Protocol):
 
 
 class MeasuredServer(Protocol):
-    """What is read of a server when somebody scrapes."""
+    """What is read from a server when metrics are scraped."""
 
     @property
     def fairness(self) -> FairQueue: ...
@@ -86,7 +87,7 @@ class MeasuredServer(Protocol):
 
 
 class ServerMetrics(RequestMetrics):
-    """All that a server shows of itself."""
+    """All metrics of a server."""
 
     def __init__(self, server: MeasuredServer) -> None:
         super().__init__(Metrics())
@@ -100,7 +101,7 @@ class ServerMetrics(RequestMetrics):
         gauge, counter_of = self._metrics.gauge, self._metrics.counter_of
         gauge("apiserver_current_inflight_requests", "", lambda: server.fairness.in_flight)
         gauge("apiserver_current_inqueue_requests", "", lambda: server.fairness.waiting)
-        counter_of("apiserver_rejected_requests_total", "", lambda: server.fairness.refused)
+        counter_of("apiserver_rejected_requests_total", "", lambda: server.fairness.rejected)
         gauge("apiserver_longrunning_requests", "", lambda: sum(len(one.part(OpenRequests)) for one in server.clusters.values()))
         gauge("muster_clusters", "", lambda: len(server.clusters))
         gauge("muster_store_revision", "", lambda: server.store.revision)

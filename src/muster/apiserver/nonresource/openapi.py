@@ -1,9 +1,9 @@
-"""OpenAPI documents: v3 per group version (what kubectl reads) and one v2 document (for older tools), made from the resource table
-and from what remote API servers say of theirs.
+"""OpenAPI documents: v3 per group version (which kubectl reads) and one v2 document (for older tools), built from the resource
+table and the documents of aggregated API servers.
 
-Built-in schemas come from the generated catalogue, those of custom resources from their definitions. A document is built when it is
-first asked for and kept by content hash; its URL carries the hash, so clients may cache it forever. Those without custom
-resources are shared by all clusters.
+Built-in schemas are from the generated catalogue, those of custom resources from their CRDs. A document is built on first request
+and cached by content hash; its URL has the hash, so clients may cache it forever. Documents without custom resources are shared by
+all clusters.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LIST_QUERY = (
     ("watch", "boolean"),
 )
 _INDEX_TYPE = "text/plain; charset=utf-8"
-"""JSON all the same: the real server leaves the index without a type and its HTTP library guesses."""
+"""The index is JSON, but kube-apiserver sets no Content-Type, and Go's HTTP library guesses this one."""
 _METHODS = {"get": "get", "list": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
 _ACTIONS = {"get": "get", "list": "list", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
 
@@ -94,7 +94,7 @@ class OpenApi:
         return Response(200, body, headers, media)
 
     def _of_group_version(self, name: str) -> tuple[bytes, str] | None:
-        """Requests for a group version that a remote server covers go there, so its word counts."""
+        """The document of a group version; that of the aggregated API server if one serves it."""
         for remote in self._cluster.part(Aggregator).openapi():
             if remote.name == name and remote.document is not None:
                 return remote.document
@@ -135,7 +135,7 @@ class OpenApi:
 
 
 _BUILTIN: dict[str, tuple[bytes, str]] = {}
-"""Documents without custom resources: they are the same in all clusters and made once."""
+"""Documents without custom resources, which are the same in all clusters."""
 
 
 def _rendered(name: str, resources: list[ServedResource], parts: Iterable[Document] = ()) -> tuple[bytes, str]:
@@ -270,7 +270,7 @@ def _definition_for(group: str, version: str, kind: str) -> str | None:
 
 
 def _components(resources: Iterable[ServedResource]) -> Document:
-    """Every schema the group's documents mention, directly or through references."""
+    """All schemas that the document uses, directly or by reference."""
     found: Document = {}
     pending = [_OBJECT_META, _LIST_META, _STATUS, _DELETE_OPTIONS]
     for resource in resources:
@@ -330,7 +330,7 @@ def _list_component(resource: ServedResource, name: str) -> Document:
 
 
 def custom_component(resource: ServedResource) -> Document:
-    """A custom resource's schema with the fields every object has, also where another object is embedded."""
+    """The schema of a custom resource with apiVersion, kind and metadata, also for embedded resources."""
     raw = _with_embedded(resource.schema.raw)
     properties = {**raw.get("properties", {}), **_type_and_metadata()}
     raw |= {
@@ -348,7 +348,7 @@ def _type_and_metadata() -> Document:
 
 
 def _with_embedded(node: Mapping[str, Any]) -> Document:
-    """A structural schema in which objects that are embedded have type and metadata."""
+    """A structural schema in which embedded resources have apiVersion, kind and metadata."""
     found = dict(node)
     if "properties" in node:
         found["properties"] = {name: _with_embedded(child) for name, child in node["properties"].items()}
@@ -403,7 +403,7 @@ _V3_ONLY = frozenset({"nullable", "oneOf", "anyOf", "not", "allOf"})
 
 
 def _v2_schema(schema: Any) -> Any:
-    """A v3 schema in v2 terms: references renamed, what v2 cannot say left out."""
+    """A v3 schema converted to v2: references renamed, unsupported keywords left out."""
     if isinstance(schema, list):
         return [_v2_schema(item) for item in schema]
     if not isinstance(schema, Mapping):

@@ -1,4 +1,4 @@
-"""Which document answers a path outside the resource tree."""
+"""Dispatch of non-resource paths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.http import Response
 
 
 class NonResourcePaths:
-    """What describes a cluster is made when somebody first asks."""
+    """Serves non-resource paths; discovery and OpenAPI of a cluster are created with the first request for them."""
 
     def __init__(self, clusters: Mapping[str, Cluster], metrics: ServerMetrics, health: Health) -> None:
         self._clusters = clusters
@@ -35,7 +35,7 @@ class NonResourcePaths:
         if ctx.attributes.path == "/metrics":
             return Response(200, self._metrics.render(), (), CONTENT_TYPE)
         found = self._documents.get(ctx.cluster.name)
-        if found is None or found[0] is not ctx.cluster:  # one that was removed may be made anew under its name
+        if found is None or found[0] is not ctx.cluster:  # a removed cluster may have been created again
             for gone in self._documents.keys() - self._clusters.keys():
                 del self._documents[gone]
             found = self._documents[ctx.cluster.name] = (ctx.cluster, Discovery(ctx.cluster), OpenApi(ctx.cluster))
@@ -44,7 +44,7 @@ class NonResourcePaths:
 
 
 async def _issuer_document(ctx: Context) -> Response:
-    """With what others verify this cluster's service-account tokens."""
+    """The OIDC documents with which others verify service account tokens of the cluster."""
     issuer = await ctx.cluster.part(Access).token_issuer()
     is_keys = ctx.attributes.path == "/openid/v1/jwks"
     document = issuer.jwks() if is_keys else issuer.discovery()

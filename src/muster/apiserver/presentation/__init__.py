@@ -1,1 +1,1 @@
-"""How objects are shown: negotiated media types, lists, tables, metadata only, and the answers that carry them."""
+"""Presentation of objects: negotiated media types, lists, tables, metadata-only forms, and the responses."""

@@ -1,6 +1,7 @@
-"""Which representation an answer takes: JSON, YAML, Table or metadata only, from the Accept header; and which a body has.
+"""Content negotiation: JSON, YAML, Table or metadata only, from the Accept header; and the media type of a body.
 
-Parsing an Accept header costs more than serving a small object, and a fleet sends few distinct ones: results are cached by text.
+Parsing an Accept header costs more than serving a small object, and a fleet sends few different ones, so results are cached by
+text.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 ACCEPTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 WATCHED = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 LISTED = f"{ACCEPTED}, {WATCHED}"
-"""What a collection serves: lists and watches have one route."""
+"""The media types of a collection: lists and watches share one route."""
 _TRANSFORMS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """`transform` is "", Table, PartialObjectMetadata or PartialObjectMetadataList; `version` that of meta.k8s.io."""
+    """A negotiated format. `transform` is "", Table, PartialObjectMetadata or PartialObjectMetadataList; `version` that of
+    meta.k8s.io."""
 
     media: str = JSON
     transform: str = ""
@@ -48,7 +50,7 @@ class Clause:
 
 @memoized(512, 1024)
 def accept_clauses(header: str) -> tuple[Clause, ...]:
-    """Clauses of an Accept header, best first; order in the header decides between equals."""
+    """The clauses of an Accept header by quality, in the order of the header if equal."""
     clauses = []
     for part in header.split(","):
         media, *rest = (piece.strip() for piece in part.split(";"))
@@ -73,13 +75,13 @@ def accept_clauses(header: str) -> tuple[Clause, ...]:
 
 @memoized(512, 1024)
 def negotiate(header: str) -> Format:
-    """The best format for an Accept header, for endpoints that can answer Tables and metadata."""
+    """The best format for an Accept header, for endpoints that support Table and PartialObjectMetadata."""
     return _best(header, _TRANSFORMS)
 
 
 @memoized(512, 1024)
 def negotiate_object(header: str) -> Format:
-    """The best format for an Accept header, for endpoints that answer nothing but the object itself."""
+    """The best format for an Accept header, for endpoints that only answer the object itself."""
     return _best(header, frozenset())
 
 
@@ -115,7 +117,7 @@ def check_collection(header: str) -> None:
 
 
 def check_produced(header: str, produced: str) -> None:
-    """A built-in route looks at bare media types before anything else; `produced` lists those it serves."""
+    """Check the Accept header for one of the media types `produced` without parameters, as go-restful does first."""
     known = {"*/*", *produced.split(", ")}
     if header and known.isdisjoint(part.partition(";")[0].strip() for part in header.split(",")):
         raise not_produced(produced)
@@ -123,12 +125,12 @@ def check_produced(header: str, produced: str) -> None:
 
 @memoized(512, 1024)
 def error_media(header: str) -> str:
-    """JSON or YAML for an error: it is shown even to a client that accepts neither."""
+    """JSON or YAML for an error; JSON if the client accepts neither."""
     wanted = (clause.media for clause in accept_clauses(header))
     return next((YAML if media == YAML else JSON for media in wanted if media in (JSON, YAML, "*/*")), JSON)
 
 
 @memoized(256, 1024)
 def media_type(content_type: str) -> str:
-    """The bare media type of a Content-Type header; JSON where nothing is said."""
+    """The media type of a Content-Type header without parameters; JSON if it is empty."""
     return content_type.partition(";")[0].strip().lower() or JSON

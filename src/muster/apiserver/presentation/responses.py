@@ -1,8 +1,8 @@
-"""How stored entries are shown: in the requested API version, as JSON, YAML, Table or metadata only.
+"""Responses with stored entries: in the requested API version, as JSON, YAML, Table or metadata only.
 
-`present` is the synchronous path for everything whose conversion needs no webhook; `present_all` also handles those that do.
-A custom resource stored before its schema gained a default shows the default when read; the re-rendered bytes are kept on the
-entry for as long as the same compiled version is served.
+`present` is the synchronous path for everything that needs no conversion webhook; `present_all` also handles objects that do. A
+custom resource that was stored before its schema got a default shows the default when it is read; the re-encoded bytes are cached
+on the entry while the same compiled version is served.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from muster.store.api import Entry
 NO_CACHE = ("Cache-Control", "no-cache, private")
 _USUAL_FIELDS = (NO_CACHE,)
 WARNING_TOTAL = 4096
-"""Characters of warnings in one answer; beyond it each is cut to WARNING_ITEM."""
+"""Maximum number of characters of all warnings in one answer; above it each is truncated to WARNING_ITEM."""
 WARNING_ITEM = 256
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def present(resource: ServedResource, entry: Entry) -> bytes | None:
-    """The entry's bytes in this resource's version, or None if that takes a conversion webhook."""
+    """The bytes of the entry in the version of the resource; None if that needs a conversion webhook."""
     strategy = resource.strategy
     if strategy.is_shown_as_stored:
         return entry.value
@@ -70,7 +70,7 @@ def partial_metadata(value: bytes, version: str = "v1") -> bytes:
 
 
 def list_metadata(revision: int, continuation: str = "", remaining: int | None = None, always_continue: bool = False) -> bytes:
-    """`always_continue`: the list says where it continues even if it does not, as lists of custom resources do."""
+    """`always_continue` adds an empty `continue`, as lists of custom resources have it."""
     meta: dict[str, Any] = {"resourceVersion": str(revision)}
     if continuation or always_continue:
         meta["continue"] = continuation
@@ -80,7 +80,7 @@ def list_metadata(revision: int, continuation: str = "", remaining: int | None =
 
 
 def list_body(resource: ServedResource, values: Sequence[bytes], meta: bytes) -> bytes:
-    """A typed list: items of built-in kinds carry no type of their own."""
+    """A list; items of built-in kinds have no kind and apiVersion."""
     if resource.strategy.is_shown_as_stored:
         skip = len(resource.type_prefix)
         items = b",".join([b"{" + value[skip:] for value in values])
@@ -96,11 +96,11 @@ def list_body(resource: ServedResource, values: Sequence[bytes], meta: bytes) ->
 
 _MAX_ROWS_ON_LOOP = 5_000
 _MAX_CUSTOM_ROWS_ON_LOOP = 1_000
-"""Rows of a Table that are made on the loop."""
+"""Maximum number of rows of a Table that is built on the event loop."""
 
 
 class DeferredResponse(Response):
-    """An answer that takes some time to put into its form; the pipeline has it made beside the loop."""
+    """A response that is expensive to build; the pipeline builds it in the worker thread."""
 
     __slots__ = ("make",)
 
@@ -117,7 +117,7 @@ def respond_list(
 
 
 def _is_expensive(ctx: Context, resource: ServedResource, values: Sequence[bytes], format: Format) -> bool:
-    """Whether a list takes more than some 20 ms to put into its form; rows of a Table cost little where their cells are known."""
+    """Whether building a list may take more than some 20 ms. Rows of a Table are cheap if their cells are cached."""
     if format.transform == "Table" and not _is_reformatted(ctx, format):
         return len(values) > (_MAX_CUSTOM_ROWS_ON_LOOP if resource.is_custom else _MAX_ROWS_ON_LOOP)
     return (bool(format.transform) or _is_reformatted(ctx, format)) and sum(map(len, values)) > LARGE
@@ -144,7 +144,7 @@ def _list_response(
 
 
 def respond_entry(ctx: Context, resource: ServedResource, entry: Entry, value: bytes, code: int, format: Format) -> Response:
-    """One object in the requested shape."""
+    """A response with one stored object in the negotiated format."""
     return respond(ctx, code, _transformed(ctx, resource, entry, value, format), format)
 
 
@@ -161,7 +161,7 @@ def _transformed(ctx: Context, resource: ServedResource, entry: Entry, value: by
 
 
 def respond_object(ctx: Context, resource: ServedResource | None, obj: Object, code: int, format: Format) -> Response:
-    """An object that is not in the store: a dry run's result, a review, a Status."""
+    """A response with an object that is not stored: the result of a dry run, a review, a Status."""
     make = partial(_object_response, ctx, resource, obj, code, format)
     return DeferredResponse(make) if ctx.is_large() else make()
 
@@ -195,7 +195,7 @@ def _response(ctx: Context, code: int, body: bytes, format: Format) -> Response:
 
 
 def warning_fields(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    """What fits into headers: texts without control characters, all of them cut when together they are too long."""
+    """Warning headers: texts without control characters, truncated if they are too long together."""
     sendable = [text for text in warnings if not _CONTROL.search(text)]
     if sum(map(len, sendable)) > WARNING_TOTAL:
         shorter, sendable = [text[:WARNING_ITEM] for text in sendable], []
@@ -208,9 +208,9 @@ def warning_fields(warnings: Sequence[str]) -> list[tuple[str, str]]:
 
 def _quoted(text: str) -> str:
     quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return quoted.encode("utf-8", "replace").decode("latin-1")  # Header fields are latin-1 here, UTF-8 bytes on the wire.
+    return quoted.encode("utf-8", "replace").decode("latin-1")  # Header fields are latin-1 strings here, with the bytes of UTF-8.
 
 
 def row_for(table: ResourceTable, resource: ServedResource) -> ServedResource:
-    """The row of the storage version of the same resource (itself for most)."""
+    """The row of the storage version of the same resource; for most resources itself."""
     return table.by_storage(resource.storage) or resource

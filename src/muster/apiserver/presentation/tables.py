@@ -1,6 +1,5 @@
-"""Tables: what `kubectl get` shows. Cells are computed from the object once per entry and kept as encoded bytes; only ages,
-which change by themselves, are rendered per request.
-"""
+"""Tables, which `kubectl get` shows. Cells are computed once per entry and cached as encoded bytes; only ages, which change with
+time, are rendered per request."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ def definitions(columns: Sequence[Column]) -> bytes:
 
 
 class _Age:
-    """A cell that is an age: rendered from its timestamp at answer time, once for all rows of an answer that share it."""
+    """A cell with an age: rendered from its timestamp per answer, once for all rows that share it."""
 
     __slots__ = ("_rendered", "since")
 
@@ -64,7 +63,7 @@ _CREATED = ".metadata.creationTimestamp"
 
 
 def _cells(columns: Sequence[Column], obj: Object) -> tuple[bytes | _Age | Live, ...]:
-    """Encoded cells; runs of constant cells are joined so that most rows are one or two pieces."""
+    """The encoded cells; adjacent constant cells are joined, so that most rows are one or two pieces."""
     pieces: list[bytes | _Age | Live] = []
     constant: list[bytes] = []
     for column in columns:
@@ -116,7 +115,7 @@ def table_bytes(
     version: str = "v1",
     headers: bool = True,
 ) -> bytes:
-    """A Table of these entries; `include` is None, Metadata (default) or Object."""
+    """A Table of the entries; `include` is None, Metadata (default) or Object."""
     check_include_object(include)
     columns = resource.columns
     partial = b'"object":{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":' % version.encode()

@@ -1,1 +1,1 @@
-"""What is served: the type of a row, the table of a cluster's rows, and the generated facts of the built-in types."""
+"""The registry: the type of a served resource, the table of a cluster, strategies, and generated data of the built-in types."""

@@ -1,7 +1,7 @@
-"""The generated data files, each read once on first use: schemas, discovery rows, Go struct layouts, Table columns.
+"""The generated data files, each read on first use: schemas, discovery, Go struct layouts, table columns.
 
-They come from `python -m tools.builtin_data`; `manifest.json` beside them says from which Kubernetes version. The whole set costs
-a few milliseconds and megabytes. Descriptions are left out: they are upstream's prose (`nonresource.descriptions` has ours).
+They are written by `python -m tools.builtin_data`; `manifest.json` beside them has the Kubernetes version. All together cost a few
+milliseconds and megabytes. Descriptions are left out, because they are upstream's prose (`nonresource.descriptions` has ours).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def definitions() -> Definitions:
 
 
 def discovery_rows() -> list[dict[str, Any]]:
-    """Plural, kind, scope, verbs, names and subresources of every served resource, in the real server's order."""
+    """Plural, kind, scope, verbs, names and subresources of all served resources, in kube-apiserver's order."""
     rows: list[dict[str, Any]] = _load("resources")
     return rows
 

@@ -1,4 +1,4 @@
-"""A served group and version as discovery shows it, and the order of versions."""
+"""A served group version as discovery shows it, and the order of versions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ class GroupVersion:
     """Aggregated discovery rows."""
     stale: bool = False
     priorities: tuple[int, int] = (1000, 100)
-    """Of group and version, as APIServices give them; built-in groups have a fixed order."""
+    """(groupPriorityMinimum, versionPriority) of the APIService; built-in groups have a fixed order."""
     qualifies_kinds: bool = False
-    """Whether aggregated rows name the group and version of a kind even where they are their own: custom resources do."""
+    """Whether kinds in aggregated discovery always have group and version, as those of custom resources do."""
 
 
 def version_priority(version: str) -> tuple[int, int, int, str]:
-    """Kubernetes' version order, best first: GA before beta before alpha, higher numbers first, strange names last."""
+    """The sort key of Kubernetes' version order: GA, beta, alpha, higher numbers first, other names last
+    (`version.CompareKubeAwareVersionStrings`)."""
     digits, _, rest = version.removeprefix("v").partition("beta")
     stage = 0
     if rest or "beta" in version:

@@ -1,4 +1,4 @@
-"""Media types of patches, and which of them a kind takes."""
+"""Media types of patches, and those that built-in and custom resources support."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The row type of the registry. Every served resource, built-in or custom, is one `ServedResource`; the request pipeline reads
-rows and knows no kinds. How objects of a row behave is its strategy's business.
-"""
+"""The row type of the registry. Every served resource, built-in or custom, is a `ServedResource`; the request pipeline only uses
+rows and no kinds. Its strategy defines the behaviour of its objects."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _REGISTRY_PATHS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One Table column. `path` is a JSONPath without braces (".spec.replicas"); `render` overrides it where a cell is computed."""
+    """One Table column. `path` is a JSONPath without braces (".spec.replicas"); `render`, if set, computes the cell instead."""
 
     name: str
     type: str = "string"
@@ -36,10 +35,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """`name` as in the URL (`status`, `scale`, `token`). `kind`/`group`/`version` differ from the parent's for scale, token …
-    `storage` tells whether it reads and writes the parent object (status, approval, finalize) or is answered by the
-    handler registered under the same name. One that `takes_path` is answered with whatever follows it in the path and by whatever
-    method, and its handler reads the body."""
+    """A subresource; `name` as in the URL (`status`, `scale`, `token`). `kind`, `group` and `version` are set if they differ from
+    the parent's. `storage`: whether it reads and writes the parent object (status, approval, finalize) or has a handler of its own.
+    `takes_path`: the handler serves all paths below it with all methods, and reads the body."""
 
     name: str
     kind: str
@@ -86,32 +84,32 @@ class ServedResource:
     )
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     storage: str = ""
-    """Resource name in the store, `group/plural`; two versions of one kind (and the two Event groups) share it."""
+    """The name of the resource in the store, `group/plural`; versions of one kind (and the two Event groups) share it."""
     storage_version: str = ""
-    """apiVersion objects are stored under; the strategy converts those of others."""
+    """The apiVersion of stored objects; the strategy converts from and to it."""
     tracks_generation: bool = False
     needs_resource_version: bool = False
-    """A PUT without resourceVersion is refused (422) instead of overwriting."""
+    """Whether an update without resourceVersion is rejected (422) instead of overwriting."""
     create_on_update: bool = False
-    """A PUT on a missing object creates it."""
+    """Whether an update of a missing object creates it."""
     drops_status_on_create: bool = True
-    """Whether a status sent on create is ignored (Nodes report theirs when they register)."""
+    """Whether a status is ignored on create; Nodes set theirs when they register."""
     deprecation: str = ""
-    """What every request is warned with; empty for most."""
+    """The deprecation warning for every request, if any."""
     returns_deleted_object: bool = False
-    """DELETE answers the deleted object instead of a Status (a few old kinds do)."""
+    """Whether DELETE answers with the deleted object instead of a Status, as for a few old kinds."""
     orphans_by_default: bool = False
-    """A DELETE that names no policy leaves dependents alone instead of deleting them in the background."""
+    """Whether the default propagation policy is Orphan instead of Background."""
     columns: tuple[Column, ...] = ()
     selectable: Mapping[str, Callable[[Object], str]] = field(default_factory=dict)
-    """Field selectors beyond metadata.name/namespace."""
+    """Supported field selectors beyond metadata.name and metadata.namespace."""
     scale: Scale | None = None
     name_rule: str = "dns-subdomain"
-    """How metadata.name is checked: dns-subdomain, dns-label, dns-1035-label, path-segment, …"""
+    """The validation of metadata.name: dns-subdomain, dns-label, dns-1035-label, path-segment, …"""
     type_prefix: bytes = b""
-    """How stored objects begin: kind and stored apiVersion (see `objects`)."""
+    """The beginning of stored objects: kind and stored apiVersion (see `objects`)."""
     is_custom: bool = False
-    """Whether a CustomResourceDefinition serves it; the strategy says."""
+    """Whether it is a custom resource; set from the strategy."""
 
     def __post_init__(self) -> None:
         self.is_custom = self.strategy.is_custom
@@ -127,7 +125,7 @@ class ServedResource:
 
     @property
     def group_resource(self) -> str:
-        """How messages name the resource: `deployments.apps`, `pods`."""
+        """The name of the resource in messages: `deployments.apps`, `pods`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -136,14 +134,14 @@ class ServedResource:
 
     @property
     def registry_path(self) -> str:
-        """Where the real server keeps objects of this resource; some messages show it."""
+        """The path of the resource below /registry in etcd, which some messages show."""
         if self.is_custom or self.group in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
             return f"{self.group}/{self.plural}"
         return _REGISTRY_PATHS.get(self.plural, self.plural)
 
     @property
     def go_type(self) -> str:
-        """How messages that name Go types call an object: `apps.Deployment`; custom resources have one type for all."""
+        """The Go type of an object in messages: `apps.Deployment`; all custom resources have the same."""
         return "unstructured.Unstructured" if self.is_custom else f"{self.group.partition('.')[0] or 'core'}.{self.kind}"
 
     @property

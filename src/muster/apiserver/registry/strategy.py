@@ -1,9 +1,9 @@
-"""How objects of one row behave: what handlers, which are the same for all kinds, ask of the kind they handle.
+"""The strategy of a served resource: how its objects behave. Handlers are the same for all kinds and call the strategy.
 
-As in kube-apiserver, where a registry's store is generic and a kind brings its rest strategy. There are two implementations:
-built-in kinds (`builtin.strategy`: types of Go structs, and hooks of single kinds) and versions of CustomResourceDefinitions
-(`crd.compiled`: everything follows from a schema). Handlers ask a row whether it `is_custom` only where the real server words an
-answer differently.
+As in kube-apiserver, where the store of a registry is generic and each kind has its rest strategies
+(`k8s.io/apiserver/pkg/registry/rest`). There are two implementations: built-in kinds (`builtin.strategy`: Go struct types, and
+hooks of single kinds) and versions of CRDs (`crd.compiled`: everything follows from the schema). Handlers check `is_custom` of a
+row only where kube-apiserver words an answer differently.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from muster.machinery.objects import Object
 
 
 class ServiceAllocator(Protocol):
-    """Where a cluster's Services get their addresses and node ports from. `owner` is the service's namespace/name: what it already
-    holds is given to it again. "" and 0 ask for any free one. A LookupError says in Kubernetes' words why a wish is refused."""
+    """Allocates addresses and node ports of Services. `owner` is the namespace/name of the Service, which may request again what it
+    has. "" and 0 request any free one. Raises LookupError with Kubernetes' message if a request cannot be fulfilled."""
 
     def cluster_ip(self, wanted: str, owner: str) -> str: ...
     def node_port(self, wanted: int, owner: str) -> int: ...
 
 
 class HookContext(Protocol):
-    """What a hook may ask of the request it runs in."""
+    """What a hook may read from its request."""
 
     @property
     def verb(self) -> str: ...
@@ -41,13 +41,13 @@ class HookContext(Protocol):
     def namespace(self) -> str: ...
     @property
     def pods_on_loopback(self) -> bool:
-        """Whether this cluster's pods listen on the loopback interface, so that endpoints may lie there."""
+        """Whether pods of this cluster listen on the loopback interface, so that endpoints may have such addresses."""
 
     def now(self) -> str:
-        """The server's clock as RFC 3339 seconds."""
+        """The present time in RFC 3339."""
 
     def warn(self, text: str) -> None:
-        """Tell the client something with the answer."""
+        """Add a warning to the answer."""
 
     def read(self, resource: str, key: str) -> Object | None:
         """Another object of the same cluster, e.g. read("/namespaces", "default")."""
@@ -55,16 +55,16 @@ class HookContext(Protocol):
 
 WorkerStep = Callable[[], None]
 Prepare = Callable[[HookContext, Object, Object | None], WorkerStep | None]
-"""Adjust the new object before validation (old is None on create): reset fields, allocate, normalise. Runs on the loop, where the
-server's state may be looked at; what then follows from the object alone and grows with it is the rest, which runs beside the loop
-where the object is large."""
+"""Prepare the new object before validation (old is None on create): reset fields, allocate, normalize (PrepareForCreate,
+PrepareForUpdate). Runs on the event loop, so it may read the state of the server. It may return a step that depends only on the
+object and whose cost grows with it; that step runs in the worker thread if the object is large."""
 MarkDeleted = Callable[[HookContext, Object], None]
-"""Adjust an object that a delete request marks. Only where deletion is a process of its own (namespaces, definitions): then it has
-no grace period and no generation."""
+"""Change an object that is being marked as deleted. Only for kinds whose deletion a controller completes (namespaces, CRDs): then
+it has no grace period, and the generation does not change."""
 Validate = Callable[[HookContext, Object, Object | None], list[FieldError]]
-"""What is wrong with an object. Runs beside the loop where the object is large, and so depends on its arguments alone."""
+"""The validation errors of an object. Runs in the worker thread if the object is large, so it may only depend on its arguments."""
 Allocate = Callable[[HookContext, Object], list[FieldError]]
-"""What a valid object asks of the server and cannot have."""
+"""Allocate what a valid object requests by value; return errors for what is not available."""
 
 
 class Strategy(Protocol):
@@ -73,42 +73,42 @@ class Strategy(Protocol):
 
     @property
     def patch_types(self) -> Sequence[str]:
-        """Media types of the patches it takes."""
+        """Media types of supported patches."""
 
     @property
     def is_shown_as_stored(self) -> bool:
-        """Whether clients see objects byte for byte as they are stored."""
+        """Whether stored bytes are answered without conversion."""
 
     @property
     def needs_webhook(self) -> bool:
-        """Whether showing stored objects may take a conversion webhook."""
+        """Whether reading stored objects may need a conversion webhook."""
 
     def decode(self, obj: Object) -> tuple[Object, list[str]]:
-        """A parsed object in its normal form, and the paths of fields that its type does not know. Raises DecodeError."""
+        """(object in its normal form, paths of unknown fields). Raises DecodeError."""
 
     def default(self, obj: Object) -> None:
-        """Fill defaults in place; idempotent."""
+        """Set defaults in place; idempotent."""
 
     def empty(self) -> Object:
-        """The object before it exists, as owners of fields see it; callers must not change it."""
+        """The empty object with which tracking of managed fields starts; callers must not change it."""
 
     def prepare(self, ctx: HookContext, obj: Object, old: Object | None) -> WorkerStep | None:
         """See `Prepare`."""
 
     def validate(self, ctx: HookContext, obj: Object, old: Object | None, valid: bool) -> list[FieldError]:
-        """See `Validate`. `valid` says that nothing is wrong so far: then there may be warnings."""
+        """See `Validate`. `valid`: whether there are no errors so far; only then warnings are added."""
 
     def allocate(self, ctx: HookContext, obj: Object) -> list[FieldError]:
         """See `Allocate`."""
 
     def mark_deleted(self, ctx: HookContext, obj: Object) -> bool:
-        """See `MarkDeleted`; whether deletion is a process of its own."""
+        """See `MarkDeleted`; returns whether a controller completes the deletion."""
 
     def present(self, stored: bytes) -> bytes | None:
-        """Stored bytes in the row's version; None if that takes a webhook."""
+        """Stored bytes in the version of the row; None if that needs a webhook."""
 
     async def from_storage(self, objects: Sequence[Object]) -> list[Object]:
-        """Stored objects, which may be changed, in the row's version, in order."""
+        """Stored objects in the version of the row, in order; the arguments may be changed."""
 
     async def to_storage(self, obj: Object) -> Object:
-        """An object of the row's version in the storage version."""
+        """An object of the version of the row in the storage version."""

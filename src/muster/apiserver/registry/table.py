@@ -1,4 +1,4 @@
-"""Lookup of served resources in one logical cluster: the built-in rows, shared by all, with custom rows laid over them."""
+"""The resource table of one logical cluster: the built-in rows, which all clusters share, and its custom rows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Key = tuple[str, str, str]
 
 
 class ResourceTable:
-    """Rows by (group, version, plural). `generation` changes whenever a custom row does, so that documents derived from the
-    table (discovery, OpenAPI) know when they are stale."""
+    """Rows by (group, version, plural). `generation` changes with every change of custom rows, to invalidate documents that are
+    built from the table (discovery, OpenAPI)."""
 
     def __init__(self, builtin: dict[Key, ServedResource]) -> None:
         self._builtin = builtin
@@ -32,7 +32,7 @@ class ResourceTable:
         return self._custom.values()
 
     def is_builtin(self, group: str) -> bool:
-        """Whether a group comes with the server; nobody can add versions or resources to it."""
+        """Whether a group is built in; CRDs cannot add versions or resources to it."""
         return any(key[0] == group for key in self._builtin)
 
     def has_version(self, group: str, version: str) -> bool:
@@ -45,19 +45,19 @@ class ResourceTable:
         return next((r for r in self if (r.group, r.kind) == (group, kind)), None)
 
     def stored_as(self, storage: str) -> tuple[ServedResource, ...]:
-        """All rows stored under this name. Every write under admission asks, so what was found is kept."""
+        """All rows with this storage name. Cached, because every write under admission needs it."""
         found = self._stored.get(storage)
         if found is None:
             found = self._stored[storage] = tuple(row for row in self if row.storage == storage)
         return found
 
     def by_storage(self, storage: str) -> ServedResource | None:
-        """Any row stored under this name, the storage version's own first."""
+        """A row with this storage name, preferably that of the storage version."""
         rows = self.stored_as(storage)
         return next((r for r in rows if r.api_version == r.storage_version), rows[0] if rows else None)
 
     def storages(self) -> dict[str, ServedResource]:
-        """One row per stored resource (two served versions of one resource count once)."""
+        """One row per stored resource: versions of one resource count once."""
         found: dict[str, ServedResource] = {}
         for row in self:
             if row.api_version == row.storage_version or row.storage not in found:
@@ -65,7 +65,7 @@ class ResourceTable:
         return found
 
     def replace_custom(self, group: str, plural: str, rows: Iterable[ServedResource]) -> None:
-        """Set the served versions of one custom resource; none removes it."""
+        """Set the served versions of one custom resource; an empty `rows` removes it."""
         for key in [k for k in self._custom if k[0] == group and k[2] == plural]:
             del self._custom[key]
         for row in rows:

@@ -412,7 +412,7 @@ async def test_each_role_that_does_not_let_them_in_is_named(agents: Agents) -> N
         return (await agents.findings())["agents' way to the hub"]
 
     await site.fleet.admin().patch(CONFIG_MAPS, "aws-auth", {"data": {"mapRoles": ""}}, "kube-system")
-    site.fleet.server.clusters[HUB].part(Access).forget_tokens()
+    site.fleet.server.clusters[HUB].part(Access).invalidate_tokens()
     assert (await said())[0] == f"AWS lets the agents in, and the hub does not know {PAIR.hub_role_arn}"
     tags = [{"Key": key, "Value": "wrong" if key == "hub_cluster_name" else value} for key, value in PAIR.tags.items()]
     await spokes.iam("tag_role", RoleName=PAIR.managed_role, Tags=tags)

@@ -90,7 +90,7 @@ class Stage:
         return dict(made["status"]["userInfo"])
 
     async def refused(self, token: str) -> bool:
-        self.server.clusters["hub"].part(Access).forget_tokens()
+        self.server.clusters["hub"].part(Access).invalidate_tokens()
         try:
             await self.user(token)
         except Unauthorized:
