@@ -1,1 +1,1 @@
-"""The built-in kinds: their rows, and what each does beyond generic storage (defaults, checks, versions, columns, selectors)."""
+"""Built-in kinds: their rows, and their behaviour beyond generic storage (defaults, validation, versions, columns, selectors)."""

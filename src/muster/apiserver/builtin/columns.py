@@ -1,6 +1,6 @@
-"""Table columns of the built-in kinds: the generated definitions joined with the functions that compute their cells.
+"""Table columns of the built-in kinds: the generated definitions with the functions that compute the cells.
 
-Kinds without a printer of their own (roles, limit ranges, custom resource definitions …) show their name and creation time.
+Kinds without a printer of their own (roles, limit ranges, CRDs …) show name and creation time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _cell(kind: str, name: str) -> Cell:
 
 
 def builtin_columns() -> dict[str, tuple[Column, ...]]:
-    """Kind → columns, for every kind with a printer; `DEFAULT` is the answer for the others."""
+    """Kind → columns, for all kinds with a printer; others have `DEFAULT`."""
     printers = builtin_types.columns()
     name, age = printers["ConfigMap"][0], printers["ConfigMap"][-1]
     service = [{"name": title, "type": "string"} for title in _API_SERVICE]

@@ -1,6 +1,6 @@
-"""Defaults of the built-in kinds: (group, version, kind) → a function that fills an object in place. Idempotent, so that it can run
-on every write. Field-by-field defaults are data; functions exist where one field decides about another.
-"""
+"""Defaults of the built-in kinds: (group, version, kind) → a function that sets defaults in place (`SetDefaults_…` upstream). They
+are idempotent, because they run on every write. Defaults of single fields are data; functions handle fields that depend on
+others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _spec(obj: Object) -> Object:
 
 
 def _fresh(defaults: Mapping[str, Any]) -> Object:
-    """A copy whose containers nobody shares."""
+    """A copy whose lists and maps are not shared."""
     return copy.deepcopy(dict(defaults))
 
 
@@ -141,7 +141,7 @@ def _service(obj: Object) -> None:
 
 
 def _secret(obj: Object) -> None:
-    """`stringData` is write-only: it lands in `data` before anybody gets to own it."""
+    """`stringData` is write-only: it is moved to `data` before managed fields are tracked."""
     fill(obj, {"type": "Opaque"})
     texts = obj.pop("stringData", None)
     if texts:

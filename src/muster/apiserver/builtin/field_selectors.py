@@ -1,6 +1,7 @@
-"""Field selectors of the built-in kinds beyond metadata.name and metadata.namespace: label → value of an object, as a string.
+"""Field selectors of the built-in kinds beyond metadata.name and metadata.namespace: label → a function that returns the value as
+text.
 
-Objects are looked at as they are stored, which for Events of both groups is the core form.
+They read the stored form, which for Events of both groups is that of the core group.
 """
 
 from __future__ import annotations

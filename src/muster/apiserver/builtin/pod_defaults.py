@@ -1,6 +1,7 @@
-"""Defaults of pods, pod templates and the volumes, containers and probes inside them. All functions fill in place, idempotently.
+"""Defaults of pods, pod templates, and their volumes, containers and probes. All functions work in place and are idempotent.
 
-A Pod gets more than a template does: requests follow limits, service links are on, host ports follow container ports.
+A Pod has more defaults than a template: requests default to limits, enableServiceLinks is set, host ports default to container
+ports.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _PROBE_DEFAULTS: Final[Object] = {"timeoutSeconds": 1, "periodSeconds": 10, "suc
 
 
 def fill(target: Object, defaults: Object) -> None:
-    """Set what is absent."""
+    """Set the fields that are absent."""
     for key, value in defaults.items():
         if target.get(key) is None:
             target[key] = value
 
 
 def pull_policy(image: str) -> str:
-    """`Always` for images whose tag is, or is taken to be, `latest`."""
+    """`Always` for images with the tag `latest` or without a tag, else `IfNotPresent`."""
     if not image or "@" in image:
         return "IfNotPresent"
     tag = image.rpartition("/")[2].partition(":")[2]
@@ -48,7 +49,7 @@ def pull_policy(image: str) -> str:
 
 
 def round_resources(resources: Object | None) -> None:
-    """Amounts finer than a thousandth are rounded up."""
+    """Round quantities up to thousandths."""
     for key, text in (resources or {}).items():
         if isinstance(text, str) and _MAY_BE_FINE.search(text):
             try:
@@ -168,7 +169,7 @@ def default_pod_spec(spec: Object) -> None:
 
 
 def _pair_service_account(spec: Object) -> None:
-    """`serviceAccount` is the old name of `serviceAccountName`; the server always shows both alike."""
+    """`serviceAccount` is the deprecated name of `serviceAccountName`; the server always sets both."""
     name = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if name:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
@@ -195,7 +196,7 @@ def default_pod(pod: Object) -> None:
 
 
 def _agree_on_address(status: Object) -> None:
-    """`podIP` and the first of `podIPs` are one address in two places; the older field wins."""
+    """`podIP` and the first of `podIPs` must be equal; `podIP` takes precedence."""
     address, addresses = status.get("podIP"), status.get("podIPs") or []
     if address and (not addresses or addresses[0].get("ip") != address):
         status["podIPs"] = [{"ip": address}]

@@ -1,7 +1,6 @@
-"""The rows of all built-in resources. Discovery facts (names, verbs, scope, subresources) are generated data; the tables here add
-what discovery does not say: which kinds count generations, insist on a resourceVersion, may be created by PUT, how they are named,
-defaulted, printed and checked. Rows are made once per process and shared by all logical clusters.
-"""
+"""The rows of all built-in resources. Discovery data (names, verbs, scope, subresources) is generated; the tables here add what
+discovery does not contain: which kinds track a generation, require a resourceVersion, may be created by PUT, and how they are
+named, defaulted, printed and validated. Rows are created once per process and shared by all logical clusters."""
 
 from __future__ import annotations
 
@@ -123,7 +122,7 @@ SCALES: Final[Mapping[tuple[str, str], Scale]] = {
     ("apps", "statefulsets"): Scale(selector=".spec.selector"),
 }
 NOT_STORED: Final = frozenset({"scale", "token", "binding", "eviction", "log", "exec", "attach", "portforward"})
-"""Subresources that do not read and write the parent object as such."""
+"""Subresources that are not another view of the stored parent object."""
 STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ("autoscaling", "horizontalpodautoscalers"): ("autoscaling/horizontalpodautoscalers", "autoscaling/v2"),
     ("events.k8s.io", "events"): ("/events", "v1"),
@@ -132,14 +131,14 @@ STORED_AS: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 
 @cache
 def builtin_resources() -> tuple[ServedResource, ...]:
-    """Every built-in row, in discovery order."""
+    """All built-in rows, in discovery order."""
     columns = builtin_columns()
     return tuple(_row(facts, columns.get(facts["kind"], columns[DEFAULT])) for facts in builtin_types.discovery_rows())
 
 
 @cache
 def builtin_table() -> dict[Key, ServedResource]:
-    """The same by group, version and plural, as a cluster's table starts with them."""
+    """The built-in rows by group, version and plural, with which the table of each cluster starts."""
     return {(row.group, row.version, row.plural): row for row in builtin_resources()}
 
 
@@ -190,7 +189,7 @@ def _row(facts: Mapping[str, Any], columns: tuple[Column, ...]) -> ServedResourc
 
 
 def _with_empty_status(prepare: Prepare | None, definition: str) -> Prepare | None:
-    """A status that a create may not bring is shown all the same, with the zero values of its type."""
+    """Set the empty status of a new object, which clients may not set, with the zero values of its type."""
     field = layout(definition).json_fields.get("status")
     if field is None or field.pointer or field.type.kind != "struct":
         return prepare

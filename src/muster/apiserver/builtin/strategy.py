@@ -1,6 +1,6 @@
-"""The strategy of built-in kinds: typed by Go structs, with hooks where a kind does more than be stored.
+"""The strategy of built-in kinds: typed by Go structs, with hooks for kinds that need more than generic storage.
 
-Types of requests to subresources (a Scale, a Binding, a TokenRequest) are rows, too: they are decoded and shown, never stored.
+Types of requests to subresources (Scale, Binding, TokenRequest) are rows, too: they are decoded and shown, never stored.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BuiltinStrategy:
     def decode(self, obj: Object) -> tuple[Object, list[str]]:
         clears_ownership = (obj.get("metadata") or {}).get("managedFields") == []
         obj, unknown = strict.decode_typed(obj, self._schema)
-        if clears_ownership:  # An empty list means more than none, until ownership is tracked.
+        if clears_ownership:  # An empty list differs from none until managed fields are tracked.
             obj["metadata"]["managedFields"] = []
         return obj, unknown
 
@@ -112,7 +112,7 @@ class BuiltinStrategy:
 
 @cache
 def request_type(group: str, version: str, kind: str, plural: str = "") -> ServedResource:
-    """The row of a type that requests to subresources are made of."""
+    """The row for a request type of a subresource."""
     name = definition_of(group, version, kind)
     assert name is not None
     schema = definitions()[name]

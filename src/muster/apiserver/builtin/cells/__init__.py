@@ -1,6 +1,7 @@
-"""What the cells of `kubectl get` show for each built-in kind: kind → column name → function of the object.
+"""The cells of `kubectl get` for built-in kinds (`k8s.io/kubernetes/pkg/printers/internalversion`): kind → column name → function
+of the object.
 
-A cell that changes by itself (an age inside a text) is returned as `Live` and rendered when the Table is.
+A cell that changes with time (an age in a text) is returned as `Live` and rendered with the Table.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cells of the kinds that make up a cluster: namespaces, nodes, events, configuration, identities, quotas, leases."""
+"""Cells of namespaces, nodes, events, configuration, identities, quotas and leases."""
 
 from __future__ import annotations
 

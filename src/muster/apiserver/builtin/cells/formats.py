@@ -1,4 +1,4 @@
-"""Forms that cells of many kinds share: ages, label selectors, containers, shortened lists."""
+"""Formats that cells of many kinds share: ages, label selectors, containers, shortened lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNSET = "<unset>"
 
 
 class Live:
-    """A text around an age, e.g. `3 (5m2s ago)`: `form` has one `{}` for the age since `since`."""
+    """A text with an age, e.g. `3 (5m2s ago)`: `form` has one `{}` for the age since `since`."""
 
     __slots__ = ("form", "since")
 
@@ -52,7 +52,7 @@ def since(text: str | None, form: str = "{}", absent: str = UNKNOWN) -> Live | s
 
 
 def at(*keys: str, absent: Any = "") -> Cell:
-    """The value at a path, or `absent` where it is missing."""
+    """A function that returns the value at a path, `absent` if it is missing."""
 
     def read(obj: Object) -> Any:
         value: Any = obj
@@ -74,7 +74,7 @@ def status(obj: Object) -> Object:
 
 
 def count(*keys: str) -> Cell:
-    """How many items a list or map has."""
+    """A function that returns the number of items of a list or map."""
     read = at(*keys, absent=())
     return lambda obj: len(read(obj))
 

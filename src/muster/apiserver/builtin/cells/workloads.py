@@ -1,4 +1,4 @@
-"""Cells of Pods and of the kinds that make them."""
+"""Cells of Pods and workload kinds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from muster.machinery.objects import Object
 
 
 class _PodSummary:
-    """Readiness, reason and restarts of a pod, as the first three columns tell them."""
+    """Readiness, status and restarts of a pod, as in its first columns."""
 
     __slots__ = ("last_restart", "ready", "reason", "restarts", "total")
 
@@ -106,7 +106,7 @@ def _terminated_reason(terminated: Object) -> str:
 
 
 def _init_reason(container: Object, sidecar: bool, index: int, total: int) -> str | None:
-    """None when the init container is done, `started` for a running sidecar, else the pod's reason."""
+    """None if the init container has completed, `started` for a running sidecar, else the status of the pod."""
     state = container.get("state") or {}
     terminated = state.get("terminated")
     if terminated is not None and not terminated.get("exitCode"):

@@ -1,6 +1,6 @@
-"""Behaviour of the built-in kinds beyond generic storage: (group, plural) → what happens before validation, and what is checked.
+"""Behaviour of the built-in kinds beyond generic storage: (group, plural) → preparation before validation, and validation.
 
-Kinds that are not listed have neither (their schema and metadata are all there is), or are served by handlers of their own.
+Kinds that are not listed have neither (only schema and metadata are validated), or have handlers of their own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""CertificateSigningRequest: who asks is the server's word, the request is one signed PKCS#10 in PEM, and each endpoint may change
-its own part only — /approval the verdict, /status the certificate and other conditions, the main one neither.
-"""
+"""CertificateSigningRequest: the server sets the requester, the request is one signed PKCS#10 in PEM, and each endpoint may only
+change its part: /approval the approval conditions, /status the certificate and other conditions, the main endpoint neither."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ USAGES: Final = sorted(
         "s/mime", "ipsec end system", "ipsec tunnel", "ipsec user", "timestamping", "ocsp signing", "microsoft sgc", "netscape sgc",
     )
 )  # fmt: skip
-_VERDICTS: Final = ("Approved", "Denied")
+_APPROVAL_CONDITIONS: Final = ("Approved", "Denied")
 _ALWAYS_TRUE: Final = ("Approved", "Denied", "Failed")
 _LEGACY: Final = "kubernetes.io/legacy-unknown"
 
@@ -43,7 +42,7 @@ def prepare(ctx: HookContext, obj: Object, old: Object | None) -> None:
         conditions = _with_times(status.get("conditions"), old_status, ctx.now())
         obj["status"] = {**old_status, "conditions": conditions} if conditions else _without(old_status, "conditions")
     elif ctx.subresource == "status":
-        for kind in _VERDICTS:
+        for kind in _APPROVAL_CONDITIONS:
             _keep_conditions(status, old_status, kind)
         conditions = _with_times(status.get("conditions"), old_status, ctx.now())
         obj["status"] = {**status, "conditions": conditions} if conditions else _without(status, "conditions")
@@ -60,7 +59,7 @@ def _of_type(status: Object, kind: str) -> list[Object]:
 
 
 def _keep_conditions(status: Object, old_status: Object, kind: str) -> None:
-    """Verdicts are not /status's business: equal in number, the stored ones stay as they are."""
+    """Restore approval conditions that /status may not change, if their number is unchanged."""
     kept = _of_type(old_status, kind)
     conditions = status.get("conditions") or []
     places = [index for index, condition in enumerate(conditions) if condition.get("type") == kind]
@@ -150,7 +149,7 @@ def _validate_conditions(conditions: list[Object], old: Object | None) -> Errors
     path = "status.conditions"
     errors: Errors = []
     seen: set[str] = set()
-    both_before = old is not None and all(_of_type(status_of(old), kind) for kind in _VERDICTS)
+    both_before = old is not None and all(_of_type(status_of(old), kind) for kind in _APPROVAL_CONDITIONS)
     for index, condition in enumerate(conditions):
         kind, state = condition.get("type", ""), condition.get("status", "")
         if not kind:
@@ -188,7 +187,7 @@ def _validate_update(ctx: HookContext, status: Object, old_status: Object) -> Er
         new, old = _of_type(status, kind), _of_type(old_status, kind)
         if len(new) < len(old):
             errors.append(forbidden("status.conditions", f"updates may not remove a condition of type {quote(kind)}"))
-        elif kind in _VERDICTS and ctx.subresource != "approval" and len(new) > len(old):
+        elif kind in _APPROVAL_CONDITIONS and ctx.subresource != "approval" and len(new) > len(old):
             errors.append(forbidden("status.conditions", f"updates may not add a condition of type {quote(kind)}"))
     certificate, held = status.get("certificate"), old_status.get("certificate")
     if certificate != held:

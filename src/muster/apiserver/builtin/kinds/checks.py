@@ -1,4 +1,5 @@
-"""Checks that many kinds share, with the texts of the real server. Each returns a list of field errors, empty when all is well."""
+"""Validation that many kinds share, with kube-apiserver's messages. Each function returns a list of field errors, empty if
+valid."""
 
 from __future__ import annotations
 
@@ -31,13 +32,13 @@ def status_of(obj: Object) -> Object:
     return obj.get("status") or {}
 
 
-def need(holder: Mapping[str, Any], field: str, path: str, detail: str = "") -> Errors:
-    """A field that may not be empty."""
+def require(holder: Mapping[str, Any], field: str, path: str, detail: str = "") -> Errors:
+    """The error if a required field is empty."""
     return [] if holder.get(field) else [required(f"{path}.{field}" if path else field, detail)]
 
 
 def one_of(value: Any, allowed: Iterable[str], path: str, optional: bool = False) -> Errors:
-    """An enumeration; the empty value is missing unless `optional`."""
+    """Validate an enumeration; an empty value is an error unless `optional`."""
     if not value:
         return [] if optional else [required(path)]
     supported = list(allowed)
@@ -98,7 +99,7 @@ def int_or_percent(value: Any, path: str, at_most_100: bool = False) -> Errors:
 
 
 def amount_of(value: Any) -> int:
-    """The number in an int-or-percent."""
+    """The number of an int-or-percent."""
     return (
         int(value.rstrip("%") or 0)
         if isinstance(value, str) and value.rstrip("%").isdigit()
@@ -117,7 +118,7 @@ def is_empty_selector(selector: Mapping[str, Any]) -> bool:
 
 
 def selects(selector: Mapping[str, Any] | None, labels: Mapping[str, str] | None) -> bool | None:
-    """Whether the labels match; None when the selector is no selector."""
+    """Whether the labels match; None if the selector is invalid."""
     try:
         return from_label_selector_object(selector).matches(labels or {})
     except SelectorError:
@@ -133,7 +134,7 @@ def is_ip(text: str) -> bool:
 
 
 def endpoint_ip(text: str, path: str, loopback: bool = False) -> Errors:
-    """An address others can reach; `loopback` says that others live on this machine."""
+    """Validate the address of an endpoint; loopback addresses are allowed only with `loopback`."""
     if not is_ip(text):
         return [invalid(path, text, "must be a valid IP address")]
     address = ipaddress.ip_address(text)
@@ -151,7 +152,7 @@ def endpoint_ip(text: str, path: str, loopback: bool = False) -> Errors:
 
 
 def struct_error(reason: str, path: str, value: Mapping[str, Any], detail: str) -> FieldError:
-    """An error whose value is shown with the field names and order of the server's own type."""
+    """An error that shows the value with the field names and order of the Go type."""
     shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     return field_error(reason, path, OMITTED, f"{shown}: {detail}" if detail else shown)
 
@@ -161,7 +162,7 @@ def valid_ip(text: str, path: str) -> Errors:
 
 
 def repeated(values: Sequence[Hashable]) -> list[int]:
-    """Positions of values that were there before."""
+    """Positions of repeated values."""
     seen: set[Hashable] = set()
     found: list[int] = []
     for index, value in enumerate(values):
@@ -172,7 +173,7 @@ def repeated(values: Sequence[Hashable]) -> list[int]:
 
 
 def fully_qualified(value: str, path: str) -> Errors:
-    """A domain with at least three segments (webhook names)."""
+    """Validate a domain with at least three segments (webhook names)."""
     if not value:
         return [required(path)]
     problems = names.dns1123_subdomain(value)
@@ -188,7 +189,7 @@ def qualified(value: str, path: str) -> Errors:
 
 
 def on_spec(validate: Validator) -> Validator:
-    """The check of a spec need not run when only the status is written."""
+    """A validation that is skipped when only the status is written."""
 
     def checked(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
         return [] if ctx.subresource == "status" else validate(ctx, obj, old)

@@ -12,10 +12,10 @@ from muster.apiserver.builtin.kinds.checks import (
     Errors,
     immutable,
     named_like,
-    need,
     not_negative,
     one_of,
     qualified,
+    require,
     spec_of,
 )
 from muster.apiserver.registry.strategy import HookContext
@@ -35,7 +35,7 @@ _DOCKER_KEYS: Final = {"kubernetes.io/dockercfg": ".dockercfg", "kubernetes.io/d
 
 
 def _frozen(new: Object, old: Object, fields: tuple[str, ...]) -> Errors:
-    """Problems of an update of an object that was marked immutable."""
+    """Errors of an update of an object that is immutable."""
     if not old.get("immutable"):
         return []
     found = [] if new.get("immutable") else [forbidden("immutable", _FROZEN)]
@@ -159,7 +159,7 @@ def validate_namespace(ctx: HookContext, obj: Object, old: Object | None) -> Err
 
 
 def prepare_service_account(ctx: HookContext, obj: Object, old: Object | None) -> None:
-    """Only names of secrets mean anything."""
+    """Drop all fields of secret references but the name."""
     secrets = obj.get("secrets")
     if secrets:
         obj["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in secrets]
@@ -236,8 +236,8 @@ def validate_resource_quota(ctx: HookContext, obj: Object, old: Object | None) -
 
 
 def validate_event(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
-    """Both Event kinds. An event is about an object of its own namespace, or about a cluster-scoped one and then in `default`;
-    events with an eventTime say who reports what; the newer kind always does."""
+    """Validate both Event kinds. The namespace is that of the involved object, `default` for cluster-scoped ones; events with an
+    eventTime need reporting controller, action and reason, as those of events.k8s.io always do."""
     newer = obj.get("apiVersion", "").startswith("events")
     about, reporter = ("regarding", "reportingController") if newer else ("involvedObject", "reportingComponent")
     namespace, event_namespace = (obj.get(about) or {}).get("namespace", ""), obj["metadata"].get("namespace", "")
@@ -247,9 +247,9 @@ def validate_event(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
         errors = [] if namespace in wanted else mismatch
     else:
         errors = mismatch if not namespace and event_namespace not in ("default", "kube-system") else []
-        errors += need(obj, reporter, "") + qualified(obj.get(reporter, ""), reporter)
+        errors += require(obj, reporter, "") + qualified(obj.get(reporter, ""), reporter)
         for field, limit in (("reportingInstance", 128), ("action", 128), ("reason", 128)):
-            errors += need(obj, field, "")
+            errors += require(obj, field, "")
             if len((obj.get(field) or "").encode()) > limit:
                 errors.append(invalid(field, "", f"can have at most {limit} characters"))
         if len((obj.get("note" if newer else "message") or "").encode()) > 1024:
@@ -258,7 +258,7 @@ def validate_event(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
 
 
 def _newer_event(obj: Object) -> Errors:
-    errors = need(obj, "eventTime", "")
+    errors = require(obj, "eventTime", "")
     if obj.get("type") not in ("Normal", "Warning"):
         errors.append(invalid("type", "", f"has invalid value: {obj.get('type', '')}"))
     for field, shown in (
@@ -273,7 +273,7 @@ def _newer_event(obj: Object) -> Errors:
 
 
 def prepare_lease(ctx: HookContext, obj: Object, old: Object | None) -> None:
-    """Coordinated leader election is not offered, so its fields are not kept."""
+    """Drop the fields of coordinated leader election, which is not supported."""
     for field in ("strategy", "preferredHolder"):
         spec_of(obj).pop(field, None)
 

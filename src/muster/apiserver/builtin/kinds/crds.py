@@ -1,4 +1,4 @@
-"""CustomResourceDefinition: the rules live in `muster.apiserver.crd`, which is only loaded where custom resources are used."""
+"""CustomResourceDefinition: its validation is in `muster.apiserver.crd`, which is only imported if custom resources are used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def validate_definition(ctx: HookContext, new: Object, old: Object | None) -> li
     for text in definition.definition_warnings(new, old):
         ctx.warn(text)
     if old is not None and old["metadata"].get("deletionTimestamp") and new.get("spec") == old.get("spec"):
-        return []  # a definition that was stored before a rule came must still be able to go
+        return []  # a CRD that was stored before a rule was added must still be deletable
     return definition.check_definition(new, old)
 
 

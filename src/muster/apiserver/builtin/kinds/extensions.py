@@ -1,4 +1,4 @@
-"""What extends the API: webhook configurations, admission policies, APIServices; and the small cluster-wide classes."""
+"""Webhook configurations, admission policies, APIServices, and small cluster-scoped classes."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _webhook(hook: Object, path: str, mutating: bool) -> Errors:
 
 
 def expression(text: str, path: str, missing: str = "", params: bool = False) -> Errors:
-    """A condition written in CEL must compile and give a bool."""
+    """Validate a CEL condition: it must compile and return a bool."""
     if not text.strip():
         return [required(path, missing)]
     from muster.apiserver.cel_environment import compile_expression, environment
@@ -272,7 +272,7 @@ def _param_reference(reference: Object, path: str) -> Errors:
 
 
 def local_condition(now: str) -> Object:
-    """The condition of an APIService that this server serves itself."""
+    """The condition Available of a local APIService."""
     return {
         "type": "Available",
         "status": "True",
@@ -283,7 +283,7 @@ def local_condition(now: str) -> Object:
 
 
 def prepare_api_service(ctx: HookContext, obj: Object, old: Object | None) -> None:
-    """What this server serves itself is available at once."""
+    """Set local APIServices available."""
     if old is None:
         local = spec_of(obj).get("service") is None
         obj["status"] = {"conditions": [local_condition(ctx.now())]} if local else {}

@@ -1,4 +1,4 @@
-"""Jobs and CronJobs: the generated selector and labels of a Job, and what of it never changes."""
+"""Jobs and CronJobs: the generated selector and labels of a Job, and its immutable fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FROZEN: Final = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", 
 
 
 def prepare_job(ctx: HookContext, obj: Object, old: Object | None) -> None:
-    """Unless the user manages the selector, a Job selects its pods by its own uid."""
+    """Generate selector and labels from the uid of the Job, unless `manualSelector` is set."""
     if old is not None:
         return
     spec = obj.setdefault("spec", {})
@@ -95,8 +95,8 @@ def _job_update(spec: Object, before: Object) -> Errors:
     if spec.get("completionMode") != "Indexed" or spec.get("completions") != spec.get("parallelism"):
         errors += immutable(spec.get("completions"), before.get("completions"), "spec.completions")
     errors += immutable(spec.get("selector"), before.get("selector"), "spec.selector")
-    template, held = spec.get("template") or {}, before.get("template") or {}
-    if not _same_but_for_scheduling(template, held, free=bool(before.get("suspend"))):
+    template, current = spec.get("template") or {}, before.get("template") or {}
+    if not _same_but_for_scheduling(template, current, free=bool(before.get("suspend"))):
         errors.append(invalid("spec.template", template, IMMUTABLE))
     for field in _FROZEN:
         errors += immutable(spec.get(field), before.get(field), f"spec.{field}")
@@ -106,16 +106,16 @@ def _job_update(spec: Object, before: Object) -> Errors:
 _SCHEDULING: Final = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
 
 
-def _same_but_for_scheduling(template: Object, held: Object, free: bool) -> bool:
-    """While a Job is suspended, where its pods may run is still open."""
+def _same_but_for_scheduling(template: Object, current: Object, free: bool) -> bool:
+    """Whether only scheduling directives of the template differ, which may change while a Job is suspended."""
     if not free:
-        return template == held
-    kept = {key: value for key, value in (held.get("spec") or {}).items() if key not in _SCHEDULING}
+        return template == current
+    kept = {key: value for key, value in (current.get("spec") or {}).items() if key not in _SCHEDULING}
     return {key: value for key, value in (template.get("spec") or {}).items() if key not in _SCHEDULING} == kept
 
 
 def schedule_problem(schedule: str) -> str:
-    """What is wrong with a cron schedule, in the words of the parser Kubernetes uses; empty when nothing is."""
+    """The error of a cron schedule, in the words of `robfig/cron`; empty if it is valid."""
     try:
         parse_schedule(schedule)
     except ScheduleError as problem:

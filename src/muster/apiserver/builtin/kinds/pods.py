@@ -1,4 +1,4 @@
-"""Pods and pod templates: what a spec needs, what may change later, and what the server fills in on creation."""
+"""Pods and pod templates: validation of specs, mutable fields, and fields that the server sets on creation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import orjson
 from muster.apiserver.builtin.kinds.checks import (
     Errors,
     named_like,
-    need,
     none_negative,
     one_of,
     port_name_problems,
     port_number,
+    require,
     spec_of,
 )
 from muster.apiserver.registry.strategy import HookContext, WorkerStep
@@ -227,7 +227,7 @@ def _volume_source(volume: Object, path: str) -> Errors:
 
 
 def pod_spec(spec: Object, path: str, extra_volumes: Iterable[str] = ()) -> Errors:
-    """Problems of a pod's or template's spec; `extra_volumes` are volumes that will be added later (claims of a StatefulSet)."""
+    """Validate the spec of a pod or template; `extra_volumes` are added later (claims of a StatefulSet)."""
     volumes, errors = _volumes(spec.get("volumes") or (), f"{path}.volumes")
     volumes.update(extra_volumes)
     containers = spec.get("containers") or []
@@ -293,7 +293,7 @@ def validate_pod_template(ctx: HookContext, obj: Object, old: Object | None) -> 
 
 
 def quality_of_service(spec: Object) -> str:
-    """Guaranteed: every container limits cpu and memory and asks for just that; BestEffort: nobody asks for anything."""
+    """The QoS class. Guaranteed: all containers have limits for cpu and memory and equal requests; BestEffort: none has any."""
     asked = False
     guaranteed = True
     for group in ("containers", "initContainers"):
@@ -345,14 +345,14 @@ def validate_pod(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
         return [forbidden("spec.initContainers", "pod updates may not add or remove containers")]
     for group in ("containers", "initContainers"):
         for index, container in enumerate(new_spec.get(group) or ()):
-            errors += need(container, "image", f"spec.{group}[{index}]")
+            errors += require(container, "image", f"spec.{group}[{index}]")
     if _frozen_part(new_spec, old_spec) != old_spec:
         errors.append(forbidden("spec", f"pod updates may not change fields other than {','.join(_UPDATABLE)}\n"))
     return errors
 
 
 def _frozen_part(new_spec: Object, old_spec: Object) -> Object:
-    """The new spec with everything that may change put back."""
+    """The new spec with all mutable fields reset to the old values."""
     frozen = dict(new_spec)
     for group in ("containers", "initContainers"):
         if containers := new_spec.get(group):

@@ -1,4 +1,5 @@
-"""The expressions of a ValidatingAdmissionPolicy: each must compile under the variables declared before it and give its type."""
+"""The expressions of a ValidatingAdmissionPolicy: each must compile with the variables declared before it and return the right
+type."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from muster.machinery.objects import Object
 
 _IDENTIFIER: Final = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*\Z")
 _REASONS: Final = ["Forbidden", "Invalid", "RequestEntityTooLarge"]
-_MOST_ANNOTATIONS: Final = 20
-_LONGEST_ANNOTATION: Final = 5 * 1024
+_MAX_ANNOTATIONS: Final = 20
+_MAX_ANNOTATION_LENGTH: Final = 5 * 1024
 
 
 def check_policy_expressions(name: str, spec: Object) -> Errors:
@@ -77,15 +78,15 @@ def _validation(validation: Object, full: Environment, plain: Environment, path:
 
 def _annotations(name: str, annotations: list[Object], full: Environment) -> Errors:
     path, errors, seen = "spec.auditAnnotations", Errors(), set[str]()
-    if len(annotations) > _MOST_ANNOTATIONS:
-        errors.append(invalid(path, annotations, f"must not have more than {_MOST_ANNOTATIONS} auditAnnotations"))
+    if len(annotations) > _MAX_ANNOTATIONS:
+        errors.append(invalid(path, annotations, f"must not have more than {_MAX_ANNOTATIONS} auditAnnotations"))
     for index, annotation in enumerate(annotations):
         key, value = annotation.get("key") or "", (annotation.get("valueExpression") or "").strip()
         errors += named_like(names.qualified_name, f"{name}/{key}", f"{path}[{index}].key")
         if not value:
             errors.append(required(f"{path}[{index}].valueExpression", "valueExpression is not specified"))
-        elif len(value) > _LONGEST_ANNOTATION:
-            errors.append(required(f"{path}[{index}].valueExpression", f"must not exceed {_LONGEST_ANNOTATION} bytes in length"))
+        elif len(value) > _MAX_ANNOTATION_LENGTH:
+            errors.append(required(f"{path}[{index}].valueExpression", f"must not exceed {_MAX_ANNOTATION_LENGTH} bytes in length"))
         else:
             errors += _compiles(value, full, (STRING, NULL), f"{path}[{index}].valueExpression")
         if key in seen:

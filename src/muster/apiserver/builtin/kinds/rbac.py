@@ -1,4 +1,4 @@
-"""Roles and bindings: rules must say something, and a binding's role cannot be exchanged."""
+"""Roles and bindings: validation of rules and subjects; the roleRef of a binding is immutable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Services, Endpoints and EndpointSlices. A Service gets its cluster IP and node ports when it is created or changes type."""
+"""Services, Endpoints and EndpointSlices. The cluster IP and node ports of a Service are allocated when it is created or its type
+changes.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ _ADDRESS_FIELDS: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPoli
 
 
 def prepare_service(ctx: HookContext, obj: Object, old: Object | None) -> None:
-    """Keep what was allocated, drop what the type does not have, allocate what is missing. Wishes that cannot be met are left for
-    validation to refuse."""
+    """Keep allocated addresses, drop those that the type does not have, allocate missing ones. Requested values that are not
+    available are rejected later (`allocate_addresses`)."""
     spec = obj.setdefault("spec", {})
     if ctx.subresource == "status":
         return
@@ -56,18 +58,18 @@ _NEEDED_BY: Final = {
     "internalTrafficPolicy": ("ClusterIP", "NodePort", "LoadBalancer"),
     **dict.fromkeys(_ADDRESS_FIELDS, ("ClusterIP", "NodePort", "LoadBalancer")),
 }
-"""Fields that only some types have; a change of type drops them unless the request changes them itself."""
+"""Fields of certain types only; a change of the type drops them, unless the request changes them."""
 
 
 def _carry_over(spec: Object, before: Object) -> None:
-    """Client copies of what the server allocated may be stale or missing: keep, hand over or drop what belongs to the types."""
+    """Carry over allocated values that the request omits, and drop those that the new type does not have."""
     kind, old_kind = spec.get("type"), before.get("type")
     for field, kinds in _NEEDED_BY.items():
         if old_kind in kinds and kind not in kinds and spec.get(field) == before.get(field):
             spec.pop(field, None)
     if old_kind in _WITH_NODE_PORTS and kind not in _WITH_NODE_PORTS:
-        held_ports = [port.get("nodePort") for port in before.get("ports") or ()]
-        if [port.get("nodePort") for port in spec.get("ports") or ()] == held_ports:
+        current_ports = [port.get("nodePort") for port in before.get("ports") or ()]
+        if [port.get("nodePort") for port in spec.get("ports") or ()] == current_ports:
             for port in spec.get("ports") or ():
                 port.pop("nodePort", None)
     if "ExternalName" in (kind, old_kind):
@@ -78,10 +80,10 @@ def _carry_over(spec: Object, before: Object) -> None:
         if not spec.get(field) and before.get(field):
             spec[field] = before[field]
     if kind in _WITH_NODE_PORTS and old_kind in _WITH_NODE_PORTS:
-        held = {(p.get("port"), p.get("protocol")): p["nodePort"] for p in before.get("ports") or () if p.get("nodePort")}
+        current = {(p.get("port"), p.get("protocol")): p["nodePort"] for p in before.get("ports") or () if p.get("nodePort")}
         for port in spec.get("ports") or ():
-            if not port.get("nodePort") and (port.get("port"), port.get("protocol")) in held:
-                port["nodePort"] = held[(port.get("port"), port.get("protocol"))]
+            if not port.get("nodePort") and (port.get("port"), port.get("protocol")) in current:
+                port["nodePort"] = current[(port.get("port"), port.get("protocol"))]
 
 
 def _address(ctx: HookContext, spec: Object, owner: str) -> None:
@@ -119,7 +121,7 @@ def _is_headless(spec: Object) -> bool:
 
 
 def allocate_addresses(ctx: HookContext, obj: Object) -> Errors:
-    """Addresses and ports that were asked for by value and cannot be had."""
+    """Allocate addresses and ports that are requested by value; return errors for those that are not available."""
     if ctx.subresource == "status":
         return []
     spec, owner = spec_of(obj), f"{obj['metadata'].get('namespace', '')}/{obj['metadata'].get('name', '')}"

@@ -1,10 +1,10 @@
-"""Volumes, claims and the classes they come from."""
+"""Volumes, claims, and storage classes."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from muster.apiserver.builtin.kinds.checks import Errors, immutable, label_selector, named_like, need, one_of, qualified, spec_of
+from muster.apiserver.builtin.kinds.checks import Errors, immutable, label_selector, named_like, one_of, qualified, require, spec_of
 from muster.apiserver.registry.strategy import HookContext
 from muster.kube import names
 from muster.kube.fielderrors import forbidden, invalid, not_supported, required
@@ -58,11 +58,11 @@ def _not_positive(amount: str) -> bool:
         return True
 
 
-_CLAIM_FREE: Final = ("resources", "volumeAttributesClassName", "volumeName")
+_CLAIM_MUTABLE: Final = ("resources", "volumeAttributesClassName", "volumeName")
 
 
 def _claim_update(spec: Object, before: Object) -> Errors:
-    free = _CLAIM_FREE if not before.get("volumeName") else _CLAIM_FREE[:2]
+    free = _CLAIM_MUTABLE if not before.get("volumeName") else _CLAIM_MUTABLE[:2]
     unchanged = {k: v for k, v in spec.items() if k not in free} == {k: v for k, v in before.items() if k not in free}
     if before.get("storageClassName") is None and spec.get("storageClassName") is not None:
         unchanged = True
@@ -148,7 +148,7 @@ def validate_csi_node(ctx: HookContext, obj: Object, old: Object | None) -> Erro
 
 def validate_attachment(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
     spec = spec_of(obj)
-    errors = need(spec, "attacher", "spec")
+    errors = require(spec, "attacher", "spec")
     source = spec.get("source") or {}
     if source.get("persistentVolumeName") is None and source.get("inlineVolumeSpec") is None:
         errors.append(required("spec.source", "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))

@@ -1,6 +1,6 @@
-"""Between served and stored versions: autoscaling/v1 ↔ v2, and events.k8s.io/v1 ↔ core/v1 Events.
+"""Conversion between served and stored versions: autoscaling/v1 ↔ v2, and events.k8s.io/v1 ↔ core/v1 Events.
 
-The older autoscaler has room for one cpu target only; everything else travels in annotations, as clients of the old version expect.
+autoscaling/v1 only has a cpu target; all other fields are in annotations, as upstream's conversion writes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DEFAULT_CPU: Final = 80
 
 
 def _shaped(type_name: str, obj: Object) -> Object:
-    """The object with the fields its type always shows and without those it never does."""
+    """The object in the form of its type."""
     shaped: Object = typed.struct(f"io.k8s.api.{type_name}")(obj)
     return shaped
 
@@ -89,7 +89,7 @@ def _new_metric(metric: Object, numbers: str) -> Object:
 
 
 def _recased(value: Any, upper: bool) -> Any:
-    """Keys of the behaviour annotation start with a capital letter."""
+    """Change the case of the first letter of keys: those of the behavior annotation are capitalized."""
     if isinstance(value, dict):
         return {(key[:1].upper() if upper else key[:1].lower()) + key[1:]: _recased(item, upper) for key, item in value.items()}
     return [_recased(item, upper) for item in value] if isinstance(value, list) else value
@@ -99,7 +99,7 @@ _RULES: Final = ("stabilizationWindowSeconds", "selectPolicy", "policies", "tole
 
 
 def _behavior_carrier(behavior: Object | None) -> Any:
-    """The annotation is an encoded internal struct: every field in its order, unset ones null."""
+    """The behavior annotation: the encoded internal struct with all fields in order, unset ones null."""
     if behavior is None:
         return None
     whole = {
@@ -163,7 +163,7 @@ def _set_annotations(meta: Object, annotations: Object) -> None:
 
 
 def autoscaler_to_storage(obj: Object) -> Object:
-    """autoscaling/v1 → v2. Annotations are the client's: what they carry counts only if it has the shape of v1's own types."""
+    """autoscaling/v1 → v2. Clients may write the annotations: their values are used only if they have the form of the types."""
     annotations = obj["metadata"].get("annotations") or {}
     try:
         return _to_storage(obj, annotations)

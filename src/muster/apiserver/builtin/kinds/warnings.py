@@ -1,6 +1,6 @@
-"""What the server tells a client about an object it accepts: names that surprise, values that are ignored, deprecated things.
+"""Warnings about accepted objects: unsuitable names, ignored values, deprecated fields (`k8s.io/kubernetes/pkg/api/…/warnings.go`).
 
-Only the warnings people meet are given; their texts are the real server's.
+Only common warnings are implemented; their texts are upstream's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OLD_LABELS: Final = {
 _SURPRISE: Final = "which can result in surprising behavior; a DNS label is recommended"
 
 
-def _unfit_name(obj: Object, use: str) -> Iterator[str]:
+def _unsuitable_name(obj: Object, use: str) -> Iterator[str]:
     problems = names.dns1123_label(obj["metadata"].get("name", ""))
     if problems:
         yield f"metadata.name: this is used in {use}, {_SURPRISE}: [{', '.join(problems)}]"
@@ -72,12 +72,12 @@ def _is_fractional(amount: str) -> bool:
 
 
 def _pod(obj: Object) -> Iterator[str]:
-    yield from _unfit_name(obj, "the Pod's hostname")
+    yield from _unsuitable_name(obj, "the Pod's hostname")
     yield from _pod_spec(spec_of(obj), "spec")
 
 
 def _workload(obj: Object) -> Iterator[str]:
-    yield from _unfit_name(obj, "Pod names and hostnames")
+    yield from _unsuitable_name(obj, "Pod names and hostnames")
     yield from _templated(obj)
 
 
@@ -91,7 +91,7 @@ def _templated(obj: Object) -> Iterator[str]:
 
 
 def _cron_job(obj: Object) -> Iterator[str]:
-    yield from _unfit_name(obj, "Pod names and hostnames")
+    yield from _unsuitable_name(obj, "Pod names and hostnames")
     template = ((spec_of(obj).get("jobTemplate") or {}).get("spec") or {}).get("template") or {}
     yield from _pod_spec(template.get("spec") or {}, "spec.jobTemplate.spec.template.spec")
 
@@ -153,7 +153,7 @@ DEPRECATED: Final[Mapping[tuple[str, str], str]] = {
 
 
 def warning(validate: Validate | None, warnings: Warnings | None) -> Validate | None:
-    """Validation that warns about what it lets pass."""
+    """A validation that adds warnings for valid objects."""
     if warnings is None:
         return validate
 

@@ -1,4 +1,4 @@
-"""The kinds that keep pods running: selectors must match their template and never change; strategies must make sense."""
+"""Workload controllers: selectors must match the template and are immutable; update strategies are validated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MISMATCH: Final = "`selector` does not match template `labels`"
 
 
 def _selector_and_template(spec: Object, kind: str, extra_volumes: list[str] | None = None) -> Errors:
-    """A missing selector selects nothing, so that it cannot match either; an empty one selects all and is refused for itself."""
+    """Validate selector and template. A missing selector does not match the template; an empty one is invalid itself."""
     errors: Errors = []
     selector, template = spec.get("selector"), spec.get("template") or {}
     labels = (template.get("metadata") or {}).get("labels")
@@ -124,7 +124,7 @@ def validate_replication_controller(ctx: HookContext, obj: Object, old: Object |
 
 
 def prepare_daemon_set(ctx: HookContext, obj: Object, old: Object | None) -> None:
-    """The template's generation is counted in an annotation for old clients."""
+    """Maintain the deprecated annotation with the generation of the template."""
     key = TEMPLATE_GENERATION
     annotations = obj["metadata"].get("annotations")
     if annotations is None:
@@ -158,7 +158,7 @@ def validate_daemon_set(ctx: HookContext, obj: Object, old: Object | None) -> Er
     return errors if old is None else errors + immutable(spec.get("selector"), spec_of(old).get("selector"), "spec.selector")
 
 
-_STATEFUL_FREE: Final = (
+_STATEFUL_MUTABLE: Final = (
     "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 )  # fmt: skip
@@ -188,7 +188,7 @@ def validate_stateful_set(ctx: HookContext, obj: Object, old: Object | None) -> 
         errors += named_like(names.dns1123_label, spec["serviceName"], "spec.serviceName")
     claims = [claim.get("metadata", {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
     errors += _selector_and_template(spec, "statefulset", claims) + _always_running(spec, "StatefulSet")
-    if old is not None and _without(spec, _STATEFUL_FREE) != _without(spec_of(old), _STATEFUL_FREE):
+    if old is not None and _without(spec, _STATEFUL_MUTABLE) != _without(spec_of(old), _STATEFUL_MUTABLE):
         text = (
             "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
             "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
