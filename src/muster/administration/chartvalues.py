@@ -15,7 +15,7 @@ from muster.administration.images import ImageChoice, decoded_credential
 
 if TYPE_CHECKING:
     from muster.administration.hub.initialize import InitOptions
-    from muster.administration.members.joining import JoinOptions
+    from muster.administration.members.join import JoinOptions
 
 Options = TypeVar("Options", "InitOptions", "JoinOptions")
 

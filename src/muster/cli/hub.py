@@ -22,7 +22,7 @@ from muster.registration.names import AGENT_RESTRICTION, HUB_GATES, HUB_LOCK, HU
 
 if TYPE_CHECKING:
     from muster.registration.hub.options import HubOptions
-    from muster.registration.hub.serving import Webhooks
+    from muster.registration.hub.webhook_server import Webhooks
     from muster.runtime.client import KubeClient
 
 
@@ -145,7 +145,7 @@ def _component(options: HubOptions) -> HubComponent[Webhooks]:
     from muster.registration import drivers
     from muster.registration.hub.install import install, install_namespaces
     from muster.registration.hub.manager import Hub
-    from muster.registration.hub.serving import Webhooks
+    from muster.registration.hub.webhook_server import Webhooks
 
     async def install_all(client: KubeClient, webhooks: Webhooks | None) -> None:
         rules = [drivers.profile_rules(name, options.driver_options) for name in options.drivers]

@@ -39,7 +39,7 @@ from muster.work.hub.options import (
 
 if TYPE_CHECKING:
     from muster.runtime.client import KubeClient
-    from muster.work.hub.serving import Webhooks
+    from muster.work.hub.webhook_server import Webhooks
 
 
 @click.command(
@@ -119,7 +119,7 @@ def _component(options: WorkHubOptions) -> HubComponent[Webhooks]:
     from muster.runtime.install import ensure_namespace
     from muster.work.hub.install import LOCK, install
     from muster.work.hub.manager import WorkHub
-    from muster.work.hub.serving import Webhooks
+    from muster.work.hub.webhook_server import Webhooks
 
     async def install_all(client: KubeClient, webhooks: Webhooks | None) -> None:
         await install(client, options, webhooks.endpoint if webhooks else None)

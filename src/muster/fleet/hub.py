@@ -33,7 +33,7 @@ from muster.registration.drivers.flags import DEFAULT, GRPC
 from muster.registration.hub.install import install, install_namespaces
 from muster.registration.hub.manager import REPORTER, Hub
 from muster.registration.hub.options import HubOptions
-from muster.registration.hub.serving import Webhooks
+from muster.registration.hub.webhook_server import Webhooks
 from muster.runtime.client import AuthInfo
 from muster.runtime.webhook import ServingOptions
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from muster.administration.members import unjoining
+from muster.administration.members import unjoin
 from muster.administration.members.hub_trust import connect_by_http
-from muster.administration.members.unjoining import UnjoinOptions
+from muster.administration.members.unjoin import UnjoinOptions
 from muster.administration.progress import SILENT
 from muster.machinery.clock import SYSTEM
 from muster.operator.klusterlet.connection import open_secret
@@ -22,8 +22,8 @@ async def test_its_acceptance_is_taken_back(tmp_path: Path) -> None:
         async with site.agent():
             await until(site.available)
         async with open_secret(find("grpc").endpoints, hub_secret(site), "Secret a/b", "c1") as hub:
-            run = unjoining._Leave(hub, UnjoinOptions(cluster_name="c1"), SILENT, SYSTEM, connect_by_http, open_secret)
-            assert not await unjoining._leave_hub(run, hub, "delete it by hand"), "deleting it is not the agents' right"
+            run = unjoin._Leave(hub, UnjoinOptions(cluster_name="c1"), SILENT, SYSTEM, connect_by_http, open_secret)
+            assert not await unjoin._leave_hub(run, hub, "delete it by hand"), "deleting it is not the agents' right"
         found = await site.admin.get(MANAGED_CLUSTERS, "c1")
         assert not found["spec"].get("hubAcceptsClient")
         assert run.left == ["ManagedCluster c1 stays on the hub, denied; delete it by hand"]

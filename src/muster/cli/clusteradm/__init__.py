@@ -37,13 +37,13 @@ VERBS = {
 CREATED = {
     "clusterset": Entry(f"{HERE}.clusterset", "Create a cluster set.", "create"),
     "placement": Entry(f"{HERE}.placement", "Create a placement, which selects clusters.", "create"),
-    "work": Entry(f"{HERE}.work.changing", "Create a work, which applies manifests to clusters.", "create"),
+    "work": Entry(f"{HERE}.work.lifecycle", "Create a work, which applies manifests to clusters.", "create"),
 }
 DELETED = {
     "clusterset": Entry(f"{HERE}.clusterset", "Delete a cluster set.", "delete"),
     "placement": Entry(f"{HERE}.placement", "Delete a placement.", "delete"),
     "token": Entry(f"{HERE}.delete_token", "Delete the bootstrap tokens of the hub."),
-    "work": Entry(f"{HERE}.work.changing", "Delete a work.", "delete"),
+    "work": Entry(f"{HERE}.work.lifecycle", "Delete a work.", "delete"),
 }
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 

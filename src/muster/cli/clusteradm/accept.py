@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.cli.clusteradm.bundling import flat
+from muster.cli.clusteradm.bundle_flags import flat
 from muster.cli.connection import Session, administer, connected, explain
 from muster.cli.console import echo_error
 from muster.cli.examples import examples

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.clusteradm.bundling import flat
+from muster.cli.clusteradm.bundle_flags import flat
 from muster.cli.connection import Session, administer, connected, explain, write_resources
 from muster.cli.console import echo, echo_error
 from muster.cli.examples import examples

@@ -28,8 +28,8 @@ def _do(work: Callable[[KubeClient], Awaitable[str | list[str]]]) -> None:
         from muster.administration.hubs import require_hub
 
         await require_hub(session.client)
-        said = await work(session.client)
-        for line in [said] if isinstance(said, str) else said:
+        given_terms = await work(session.client)
+        for line in [given_terms] if isinstance(given_terms, str) else given_terms:
             session.progress.info(line)
 
     administer(in_session)
@@ -112,7 +112,7 @@ def set_(name: str, clusters: tuple[tuple[str, ...], ...], namespaces: tuple[tup
         raise click.UsageError("at least one cluster (--clusters) or namespace (--namespaces) must be specified")
 
     async def both(client: KubeClient) -> list[str]:
-        said = await clustersets.set_clusters(client, name, members) if members else []
-        return said + (await clustersets.add_namespaces(client, name, managed) if managed else [])
+        given_terms = await clustersets.set_clusters(client, name, members) if members else []
+        return given_terms + (await clustersets.add_namespaces(client, name, managed) if managed else [])
 
     _do(both)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.cluster_names import ClusterNames
-from muster.cli.clusteradm.bundling import flat
+from muster.cli.clusteradm.bundle_flags import flat
 from muster.cli.connection import Globals, Session, administer, connected, write_file
 from muster.cli.console import echo, echo_error
 from muster.cli.examples import examples

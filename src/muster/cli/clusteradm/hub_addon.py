@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from muster.cli.clusteradm.bundling import flat
+from muster.cli.clusteradm.bundle_flags import flat
 from muster.cli.connection import Session, administer, connected, write_file
 from muster.cli.console import echo
 from muster.cli.examples import examples

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.clusteradm.bundling import bundle_of, flat, gates_of, installing, report_flags, resources_of, version_of
+from muster.cli.clusteradm.bundle_flags import bundle_of, flat, gates_of, installing, report_flags, resources_of, version_of
 from muster.cli.connection import Session, administer, connected, program, write_file, write_resources
 from muster.cli.console import echo
 from muster.cli.driver_flags import driver_flags, driver_settings

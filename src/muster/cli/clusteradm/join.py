@@ -3,7 +3,7 @@
 The flags are OCM's, with further spellings where its documents use them, and with what proves the hub (`--hub-ca-hash`,
 `--grpc-ca-hash`). Over gRPC, whose agents never reach the hub's API server, nothing here does either, unless flags ask for it: to
 learn there who vouches for the gRPC server, or for a kubeconfig in the bootstrap Secret, as OCM's own tool puts one there. What
-they mean together is decided and checked by `muster.administration.members.joining`.
+they mean together is decided and checked by `muster.administration.members.join`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.clusteradm.bundling import (
+from muster.cli.clusteradm.bundle_flags import (
     REGISTRY,
     bundle_of,
     flat,
@@ -35,7 +35,7 @@ from muster.registration.drivers.flags import DEFAULT, JOIN_FLAGS
 if TYPE_CHECKING:
     from muster.administration.hubs import HubAddress
     from muster.administration.members.hub_trust import HubTrust
-    from muster.administration.members.joining import Joined, JoinOptions
+    from muster.administration.members.join import Joined, JoinOptions
     from muster.runtime.client import ClientConfig, KubeClient
 
 _FILE = click.Path(dir_okay=False)
@@ -145,7 +145,7 @@ async def _join(session: Session, given: dict[str, Any]) -> Joined:
     from dataclasses import replace
 
     from muster.administration.members.hub_trust import find_hub
-    from muster.administration.members.joining import check, join
+    from muster.administration.members.join import check, join
 
     options = _options(given)
     called = (options.managed or session.config).cluster
@@ -231,7 +231,7 @@ async def _target(session: Session, given: dict[str, Any]) -> AsyncIterator[Kube
 def _options(given: dict[str, Any]) -> JoinOptions:
     from muster.administration.chartvalues import KLUSTERLET_CHART, with_values
     from muster.administration.images import read_mapping
-    from muster.administration.members.joining import JoinOptions
+    from muster.administration.members.join import JoinOptions
 
     options = JoinOptions(
         given["cluster"],

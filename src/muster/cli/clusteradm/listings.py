@@ -19,7 +19,7 @@ from muster.api.cluster.v1beta1 import MISCONFIGURED, PLACEMENT_LABEL, SATISFIED
 from muster.api.cluster.v1beta2 import EMPTY, ManagedClusterSet, ManagedClusterSetBinding
 from muster.api.resource import TypedObject as ApiResource
 from muster.api.work.v1 import ManifestWork
-from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_details, work_item
+from muster.cli.clusteradm.work.details import COLUMNS, MORE, work_details, work_item
 from muster.cli.output import Item, Listing
 from muster.machinery.golang.quantities import QuantityError, parse_quantity
 from muster.machinery.objects import GVR, Object
@@ -203,9 +203,11 @@ def _addon(name: str, installed: Sequence[Object], hub: AddonsHub, document: Doc
         if addon is None:
             fields[cluster] = {"Problem": "cannot be read"}
             continue
-        said = {kind: _said(addon.status.conditions, kind) for kind in ("Available", "ManifestApplied", "RegistrationApplied")}
-        available += said["Available"] == "true"
-        branch: dict[str, Any] = {"Status": said}
+        conditions = {
+            kind: _said(addon.status.conditions, kind) for kind in ("Available", "ManifestApplied", "RegistrationApplied")
+        }
+        available += conditions["Available"] == "true"
+        branch: dict[str, Any] = {"Status": conditions}
         if addon.status.conditions:
             branch["Reasons"] = dict(reasons(addon))
         if (missing := missing_step(hub.view(addon))) is not None:

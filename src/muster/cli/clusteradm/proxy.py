@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.cli.cluster_names import ClusterNames
-from muster.cli.clusteradm.bundling import flat
+from muster.cli.clusteradm.bundle_flags import flat
 from muster.cli.clusteradm.gateway import chosen, hub_gateway, selecting
 from muster.cli.connection import Session, administer, connected
 from muster.cli.console import echo_warning

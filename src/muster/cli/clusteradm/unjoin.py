@@ -11,7 +11,7 @@ from muster.cli.console import echo
 from muster.cli.examples import examples
 
 if TYPE_CHECKING:
-    from muster.administration.members.unjoining import Unjoined
+    from muster.administration.members.unjoin import Unjoined
 
 
 @click.command(
@@ -47,7 +47,7 @@ def command(**given: Any) -> None:
 
 
 async def _unjoin(session: Session, given: dict[str, Any]) -> Unjoined:
-    from muster.administration.members.unjoining import UnjoinOptions, unjoin
+    from muster.administration.members.unjoin import UnjoinOptions, unjoin
     from muster.aws.process_env import found
     from muster.cli.process import find_cluster
 

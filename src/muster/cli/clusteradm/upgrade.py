@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from muster.cli.clusteradm.bundling import image_of, versioned
+from muster.cli.clusteradm.bundle_flags import image_of, versioned
 from muster.cli.connection import Session, administer, connected
 from muster.cli.examples import examples
 from muster.cli.lazy import SuggestingGroup

@@ -31,18 +31,18 @@ def command(client_only: bool, output: str) -> None:
     from importlib.metadata import version
 
     own = version("muster")
-    said: dict[str, str] = {"clusteradm": own, "bundle": own}
+    given_terms: dict[str, str] = {"clusteradm": own, "bundle": own}
     if not client_only:
-        said |= _server(Globals.current())
+        given_terms |= _server(Globals.current())
     if output != "text":
-        echo(document(said, output))
+        echo(document(given_terms, output))
         return
-    echo(f"clusteradm\tversion\t:{said['clusteradm']}")
-    echo(f"default bundle\tversion\t:{said['bundle']}")
-    if "server" in said:
-        echo(f"server release\tversion\t:{said['server']}")
-    if "hub" in said:
-        echo(f"hub\tversion\t:{said['hub']}")
+    echo(f"clusteradm\tversion\t:{given_terms['clusteradm']}")
+    echo(f"default bundle\tversion\t:{given_terms['bundle']}")
+    if "server" in given_terms:
+        echo(f"server release\tversion\t:{given_terms['server']}")
+    if "hub" in given_terms:
+        echo(f"hub\tversion\t:{given_terms['hub']}")
 
 
 def _server(options: Globals) -> dict[str, str]:
@@ -52,16 +52,16 @@ def _server(options: Globals) -> dict[str, str]:
 
     async def ask() -> dict[str, str]:
         client = HttpClient(config, agent="clusteradm", timeout=min(options.timeout, 5.0))
-        said: dict[str, str] = {}
+        given_terms: dict[str, str] = {}
         try:
-            said["server"] = await client.server_version()
+            given_terms["server"] = await client.server_version()
             if image := await _operator_image(client):
-                said["hub"] = image.rpartition(":")[2]
+                given_terms["hub"] = image.rpartition(":")[2]
         except KubeError as error:
             echo(f"server: {error}", err=True)
         finally:
             await client.close()
-        return said
+        return given_terms
 
     try:
         config = find_cluster(options.kubeconfig, options.context).config

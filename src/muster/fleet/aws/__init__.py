@@ -12,7 +12,7 @@ from muster.fleet.aws.behaviour import Behaviour, Fault, FaultKind, Throttle
 from muster.fleet.aws.calls import CallLog, CallRecord
 from muster.fleet.aws.server import AwsAuthWatch, LocalAws, LocalAwsConfig
 from muster.fleet.aws.statefile import UnreadableState
-from muster.fleet.aws.tokens.mapping import Unmapped
+from muster.fleet.aws.tokens.mapper import Unmapped
 from muster.fleet.aws.tokens.webhook import StsRefused
 
 __all__ = [

@@ -36,7 +36,7 @@ from muster.registration.hub import install as registration
 from muster.registration.hub.manager import REPORTER as REGISTRATION
 from muster.registration.hub.manager import Hub
 from muster.registration.hub.options import HubOptions
-from muster.registration.hub.serving import Webhooks as RegistrationWebhooks
+from muster.registration.hub.webhook_server import Webhooks as RegistrationWebhooks
 from muster.registration.names import HUB_LOCK, HUB_NAMESPACE
 from muster.runtime.client import KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS, SECRETS
@@ -50,7 +50,7 @@ from muster.work.hub import install as work
 from muster.work.hub.manager import REPORTER as WORK
 from muster.work.hub.manager import WorkHub
 from muster.work.hub.options import WorkHubOptions
-from muster.work.hub.serving import Webhooks as WorkWebhooks
+from muster.work.hub.webhook_server import Webhooks as WorkWebhooks
 
 log = get_logger("muster.fleet.local")
 

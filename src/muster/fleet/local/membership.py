@@ -17,8 +17,9 @@ from muster.administration.hub import initialize as initializing
 from muster.administration.hub import tokens
 from muster.administration.hub.authority import grpc_authority
 from muster.administration.hubs import HubAddress, is_hub
-from muster.administration.members import accept as accepting
-from muster.administration.members import joining, unjoining
+from muster.administration.members import accept as accept_module
+from muster.administration.members import join as join_module
+from muster.administration.members import unjoin as unjoin_module
 from muster.administration.members.klusterlets import find_klusterlets, former_agents_problem
 from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.readiness import await_available as await_all
@@ -166,7 +167,7 @@ async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
     """As often as wanted; an operator of another version is replaced. Over gRPC, agents get a token that is good for them alone."""
     token = await tokens.issue(hub.client, cluster=cluster.name if hub.grpc else "")
     api = HubAddress(hub.url, hub.ca)
-    options = joining.JoinOptions(
+    options = join_module.JoinOptions(
         cluster.name,
         token,
         # Agents of addons go to the hub's API server, however this cluster's own agent reaches its hub.
@@ -179,7 +180,7 @@ async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
         force=bool(await find_klusterlets(cluster.client, cluster.name)),
     )
     address = HubAddress(hub.grpc, await grpc_authority(hub.client)) if hub.grpc else api
-    await joining.join(cluster.client, address, options, progress)
+    await join_module.join(cluster.client, address, options, progress)
     await forget_other_addresses(hub.client, cluster, progress)
 
 
@@ -215,8 +216,8 @@ async def forget_other_addresses(hub: KubeClient, cluster: Site, progress: Progr
 
 
 async def accept(hub: Site, name: str, progress: Progress) -> None:
-    await accepting.accept(
-        hub.client, name, accepting.AcceptOptions(wait=True, timeout=STEP_TIMEOUT, process_env=hub.aws), progress
+    await accept_module.accept(
+        hub.client, name, accept_module.AcceptOptions(wait=True, timeout=STEP_TIMEOUT, process_env=hub.aws), progress
     )
 
 
@@ -287,8 +288,8 @@ async def await_gateway(hub: Site, name: str, progress: Progress) -> None:
 async def leave(hub: Site, cluster: Site, progress: Progress) -> None:
     """What the hub has applied there goes with the cluster, so it need not be taken away first."""
     way = ClientConfig(hub.url, hub.ca)
-    options = unjoining.UnjoinOptions(cluster.name, force=True, hub=way, timeout=STEP_TIMEOUT)
-    await unjoining.unjoin(cluster.client, options, progress, connect=lambda _: hub.client)
+    options = unjoin_module.UnjoinOptions(cluster.name, force=True, hub=way, timeout=STEP_TIMEOUT)
+    await unjoin_module.unjoin(cluster.client, options, progress, connect=lambda _: hub.client)
 
 
 async def forget(hub: Site, name: str) -> None:

@@ -18,12 +18,12 @@ import msgspec
 from muster.apiserver.nodes import LogOptions, NoLogs
 from muster.fleet.attached import Attached
 from muster.fleet.node.addresses import NODE_IP, LoopbackAddresses
-from muster.fleet.node.binding import excess, is_waiting, obstacle
 from muster.fleet.node.containerlog import has_log, read_log
 from muster.fleet.node.environment import Address
 from muster.fleet.node.heartbeat import MOST_PODS, Heartbeat
 from muster.fleet.node.pod import PodServices, PodWorker
 from muster.fleet.node.podspec import Pod, pod_of
+from muster.fleet.node.scheduler_filters import excess, is_waiting, obstacle
 from muster.fleet.node.simulated import only_foreign
 from muster.fleet.node.states import container_status, merged
 from muster.fleet.workloads.persistent_volumes import unbound_claim

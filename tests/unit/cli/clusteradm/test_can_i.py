@@ -314,7 +314,7 @@ async def test_who_interrupts_the_question_gets_no_answer(hub: Fleet, file: str,
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("muster.cli.clusteradm.work.asking.administer", interrupted)
+    monkeypatch.setattr("muster.cli.clusteradm.work.can_i.administer", interrupted)
     assert "interrupted" in await hub.fails("work", "can-i", "c1", "-f", file, code=3)
 
 

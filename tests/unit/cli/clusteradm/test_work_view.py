@@ -16,7 +16,7 @@ from muster.api.work.v1 import (
     ManifestWorkSpec,
     ManifestWorkStatus,
 )
-from muster.cli.clusteradm.work.showing import COLUMNS, MORE, work_item
+from muster.cli.clusteradm.work.details import COLUMNS, MORE, work_item
 from muster.cli.output import Listing, news, render
 from muster.work.agent.interfaces import Refusal
 from muster.work.agent.reporting import ManifestResult, Reporter, deleting, refused, unfit

@@ -8,7 +8,7 @@ import pytest
 
 from muster.fleet.aws.model import Cluster, Entry, State
 from muster.fleet.aws.tokens.aws_auth import NOBODY, AwsAuth, Mapped, parse
-from muster.fleet.aws.tokens.mapping import ProvenIdentity, Unmapped, mapped
+from muster.fleet.aws.tokens.mapper import ProvenIdentity, Unmapped, mapped
 from muster.fleet.aws.world import World
 from tests.support.fake_clock import FakeClock
 

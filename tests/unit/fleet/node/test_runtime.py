@@ -12,9 +12,9 @@ from muster.fleet.node import NodeRuntime
 from muster.fleet.node import addresses as addresses_module
 from muster.fleet.node import pod as pod_module
 from muster.fleet.node.addresses import LoopbackAddresses
-from muster.fleet.node.binding import obstacle
 from muster.fleet.node.environment import resolve_environ
 from muster.fleet.node.podspec import Pod
+from muster.fleet.node.scheduler_filters import obstacle
 from muster.runtime.client.builtin import LEASES
 from tests.support.fake_clock import FakeClock
 from tests.support.stage import IMAGE, PODS, Stage, condition, let_pods_run, open_stage, pod_manifest

@@ -27,7 +27,7 @@ from muster.registration.hub.install import (
     install_namespaces,
 )
 from muster.registration.hub.options import HubOptions
-from muster.registration.hub.serving import Webhooks
+from muster.registration.hub.webhook_server import Webhooks
 from muster.registration.kinds import ADDONS, MANAGED_CLUSTERS
 from muster.registration.names import BOOTSTRAP_ACCOUNT, BOOTSTRAP_NAMESPACE, BOOTSTRAP_ROLE, HUB_NAMESPACE
 from muster.runtime.client.builtin import CLUSTER_ROLES, CONFIG_MAPS, CRDS, LEASES, NAMESPACES, SECRETS, SIGNING_REQUESTS

@@ -18,7 +18,7 @@ from muster.runtime.install import apply_all, ensure_namespace
 from muster.runtime.webhook.serving import ServingOptions
 from muster.work.hub.install import ACCOUNT, install, permissions
 from muster.work.hub.options import WorkHubOptions
-from muster.work.hub.serving import Webhooks
+from muster.work.hub.webhook_server import Webhooks
 from muster.work.kinds import MANIFEST_WORKS, REPLICA_SETS
 
 RBAC = "rbac.authorization.k8s.io"

@@ -12,7 +12,7 @@ from muster.runtime.client.errors import NotFound, ServerFailure
 from muster.runtime.webhook.serving import ServingOptions
 from muster.work.hub.install import BINDING_VALIDATOR, REPLICA_SET_VALIDATOR, WORK_VALIDATOR, WorkEndpoint, install
 from muster.work.hub.options import ExecutorAuthorization, WorkHubOptions
-from muster.work.hub.serving import Webhooks
+from muster.work.hub.webhook_server import Webhooks
 from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import WORK_FINALIZER
 from tests.unit.work.hub.conftest import Hub, config_map, spec, work

@@ -1,4 +1,4 @@
-"""What `clusteradm` does with works: making and deleting them, showing how they fare, asking beforehand whether they may."""
+"""Commands of `clusteradm` for works: creation, deletion, details for listings, and permission checks in advance."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import click
 from muster.cli.connection import connected
 from muster.cli.lazy import Entry, LazyGroup
 
-ASKED = {"can-i": Entry(f"{__name__}.asking", "Check whether a work would be accepted and its executor allowed.")}
+CHECKS = {"can-i": Entry(f"{__name__}.can_i", "Check whether a work would be accepted and its executor allowed.")}
 
 
-@click.group("work", cls=LazyGroup, entries=ASKED)
+@click.group("work", cls=LazyGroup, entries=CHECKS)
 @connected
 def command() -> None:
     """Check works before creating them."""

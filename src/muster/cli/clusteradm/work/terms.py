@@ -37,7 +37,7 @@ def term_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def said(given: dict[str, Any]) -> Terms:
+def given_terms(given: dict[str, Any]) -> Terms:
     """Raises AdministrationError."""
     from muster.administration.content.terms import Terms, parse_executor
 

@@ -18,7 +18,7 @@ from muster.fleet.aws.behaviour import AnswerLost
 from muster.fleet.aws.callers import SignedRequest
 from muster.fleet.aws.model import Cluster
 from muster.fleet.aws.tokens.aws_auth import AwsAuth, Mapped
-from muster.fleet.aws.tokens.mapping import ProvenIdentity, Unmapped, mapped
+from muster.fleet.aws.tokens.mapper import ProvenIdentity, Unmapped, mapped
 from muster.fleet.aws.world import World
 from muster.http import Response
 from muster.machinery.authentication import UserInfo

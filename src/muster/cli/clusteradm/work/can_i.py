@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.clusteradm.bundling import flat
-from muster.cli.clusteradm.work.terms import said, term_options
+from muster.cli.clusteradm.bundle_flags import flat
+from muster.cli.clusteradm.work.terms import given_terms, term_options
 from muster.cli.connection import Globals, Session, administer, connected
 from muster.cli.console import echo
 from muster.cli.examples import examples
@@ -84,7 +84,7 @@ def command(cluster: str, output: str, **given: Any) -> None:
     except BrokenPipeError:
         # Nobody reads it any more, and yet the answer is what it is.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    _end(checks)
+    _exit(checks)
 
 
 def _managed(kubeconfig: str | None, context: str) -> FoundCluster | None:
@@ -109,7 +109,7 @@ async def _ask(
     from muster.administration.hubs import require_hub
     from muster.runtime.client import HttpClient, KubeError
 
-    terms = said(given)
+    terms = given_terms(given)
     documents = read_manifests(flat(given["files"]), recursive=given["recursive"])
     if any(map(is_work, documents)) and (terms.update_strategy or terms.delete_option):
         raise AdministrationError("--update-strategy and --delete-option: are for manifests; a ManifestWork says so itself")
@@ -172,7 +172,7 @@ def _show(cluster: str, work: ManifestWork, checks: list[Check], output: str) ->
         echo(document(told, output))
 
 
-def _end(checks: list[Check]) -> None:
+def _exit(checks: list[Check]) -> None:
     from muster.administration.content.permits import Answer, verdict
 
     answer = verdict(checks)

@@ -23,11 +23,11 @@ def work_item(work: ManifestWork, document: Object, *, named: bool) -> Item:
     """`named`: somebody asks for this work, so its branch has everything."""
     name, cluster = work.metadata.name, work.metadata.namespace
     number = len(work.spec.workload.manifests)
-    said = {kind: condition_of(work.status.conditions, kind) for kind in (APPLIED, AVAILABLE)}
-    statuses = {kind: condition.status if condition else "" for kind, condition in said.items()}
+    conditions = {kind: condition_of(work.status.conditions, kind) for kind in (APPLIED, AVAILABLE)}
+    statuses = {kind: condition.status if condition else "" for kind, condition in conditions.items()}
     fields: dict[str, object] = {"Cluster": cluster, "Number of Manifests": number, **statuses}
     if named:
-        fields |= {kind: _verdict(condition, work) for kind, condition in said.items()}
+        fields |= {kind: _verdict(condition, work) for kind, condition in conditions.items()}
         fields |= _further(work)
     fields["Resources"] = _all_of(work) if named else work_details(work)
     cells = (name, cluster, number, *statuses.values())
@@ -50,12 +50,12 @@ def _state(manifest: ManifestCondition) -> str:
 def _all_of(work: ManifestWork) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
     for place, name, manifest in resources_of(work):
-        below = dict(_told(manifest))
+        below = dict(_feedback(manifest))
         found.setdefault(place, {})[name] = Branch(_state(manifest), below) if below else _state(manifest)
     return found
 
 
-def _told(manifest: ManifestCondition) -> Iterator[tuple[str, object]]:
+def _feedback(manifest: ManifestCondition) -> Iterator[tuple[str, object]]:
     """What is not as it should be, what rules say, and the values that were asked for."""
     usual = (APPLIED, AVAILABLE, FEEDBACK_SYNCED)
     for condition in sorted(manifest.conditions, key=lambda one: usual.index(one.type) if one.type in usual else len(usual)):

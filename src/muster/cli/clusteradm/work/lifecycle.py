@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.cli.clusteradm.bundling import flat
-from muster.cli.clusteradm.work.terms import said, term_options
+from muster.cli.clusteradm.bundle_flags import flat
+from muster.cli.clusteradm.work.terms import given_terms, term_options
 from muster.cli.connection import Session, administer, connected, explain
 from muster.cli.console import echo_error
 from muster.cli.examples import examples
@@ -29,19 +29,19 @@ _CLUSTERS = click.option(
 )
 
 
-MAKING = examples(
+CREATE_EXAMPLES = examples(
     "clusteradm create work web -f web.yaml --clusters cluster1,cluster2 --wait",
     "clusteradm create work web -f web/ --recursive --clusters cluster1 --overwrite",
     "clusteradm create work web -f web.yaml --clusters cluster1 --executor shop/deployer",
     "clusteradm create work web -f web.yaml --placement default/near --replicaset",
 )
-TAKING = examples(
+DELETE_EXAMPLES = examples(
     "clusteradm delete work web --clusters cluster1,cluster2 --wait",
     "clusteradm delete work web --replicaset default",
 )
 
 
-@click.command("work", epilog=MAKING)
+@click.command("work", epilog=CREATE_EXAMPLES)
 @click.argument("name")
 @click.option(
     "-f",
@@ -70,7 +70,7 @@ def create(name: str, **given: Any) -> None:
         raise click.UsageError("--replicaset: needs --placement")
     if given["replicaset"] and given["wait"]:
         raise click.UsageError("--wait: not with --replicaset, whose works the hub makes")
-    _end(administer(lambda session: _create(session, name, names, given)))
+    _exit(administer(lambda session: _create(session, name, names, given)))
 
 
 async def _create(session: Session, name: str, clusters: list[str], given: dict[str, Any]) -> list[WorkResult]:
@@ -94,29 +94,29 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
         session.progress.warn(f"{inside}; if that is the work itself, make it with kubectl apply")
     placement, overwrite = given["placement"], given["overwrite"]
     key = parse_placement(placement) if placement else None
-    terms = said(given)
+    terms = given_terms(given)
     client = session.client
     await require_hub(client)
     parts = await spec_parts(client, terms, manifests)
     if key is not None and given["replicaset"]:
-        outcomes = [await create_replica_set(client, name, manifests, key, overwrite=overwrite, parts=parts)]
-        _tell(session, name, outcomes, "namespace")
-        return outcomes
+        results = [await create_replica_set(client, name, manifests, key, overwrite=overwrite, parts=parts)]
+        _print_results(session, name, results, "namespace")
+        return results
     if key is not None:
         clusters = await chosen_clusters(client, key)
-    outcomes = await create_works(client, name, manifests, clusters, placement=key, overwrite=overwrite, parts=parts)
-    _tell(session, name, outcomes)
-    placed = [one.place for one in outcomes if one.done in (Done.CREATED, Done.UPDATED, Done.UNCHANGED)]
+    results = await create_works(client, name, manifests, clusters, placement=key, overwrite=overwrite, parts=parts)
+    _print_results(session, name, results)
+    placed = [one.place for one in results if one.done in (Done.CREATED, Done.UPDATED, Done.UNCHANGED)]
     if given["wait"] and placed:
         await await_works(client, name, placed, within=session.timeout, progress=session.progress)
         session.finished(f"work {name} is applied and available in {', '.join(placed)}")
     if key is not None and not clusters:
         remedy = f"see why with get placements {key.name} --namespace {key.namespace} --explain, or have the hub wait: --replicaset"
         raise AdministrationError(f"Placement {placement} has chosen no cluster, so there is no work {name}", remedy)
-    return outcomes
+    return results
 
 
-@click.command("work", epilog=TAKING)
+@click.command("work", epilog=DELETE_EXAMPLES)
 @click.argument("name", shell_complete=objects(WORKS))
 @_CLUSTERS
 @click.option("-r", "--replicaset", default="", metavar="NAMESPACE", help="Namespace of the ManifestWorkReplicaSet to delete.")
@@ -132,7 +132,7 @@ def delete(name: str, clusters: tuple[tuple[str, ...], ...], replicaset: str, fo
         raise click.UsageError("give either --clusters or --replicaset")
     if replicaset and (force or wait):
         raise click.UsageError("--force and --wait: not with --replicaset")
-    _end(administer(lambda session: _delete(session, name, names, replicaset, force, wait)))
+    _exit(administer(lambda session: _delete(session, name, names, replicaset, force, wait)))
 
 
 async def _delete(session: Session, name: str, clusters: list[str], namespace: str, force: bool, wait: bool) -> list[WorkResult]:
@@ -141,22 +141,22 @@ async def _delete(session: Session, name: str, clusters: list[str], namespace: s
 
     await require_hub(session.client)
     if namespace:
-        outcomes = [await delete_replica_set(session.client, name, namespace)]
-        _tell(session, name, outcomes, "namespace")
-        return outcomes
-    outcomes = await delete_works(session.client, name, clusters, force=force)
-    _tell(session, name, outcomes)
-    going = [one.place for one in outcomes if one.done is Done.DELETED]
+        results = [await delete_replica_set(session.client, name, namespace)]
+        _print_results(session, name, results, "namespace")
+        return results
+    results = await delete_works(session.client, name, clusters, force=force)
+    _print_results(session, name, results)
+    going = [one.place for one in results if one.done is Done.DELETED]
     if wait and going:
         await await_works_gone(session.client, name, going, within=session.timeout, progress=session.progress)
         session.finished(f"work {name} is gone from {', '.join(going)}")
-    return outcomes
+    return results
 
 
-def _tell(session: Session, name: str, outcomes: list[WorkResult], kind: str = "cluster") -> None:
+def _print_results(session: Session, name: str, results: list[WorkResult], kind: str = "cluster") -> None:
     from muster.administration.content.works import Done
 
-    for one in outcomes:
+    for one in results:
         if one.error is not None:
             echo_error(f"{kind} {one.place}: {explain(one.error)}")
         elif one.done is Done.MISSING:
@@ -167,8 +167,8 @@ def _tell(session: Session, name: str, outcomes: list[WorkResult], kind: str = "
             session.progress.info(f"{one.done.value} work {name} in {kind} {one.place}")
 
 
-def _end(outcomes: list[WorkResult]) -> None:
+def _exit(results: list[WorkResult]) -> None:
     from muster.administration.content.works import Done
 
-    if any(one.done is Done.FAILED for one in outcomes):
+    if any(one.done is Done.FAILED for one in results):
         raise SystemExit(1)
