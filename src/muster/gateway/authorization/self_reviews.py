@@ -146,22 +146,22 @@ class SelfReviews:
 def _wanted(spec: _AccessSpec) -> RequestInfo:
     """The request of a review. A raw selector is used as in a query; one in the form of requirements is left out, which asks for
     more."""
-    asked = spec.resourceAttributes
-    if asked is None:
+    attributes = spec.resourceAttributes
+    if attributes is None:
         path = spec.nonResourceAttributes or _NonResourceAttributes()
         return RequestInfo(False, path.path, path.verb)
     return RequestInfo(
         True,
         "",
-        asked.verb,
-        group=asked.group,
-        version=asked.version,
-        namespace=asked.namespace,
-        resource=asked.resource,
-        subresource=asked.subresource,
-        name=asked.name,
-        field_selector=asked.fieldSelector.rawSelector if asked.fieldSelector else "",
-        label_selector=asked.labelSelector.rawSelector if asked.labelSelector else "",
+        attributes.verb,
+        group=attributes.group,
+        version=attributes.version,
+        namespace=attributes.namespace,
+        resource=attributes.resource,
+        subresource=attributes.subresource,
+        name=attributes.name,
+        field_selector=attributes.fieldSelector.rawSelector if attributes.fieldSelector else "",
+        label_selector=attributes.labelSelector.rawSelector if attributes.labelSelector else "",
     )
 
 

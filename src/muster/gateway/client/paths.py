@@ -71,28 +71,28 @@ class Route:
 
     def target(self, url: str) -> str:
         """The raw target (path and query) for a request to `url`, which is absolute and raw. Raises WrongTarget and NoCluster."""
-        hub, asked = _parsed(self.hub_url), urlsplit(url)
-        if _origin(asked) != _origin(hub):
-            other = f"{asked.scheme}://{asked.netloc.rpartition('@')[2]}"
+        hub, parsed = _parsed(self.hub_url), urlsplit(url)
+        if _origin(parsed) != _origin(hub):
+            other = f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}"
             raise WrongTarget(f"a request for {other} cannot be sent through the hub {self.hub_url}")
         base = hub.path.rstrip("/")
-        inner = asked.path.removeprefix(base)
-        if not asked.path.startswith(base) or not (inner == "" or inner.startswith("/")):
-            raise WrongTarget(f"{asked.path}: not below {base}, the path of the hub {self.hub_url}")
-        query = f"?{asked.query}" if asked.query or url.partition("#")[0].endswith("?") else ""
+        inner = parsed.path.removeprefix(base)
+        if not parsed.path.startswith(base) or not (inner == "" or inner.startswith("/")):
+            raise WrongTarget(f"{parsed.path}: not below {base}, the path of the hub {self.hub_url}")
+        query = f"?{parsed.query}" if parsed.query or url.partition("#")[0].endswith("?") else ""
         cluster = self.cluster or current_cluster.get()
         if cluster is None:
             if not self.fallback_to_hub:
                 raise NoCluster
-            return f"{asked.path or '/'}{query}"
+            return f"{parsed.path or '/'}{query}"
         if any(_DOTS.fullmatch(segment) for segment in inner.split("/")):
             raise WrongTarget(f"{inner}: a path with . or .. may resolve to another cluster")
         return f"{base}{self.api.prefix(cluster)}{inner}{query}"
 
     def url(self, url: str) -> str:
         """The same as an absolute URL."""
-        asked = urlsplit(url)
-        return f"{asked.scheme}://{asked.netloc}{self.target(url)}"
+        parsed = urlsplit(url)
+        return f"{parsed.scheme}://{parsed.netloc}{self.target(url)}"
 
 
 @lru_cache(maxsize=64)

@@ -96,8 +96,8 @@ class ClusterProxy:
 
     async def _dial(self, cluster: str, end: socket.socket, stack: AsyncExitStack) -> Link:
         random = secrets.randbits(63)
-        asked = dial_request(f"{cluster}:{CLUSTER_PORT}", random)
-        call = await stack.enter_async_context(self._connected().bidirectional(PROXY, asked, timeout=DIAL_TIMEOUT))
+        request = dial_request(f"{cluster}:{CLUSTER_PORT}", random)
+        call = await stack.enter_async_context(self._connected().bidirectional(PROXY, request, timeout=DIAL_TIMEOUT))
         connect_id = await self._answer(call, random)
         reader, writer = await asyncio.open_connection(sock=end)
         return Link(call, connect_id, reader, writer, self._stall_timeout)

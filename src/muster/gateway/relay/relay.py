@@ -136,10 +136,14 @@ class ClusterRelay:
             async with asyncio.timeout(PROBE_TIMEOUT):
                 for endpoint in cluster.ordered(target.endpoints):
                     host = ("Host", host_port(endpoint.host, endpoint.port))
-                    asked = encode_request("GET", endpoint.base_path + path, (host, *fields))
+                    encoded = encode_request("GET", endpoint.base_path + path, (host, *fields))
                     try:
                         head, _ = await pool.connections.ask(
-                            pool.key(endpoint, context), asked, timeout=self._connect_timeout, repeat=True, longest=_MAX_PROBE_BODY
+                            pool.key(endpoint, context),
+                            encoded,
+                            timeout=self._connect_timeout,
+                            repeat=True,
+                            longest=_MAX_PROBE_BODY,
                         )
                     except UpstreamError as error:
                         failure = error

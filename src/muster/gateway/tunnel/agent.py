@@ -194,8 +194,8 @@ class _ForwardedStream(Joint):
     ) -> None:
         super().__init__(loop, read_buffer)
         self.stream = stream
-        asked = dict(fields)
-        self._fits = asked.get(b":method") == b"CONNECT" and asked.get(b":authority") == _AUTHORITY
+        pseudo = dict(fields)
+        self._fits = pseudo.get(b":method") == b"CONNECT" and pseudo.get(b":authority") == _AUTHORITY
         self._options = options
         self._connecting: asyncio.Task[None] | None = None
 
