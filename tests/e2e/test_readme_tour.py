@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tools.tour import commands
 
 from tests.support.aws_site import HUB_ACCOUNT, MANAGED_ACCOUNT, open_aws_site
 from tests.support.local_aws import REGION
@@ -28,20 +29,9 @@ from tests.support.sites import KUBE, beside_kube
 
 local_fleet = pytest.mark.skipif(KUBE, reason="a local fleet stands on embedded control planes")
 TOOLS = Path(sys.executable).parent
-DONE_BEFORE = {"make setup", "export PATH=$PWD/.venv/bin:$PATH"}
 MARK = "+++ "
 SECONDS = 240
 """A real cluster takes its time to remove namespaces with pods, and a busy machine to do anything."""
-
-
-def blocks(page: str) -> list[str]:
-    return re.findall(r"^```sh\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-
-
-def commands(page: str) -> list[str]:
-    """One for each line; a line that ends in a backslash goes on."""
-    lines = "\n".join(blocks(page)).replace("\\\n", " ").splitlines()
-    return [line for line in lines if line.strip() and line not in DONE_BEFORE]
 
 
 @pytest.fixture

@@ -68,8 +68,10 @@ class Block:
     def is_shell(self) -> bool:
         if self.language in SHELL:
             return True
-        words = self.first_line.removeprefix("$ ").split()
-        return self.language in ("", "text") and not self.answers and bool(words) and words[0].rpartition("/")[2] in PROGRAMS
+        if self.language not in ("", "text") or self.answers:
+            return False
+        words = self.first_line.split()
+        return bool(words) and (words[0] == "$" or words[0].rpartition("/")[2] in PROGRAMS)
 
 
 def blocks(text: str) -> list[Block]:
