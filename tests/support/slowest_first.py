@@ -43,6 +43,7 @@ SECONDS: Mapping[str, int] = {
     "e2e/addon/test_deleted_clusters.py": 20,
     "e2e/test_addons_page.py": 30,
     "interop/test_grpc_renewal.py": 150,
+    "interop/test_takeover.py": 120,
     "interop/test_bench_runs.py": 60,
     "interop/test_image.py": 60,
     "interop/test_client_go.py": 50,

@@ -3,6 +3,7 @@
 `Applier` applies documents server-side under one field manager, one after the other, and says of each what became of it: a failure
 stops nothing. It remembers what it applied and what the server made of it; where a cache shows that both are unchanged, nothing
 is sent. So a reconcile at rest costs no request, and drift of any field (of ours, or one that the server defaulted) is repaired.
+Deployments that upstream's operator has made are adopted before (`adoption`).
 
 `remove` deletes objects and never waits: it deletes what still exists and returns what remains, and the caller
 comes back later. `remove_and_wait` does that for callers who have time.
@@ -13,7 +14,8 @@ then does not try again for minutes, unless the definition changes. So `remove` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final
@@ -25,7 +27,9 @@ from muster.api.operator.v1 import GROUP, GenerationStatus, RelatedResource
 from muster.machinery.clock import SYSTEM, Clock, sleep
 from muster.machinery.golang.timestamps import format_time
 from muster.machinery.objects import GVR, Object, ObjectKey, key_of
+from muster.operator.adoption import adopt
 from muster.runtime.client import Conflict, KubeClient, KubeError, NotFound
+from muster.runtime.client.builtin import DEPLOYMENTS
 
 Wanted = tuple[GVR, Document]
 """A document and where it belongs; `apiVersion` and `kind` need not be in it."""
@@ -73,22 +77,33 @@ class Applier:
         self._settled: dict[tuple[GVR, ObjectKey], tuple[bytes, bytes]] = {}
         """What was wanted, and what it became, by digest."""
 
-    async def apply(self, documents: Iterable[Wanted]) -> list[ApplyResult]:
-        return [await self._apply(resource, document) for resource, document in documents]
+    async def apply(self, documents: Iterable[Wanted], recorded: Collection[ObjectRef] = ()) -> list[ApplyResult]:
+        """`recorded` are objects that are known to be there though the cache may lack them: upstream's operator made them."""
+        return [await self._apply(resource, document, recorded) for resource, document in documents]
 
-    async def _apply(self, resource: GVR, document: Document) -> ApplyResult:
+    async def _apply(self, resource: GVR, document: Document, recorded: Collection[ObjectRef]) -> ApplyResult:
         key = key_of(document)
         current = self._lookup(resource, key) if self._lookup is not None else None
         wanted = _digest(document)
         if current is not None and self._settled.get((resource, key)) == (wanted, _digest(_lasting(current))):
             return ApplyResult(resource, key, current)
         try:
+            if resource is DEPLOYMENTS:
+                await self._adopt(resource, document, current, ObjectRef(resource, key.name, key.namespace) in recorded)
             result = await self._client.apply(resource, document, manager=self._manager)
         except KubeError as error:
             self._settled.pop((resource, key), None)
             return ApplyResult(resource, key, error=error)
         self._settled[resource, key] = (wanted, _digest(_lasting(result)))
         return ApplyResult(resource, key, result)
+
+    async def _adopt(self, resource: GVR, document: Document, current: Object | None, recorded: bool) -> None:
+        if current is None and recorded:
+            key = key_of(document)
+            with suppress(NotFound):
+                current = await self._client.get(resource, key.name, key.namespace)
+        if current is not None:
+            await adopt(self._client, resource, current, document, self._manager)
 
     def forget(self) -> None:
         """Send everything again the next time."""
@@ -127,6 +142,13 @@ class ObjectRef:
 
     def __str__(self) -> str:
         return f"{self.resource.kind} {ObjectKey(self.namespace, self.name)}"
+
+
+def recorded_refs(records: Iterable[RelatedResource], kinds: Iterable[GVR]) -> frozenset[ObjectRef]:
+    """What a status names, of these kinds."""
+    known = {(kind.group, kind.plural): kind for kind in kinds}
+    found = ((known.get((one.group, one.resource)), one) for one in records)
+    return frozenset(ObjectRef(kind, one.name, one.namespace) for kind, one in found if kind is not None)
 
 
 def object_refs(documents: Iterable[Wanted]) -> list[ObjectRef]:

@@ -19,6 +19,7 @@ from muster.machinery.objects import Object
 from muster.operator.names import PULL_SECRET
 from muster.registration.drivers.profile import AccountToken
 
+NAME_LABEL: Final = "app.kubernetes.io/name"
 CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
 USER: Final = 65532
 """As whom the image runs."""
@@ -54,6 +55,8 @@ class Workload:
     args: tuple[str, ...]
     container: str = ""
     """Its name; the Deployment's when empty."""
+    app: str = ""
+    """The label by which its pods are selected; the Deployment's name when empty."""
     replicas: int = 1
     health_port: int = 8081
     ready_path: str = "/readyz"
@@ -80,14 +83,12 @@ class Workload:
 
 
 def deployment(workload: Workload) -> Document:
-    metadata: Document = {
-        "name": workload.name,
-        "namespace": workload.namespace,
-        "labels": {**workload.labels, "app": workload.name},
-    }
+    app = {"app": workload.app or workload.name}
+    metadata: Document = {"name": workload.name, "namespace": workload.namespace, "labels": {**workload.labels, **app}}
     if workload.annotations:
         metadata["annotations"] = dict(workload.annotations)
-    pod_metadata: Document = {"labels": {**workload.labels, "app": workload.name}}
+    shown = {NAME_LABEL: workload.name} if workload.app else {}
+    pod_metadata: Document = {"labels": {**workload.labels, **shown, **app}}
     if workload.pod_annotations:
         pod_metadata["annotations"] = dict(workload.pod_annotations)
     return {
@@ -97,7 +98,7 @@ def deployment(workload: Workload) -> Document:
         "spec": {
             "replicas": workload.replicas,
             "revisionHistoryLimit": REVISION_HISTORY,
-            "selector": {"matchLabels": {"app": workload.name}},
+            "selector": {"matchLabels": app},
             "template": {"metadata": pod_metadata, "spec": _pod(workload)},
         },
     }
@@ -119,7 +120,7 @@ def _pod(workload: Workload) -> Document:
         "nodeSelector": dict(workload.placement.node_selector),
         "tolerations": [known_fields(toleration) for toleration in workload.placement.tolerations],
         "hostAliases": [{"ip": ip, "hostnames": [name]} for name, ip in workload.host_aliases.items()],
-        "affinity": _apart(workload.name) if workload.replicas > 1 else None,
+        "affinity": _apart(workload.app or workload.name) if workload.replicas > 1 else None,
     }
     return {**spec, **{name: value for name, value in optional.items() if value}}
 

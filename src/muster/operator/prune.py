@@ -6,7 +6,7 @@ end, when all desired objects are known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from muster.machinery.objects import GVR, Object, ObjectKey, key_of
@@ -26,9 +26,9 @@ def step(reason: str) -> Iterator[None]:
         raise StepFailed(reason, str(error)) from error
 
 
-async def apply_owned(cluster: TargetCluster, documents: Sequence[Wanted]) -> list[Object]:
-    """Raises ApplyFailed, and InstallError for what is being deleted."""
-    results = checked(await cluster.applier.apply(documents))
+async def apply_owned(cluster: TargetCluster, documents: Sequence[Wanted], recorded: Collection[ObjectRef] = ()) -> list[Object]:
+    """Raises ApplyFailed, and InstallError for what is being deleted. `recorded`: see Applier."""
+    results = checked(await cluster.applier.apply(documents, recorded))
     leaving = [f"{obj['kind']} {key_of(obj)}" for obj in results if obj["metadata"].get("deletionTimestamp")]
     if leaving:
         raise InstallError(f"being deleted, and made again when gone: {', '.join(leaving)}")
@@ -44,6 +44,17 @@ async def prune(cluster: TargetCluster, kinds: Sequence[GVR], label: str, owner:
             mine = found.labels.get(label) == owner
             if mine and ObjectRef(resource, found.name, found.namespace) not in wanted:
                 await _delete(cluster, resource, found.key, found.uid)
+
+
+async def prune_recorded(cluster: TargetCluster, unwanted: Iterable[ObjectRef], label: str, owner: str) -> None:
+    """Delete what an earlier operator has recorded, if it has its label; nothing else that a status may name."""
+    for ref in unwanted:
+        try:
+            found = await cluster.client.get(ref.resource, ref.name, ref.namespace)
+        except NotFound:
+            continue
+        if (found["metadata"].get("labels") or {}).get(label) == owner:
+            await _delete(cluster, ref.resource, key_of(found), found["metadata"]["uid"])
 
 
 async def _delete(cluster: TargetCluster, resource: GVR, key: ObjectKey, uid: str) -> None:

@@ -50,14 +50,16 @@ class Site(Generic[P]):
     target_config: ClientConfig | None
     pull_namespace: str
     clock: Clock
+    recorded: frozenset[ObjectRef] = frozenset()
+    """What the status says was made before, by this operator or by upstream's."""
 
     async def apply_here(self, made: Installed, documents: Sequence[Wanted]) -> list[Object]:
         made.here += documents
-        return await apply_owned(self.here, documents)
+        return await apply_owned(self.here, documents, self.recorded)
 
     async def apply_on_target(self, made: Installed, documents: Sequence[Wanted]) -> list[Object]:
         made.on_target += documents
-        return await apply_owned(self.target, documents)
+        return await apply_owned(self.target, documents, self.recorded)
 
     async def apply_definitions(self, made: Installed, documents: Sequence[Wanted]) -> None:
         """And wait until they are served."""

@@ -193,7 +193,8 @@ def _klusterlet(reason: str = "", status: str = "True") -> Klusterlet:
     ],
 )
 def test_an_agent_that_needs_the_hub_is_not_started_before_there_is_a_credential(reason: str, status: str, replicas: int) -> None:
-    work = Component("work-agent", "work-sa", "work", (), (), lambda plan: ["work"], ("WorkDesiredDegraded",), "w", needs_hub=True)
+    arguments = ("work-agent", "work-sa", "work", (), (), lambda plan: ["work"], ("WorkDesiredDegraded",), "w")
+    work = Component(*arguments, app="work", container="work", needs_hub=True)
     plan = KlusterletPlan(_klusterlet(reason, status), "image", replicas=3)
     assert agent_deployment(plan, work)["spec"]["replicas"] == replicas
     assert agent_deployment(plan, REGISTRATION)["spec"]["replicas"] == 3

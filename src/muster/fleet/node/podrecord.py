@@ -13,7 +13,7 @@ from muster.fleet.node.containerlog import formatted
 from muster.machinery.privatefiles import make_directories, replace_private
 
 _FILE: Final = "pod.json"
-_APP: Final = "app"
+_NAMES: Final = ("app.kubernetes.io/name", "app")
 
 
 class PodRecord(msgspec.Struct, frozen=True):
@@ -41,8 +41,8 @@ class KeptLog:
 
 
 def app_of(name: str, labels: Mapping[str, str] | None) -> str:
-    """What people call the program: the pod's label `app`, else its name."""
-    return (labels or {}).get(_APP) or name
+    """What people call the program: by the pod's labels, else its name."""
+    return next((found for label in _NAMES if (found := (labels or {}).get(label))), name)
 
 
 def record_pod(directory: Path, namespace: str, name: str, labels: Mapping[str, str] | None) -> None:

@@ -111,6 +111,11 @@ class Component:
     webhooks: Webhooks | None = None
     degraded: str = ""
     """The condition that tells of it, if there is one; `Progressing` tells of all."""
+    app: str = ""
+    """The label by which its pods are selected, if not by its Deployment's name. It and the container's name are upstream's where
+    upstream has the component, so that either operator can go on with the other's Deployment."""
+    container: Callable[[ClusterManagerPlan], str] = lambda plan: ""
+    """The name of its container, if not its Deployment's."""
     wanted: Callable[[ClusterManagerPlan], bool] = lambda plan: True
     binding_rules: tuple[Document, ...] = ()
     secrets: Callable[[ClusterManagerPlan], tuple[SecretVolume, ...]] = lambda plan: ()
@@ -127,6 +132,10 @@ class Component:
 
     def deployment(self, plan: ClusterManagerPlan) -> str:
         return f"{plan.name}-{self.suffix}"
+
+    def selected_by(self, plan: ClusterManagerPlan) -> dict[str, str]:
+        """What a Service selects its pods by."""
+        return {"app": self.app or self.deployment(plan)}
 
     def cluster_role(self, plan: ClusterManagerPlan) -> str:
         return f"open-cluster-management:{plan.name}-{self.role}"
@@ -146,6 +155,8 @@ REGISTRATION_CONTROLLER: Final = Component(
     lambda plan: plan.registration_image,
     registration_arguments,
     degraded=REGISTRATION_DEGRADED,
+    app="clustermanager-registration-controller",
+    container=lambda plan: "hub-registration-controller",
     secrets=lambda plan: tuple(SecretVolume(name, name, path) for name, path in driver_secrets(plan).items()),
     tokens=driver_tokens,
     variables=driver_variables,
@@ -161,6 +172,7 @@ REGISTRATION_SERVER: Final = Component(
     registration_gates,
     Webhooks(REGISTRATION_WEBHOOK, registration.SERVICE, registration.WEBHOOK_SECRET, registration.HOOKS, registration.CONVERTED),
     degraded=REGISTRATION_DEGRADED,
+    container=lambda plan: f"{plan.name}-webhook",
 )
 WORK_CONTROLLER: Final = Component(
     "work-controller",
@@ -184,6 +196,7 @@ WORK_SERVER: Final = Component(
     lambda plan: plan.work_image,
     work_gates,
     Webhooks(WORK_WEBHOOK, work.SERVICE, work.WEBHOOK_SECRET, work.HOOKS, of_bindings=(work.BINDING_HOOK,)),
+    container=lambda plan: f"{plan.name}-webhook",
     binding_rules=work.BINDING_RULES,
 )
 PLACEMENT_CONTROLLER: Final = Component(
@@ -196,6 +209,8 @@ PLACEMENT_CONTROLLER: Final = Component(
     lambda plan: plan.placement_image,
     placement_gates,
     degraded=PLACEMENT_DEGRADED,
+    app="clustermanager-placement-controller",
+    container=lambda plan: "placement-controller",
     ports=lambda plan: {"debug": DEBUG_PORT} if plan.placement_debug else {},
 )
 
@@ -215,6 +230,8 @@ ADDON_MANAGER: Final = Component(
     ("--no-install",),
     lambda plan: plan.addon_manager_image,
     lambda plan: [],
+    app="clustermanager-addon-manager-controller",
+    container=lambda plan: "addon-manager-controller",
     wanted=lambda plan: plan.addon_manager,
     more_permissions=_addons_permissions,
 )
@@ -229,6 +246,7 @@ GRPC_SERVER: Final = Component(
     lambda plan: plan.server_image,
     registration_gates,
     degraded=GRPC_DEGRADED,
+    container=lambda plan: "grpc-server",
     wanted=lambda plan: plan.grpc_server,
     secrets=lambda plan: (SecretVolume("serving-cert", SERVING_SECRET, f"{_GRPC_FILES}/serving-cert"),),
     config_maps=(

@@ -17,13 +17,14 @@ from muster.api.operator.v1 import ClusterManager
 from muster.gateway.apiservice import SERVING_SECRET as GATEWAY_SECRET
 from muster.machinery.logs import get_logger
 from muster.machinery.objects import Object, ObjectKey
+from muster.operator.applier import recorded_refs
 from muster.operator.cluster_manager import status as said
 from muster.operator.cluster_manager.components import GRPC_CONFIG, HUB_ACCOUNT_SECRETS, WEBHOOK_SECRETS
 from muster.operator.cluster_manager.exposure import service_name
 from muster.operator.cluster_manager.gateway import HubSite, wanted_deployments
 from muster.operator.cluster_manager.grpc_certificates import GRPC_SECRETS
 from muster.operator.cluster_manager.grpc_config import config_problem
-from muster.operator.cluster_manager.installation import KINDS, install, settle
+from muster.operator.cluster_manager.installation import KINDS, PRUNED, install, settle
 from muster.operator.cluster_manager.plan import ClusterManagerPlan, gate_review, is_hosted
 from muster.operator.cluster_manager.removal import Removal
 from muster.operator.cluster_manager.status import HUB_FAILED
@@ -107,11 +108,12 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, ClusterManagerPl
     async def _site(self, plan: ClusterManagerPlan) -> HubSite:
         """Raises Waiting when there is no hub to work on, BadSpec, and StepFailed."""
         plan.check_mode()
+        recorded = recorded_refs(plan.manager.status.related_resources, PRUNED)
         if not plan.hosted:
             if rival := self._rival(plan.manager):
                 text = f"ClusterManager {rival} has installed a hub here already: delete one, or host one on another cluster"
                 raise Waiting(HUB_FAILED, text)
-            return HubSite(plan, self._here, self._here, None, self._options.namespace, self._clock)
+            return HubSite(plan, self._here, self._here, None, self._options.namespace, self._clock, recorded)
         await settle(plan, self._here)
         found = await self._kubeconfig(plan)
         if found is None:
@@ -119,7 +121,7 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, ClusterManagerPl
             raise Waiting(HUB_FAILED, f"{where}: missing; it must lead to the hub, with an administrator's rights")
         kubeconfig, config = found
         hub = await self._remote_clusters.at(plan.name, kubeconfig, self._options.connect)
-        return HubSite(plan, self._here, hub, config, self._options.namespace, self._clock)
+        return HubSite(plan, self._here, hub, config, self._options.namespace, self._clock, recorded)
 
     def _rival(self, manager: ClusterManager) -> str:
         mine = seniority(manager)

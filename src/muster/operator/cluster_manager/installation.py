@@ -32,8 +32,8 @@ from muster.operator.cluster_manager.status import (
     WEBHOOK_FAILED,
 )
 from muster.operator.hosted import copy_secret
-from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, PULL_SECRET
-from muster.operator.prune import prune, step
+from muster.operator.names import CLUSTER_MANAGER_FIELDS, CLUSTER_MANAGER_LABEL, PULL_SECRET, UPSTREAM_CLUSTER_MANAGER_LABEL
+from muster.operator.prune import prune, prune_recorded, step
 from muster.operator.site import Installed
 from muster.operator.target_cluster import TargetCluster
 from muster.runtime.client import NotFound
@@ -232,4 +232,6 @@ async def _prune(site: HubSite, made: Installed) -> None:
     hooks = {ObjectRef(hook.resource, hook.name) for _, webhooks in SERVERS for hook in webhooks.wanted(site.plan)}
     for cluster in dict.fromkeys((site.here, site.target)):
         here, on_hub = made.here if cluster is site.here else (), made.on_target if cluster is site.target else ()
-        await prune(cluster, PRUNED, CLUSTER_MANAGER_LABEL, site.plan.name, hooks | set(object_refs([*here, *on_hub])))
+        kept = hooks | set(object_refs([*here, *on_hub]))
+        await prune(cluster, PRUNED, CLUSTER_MANAGER_LABEL, site.plan.name, kept)
+        await prune_recorded(cluster, site.recorded - kept, UPSTREAM_CLUSTER_MANAGER_LABEL, site.plan.name)

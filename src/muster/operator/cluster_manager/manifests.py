@@ -163,7 +163,7 @@ def _service(plan: ClusterManagerPlan, component: Component, webhooks: Webhooks)
     port = {"name": "webhook", "port": SERVICE_PORT, "targetPort": plan.bind(webhooks.field).port, "protocol": "TCP"}
     return {
         "metadata": named(webhooks.service, plan.namespace),
-        "spec": {"selector": {"app": component.deployment(plan)}, "ports": [port]},
+        "spec": {"selector": component.selected_by(plan), "ports": [port]},
     }
 
 
@@ -175,7 +175,7 @@ def _debug_service(plan: ClusterManagerPlan) -> Document:
     port = {"name": "https", "port": DEBUG_PORT, "targetPort": DEBUG_PORT, "protocol": "TCP"}
     return {
         "metadata": named(debug_service_name(plan), plan.namespace),
-        "spec": {"selector": {"app": PLACEMENT_CONTROLLER.deployment(plan)}, "ports": [port]},
+        "spec": {"selector": PLACEMENT_CONTROLLER.selected_by(plan), "ports": [port]},
     }
 
 
@@ -183,7 +183,7 @@ def _gateway_service(plan: ClusterManagerPlan) -> Document:
     port = {"name": "https", "port": apiservice.SERVICE_PORT, "targetPort": apiservice.PORT, "protocol": "TCP"}
     return {
         "metadata": named(apiservice.SERVICE, plan.namespace),
-        "spec": {"selector": {"app": GATEWAY.deployment(plan)}, "ports": [port]},
+        "spec": {"selector": GATEWAY.selected_by(plan), "ports": [port]},
     }
 
 
@@ -212,6 +212,8 @@ def _workload(plan: ClusterManagerPlan, component: Component, hashes: Mapping[st
         component.account,
         component.image(plan),
         _arguments(plan, component),
+        container=component.container(plan),
+        app=component.app,
         replicas=plan.replicas,
         health_port=bind.health_probe_port if bind else HEALTH_PORT,
         ports={"webhook": bind.port} if bind else component.ports(plan),

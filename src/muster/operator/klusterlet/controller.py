@@ -23,6 +23,7 @@ from muster.machinery.clock import SYSTEM, Clock, Random
 from muster.machinery.logs import get_logger
 from muster.machinery.metrics import Metrics
 from muster.machinery.objects import Object, ObjectKey
+from muster.operator.applier import recorded_refs
 from muster.operator.conditions import Waiting
 from muster.operator.deployments import rollouts
 from muster.operator.hosted import read_kubeconfig_secret
@@ -30,7 +31,7 @@ from muster.operator.klusterlet import status as said
 from muster.operator.klusterlet.connection import Open, open_secret
 from muster.operator.klusterlet.connections import Connections
 from muster.operator.klusterlet.deletion import KlusterletDeletion
-from muster.operator.klusterlet.installation import KINDS, AgentSite, install, wanted_deployments
+from muster.operator.klusterlet.installation import KINDS, OWNED, AgentSite, install, wanted_deployments
 from muster.operator.klusterlet.manifests import MANAGED_SECRETS, SHARED
 from muster.operator.klusterlet.plan import KlusterletPlan, agent_namespace_of, check, gate_review, is_hosted
 from muster.operator.klusterlet.status import APPLY_FAILED
@@ -152,8 +153,9 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, KlusterletPlan, Klusterl
 
     async def _site(self, plan: KlusterletPlan, ready: list[Condition]) -> AgentSite:
         """Notes in `ready` whether there is a managed cluster to work on. Raises Waiting."""
+        recorded = recorded_refs(plan.klusterlet.status.related_resources, OWNED)
         if not plan.hosted:
-            return AgentSite(plan, self._here, self._here, None, self._options.namespace, self._clock)
+            return AgentSite(plan, self._here, self._here, None, self._options.namespace, self._clock, recorded)
         try:
             kubeconfig, config = await self._kubeconfig(plan)
             managed = await self._remote_clusters.at(plan.name, kubeconfig, self._options.connect)
@@ -161,7 +163,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, KlusterletPlan, Klusterl
             ready.append(said.ready_to_apply(str(error)))
             raise Waiting(APPLY_FAILED, str(error)) from error
         ready.append(said.ready_to_apply())
-        return AgentSite(plan, self._here, managed, config, self._options.namespace, self._clock)
+        return AgentSite(plan, self._here, managed, config, self._options.namespace, self._clock, recorded)
 
     async def _kubeconfig(self, plan: KlusterletPlan) -> tuple[bytes, ClientConfig]:
         """Raises KubeconfigError if there is no kubeconfig of the managed cluster."""

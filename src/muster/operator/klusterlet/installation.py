@@ -19,8 +19,8 @@ from muster.operator.klusterlet import manifests
 from muster.operator.klusterlet.manifests import SHARED, components
 from muster.operator.klusterlet.plan import KlusterletPlan
 from muster.operator.klusterlet.status import APPLY_FAILED, CRD_FAILED, MANAGED_FAILED, MANAGEMENT_FAILED
-from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_FIELDS, KLUSTERLET_LABEL, PULL_SECRET
-from muster.operator.prune import prune, step
+from muster.operator.names import ADDON_NAMESPACE, KLUSTERLET_FIELDS, KLUSTERLET_LABEL, PULL_SECRET, UPSTREAM_KLUSTERLET_LABEL
+from muster.operator.prune import prune, prune_recorded, step
 from muster.operator.site import Installed, Site
 from muster.operator.target_cluster import TargetCluster
 from muster.runtime.client import NotFound
@@ -132,6 +132,8 @@ async def _prune(site: AgentSite, made: Installed) -> None:
     for cluster, wanted in ((site.here, made.here), (site.target, made.on_target)):
         kept = set(made.object_refs if same else object_refs(wanted))
         await prune(cluster, OWNED, KLUSTERLET_LABEL, site.plan.name, kept)
+        unwanted = [ref for ref in site.recorded - kept if ref.resource is not NAMESPACES]
+        await prune_recorded(cluster, unwanted, UPSTREAM_KLUSTERLET_LABEL, site.plan.name)
 
 
 async def _identity(cluster: TargetCluster) -> str:

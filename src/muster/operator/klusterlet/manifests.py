@@ -69,6 +69,10 @@ class Component:
     """The conditions that tell of it."""
     managed_secret: str
     """The Secret with its kubeconfig for the managed cluster, in the hosted modes."""
+    app: str
+    """The label by which its pods are selected. It and the container's name are upstream's, so that either operator can go on with
+    the other's Deployment."""
+    container: str
     executes: bool = False
     """Whether it applies works: then it has the rights that works may need, too."""
     needs_hub: bool = False
@@ -116,6 +120,8 @@ REGISTRATION: Final = Component(
     _registration,
     (REGISTRATION_DEGRADED,),
     f"{EXTERNAL_MANAGED_SECRET}-registration",
+    app="klusterlet-registration-agent",
+    container="registration-controller",
 )
 WORK: Final = Component(
     "work-agent",
@@ -126,6 +132,8 @@ WORK: Final = Component(
     _work,
     (WORK_DEGRADED,),
     f"{EXTERNAL_MANAGED_SECRET}-work",
+    app="klusterlet-manifestwork-agent",
+    container="klusterlet-manifestwork-agent",
     executes=True,
     needs_hub=True,
 )
@@ -138,6 +146,8 @@ SINGLE_AGENT: Final = Component(
     _both,
     (REGISTRATION_DEGRADED, WORK_DEGRADED),
     f"{EXTERNAL_MANAGED_SECRET}-agent",
+    app="klusterlet-agent",
+    container="klusterlet-agent",
     executes=True,
 )
 COMPONENTS: Final = (REGISTRATION, WORK)
@@ -291,6 +301,8 @@ def agent_deployment(plan: KlusterletPlan, component: Component) -> Document:
             component.account(plan),
             plan.work_image if component is WORK else plan.agent_image,
             (*component.arguments(plan), *where, f"--health-port={HEALTH_PORT}"),
+            container=component.container,
+            app=component.app,
             replicas=_replicas(plan, component),
             health_port=HEALTH_PORT,
             # An agent whose cluster nobody has accepted yet is as it should be.

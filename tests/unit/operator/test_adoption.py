@@ -1,0 +1,108 @@
+"""What upstream's operators have made becomes the operator's own: nothing of theirs is left in it, or beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.machinery.objects import Object
+from muster.operator.adoption import UPSTREAM_FIELDS
+from muster.operator.bundle import KLUSTERLET_OPERATOR
+from muster.operator.names import KLUSTERLETS, UPSTREAM_KLUSTERLET_LABEL
+from muster.registration.names import AGENT_NAMESPACE
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, DEPLOYMENTS
+from muster.runtime.install import binding, ensure_namespace
+from tests.unit.operator import conftest
+from tests.unit.operator.spokes import IMAGE, WORK_AGENT, Hub, K, operated
+
+Cluster = conftest.Cluster
+ADDONS_RIGHT = f"open-cluster-management:{K}-registration:addon-management"
+THEIRS = {UPSTREAM_KLUSTERLET_LABEL: K}
+
+
+def upstreams(name: str = WORK_AGENT, app: str = "klusterlet-manifestwork-agent") -> Object:
+    """An agent's Deployment as upstream's operator makes it, in short."""
+    container: dict[str, Any] = {"name": "klusterlet-manifestwork-agent", "image": "quay.io/open-cluster-management/work:v1.2.1"}
+    container |= {
+        "args": ["/work", "agent"],
+        "volumeMounts": [{"name": "hub-kubeconfig-secret", "mountPath": "/spoke/hub-kubeconfig"}],
+    }
+    volumes = [{"name": "hub-kubeconfig-secret", "secret": {"secretName": "hub-kubeconfig-secret"}}]
+    template = {"metadata": {"labels": {"app": app, **THEIRS}}, "spec": {"containers": [container], "volumes": volumes}}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": app}}, "template": template}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": AGENT_NAMESPACE, "labels": THEIRS},
+        "spec": spec,
+    }
+
+
+async def installed(here: Cluster, *documents: Object, bindings: tuple[str, ...] = ()) -> None:
+    """A Klusterlet whose status says that upstream's operator has made these, which it has."""
+    await here.surround(KLUSTERLET_OPERATOR)
+    await ensure_namespace(here.admin, AGENT_NAMESPACE)
+    related = [
+        {"group": "apps", "version": "v1", "resource": "deployments", "namespace": AGENT_NAMESPACE, "name": one["metadata"]["name"]}
+        for one in documents
+    ]
+    for document in documents:
+        await here.admin.create(DEPLOYMENTS, document, manager=UPSTREAM_FIELDS)
+    related += [
+        {"group": CLUSTER_ROLE_BINDINGS.group, "version": "v1", "resource": "clusterrolebindings", "namespace": "", "name": name}
+        for name in bindings
+    ]
+    klusterlet = {"apiVersion": KLUSTERLETS.api_version, "kind": KLUSTERLETS.kind, "metadata": {"name": K}, "spec": {}}
+    await here.admin.create(KLUSTERLETS, {**klusterlet, "spec": {"clusterName": "c1"}})
+    await here.admin.patch(KLUSTERLETS, K, {"status": {"relatedResources": related}}, subresource="status")
+
+
+async def bound(here: Cluster, name: str, labels: dict[str, str]) -> None:
+    document = binding(
+        name, "ClusterRole", "view", {"kind": "ServiceAccount", "name": f"{K}-registration-sa", "namespace": AGENT_NAMESPACE}
+    )
+    document["metadata"]["labels"] = labels
+    await here.admin.create(
+        CLUSTER_ROLE_BINDINGS, {"apiVersion": CLUSTER_ROLE_BINDINGS.api_version, "kind": "ClusterRoleBinding", **document}
+    )
+
+
+async def test_of_upstreams_deployment_nothing_is_left_but_its_name(here: Cluster) -> None:
+    await installed(here, upstreams())
+    before = await here.admin.get(DEPLOYMENTS, WORK_AGENT, AGENT_NAMESPACE)
+    async with operated(here, Hub(here)) as spoke:
+        await spoke.says("Applied", "True")
+        after = await spoke.deployment(WORK_AGENT)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"], "its pods are replaced one after the other"
+    assert THEIRS.items().isdisjoint(after["metadata"]["labels"].items())
+    pod = after["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == IMAGE
+    assert container["args"][0] == "work-agent"
+    assert (
+        {one["name"] for one in pod["volumes"]} == {one["name"] for one in container["volumeMounts"]} == {"hub-kubeconfig", "tmp"}
+    )
+    assert UPSTREAM_FIELDS not in {one["manager"] for one in after["metadata"]["managedFields"]}
+
+
+async def test_a_deployment_of_another_selector_is_made_anew(here: Cluster) -> None:
+    await installed(here, upstreams(app="elsewise"))
+    before = await here.admin.get(DEPLOYMENTS, WORK_AGENT, AGENT_NAMESPACE)
+    async with operated(here, Hub(here)) as spoke:
+        await spoke.says("Applied", "True")
+        after = await spoke.deployment(WORK_AGENT)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert after["spec"]["selector"] == {"matchLabels": {"app": "klusterlet-manifestwork-agent"}}
+
+
+async def test_rights_that_only_upstream_grants_end_and_others_that_the_status_names_do_not(here: Cluster) -> None:
+    """The status could be written by somebody who may not delete: what is not upstream's for this Klusterlet stays."""
+    for name, labels in ((ADDONS_RIGHT, THEIRS), ("somebodys", {}), ("of-another", {UPSTREAM_KLUSTERLET_LABEL: "another"})):
+        await bound(here, name, labels)
+    await installed(here, bindings=(ADDONS_RIGHT, "somebodys", "of-another", "gone-already"))
+    async with operated(here, Hub(here)) as spoke:
+        await spoke.says("Applied", "True")
+        assert await here.find(CLUSTER_ROLE_BINDINGS, ADDONS_RIGHT) is None
+        assert await here.find(CLUSTER_ROLE_BINDINGS, "somebodys") is not None
+        assert await here.find(CLUSTER_ROLE_BINDINGS, "of-another") is not None
+        status = (await here.admin.get(KLUSTERLETS, K))["status"]
+        assert ADDONS_RIGHT not in {one["name"] for one in status["relatedResources"] if one["resource"] == "clusterrolebindings"}
