@@ -1,4 +1,5 @@
-"""What `doctor` says of a cluster's policies: hub templates that nobody resolves, rights that these lack, what hinders a downgrade.
+"""What `doctor` says of a cluster's policies: a controller that is not there, hub templates that nobody resolves, rights that these
+lack, what hinders a downgrade.
 
 The cluster is looked at directly where there is a way to it, and through the hub's gateway where there is none. Nothing is said of
 clusters without policies.
@@ -9,20 +10,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from muster.administration.content.addons import ADDONS
 from muster.administration.content.policies import PolicyView, policies_of, policies_through
 from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
 from muster.administration.gateway.clusters import NoGateway, find_api
+from muster.administration.readiness import deployment_problem
+from muster.api.addon.v1alpha1 import ManagedClusterAddOn
+from muster.api.addons import HOSTING_CLUSTER_ANNOTATION
+from muster.operator.names import ADDON_NAMESPACE
 from muster.policy.explanation import find_hub_account
 from muster.policy.names import CONFIG_POLICY_ADDON, STANDALONE_ADDON
 from muster.runtime.client import KubeError, NotFound
+from muster.runtime.client.builtin import DEPLOYMENTS
 
 SUBJECT: Final = "policies"
+POLICY_CONTROLLER: Final = "policy controller"
 FEW: Final = 5
 
 
 async def policies(diagnosis: Diagnosis) -> Findings:
-    enabled = await _is_enabled(diagnosis, CONFIG_POLICY_ADDON)
+    addon = await _addon(diagnosis, CONFIG_POLICY_ADDON)
+    enabled = addon is not None
     try:
         found = await _look(diagnosis)
     except (NoGateway, KubeError) as error:
@@ -30,25 +37,62 @@ async def policies(diagnosis: Diagnosis) -> Findings:
             remedy = "give --managed-cluster-kubeconfig, or enable cluster-gateway there"
             yield Finding(NOTE, SUBJECT, f"not looked at: {error}", remedy)
         return
+    absent = None if addon is None else await _absent(diagnosis, addon, found)
+    if absent is not None:
+        yield absent
     if not found:
         return
-    if not enabled:
-        yield Finding(NOTE, SUBJECT, f"{len(found)} are there, and {CONFIG_POLICY_ADDON} is not enabled by this hub")
+    unevaluated = [one for one in found if not one.compliant]
+    if addon is None:
+        text = f"{len(found)} are there, and {CONFIG_POLICY_ADDON} is not enabled by this hub"
+        remedy = f"run addon enable --names {CONFIG_POLICY_ADDON} --clusters {diagnosis.name}"
+        # Another may have installed a controller.
+        yield Finding(PROBLEM if unevaluated else NOTE, SUBJECT, text, remedy)
+    elif unevaluated and absent is None:
+        text = f"not evaluated by the policy controller: {_few(unevaluated)}"
+        remedy = f"see its log: kubectl -n {_namespace(addon)} logs deployment/{CONFIG_POLICY_ADDON}"
+        yield Finding(PROBLEM, SUBJECT, text, remedy)
     async for finding in _hub_templates(diagnosis, [one for one in found if one.has_hub_templates]):
         yield finding
-    failing = [one for one in found if one.compliant != "Compliant"]
+    failing = [one for one in found if one.compliant not in ("", "Compliant")]
     if failing:
         text = f"{len(failing)} of {len(found)} not compliant: {_few(failing)}"
         yield Finding(NOTE, SUBJECT, text, f"see get policies --clusters {diagnosis.name} -o wide")
-    else:
+    elif not unevaluated:
         yield Finding(OK, SUBJECT, f"{len(found)} compliant")
+
+
+async def _absent(diagnosis: Diagnosis, addon: ManagedClusterAddOn, found: Sequence[PolicyView] | None) -> Finding | None:
+    """What of the addon is not on the cluster, though it is enabled; looked for where there is a direct way there."""
+    works = f"the addon's work brings it: see get works --clusters {diagnosis.name} -o wide"
+    if found is None:
+        return Finding(
+            PROBLEM, POLICY_CONTROLLER, f"{CONFIG_POLICY_ADDON} is enabled, and no kind of policies is served there", works
+        )
+    if diagnosis.managed is None or HOSTING_CLUSTER_ANNOTATION in addon.metadata.annotations:
+        return None
+    namespace = _namespace(addon)
+    try:
+        deployment = await diagnosis.managed.get(DEPLOYMENTS, CONFIG_POLICY_ADDON, namespace)
+    except NotFound:
+        text = f"{CONFIG_POLICY_ADDON} is enabled, and its Deployment {namespace}/{CONFIG_POLICY_ADDON} is not there"
+        return Finding(PROBLEM, POLICY_CONTROLLER, text, works)
+    if problem := deployment_problem(deployment):
+        remedy = f"see kubectl -n {namespace} describe deployment {CONFIG_POLICY_ADDON}"
+        return Finding(PROBLEM, POLICY_CONTROLLER, f"it does not run: {problem}", remedy)
+    return None
+
+
+def _namespace(addon: ManagedClusterAddOn) -> str:
+    """Where its agent is."""
+    return addon.status.namespace or addon.spec.install_namespace or ADDON_NAMESPACE
 
 
 async def _hub_templates(diagnosis: Diagnosis, found: Sequence[PolicyView]) -> Findings:
     if not found:
         return
     subject = "hub templates"
-    if not await _is_enabled(diagnosis, STANDALONE_ADDON):
+    if await _addon(diagnosis, STANDALONE_ADDON) is None:
         text = f"{STANDALONE_ADDON} is not enabled, and policies have some: {_few(found)}"
         yield Finding(PROBLEM, subject, text, f"run addon enable --names {STANDALONE_ADDON} --clusters {diagnosis.name}")
     lacking = [one for one in found if one.refusal][:FEW]
@@ -62,18 +106,19 @@ async def _hub_templates(diagnosis: Diagnosis, found: Sequence[PolicyView]) -> F
     yield Finding(NOTE, subject, text, "remove these policies before a downgrade to one")
 
 
-async def _look(diagnosis: Diagnosis) -> list[PolicyView]:
+async def _look(diagnosis: Diagnosis) -> list[PolicyView] | None:
+    """None where no kind of policies is served."""
     if diagnosis.managed is not None:
-        return await policies_of(diagnosis.managed) or []
-    return await policies_through(diagnosis.hub, await find_api(diagnosis.hub), diagnosis.name) or []
+        return await policies_of(diagnosis.managed)
+    return await policies_through(diagnosis.hub, await find_api(diagnosis.hub), diagnosis.name)
 
 
-async def _is_enabled(diagnosis: Diagnosis, addon: str) -> bool:
+async def _addon(diagnosis: Diagnosis, name: str) -> ManagedClusterAddOn | None:
+    """None where it is not enabled."""
     try:
-        await diagnosis.hub.get(ADDONS, addon, diagnosis.name)
+        return await diagnosis.hub.get(ManagedClusterAddOn, name, diagnosis.name)
     except NotFound:
-        return False
-    return True
+        return None
 
 
 def _few(found: Sequence[PolicyView]) -> str:

@@ -15,7 +15,8 @@ import pytest
 from muster.administration.content.addons import ADDONS, CLUSTER_ADDONS
 from muster.api.crds import OPERATOR, definitions
 from muster.machinery.clock import SYSTEM
-from muster.operator.names import KLUSTERLETS
+from muster.operator.names import ADDON_NAMESPACE, KLUSTERLETS
+from muster.policy.names import CONFIG_POLICY_ADDON, PERMISSIONS_NEEDED, STANDALONE_ADDON
 from muster.registration.hub.install import HOOKS, WebhookEndpoint
 from muster.registration.kinds import MANAGED_CLUSTERS
 from muster.registration.names import LEASE, cluster_role, registration_binding
@@ -30,12 +31,13 @@ from muster.runtime.client.builtin import (
     ROLE_BINDINGS,
     SIGNING_REQUESTS,
 )
-from muster.runtime.install import await_definitions
+from muster.runtime.install import await_definitions, ensure_namespace
 from muster.work.hub import install as work_install
 from muster.work.kinds import MANIFEST_WORKS
 from tests.support.https_server import Answer, HttpsServer, Received
 from tests.unit.cli.clusteradm.conftest import AVAILABLE, PLAIN, Fleet, condition
 from tests.unit.cli.clusteradm.test_doctor import NAME, healthy, renew
+from tests.unit.cli.clusteradm.test_policies import HUB_TEMPLATE, define, enable, policy, put
 
 Break = Callable[[Fleet], Awaitable[None]]
 MANAGED = ("--managed-cluster-context", PLAIN)
@@ -296,6 +298,55 @@ async def its_agent_cannot_start(fleet: Fleet) -> None:
     await pod(fleet, AGENT, "klusterlet-agent-1", "CrashLoopBackOff", "back-off 5m0s")
 
 
+# Policies
+
+
+async def policies_without_their_addon(fleet: Fleet) -> None:
+    await healthy(fleet)
+    await define(fleet)
+    await put(fleet, policy("shop"))
+
+
+async def kinds_of_policies_are_missing(fleet: Fleet) -> None:
+    await healthy(fleet)
+    await enable(fleet, CONFIG_POLICY_ADDON)
+
+
+async def the_policy_controller_is_missing(fleet: Fleet) -> None:
+    await kinds_of_policies_are_missing(fleet)
+    await define(fleet)
+
+
+async def the_policy_controller_is_down(fleet: Fleet, ready: int = 0) -> None:
+    await the_policy_controller_is_missing(fleet)
+    admin, labels = fleet.admin(PLAIN), {"app": "controller"}
+    await ensure_namespace(admin, ADDON_NAMESPACE)
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "controller", "image": "muster"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    metadata = {"name": CONFIG_POLICY_ADDON, "namespace": ADDON_NAMESPACE}
+    await admin.apply(DEPLOYMENTS, {"metadata": metadata, "spec": spec}, manager="test")
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), ready)
+    status = {"status": {"observedGeneration": 1, **counts}}
+    await admin.patch(DEPLOYMENTS, CONFIG_POLICY_ADDON, status, ADDON_NAMESPACE, subresource="status")
+
+
+async def the_policy_controller_does_nothing(fleet: Fleet) -> None:
+    await the_policy_controller_is_down(fleet, ready=1)
+    await put(fleet, policy("shop"))
+
+
+async def hub_templates_without_their_addon(fleet: Fleet) -> None:
+    await the_policy_controller_is_down(fleet, ready=1)
+    await put(fleet, policy("shop", "NonCompliant", "violation - off", HUB_TEMPLATE))
+
+
+async def hub_templates_are_forbidden(fleet: Fleet) -> None:
+    await the_policy_controller_is_down(fleet, ready=1)
+    await enable(fleet, STANDALONE_ADDON)
+    why = f'configmaps "settings" is forbidden: {PERMISSIONS_NEEDED}: Kind=ConfigMap, Namespace=shop, Name=settings'
+    await put(fleet, policy("shop", "NonCompliant", f"violation - {why}", HUB_TEMPLATE))
+
+
 TABLE: list[tuple[Break, tuple[str, ...], str, str, str]] = [
     (nobody_introduced_it, (), "ManagedCluster", "has not introduced the cluster", "run join"),
     (a_webhook_is_away, (), "ManagedCluster", "none can be made", "until this is mended"),
@@ -328,6 +379,19 @@ TABLE: list[tuple[Break, tuple[str, ...], str, str, str]] = [
     (the_cluster_hangs, (), "ManagedCluster", "held by cluster.open-cluster-management.io/api-resource-cleanup", "addon disable"),
     (the_klusterlet_hangs, MANAGED, "klusterlet klusterlet", "it is being deleted, and held by operator", "unjoin --force"),
     (its_agent_warns, MANAGED, "agent's last warning", "HubAway: no route to host", ""),
+    (policies_without_their_addon, MANAGED, "policies", "is not enabled by this hub", f"enable --names {CONFIG_POLICY_ADDON}"),
+    (
+        kinds_of_policies_are_missing,
+        MANAGED,
+        "policy controller",
+        "no kind of policies is served there",
+        "get works --clusters cluster1",
+    ),
+    (the_policy_controller_is_missing, MANAGED, "policy controller", "is not there", "get works --clusters cluster1"),
+    (the_policy_controller_is_down, MANAGED, "policy controller", "it does not run: Deployment", "describe deployment"),
+    (the_policy_controller_does_nothing, MANAGED, "policies", "not evaluated by the policy controller", "logs deployment"),
+    (hub_templates_without_their_addon, MANAGED, "hub templates", "is not enabled", f"enable --names {STANDALONE_ADDON}"),
+    (hub_templates_are_forbidden, MANAGED, "hub templates", "may not read what it refers to", "list and watch"),
     (its_agent_cannot_start, MANAGED, "agent's last warning", "CrashLoopBackOff: back-off 5m0s", ""),
 ]
 
