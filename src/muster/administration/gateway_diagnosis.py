@@ -13,11 +13,14 @@ from typing import Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
+from muster.accounts.hub import MANAGED_SERVICE_ACCOUNT
+from muster.administration.content.addons import ADDONS
 from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
 from muster.administration.readiness import deployment_problem
 from muster.api import condition_of
 from muster.api.operator.v1 import ClusterManager
 from muster.api.proxy.v1alpha1 import GROUP, ClusterGateway
+from muster.gateway.addon.addon import ROLE_VARIABLE
 from muster.gateway.apiservice import (
     POSSIBLE_API_SERVICES,
     SERVICE,
@@ -30,7 +33,16 @@ from muster.gateway.apiservice import (
     version_remedy,
 )
 from muster.gateway.names import COMPONENT, CREDENTIALS_NAMESPACE, RESOURCE
-from muster.gateway.target import CREDENTIAL_MISSING, ENDPOINT_MISSING
+from muster.gateway.target import (
+    CLUSTER_TIMEOUT,
+    CLUSTER_UNREACHABLE,
+    CREDENTIAL_EXPIRED,
+    CREDENTIAL_MISSING,
+    CREDENTIAL_REFUSED,
+    ENDPOINT_MISSING,
+    NOT_PROBED,
+    TUNNEL_MISSING,
+)
 from muster.machinery.objects import GVR, Object
 from muster.operator.cluster_manager.components import GATEWAY, GATEWAY_DEGRADED
 from muster.operator.cluster_manager.plan import ClusterManagerPlan
@@ -38,9 +50,11 @@ from muster.operator.names import CLUSTER_MANAGER
 from muster.operator.spec import BadSpec
 from muster.registration.names import HUB_NAMESPACE
 from muster.runtime.client import Forbidden, NotFound
-from muster.runtime.client.builtin import API_SERVICES, CRDS, DEPLOYMENTS, SECRETS
+from muster.runtime.client.builtin import API_SERVICES, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, CRDS, DEPLOYMENTS, SECRETS
 
 SUBJECT: Final = "gateway"
+BINDING: Final = f"open-cluster-management:{COMPONENT}"
+"""Begins the name of what gives the gateway rights on a cluster; the role's ends it."""
 
 
 async def gateway(diagnosis: Diagnosis) -> Findings:
@@ -66,6 +80,8 @@ async def gateway(diagnosis: Diagnosis) -> Findings:
             text = f"custom resources of {group}/{version} cannot be reached behind it: {', '.join(names)}"
             yield Finding(PROBLEM, SUBJECT, text, version_remedy(plan.gateway_version))
     yield await _cluster(diagnosis, plan)
+    if (problem := await _lacking_rights(diagnosis)) is not None:
+        yield problem
 
 
 async def _plan(diagnosis: Diagnosis) -> ClusterManagerPlan | None:
@@ -161,17 +177,55 @@ async def _cluster(diagnosis: Diagnosis, plan: ClusterManagerPlan) -> Finding:
         return Finding(NOTE, subject, "the gateway answers, and does not know the cluster", "it knows those that are accepted")
     if status.get("healthy"):
         return Finding(OK, subject, "the gateway answers, and reaches it")
-    reason = str(status.get("healthyReason") or "it has not tried yet")
-    return Finding(NOTE, subject, f"the gateway answers, and does not reach it: {reason}", _missing(diagnosis, reason))
+    reason = str(status.get("healthyReason") or f"{NOT_PROBED}: it has not tried yet")
+    cause = reason.partition(":")[0]
+    # Where it was asked for, and the cluster is well otherwise, it is what is wrong.
+    verdict = PROBLEM if cause != NOT_PROBED and diagnosis.available and await _is_enabled(diagnosis) else NOTE
+    remedy = _REMEDIES.get(cause, "").format(cluster=diagnosis.name)
+    return Finding(verdict, subject, f"the gateway answers, and does not reach it: {reason}", remedy)
 
 
-def _missing(diagnosis: Diagnosis, reason: str) -> str:
-    """What to do for who has no address or no credential; of all else the gateway's own words say it."""
-    if reason.startswith(ENDPOINT_MISSING):
-        return "run join again where a cluster-info says how the cluster is reached, or set externalServerURLs of its Klusterlet"
-    if reason.startswith(CREDENTIAL_MISSING):
-        return (
-            f"run addon enable --names {COMPONENT} --clusters {diagnosis.name}, "
-            f"or put a labelled Secret into namespace {CREDENTIALS_NAMESPACE}"
-        )
-    return ""
+async def _is_enabled(diagnosis: Diagnosis) -> bool:
+    try:
+        await diagnosis.hub.get(ADDONS, COMPONENT, diagnosis.name)
+    except NotFound:
+        return False
+    return True
+
+
+_RENEWAL: Final = (
+    f"does the agent of addon {MANAGED_SERVICE_ACCOUNT.name} renew it? see get addons {MANAGED_SERVICE_ACCOUNT.name}, and its log "
+    f"on the cluster; a Secret of your own in {CREDENTIALS_NAMESPACE} you have to renew"
+)
+_WAY: Final = "is the way from the gateway's pods to this address open? If it cannot be, have the cluster's agent open a tunnel"
+_REMEDIES: Final = {
+    ENDPOINT_MISSING: "run join again where a cluster-info says how the cluster is reached, "
+    "or set externalServerURLs of its Klusterlet",
+    CREDENTIAL_MISSING: f"run addon enable --names {COMPONENT} --clusters {{cluster}}, "
+    f"or put a labelled Secret into namespace {CREDENTIALS_NAMESPACE}",
+    CREDENTIAL_EXPIRED: _RENEWAL,
+    CREDENTIAL_REFUSED: _RENEWAL,
+    TUNNEL_MISSING: f"does the agent of addon {COMPONENT} run on the cluster? see get addons {COMPONENT}, and its log there",
+    CLUSTER_UNREACHABLE: _WAY,
+    CLUSTER_TIMEOUT: _WAY,
+}
+"""By cause, where the gateway's own words do not say it all."""
+
+
+async def _lacking_rights(diagnosis: Diagnosis) -> Finding | None:
+    """Who is let in and may do nothing there: a binding of the addon, and the role that it refers to. Looked for on the cluster."""
+    if diagnosis.managed is None or not await _is_enabled(diagnosis):
+        return None
+    subject = "gateway's rights on the cluster"
+    bindings = (await diagnosis.managed.list(CLUSTER_ROLE_BINDINGS)).items
+    roles = [one["roleRef"]["name"] for one in bindings if one["metadata"]["name"].startswith(f"{BINDING}:")]
+    if not roles:
+        remedy = f"the addon's work brings it: see get works --clusters {diagnosis.name} -o wide"
+        return Finding(PROBLEM, subject, f"there is no ClusterRoleBinding {BINDING}:…", remedy)
+    for role in roles:
+        try:
+            await diagnosis.managed.get(CLUSTER_ROLES, role)
+        except NotFound:
+            text = f"it is given ClusterRole {role}, which is not there: whatever the hub allows is refused"
+            return Finding(PROBLEM, subject, text, f"make that role on the cluster, or name another: variable {ROLE_VARIABLE}")
+    return None
