@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+from datetime import timedelta
 from typing import Any
 
+from muster.machinery.clock import SYSTEM
 from muster.machinery.objects import Object
 from muster.operator.adoption import UPSTREAM_FIELDS
-from muster.operator.bundle import KLUSTERLET_OPERATOR
-from muster.operator.names import KLUSTERLETS, UPSTREAM_KLUSTERLET_LABEL
-from muster.registration.names import AGENT_NAMESPACE
-from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, DEPLOYMENTS
+from muster.operator.bundle import CLUSTER_MANAGER_OPERATOR, KLUSTERLET_OPERATOR
+from muster.operator.cluster_manager.components import CA_BUNDLE, HOOKS
+from muster.operator.names import CLUSTER_MANAGERS, KLUSTERLETS, UPSTREAM_KLUSTERLET_LABEL
+from muster.registration.hub.install import WEBHOOK_SECRET
+from muster.registration.names import AGENT_NAMESPACE, HUB_NAMESPACE
+from muster.runtime.client.builtin import CLUSTER_ROLE_BINDINGS, CONFIG_MAPS, DEPLOYMENTS, SECRETS
 from muster.runtime.install import binding, ensure_namespace
+from muster.runtime.webhook import Endpoint
+from muster.runtime.webhook.certificates import make_pair
 from tests.unit.operator import conftest
+from tests.unit.operator.hubs import CM
+from tests.unit.operator.hubs import operated as operated_hub
 from tests.unit.operator.spokes import IMAGE, WORK_AGENT, Hub, K, operated
 
 Cluster = conftest.Cluster
@@ -106,3 +115,31 @@ async def test_rights_that_only_upstream_grants_end_and_others_that_the_status_n
         assert await here.find(CLUSTER_ROLE_BINDINGS, "of-another") is not None
         status = (await here.admin.get(KLUSTERLETS, K))["status"]
         assert ADDONS_RIGHT not in {one["name"] for one in status["relatedResources"] if one["resource"] == "clusterrolebindings"}
+
+
+async def test_upstreams_webhooks_are_believed_until_ours_are_there(here: Cluster) -> None:
+    """Their pods go on with the certificate that upstream's operator has made, or take ours from the Secret: nobody knows when."""
+    await here.surround(CLUSTER_MANAGER_OPERATOR)
+    await ensure_namespace(here.admin, HUB_NAMESPACE)
+    theirs, hook = make_pair(["theirs"], SYSTEM.now(), timedelta(days=30)), HOOKS[0]
+    data = {key: base64.b64encode(value).decode() for key, value in (("tls.crt", theirs.cert), ("tls.key", theirs.key))}
+    secret = {"metadata": {"name": WEBHOOK_SECRET, "namespace": HUB_NAMESPACE}, "type": "kubernetes.io/tls", "data": data}
+    await here.admin.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret})
+    bundle = {"metadata": {"name": CA_BUNDLE, "namespace": HUB_NAMESPACE}, "data": {"ca-bundle.crt": theirs.ca.decode()}}
+    await here.admin.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **bundle})
+    configuration = hook.document(Endpoint(theirs.ca, namespace=HUB_NAMESPACE, service="theirs"))
+    await here.admin.apply(hook.resource, configuration, manager=UPSTREAM_FIELDS)
+    document = {"apiVersion": CLUSTER_MANAGERS.api_version, "kind": CLUSTER_MANAGERS.kind, "metadata": {"name": CM}, "spec": {}}
+    await here.admin.create(CLUSTER_MANAGERS, document)
+    kind = {"group": hook.resource.group, "version": "v1", "resource": hook.resource.plural}
+    related = [{**kind, "namespace": "", "name": hook.name}]
+    await here.admin.patch(CLUSTER_MANAGERS, CM, {"status": {"relatedResources": related}}, subresource="status")
+    async with operated_hub(here) as hub:
+        await hub.says("Applied", "True")
+        trusted = (await here.admin.get(hook.resource, hook.name))["webhooks"][0]["clientConfig"]["caBundle"]
+        stored = (await here.admin.get(SECRETS, WEBHOOK_SECRET, HUB_NAMESPACE))["data"]
+    assert stored["tls.crt"] != data["tls.crt"]
+    assert trusted == stored["ca.crt"]
+    authorities = base64.b64decode(trusted)
+    assert authorities.endswith(theirs.ca)
+    assert len(authorities) > len(theirs.ca)

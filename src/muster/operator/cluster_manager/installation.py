@@ -16,7 +16,16 @@ from muster.machinery.objects import Object, ObjectKey, key_of
 from muster.operator.accounts import AccountSecret, ensure_account_secret
 from muster.operator.applier import ObjectRef, Wanted, checked, object_refs, remove
 from muster.operator.cluster_manager import exposure, gateway, manifests
-from muster.operator.cluster_manager.components import COMPONENTS, GRPC_CONFIG, SERVERS, Component, Webhooks, account_secret, wanted
+from muster.operator.cluster_manager.components import (
+    CA_BUNDLE,
+    COMPONENTS,
+    GRPC_CONFIG,
+    SERVERS,
+    Component,
+    Webhooks,
+    account_secret,
+    wanted,
+)
 from muster.operator.cluster_manager.gateway import HubSite
 from muster.operator.cluster_manager.grpc_certificates import SERVING_SECRET, ensure_authority, ensure_serving
 from muster.operator.cluster_manager.grpc_config import config_hash
@@ -161,11 +170,22 @@ async def _drop_serving_certificate(site: HubSite) -> None:
 async def _certificate(site: HubSite, webhooks: Webhooks) -> ServingPair:
     async def trusted(pair: ServingPair) -> None:
         callers = webhooks.callers(site.plan)
-        if any(site.target.find(resource, ObjectKey("", name)) for resource, name in callers):
+        known = (site.target.find(kind, ObjectKey("", name)) or ObjectRef(kind, name) in site.recorded for kind, name in callers)
+        if any(known):
             await trust_webhooks(site.target.client, callers, pair.ca, clock=site.clock)
 
+    async def upstreams() -> bytes:
+        """Upstream's webhook servers go on until ours are there, and so do those who ask them."""
+        try:
+            found = await site.here.client.get(CONFIG_MAPS, CA_BUNDLE, site.plan.namespace)
+        except NotFound:
+            return b""
+        return str((found.get("data") or {}).get("ca-bundle.crt") or "").encode()
+
     hosts = manifests.webhook_hosts(site.plan, webhooks)
-    certificate = ServingCertificate(site.here.client, webhooks.secret, site.plan.namespace, hosts, clock=site.clock)
+    certificate = ServingCertificate(
+        site.here.client, webhooks.secret, site.plan.namespace, hosts, clock=site.clock, former=upstreams
+    )
     return await certificate.ensure(trusted)
 
 

@@ -76,13 +76,17 @@ class ServingCertificate:
         *,
         lifetime: timedelta = timedelta(days=90),
         clock: Clock = SYSTEM,
+        former: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
+        """`former` gives the authorities of a certificate that somebody else has put into the Secret: they stay trusted, since it
+        may still be served."""
         self._client = client
         self._name = name
         self._namespace = namespace
         self._hosts = list(hosts)
         self._lifetime = lifetime
         self._clock = clock
+        self._former = former
 
     async def ensure(self, trusted: Callable[[ServingPair], Awaitable[None]] | None = None) -> ServingPair:
         """The pair to serve now, from the Secret; made or renewed first where it is missing, unusable or old.
@@ -97,7 +101,10 @@ class ServingCertificate:
             pair = _stored(secret)
             if pair is not None and self._good(pair):
                 return pair
-            fresh = make_pair(self._hosts, self._clock.now(), self._lifetime, pair.ca if pair else b"")
+            older = pair.ca if pair else b""
+            if secret is not None and pair is None and self._former is not None:
+                older = await self._former()
+            fresh = make_pair(self._hosts, self._clock.now(), self._lifetime, older)
             if trusted is not None:
                 await trusted(fresh)
             try:
