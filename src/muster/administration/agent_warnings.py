@@ -58,13 +58,13 @@ async def _events(managed: KubeClient, namespace: str) -> list[str]:
         events = (await managed.list(CORE_EVENTS, namespace)).items
     except KubeError:
         return []
-    return list(_told(sorted((one for one in events if one.get("type") == "Warning"), key=_moment)))
+    return list(_reasons_of(sorted((event for event in events if event.get("type") == "Warning"), key=_moment)))
 
 
-def _told(events: list[Object]) -> Iterator[str]:
-    for one in events:
-        about = one.get("involvedObject") or {}
-        yield f"{about.get('kind')} {about.get('name')}: {one.get('reason')}: {one_line(str(one.get('message') or ''))}"
+def _reasons_of(events: list[Object]) -> Iterator[str]:
+    for event in events:
+        about = event.get("involvedObject") or {}
+        yield f"{about.get('kind')} {about.get('name')}: {event.get('reason')}: {one_line(str(event.get('message') or ''))}"
 
 
 def _moment(event: Object) -> str:

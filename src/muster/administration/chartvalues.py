@@ -90,9 +90,9 @@ def _klusterlet(options: JoinOptions, value: Any) -> JoinOptions:
     """Which cluster it is, and where agents run, flags say alone."""
     section = _mapping("klusterlet", value)
     _refuse_others("klusterlet", section, (*KLUSTERLET_SPEC, "create", "name", "clusterName", "mode"))
-    for key, said in (("clusterName", options.cluster_name), ("mode", options.mode)):
-        if section.get(key) not in (None, "", said):
-            raise _BadValue(f"klusterlet.{key}: {section[key]!r} is not what the flags say: {said}")
+    for key, option in (("clusterName", options.cluster_name), ("mode", options.mode)):
+        if section.get(key) not in (None, "", option):
+            raise _BadValue(f"klusterlet.{key}: {section[key]!r} is not what the flags say: {option}")
     return replace(options, spec={key: section[key] for key in KLUSTERLET_SPEC if section.get(key)})
 
 

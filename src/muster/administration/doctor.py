@@ -16,7 +16,7 @@ from muster.administration.aws.agent_diagnosis import agents_identity
 from muster.administration.aws.diagnosis import aws_identity
 from muster.administration.findings import NOTE, OK, PROBLEM, Diagnosis, Finding, Findings
 from muster.administration.gateway_diagnosis import gateway
-from muster.administration.grpc_diagnosis import agents_way, grpc_server
+from muster.administration.grpc_diagnosis import agent_connection, grpc_server
 from muster.administration.members.accept import by_certificate
 from muster.administration.members.klusterlets import find_klusterlets, list_klusterlets
 from muster.administration.members.requests import RequestFilter, judge, request_servers
@@ -209,9 +209,9 @@ _WEBHOOK_REMEDY: Final = (
 
 
 def _deletion(diagnosis: Diagnosis, cluster: ManagedCluster) -> Finding:
-    told = condition_of(cluster.status.conditions, "Deleting")
+    deleting = condition_of(cluster.status.conditions, "Deleting")
     held = ", ".join(cluster.metadata.finalizers)
-    text = f"it is being deleted{f', held by {held}' if held else ''}{f': {told.message}' if told else ''}"
+    text = f"it is being deleted{f', held by {held}' if held else ''}{f': {deleting.message}' if deleting else ''}"
     since = (diagnosis.clock.now() - parse_time(cluster.metadata.deletion_timestamp or "")).total_seconds()
     if since <= DELETION_SECONDS:
         return Finding(PROBLEM, "ManagedCluster", text, "let it go, then join again")
@@ -371,7 +371,11 @@ _WELL: Final = {
 
 async def _klusterlet(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
     subject = f"klusterlet {klusterlet.metadata.name}"
-    bad = [one for one in klusterlet.status.conditions if one.status not in _WELL.get(one.type, (one.status,))]
+    bad = [
+        condition
+        for condition in klusterlet.status.conditions
+        if condition.status not in _WELL.get(condition.type, (condition.status,))
+    ]
     for one in bad:
         yield Finding(PROBLEM, subject, f"{one.type} is {one.status}: {one.reason}: {one.message}", _REMEDIES.get(one.type, ""))
     if not klusterlet.status.conditions:
@@ -393,7 +397,7 @@ async def _klusterlet(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klu
         return
     yield await _credential(diagnosis, managed, agent_namespace_of(klusterlet))
     if plan.endpoints.name == GRPC:
-        async for finding in agents_way(diagnosis, managed, klusterlet):
+        async for finding in agent_connection(diagnosis, managed, klusterlet):
             yield finding
 
 

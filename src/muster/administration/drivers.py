@@ -51,6 +51,6 @@ def refuse_unheard(options: Mapping[str, DriverOptions], drivers: Sequence[Drive
     passed over, as by OCM's tool."""
     chosen = {name for driver in drivers for name in (driver.name, *driver.aliases)}
     passed_over = {(flag.driver, flag.option) for flag in flags}
-    for name, said in options.items():
-        if name not in chosen and any((name, option) not in passed_over for option in said):
+    for name, values in options.items():
+        if name not in chosen and any((name, option) not in passed_over for option in values):
             raise AdministrationError(f"--driver-option: {name!r} is none of the drivers asked for", f"add it with {choice}")

@@ -104,10 +104,10 @@ class JournalingClient(DelegatingClient):
             self._made[write.object_target] = deepcopy(answer)
         return answer
 
-    def _made_here(self, place: WriteTarget) -> bool:
-        namespace = WriteTarget(NAMESPACES, "", place.namespace)
-        definition = WriteTarget(CRDS, "", f"{place.resource.plural}.{place.resource.group}")
-        return any(self._made.get(needed) is not None for needed in (place, namespace, definition))
+    def _made_here(self, write_target: WriteTarget) -> bool:
+        namespace = WriteTarget(NAMESPACES, "", write_target.namespace)
+        definition = WriteTarget(CRDS, "", f"{write_target.resource.plural}.{write_target.resource.group}")
+        return any(self._made.get(needed) is not None for needed in (write_target, namespace, definition))
 
     def _imagine(self, write: Write) -> Object:
         body = write.body or {}

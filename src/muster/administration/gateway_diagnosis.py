@@ -113,14 +113,14 @@ async def _problem(diagnosis: Diagnosis, plan: ClusterManagerPlan, served: list[
         return Finding(PROBLEM, SUBJECT, f"it is not there yet: {error}", "the operator makes it: does it run? see get hub-info")
     if problem := deployment_problem(deployment):
         return Finding(PROBLEM, SUBJECT, f"it does not run: {problem}", f"see kubectl -n {plan.namespace} logs deployment/{name}")
-    said = condition_of(plan.manager.status.conditions, GATEWAY_DEGRADED)
+    degraded = condition_of(plan.manager.status.conditions, GATEWAY_DEGRADED)
     for group, version in served:
         try:
             found = await diagnosis.hub.get(API_SERVICES, api_service_name(version, group))
         except NotFound as error:
             text, remedy = f"the API server is not led to it: {error}", "the operator does that: does it run? see get hub-info"
-            if said is not None and said.status == "True":
-                text, remedy = f"the API server is not led to it: {said.message}", version_remedy(plan.gateway_version)
+            if degraded is not None and degraded.status == "True":
+                text, remedy = f"the API server is not led to it: {degraded.message}", version_remedy(plan.gateway_version)
             return Finding(PROBLEM, SUBJECT, text, remedy)
         if problem := other_owner(found, plan.hub_namespace):
             return Finding(PROBLEM, SUBJECT, problem, version_remedy(version))

@@ -1,10 +1,9 @@
 """What `doctor` finds out about a cluster whose agents reach their hub over gRPC, from both ends.
 
-On the hub: does the server run, is it known where agents reach it, and would they know it there (`grpc_server`)? On the managed
-cluster: the very way that the agents' Secrets describe is gone from here, one step after the other, so that the first that fails is
-named: the configuration, the port, the certificate and the clocks, the token, whether the hub lets the cluster in (`agents_way`).
-Who looks may have another way to the hub than the agents: what cannot be reached from here is no problem of a cluster that is
-available.
+On the hub (`grpc_server`): does the server run, is its address known, and does it answer there? On the managed cluster
+(`agent_connection`): each step of the connection that the agents' Secrets describe is tried from here, so that the first that fails
+is named: the configuration, the port, the certificate and the clocks, the token, and whether the hub accepts the cluster. The
+administrator's network may differ from the agents': what cannot be reached from here is no problem of a cluster that is available.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from muster.runtime.client.builtin import DEPLOYMENTS
 from muster.transport.client.config import ConfigError, TransportConfig, parse_config
 
 SERVER: Final = "gRPC server"
-WAY: Final = "way to the gRPC server"
+SERVER_CONNECTION: Final = "way to the gRPC server"
 WITHIN: Final = 20.0
 """Seconds for all that the agents' credential is tried with."""
 JOIN_AGAIN: Final = "run get token on the hub, and join again with it"
@@ -73,12 +72,14 @@ async def grpc_server(diagnosis: Diagnosis) -> Findings:
         return
     address = profile.join_flags(server.spec, server.authority)[1]
     state = await probe_grpc_server(address, server.authority, diagnosis.clock.now())
-    yield _finding(diagnosis, SERVER, address, state, _way_in(server.spec))
+    yield _finding(diagnosis, SERVER, address, state, _endpoint_type(server.spec))
 
 
-def _way_in(spec: ClusterManagerSpec) -> str:
+def _endpoint_type(spec: ClusterManagerSpec) -> str:
     """What somebody has to have put before the server."""
-    kinds = {one.type for one in spec.server_configuration.grpc_exposures} if spec.server_configuration else set()
+    kinds = (
+        {grpc_exposure.type for grpc_exposure in spec.server_configuration.grpc_exposures} if spec.server_configuration else set()
+    )
     to = f"Service {HUB_NAMESPACE}/{SERVICE}"
     if ROUTE in kinds:
         return f"does a Route of this host pass TLS through to port {PORT} of {to}? The operator makes none"
@@ -87,15 +88,15 @@ def _way_in(spec: ClusterManagerSpec) -> str:
     return f"is the address right, does it lead to port {PORT} of {to}, and is the way there open?"
 
 
-def _finding(diagnosis: Diagnosis, subject: str, address: str, state: GrpcServerState, way_in: str) -> Finding:
+def _finding(diagnosis: Diagnosis, subject: str, address: str, state: GrpcServerState, endpoint_type: str) -> Finding:
     if not state.problem:
         text = f"it answers at {address}, and its certificate is good until {state.until:%Y-%m-%dT%H:%M:%SZ}"
         return Finding(OK, subject, text)
     verdict = NOTE if diagnosis.available and not state.reached else PROBLEM
-    return Finding(verdict, subject, state.problem, state.remedy or way_in)
+    return Finding(verdict, subject, state.problem, state.remedy or endpoint_type)
 
 
-async def agents_way(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
+async def agent_connection(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
     """Go from here as the agents do, with what their Secrets hold."""
     driver = find(GRPC)
     own = await hub_secret(managed, klusterlet)
@@ -107,43 +108,50 @@ async def agents_way(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klus
     try:
         config = parse_config(contents.get(driver.endpoints.key, b""), source)
     except ConfigError as error:
-        yield Finding(PROBLEM, WAY, str(error), "run join again")
+        yield Finding(PROBLEM, SERVER_CONNECTION, str(error), "run join again")
         return
     state = await _probe(diagnosis, config, contents)
-    yield _finding(diagnosis, WAY, config.url, state, "is the port open from there, and --grpc-server of join right?")
+    yield _finding(diagnosis, SERVER_CONNECTION, config.url, state, "is the port open from there, and --grpc-server of join right?")
     if state.until is None:
         return
     if not registered and (expired := token_expiry(config.token)) is not None and expired <= diagnosis.clock.now():
-        yield Finding(PROBLEM, WAY, f"{source}: its token has expired at {expired:%Y-%m-%dT%H:%M:%SZ}", JOIN_AGAIN)
+        yield Finding(PROBLEM, SERVER_CONNECTION, f"{source}: its token has expired at {expired:%Y-%m-%dT%H:%M:%SZ}", JOIN_AGAIN)
         return
-    ask = driver.missing_to_serve if registered else driver.missing_to_register
+    missing_permissions = driver.missing_to_serve if registered else driver.missing_to_register
     try:
         async with asyncio.timeout(WITHIN), open_secret(driver.endpoints, contents, source, diagnosis.name) as hub:
-            missing = await ask(hub, diagnosis.name)
+            missing = await missing_permissions(hub, diagnosis.name)
     except Unauthorized:
         why = "the agent's certificate" if registered else "its bootstrap token"
-        yield Finding(PROBLEM, WAY, f"{source}: the hub does not accept {why}", JOIN_AGAIN)
+        yield Finding(PROBLEM, SERVER_CONNECTION, f"{source}: the hub does not accept {why}", JOIN_AGAIN)
     except TimeoutError:
-        yield Finding(PROBLEM, WAY, f"{source}: no answer from the hub within {WITHIN:g} s", "see the log of the gRPC server")
+        yield Finding(
+            PROBLEM, SERVER_CONNECTION, f"{source}: no answer from the hub within {WITHIN:g} s", "see the log of the gRPC server"
+        )
     except Unreachable as error:
         # It has answered a moment ago to somebody who showed nothing.
         text = f"{source}: the server does not answer who comes with this: {error.reason}"
         yield Finding(
-            PROBLEM, WAY, text, f"is it of another hub, or of an authority that the hub no longer has? If so, {JOIN_AGAIN}"
+            PROBLEM,
+            SERVER_CONNECTION,
+            text,
+            f"is it of another hub, or of an authority that the hub no longer has? If so, {JOIN_AGAIN}",
         )
     except (KubeError, EndpointError, OSError) as error:
-        yield Finding(PROBLEM, WAY, f"{source}: {error}", "mend what the message says")
+        yield Finding(PROBLEM, SERVER_CONNECTION, f"{source}: {error}", "mend what the message says")
     else:
         yield _admission(diagnosis, source, registered, missing)
 
 
 def _admission(diagnosis: Diagnosis, source: str, registered: bool, missing: tuple[str, ...]) -> Finding:
     if not missing:
-        return Finding(OK, WAY, f"the hub lets in who comes with {source}")
+        return Finding(OK, SERVER_CONNECTION, f"the hub lets in who comes with {source}")
     text = f"the hub does not let in who comes with {source}: it may not {', '.join(missing)}"
     if registered:
-        return Finding(PROBLEM, WAY, text, f"the cluster is not accepted (any more): run accept --clusters {diagnosis.name}")
-    return Finding(PROBLEM, WAY, text, f"use a token that get token --cluster-name {diagnosis.name} gives")
+        return Finding(
+            PROBLEM, SERVER_CONNECTION, text, f"the cluster is not accepted (any more): run accept --clusters {diagnosis.name}"
+        )
+    return Finding(PROBLEM, SERVER_CONNECTION, text, f"use a token that get token --cluster-name {diagnosis.name} gives")
 
 
 async def _probe(diagnosis: Diagnosis, config: TransportConfig, contents: Mapping[str, bytes]) -> GrpcServerState:

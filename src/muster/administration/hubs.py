@@ -92,12 +92,12 @@ def cluster_info(address: HubAddress) -> list[Wanted]:
         cluster["certificate-authority-data"] = base64.b64encode(address.ca).decode()
     kubeconfig = {"apiVersion": "v1", "kind": "Config", "clusters": [{"name": "", "cluster": cluster}]}
     everybody = {"kind": "Group", "apiGroup": RBAC_GROUP, "name": "system:unauthenticated"}
-    somebody = {**everybody, "name": "system:authenticated"}
+    authenticated = {**everybody, "name": "system:authenticated"}
     bound = binding(CLUSTER_INFO_ROLE, "Role", CLUSTER_INFO_ROLE, everybody, PUBLIC_NAMESPACE)
     reading = rule("", ["configmaps"], ["get"], [CLUSTER_INFO])
     labels = {"labels": {MADE_BY: CLUSTERADM}}
     return [
         (CONFIG_MAPS, {"metadata": named(CLUSTER_INFO, PUBLIC_NAMESPACE) | labels, "data": {"kubeconfig": yaml.dump(kubeconfig)}}),
         (ROLES, {"metadata": named(CLUSTER_INFO_ROLE, PUBLIC_NAMESPACE) | labels, "rules": [reading]}),
-        (ROLE_BINDINGS, {**bound, "metadata": bound["metadata"] | labels, "subjects": [everybody, somebody]}),
+        (ROLE_BINDINGS, {**bound, "metadata": bound["metadata"] | labels, "subjects": [everybody, authenticated]}),
     ]

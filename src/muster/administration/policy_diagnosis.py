@@ -31,7 +31,7 @@ async def policies(diagnosis: Diagnosis) -> Findings:
     addon = await _addon(diagnosis, CONFIG_POLICY_ADDON)
     enabled = addon is not None
     try:
-        found = await _look(diagnosis)
+        found = await _policies(diagnosis)
     except (NoGateway, KubeError) as error:
         if enabled and diagnosis.available:
             remedy = "give --managed-cluster-kubeconfig, or enable cluster-gateway there"
@@ -106,7 +106,7 @@ async def _hub_templates(diagnosis: Diagnosis, found: Sequence[PolicyView]) -> F
     yield Finding(NOTE, subject, text, "remove these policies before a downgrade to one")
 
 
-async def _look(diagnosis: Diagnosis) -> list[PolicyView] | None:
+async def _policies(diagnosis: Diagnosis) -> list[PolicyView] | None:
     """None where no kind of policies is served."""
     if diagnosis.managed is not None:
         return await policies_of(diagnosis.managed)

@@ -15,7 +15,7 @@ from muster.machinery.poll_interval import poll_interval
 from muster.runtime.client import NoCredential, ServerFailure, TooManyRequests, Unreachable
 
 LONGEST_PAUSE: Final = 0.25
-Look = Callable[[], Awaitable[str]]
+Remaining = Callable[[], Awaitable[str]]
 """Why it is not so yet; empty when it is."""
 
 
@@ -52,12 +52,12 @@ class Silent:
 SILENT: Final = Silent()
 
 
-async def wait(what: str, look: Look, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
-    """Until `look` finds no reason any more. Raises TookTooLong with the last one."""
+async def wait(what: str, remaining: Remaining, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
+    """Until `remaining` finds no reason any more. Raises TookTooLong with the last one."""
     began = clock.monotonic()
     while True:
         try:
-            reason = await look()
+            reason = await remaining()
         except NoCredential:
             raise
         except (Unreachable, ServerFailure, TooManyRequests) as error:

@@ -38,7 +38,12 @@ def deployment_problem(deployment: Object) -> str:
         return f"{where}: pods of the version before are still there: {older}" if older > 0 else ""
     conditions = status.get("conditions") or ()
     message = next(
-        (one.get("message") for one in conditions if one.get("type") == "ReplicaFailure" and one.get("status") == "True"), ""
+        (
+            condition.get("message")
+            for condition in conditions
+            if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True"
+        ),
+        "",
     )
     return f"{where}: {ready} of {wanted} pods are available" + (f": {message}" if message else "")
 
@@ -62,9 +67,9 @@ def hub_problem(manager: ClusterManager, *, gateway: bool = True) -> str:
             return f"{kind} is {found.status}: {found.reason}: {found.message}"
     for kind in (PLACEMENT_DEGRADED, *((GATEWAY_DEGRADED,) if gateway else ())):
         # An operator of before says nothing of them, and nobody of a gateway that there is not.
-        said = condition_of(manager.status.conditions, kind)
-        if said is not None and said.status == "True":
-            return f"{kind} is True: {said.reason}: {said.message}"
+        condition = condition_of(manager.status.conditions, kind)
+        if condition is not None and condition.status == "True":
+            return f"{kind} is True: {condition.reason}: {condition.message}"
     return ""
 
 
@@ -90,13 +95,13 @@ def cluster_problem(cluster: ManagedCluster) -> str:
 async def await_operator(
     client: KubeClient, operator: Operator, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
-    async def look() -> str:
+    async def remaining() -> str:
         try:
             return deployment_problem(await client.get(DEPLOYMENTS, operator.name, OPERATOR_NAMESPACE))
         except NotFound:
             return f"there is no Deployment {OPERATOR_NAMESPACE}/{operator.name}"
 
-    await wait(f"operator {operator.name}", look, within=within, progress=progress, clock=clock)
+    await wait(f"operator {operator.name}", remaining, within=within, progress=progress, clock=clock)
 
 
 async def await_components(
@@ -105,7 +110,7 @@ async def await_components(
     """Until what an operator of this image has deployed is of this image too, unless a spec chooses another, and runs."""
     kind = CLUSTER_MANAGERS if operator is CLUSTER_MANAGER_OPERATOR else KLUSTERLETS
 
-    async def look() -> str:
+    async def remaining() -> str:
         for owner in (await client.list(kind)).items:
             for name, namespace in _deployed(owner):
                 try:
@@ -116,7 +121,7 @@ async def await_components(
                     return problem
         return ""
 
-    await wait(f"components of {operator.name}", look, within=within, progress=progress, clock=clock)
+    await wait(f"components of {operator.name}", remaining, within=within, progress=progress, clock=clock)
 
 
 def _deployed(owner: Object) -> Iterator[tuple[str, str]]:
@@ -145,7 +150,7 @@ async def await_hub(
 ) -> None:
     """Until operator, controllers and webhooks run and ManagedClusters are served; and the gateway, if it is waited for."""
 
-    async def look() -> str:
+    async def remaining() -> str:
         try:
             if problem := deployment_problem(await client.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)):
                 return problem
@@ -154,7 +159,7 @@ async def await_hub(
             return str(error)
         return hub_problem(manager, gateway=gateway) or ("" if await is_hub(client) else "ManagedClusters are not served yet")
 
-    await wait("hub", look, within=within, progress=progress, clock=clock)
+    await wait("hub", remaining, within=within, progress=progress, clock=clock)
 
 
 async def await_available(
@@ -162,7 +167,7 @@ async def await_available(
 ) -> None:
     """Until all of them are."""
 
-    async def look() -> str:
+    async def remaining() -> str:
         problems = []
         for name in names:
             try:
@@ -173,4 +178,4 @@ async def await_available(
                 problems.append(f"{name}: {problem}")
         return "; ".join(problems)
 
-    await wait(f"managed cluster {', '.join(names)}", look, within=within, progress=progress, clock=clock)
+    await wait(f"managed cluster {', '.join(names)}", remaining, within=within, progress=progress, clock=clock)

@@ -92,12 +92,12 @@ def _age(diagnosis: Diagnosis, since: str) -> float:
 def _hanging(diagnosis: Diagnosis, work: ManifestWork) -> Finding:
     name = work.metadata.name
     since = human_duration(max(_age(diagnosis, work.metadata.deletion_timestamp or ""), 0))
-    told = condition_of(work.status.conditions, DELETING)
+    deleting = condition_of(work.status.conditions, DELETING)
     leave = f"delete work {name} --clusters {diagnosis.name} --force leaves what was applied where it is"
     held = ", ".join(work.metadata.finalizers) or "nothing that is seen here"
     text = f"it has been in deletion for {since}, held by {held}"
-    if told is not None and told.message:
-        text += f": {one_line(told.message)}"
+    if deleting is not None and deleting.message:
+        text += f": {one_line(deleting.message)}"
         return Finding(PROBLEM, f"work {name}", text, f"let go what holds the object there (its finalizers); {leave}")
     if not diagnosis.available:
         return Finding(PROBLEM, f"work {name}", text, f"the agent removes it when the cluster is available again; {leave}")
@@ -118,12 +118,12 @@ async def _without_pods(diagnosis: Diagnosis, found: list[ManifestWork]) -> Asyn
 async def _deployment(diagnosis: Diagnosis, manifest: ManifestCondition) -> tuple[str, str]:
     meta = manifest.resource_meta
     where = f"Deployment {meta.namespace}/{meta.name}"
-    look = f"on the cluster: kubectl -n {meta.namespace} describe deployment {meta.name}"
+    command = f"on the cluster: kubectl -n {meta.namespace} describe deployment {meta.name}"
     if diagnosis.managed is None:
         values = {one.name: one.field_value.integer for one in manifest.status_feedback.values}
         ready, wanted = values.get("ReadyReplicas"), values.get("Replicas")
         if wanted and not ready:
-            return f"{where} has no ready pod of {wanted}, as the agent reports", f"{look}; or give --managed-cluster-kubeconfig"
+            return f"{where} has no ready pod of {wanted}, as the agent reports", f"{command}; or give --managed-cluster-kubeconfig"
         return "", ""
     try:
         deployment = await diagnosis.managed.get(DEPLOYMENTS, meta.name, meta.namespace)
@@ -135,7 +135,7 @@ async def _deployment(diagnosis: Diagnosis, manifest: ManifestCondition) -> tupl
     if not problem:
         return "", ""
     why = await _pod_problem(diagnosis.managed, deployment)
-    return f"{problem}{f': {why}' if why else ''}", look
+    return f"{problem}{f': {why}' if why else ''}", command
 
 
 async def _pod_problem(managed: KubeClient, deployment: Object) -> str:

@@ -35,7 +35,7 @@ from muster.registration.drivers.flags import ADDON_DRIVERS, AGENT_FLAGS, DEFAUL
 from muster.registration.names import ADDON_MANAGEMENT, AGENT_GATES, AGENT_UNSUPPORTED_GATES
 
 if TYPE_CHECKING:
-    from muster.cli.work_beside import Beside
+    from muster.cli.work_sidecar import WorkSidecar
     from muster.registration.agent.options import AgentOptions
     from muster.registration.drivers.interfaces import Driver
     from muster.registration.drivers.profile import DriverOptions
@@ -226,7 +226,7 @@ class Settings:
     install_only: bool
     health: tuple[str, int]
     elect: bool
-    work: Beside | None = None
+    work: WorkSidecar | None = None
 
 
 def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
@@ -270,16 +270,16 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     return Settings(management, spoke, options, install, given["install_only"], health, given["leader_elect"], work)
 
 
-def _check_hubs(options: AgentOptions, several_asked: bool) -> None:
+def _check_hubs(options: AgentOptions, several_wanted: bool) -> None:
     """As many ways to hubs as the agent is to have, and its driver can."""
     from muster.registration import drivers
 
     several = len(options.bootstrap_kubeconfigs or options.bootstrap_secrets) > 1
-    if several_asked and not several:
+    if several_wanted and not several:
         raise click.UsageError("--feature-gates MultipleHubs=true: give at least two --bootstrap-kubeconfigs")
     if several and not drivers.find(options.driver).several_hubs:
-        words = f"an agent that registers by {options.driver} has an identity for one hub"
-        raise click.UsageError(f"--bootstrap-kubeconfigs: {words}; run another agent, in another --namespace, for the other hub")
+        text = f"an agent that registers by {options.driver} has an identity for one hub"
+        raise click.UsageError(f"--bootstrap-kubeconfigs: {text}; run another agent, in another --namespace, for the other hub")
 
 
 @dataclass(frozen=True)
@@ -298,27 +298,27 @@ def _files(given: dict[str, Any], options: DriverOptions) -> Files:
     from muster.registration import drivers
 
     driver = drivers.find(given["driver"])
-    said, directory = driver.agent_files(options), given["hub_kubeconfig_dir"] or ""
-    if said.hub:
-        place = PurePosixPath(said.hub)
-        if place.name != driver.endpoints.key:
-            raise click.UsageError(f"{said.hub}: the way to the hub is kept in a file {driver.endpoints.key}")
-        if directory and PurePosixPath(directory) != place.parent:
-            raise click.UsageError(f"{said.hub} is not in --hub-kubeconfig-dir {directory}")
-        directory = str(place.parent)
-    return Files(said.bootstrap or _flat(given["bootstrap_kubeconfigs"]), directory)
+    agent_files, directory = driver.agent_files(options), given["hub_kubeconfig_dir"] or ""
+    if agent_files.hub:
+        path = PurePosixPath(agent_files.hub)
+        if path.name != driver.endpoints.key:
+            raise click.UsageError(f"{agent_files.hub}: the way to the hub is kept in a file {driver.endpoints.key}")
+        if directory and PurePosixPath(directory) != path.parent:
+            raise click.UsageError(f"{agent_files.hub} is not in --hub-kubeconfig-dir {directory}")
+        directory = str(path.parent)
+    return Files(agent_files.bootstrap or _flat(given["bootstrap_kubeconfigs"]), directory)
 
 
-def _work(given: dict[str, Any], options: AgentOptions, directory: str) -> Beside | None:
+def _work(given: dict[str, Any], options: AgentOptions, directory: str) -> WorkSidecar | None:
     """The work agent that is to run beside, told what it shares with this one."""
-    from muster.cli.work_beside import beside
+    from muster.cli.work_sidecar import work_sidecar
     from muster.registration.drivers import endpoints_of
 
     if not given["with_work"]:
         return None
     if not directory:
         raise click.UsageError("--with-work: say where the work agent finds the hub's kubeconfig: --hub-kubeconfig-dir DIR")
-    told = {
+    work_options = {
         "--namespace": options.namespace,
         "--agent-id": given["agent_name"],
         "--kubeconfig": given["kubeconfig"],
@@ -328,8 +328,8 @@ def _work(given: dict[str, Any], options: AgentOptions, directory: str) -> Besid
         "--status-sync-interval": given["status_sync_interval"],
         "--feature-gates": ",".join(given["work_feature_gates"]),
     }
-    arguments = [f"{flag}={value}" for flag, value in told.items() if value]
-    return beside(directory, endpoints_of(options.driver), arguments)
+    arguments = [f"{flag}={value}" for flag, value in work_options.items() if value]
+    return work_sidecar(directory, endpoints_of(options.driver), arguments)
 
 
 def _flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
@@ -349,10 +349,10 @@ def _driver_options(given: dict[str, Any]) -> DriverOptions:
     from muster.registration import drivers
 
     own = [] if given["expiration"] is None else [f"{given['driver']}.{EXPIRATION}={given['expiration']}"]
-    said = driver_settings(AGENT_FLAGS, given, *own)
+    settings = driver_settings(AGENT_FLAGS, given, *own)
     try:
         driver = drivers.find(given["driver"])
-        options = drivers.options_of(driver, said)
+        options = drivers.options_of(driver, settings)
         _try_driver(driver, options)
     except drivers.DriverError as error:
         raise click.ClickException(str(error)) from None
@@ -442,11 +442,11 @@ async def _serve(settings: Settings, here: ProcessEnv) -> None:
         manager.add_live_check("hub-kube-config", agent.unhealthy)
         manager.add_ready_check("registration", agent.unready, once_elected=True)
         if settings.work is not None:
-            from muster.cli.work_beside import run_beside
+            from muster.cli.work_sidecar import run_work_sidecar
 
             # It waits for what the registration agent writes, which is the elected one.
             manager.add(
-                "the work agent", RunnableFunc(partial(run_beside, settings.work, here, metrics)), needs_leader_election=False
+                "the work agent", RunnableFunc(partial(run_work_sidecar, settings.work, here, metrics)), needs_leader_election=False
             )
         election = LeaderElection(management, LEASE, settings.options.namespace, leader_identity(here.environ))
         await serve_manager(

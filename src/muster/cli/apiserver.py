@@ -44,8 +44,8 @@ def run(
     except UnsafePath as error:
         raise click.ClickException(f"--data-dir: {error.filename}: {explain_file_error(error)}") from None
     except OSError as error:
-        words = f"{error.filename}: {explain_file_error(error)}"
-        raise click.ClickException(f"--data-dir {directory} cannot be used: {words}") from None
+        message = f"{error.filename}: {explain_file_error(error)}"
+        raise click.ClickException(f"--data-dir {directory} cannot be used: {message}") from None
     try:
         tokens = load_token_file(Path(token_auth_file)) if token_auth_file else {}
     except TokenFileError as error:

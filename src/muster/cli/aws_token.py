@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from muster.machinery.confinement import CredentialProgram
 
 NAME: Final = "aws-token"
-_WORDS_OF_AWS: Final = ("eks", "get-token")
+_AWS_SUBCOMMANDS: Final = ("eks", "get-token")
 MOST_ISSUERS: Final = 8
 """Of one pod, whose kubeconfigs may give their programs variables of their own."""
 
@@ -115,7 +115,7 @@ class PodTokens:
         """`aws --region R eks get-token …`: the same options beside two words."""
         from muster.machinery.confinement import ProgramFailed
 
-        at = next((at for at in range(len(arguments)) if tuple(arguments[at : at + 2]) == _WORDS_OF_AWS), None)
+        at = next((at for at in range(len(arguments)) if tuple(arguments[at : at + 2]) == _AWS_SUBCOMMANDS), None)
         if at is None:
             raise ProgramFailed("of aws' commands only eks get-token is there")
         return await self._run([*arguments[:at], *arguments[at + 2 :]], environ)

@@ -239,9 +239,9 @@ def _listening(where: tuple[str, int]) -> Iterator[None]:
         if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES) or error.filename is not None:
             raise
         host, port = where
-        words = f"cannot listen for webhooks on {host}:{port}: {explain_listen_error(error)}"
+        message = f"cannot listen for webhooks on {host}:{port}: {explain_listen_error(error)}"
         remedy = "choose another --webhook-port (0 picks a free one; muster hub and muster work-hub have the same default)"
-        raise click.ClickException(f"{words}; {remedy}, or another --webhook-host") from None
+        raise click.ClickException(f"{message}; {remedy}, or another --webhook-host") from None
 
 
 @dataclass(frozen=True)

@@ -228,12 +228,12 @@ def explain_failures(error: ApplyFailed) -> str:
 
 def write_file(path: str, content: str, flag: str, mode: int = 0o600) -> None:
     """Replace a file; what was in it before does not show through. It may hold secrets, so it is the owner's alone."""
-    place = Path(path)
+    file = Path(path)
     try:
-        if place.exists() and not place.is_file():  # /dev/stdout
-            place.write_text(content)
+        if file.exists() and not file.is_file():  # /dev/stdout
+            file.write_text(content)
         else:
-            replace_private(place, content, mode=mode)
+            replace_private(file, content, mode=mode)
     except OSError as error:
         raise click.ClickException(f"{flag} {path}: {explain_file_error(error)}") from None
 

@@ -39,7 +39,7 @@ def driver_flags(flags: Sequence[Flag]) -> Callable[[F], F]:
 
 
 def _option(flag: Flag) -> Callable[[F], F]:
-    return click.option(*_spellings(flag), _place(flag), type=_type(flag), multiple=True, help=flag.help)
+    return click.option(*_spellings(flag), _option_name(flag), type=_type(flag), multiple=True, help=flag.help)
 
 
 def _type(flag: Flag) -> Any:
@@ -54,7 +54,7 @@ def _spellings(flag: Flag) -> tuple[str, ...]:
     return flag.spellings or (f"--{flag.option}",)
 
 
-def _place(flag: Flag) -> str:
+def _option_name(flag: Flag) -> str:
     return f"{flag.driver}_{flag.option}".replace("-", "_")
 
 
@@ -62,15 +62,15 @@ def driver_settings(flags: Sequence[Flag], given: dict[str, Any], *more: str) ->
     """What is said to drivers, by driver; `more` are settings DRIVER.OPTION=VALUE. Raises ClickException."""
     from muster.registration.drivers import DriverOptionError, driver_options
 
-    said = [f"{flag.driver}.{flag.option}={value}" for flag in flags for value in _values(flag, given)]
+    settings = [f"{flag.driver}.{flag.option}={value}" for flag in flags for value in _values(flag, given)]
     try:
-        return driver_options([*said, *more, *given["driver_options"]])
+        return driver_options([*settings, *more, *given["driver_options"]])
     except DriverOptionError as error:
         raise click.ClickException(str(error)) from None
 
 
 def _values(flag: Flag, given: dict[str, Any]) -> list[str]:
-    values = given[_place(flag)]
+    values = given[_option_name(flag)]
     if flag.content:
         return [content(path, _spellings(flag)[0]).decode(errors="surrogateescape") for path in values]
     return [one for several in values for one in several] if flag.commas else list(values)

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 
-def asking_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def review_options(command: Callable[..., Any]) -> Callable[..., Any]:
     reviews = click.option(
         "--executor-reviews",
         type=click.Choice(["auto", "always"]),

@@ -18,7 +18,7 @@ from muster.machinery.confinement import read, shown
 if TYPE_CHECKING:
     from muster.registration.drivers.endpoints import EndpointFormat, HubEndpoint
 
-LOOK_SECONDS = 5.0
+POLL_INTERVAL = 5.0
 
 
 def find_hub(file: Path, endpoints: EndpointFormat) -> HubEndpoint:
@@ -31,10 +31,10 @@ def find_hub(file: Path, endpoints: EndpointFormat) -> HubEndpoint:
         raise click.ClickException(f"{shown(file)}: not a {endpoints.key} that leads to a hub: {problem}") from None
 
 
-async def until_elsewhere(file: Path, endpoints: EndpointFormat, url: str) -> str:
+async def until_moved(file: Path, endpoints: EndpointFormat, url: str) -> str:
     """Until the file leads to another hub, whose address is given; one that is away or being written is waited for."""
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_INTERVAL)
         try:
             found = await asyncio.to_thread(find_hub, file, endpoints)
         except click.ClickException:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.examples import examples
-from muster.cli.hub_address import find_hub, until_elsewhere
+from muster.cli.hub_address import find_hub, until_moved
 from muster.cli.log_options import log_options
 from muster.cli.process import (
     ANY_ADDRESS,
@@ -166,5 +166,5 @@ async def _until_moved(settings: Settings) -> None:
     """Ends the agent when its cluster has gone to another hub: the next one begins with that."""
     from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
-    found = await until_elsewhere(settings.hub_file, KUBECONFIGS, settings.hub.url)
+    found = await until_moved(settings.hub_file, KUBECONFIGS, settings.hub.url)
     raise click.ClickException(f"the hub is now {found}; starting anew")

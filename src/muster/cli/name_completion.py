@@ -74,7 +74,7 @@ def _listed(context: click.Context, kind: str, *, namespaced: bool) -> list[str]
 
     kinds = {CLUSTERS: MANAGED_CLUSTERS, SETS: CLUSTER_SETS, WORKS: MANIFEST_WORKS, PLACEMENTS: PLACED, ADDONS: CLUSTER_ADDONS}
 
-    async def ask() -> list[str]:
+    async def read() -> list[str]:
         client = HttpClient(config, agent="clusteradm", timeout=COMPLETION_TIMEOUT)
         try:
             async with asyncio.timeout(COMPLETION_TIMEOUT):
@@ -85,5 +85,5 @@ def _listed(context: click.Context, kind: str, *, namespaced: bool) -> list[str]
 
     with suppress(click.ClickException, KubeError, OSError, TimeoutError):
         config = find_cluster(*_options(context)).config
-        return asyncio.run(ask())
+        return asyncio.run(read())
     return []

@@ -212,11 +212,11 @@ def _branch(fields: Mapping[str, object]) -> dict[str, Any]:
     """Paths into nested branches; what is there on the way is kept."""
     root: dict[str, Any] = {}
     for path, value in fields.items():
-        *way, last = path.split(".")
-        place = root
-        for step in way:
-            place = place.setdefault(step, {})
-        place[last] = value
+        *parents, last = path.split(".")
+        branch = root
+        for step in parents:
+            branch = branch.setdefault(step, {})
+        branch[last] = value
     return root
 
 

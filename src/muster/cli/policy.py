@@ -18,7 +18,7 @@ import click
 
 from muster.cli.component import host_port
 from muster.cli.examples import examples
-from muster.cli.hub_address import find_hub, until_elsewhere
+from muster.cli.hub_address import find_hub, until_moved
 from muster.cli.lazy import Entry, LazyGroup
 from muster.cli.process import (
     PROCESS,
@@ -202,12 +202,12 @@ def config_policy_controller() -> None:
 def _level(given: dict[str, Any]) -> int:
     from muster.machinery import logs
 
-    words = {"error": logs.ERROR, "warn": logs.WARNING, "info": logs.INFO, "debug": logs.DEBUG}
+    levels = {"error": logs.ERROR, "warn": logs.WARNING, "info": logs.INFO, "debug": logs.DEBUG}
     text = str(given["log_level"]).lower()
-    named = words.get(text)
+    named = levels.get(text)
     if named is None:
         if not text.lstrip("-").isdecimal():
-            raise click.BadParameter(f"{text!r} is neither a number nor one of {', '.join(words)}", param_hint="--log-level")
+            raise click.BadParameter(f"{text!r} is neither a number nor one of {', '.join(levels)}", param_hint="--log-level")
         named = logs.DEBUG if int(text) > 0 else logs.INFO
     return logs.DEBUG if given["verbosity"] > 0 else named
 
@@ -379,5 +379,5 @@ async def _until_moved(file: Path) -> None:
     """Ends the controller when its cluster has gone to another hub: the next one begins with that."""
     from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
-    found = await until_elsewhere(file, KUBECONFIGS, find_hub(file, KUBECONFIGS).url)
+    found = await until_moved(file, KUBECONFIGS, find_hub(file, KUBECONFIGS).url)
     raise click.ClickException(f"the hub is now {found}; starting anew")

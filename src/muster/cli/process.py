@@ -122,9 +122,9 @@ def explained(explain: Callable[[Exception], click.ClickException | None]) -> It
         one = _first(error)
         cause = _first(one.error) if isinstance(one, RunnableEnded) and one.error is not None else None
         for known in (one, cause):
-            words = known if isinstance(known, click.ClickException) else explain(known) if isinstance(known, Exception) else None
-            if words is not None:
-                raise words from None
+            message = known if isinstance(known, click.ClickException) else explain(known) if isinstance(known, Exception) else None
+            if message is not None:
+                raise message from None
         if one is error:
             raise
         raise one from error
@@ -146,8 +146,8 @@ def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickEx
         case KubeError():
             return click.ClickException(f"{cluster} does not let us work: {error}")
         case OSError():
-            words = f"cannot listen: {explain_listen_error(error)}; choose another {ports}"
-            return file_problem(error) or click.ClickException(words)
+            message = f"cannot listen: {explain_listen_error(error)}; choose another {ports}"
+            return file_problem(error) or click.ClickException(message)
     return None
 
 

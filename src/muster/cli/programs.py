@@ -54,17 +54,17 @@ class Part(Protocol):
 
 def programs(clock: Clock = SYSTEM) -> dict[tuple[str, ...], Program]:
     reclaimer = Reclaimer(clock)
-    return {words: _program(words, module, reclaimer) for words, module in PARTS.items()}
+    return {subcommand: _program(subcommand, module, reclaimer) for subcommand, module in PARTS.items()}
 
 
-def _program(words: tuple[str, ...], module: str, reclaimer: Reclaimer) -> Program:
+def _program(subcommand: tuple[str, ...], module: str, reclaimer: Reclaimer) -> Program:
     async def run(args: Sequence[str], pod: PodEnvironment) -> int:
         here = process_env(pod)
         part = cast(Part, import_module(module))
         try:
             with redirect_stdout(_Lines(pod, "stdout")), redirect_stderr(_Lines(pod, "stderr")):
                 # Asked for help, a command prints it by itself.
-                context = part.command.make_context(words[-1], list(args))
+                context = part.command.make_context(subcommand[-1], list(args))
             await part.serve(part.settings(context.params, here), here)
         except click.ClickException as error:
             pod.print(f"Error: {error.format_message()}", stream="stderr")

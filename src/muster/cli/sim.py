@@ -108,8 +108,10 @@ def _run(plan: SimulationOptions, data_dir: str | None) -> SimulationResult:
     async def work(directory: Path) -> None:
         found.append(await simulate(plan, directory, lambda line: echo(line, err=True)))
 
-    place: AbstractContextManager[str] = nullcontext(data_dir) if data_dir else tempfile.TemporaryDirectory(prefix="muster-sim-")
-    with place as name:
+    directory_context: AbstractContextManager[str] = (
+        nullcontext(data_dir) if data_dir else tempfile.TemporaryDirectory(prefix="muster-sim-")
+    )
+    with directory_context as name:
         directory = Path(name)
         try:
             make_private_directory(directory)

@@ -111,7 +111,7 @@ def render(files: tuple[str, ...], output: str, **options: Any) -> None:
         items = [one.document for one in explanations]
         echo(document(items[0] if len(items) == 1 else {"apiVersion": "v1", "kind": "List", "items": items}, output))
     else:
-        _echo_documents([one.document for one in explanations])
+        _echo_documents([explanation.document for explanation in explanations])
     _finish(explanations)
 
 
@@ -148,7 +148,7 @@ def explain(files: tuple[str, ...], diff: bool, grant: bool, output: str, **opti
     else:
         from muster.cli.output import document
 
-        echo(document([_explanation_document(one, missing) for one in explanations], output))
+        echo(document([_explanation_document(explanation, missing) for explanation in explanations], output))
     _finish(explanations)
 
 
@@ -271,7 +271,7 @@ def _open(stack: AsyncExitStack, documents: Iterable[Object], options: dict[str,
             clusters.clients[side] = client
             clusters.sources[side] = DirectSource(client, RESTMapper(client))
         elif options[resources]:
-            objects = [one for file in options[resources] for one in _documents(file)]
+            objects = [document for file in options[resources] for document in _documents(file)]
             clusters.sources[side] = LocalSource(objects, like=_definitions(documents))
     if not clusters.sources:
         # Nothing tells of a cluster: templates that need none resolve all the same.
@@ -284,7 +284,7 @@ def _definitions(value: Any) -> list[Object]:
     if isinstance(value, dict):
         below = [one for item in value.values() for one in _definitions(item)]
         return [value, *below] if isinstance(value.get("apiVersion"), str) and isinstance(value.get("kind"), str) else below
-    return [one for item in value for one in _definitions(item)] if isinstance(value, list) else []
+    return [definition for item in value for definition in _definitions(item)] if isinstance(value, list) else []
 
 
 async def _missing(explanations: list[Explanation], clusters: _Clusters, options: dict[str, Any]) -> _Missing:
@@ -300,7 +300,9 @@ async def _missing(explanations: list[Explanation], clusters: _Clusters, options
     missing: dict[Side, list[Selection] | None] = {}
     needed: dict[Side, list[Selection]] = {}
     for side, account in accounts.items():
-        needed[side] = list(dict.fromkeys(read.selection for one in explanations for read in one.reads.get(side, ())))
+        needed[side] = list(
+            dict.fromkeys(read.selection for explanation in explanations for read in explanation.reads.get(side, ()))
+        )
         missing[side] = None
         if side in clusters.clients:
             try:
@@ -327,7 +329,7 @@ def _finish(explanations: list[Explanation]) -> None:
             echo_warning(f"{one.name}: templates of the {side.value} are not resolved: give {flags}")
         for problem in one.problems:
             echo_error(f"{one.name}: {problem.where + ': ' if problem.where else ''}{problem.message}")
-    if any(one.problems for one in explanations):
+    if any(explanation.problems for explanation in explanations):
         raise SystemExit(1)
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.cli.examples import examples
-from muster.cli.executor_options import asking_options
-from muster.cli.hub_address import find_hub, until_elsewhere
+from muster.cli.executor_options import review_options
+from muster.cli.hub_address import find_hub, until_moved
 from muster.cli.log_options import log_options
 from muster.cli.process import (
     ANY_ADDRESS,
@@ -142,7 +142,7 @@ AT_ONCE = 32
     show_default=True,
     help="Effect of one denied manifest: `strict` withholds the whole work, `per-manifest` only that manifest.",
 )
-@asking_options
+@review_options
 @click.option("--kube-api-qps", type=float, hidden=True, help="Request rate limit; accepted for compatibility and not used.")
 @click.option("--kube-api-burst", type=int, hidden=True, help="Request burst limit; accepted for compatibility and not used.")
 @click.option("--hub-kube-api-qps", type=float, hidden=True, help="Request rate limit; accepted for compatibility and not used.")
@@ -255,9 +255,9 @@ def _cluster_name(given: dict[str, Any], file: Path | None) -> str:
     from muster.kube.names import dns1123_label
 
     name: str = given["cluster_name"]
-    beside = file.parent / "cluster-name" if file else None
-    if not name and beside is not None and beside.is_file():
-        name = read(beside).decode().strip()
+    name_file = file.parent / "cluster-name" if file else None
+    if not name and name_file is not None and name_file.is_file():
+        name = read(name_file).decode().strip()
     if given["install_only"]:
         return name
     if not name:
@@ -328,5 +328,5 @@ async def _serve(settings: Settings, here: ProcessEnv, metrics: Metrics | None) 
 async def _until_moved(settings: Settings) -> None:
     """Ends the agent when its cluster has gone to another hub: the next one begins with that."""
     assert settings.hub_file is not None, "there is a hub"
-    found = await until_elsewhere(settings.hub_file, settings.endpoints, settings.options.hub_url)
+    found = await until_moved(settings.hub_file, settings.endpoints, settings.options.hub_url)
     raise click.ClickException(f"the hub is now {found}; starting anew")

@@ -53,8 +53,8 @@ async def serve(directory: Path, store: str, auth: str = DEFAULT, *, addons: boo
         stack.push_async_callback(server.stop)
         client = InProcessClient(server.client(server.clusters[CLUSTER], agent=REPORTER), CLUSTER)
         files = GrpcFiles(directory) if auth == GRPC else None
-        told = {APPROVED_USERS: (BOOTSTRAP_USER,)} if files is None else files.driver_options(BOOTSTRAP_USER)
-        options = HubOptions(drivers=(auth,), auto_approval=True, driver_options={auth: told})
+        driver_options = {APPROVED_USERS: (BOOTSTRAP_USER,)} if files is None else files.driver_options(BOOTSTRAP_USER)
+        options = HubOptions(drivers=(auth,), auto_approval=True, driver_options={auth: driver_options})
         await install_namespaces(client)
         webhooks = Webhooks(client, options, ServingOptions(port=0))
         await webhooks.start()
@@ -75,7 +75,7 @@ async def serve(directory: Path, store: str, auth: str = DEFAULT, *, addons: boo
             await grpc.synced()
             files.write_bootstrap(directory / BOOTSTRAPS[GRPC], grpc.port, (await bootstrap_identity(client)).token)
         print(READY, flush=True)
-        await _until_told(running)
+        await _until_stopped(running)
 
 
 async def _manage_addons(hub: Hub, client: InProcessClient) -> None:
@@ -92,10 +92,10 @@ async def _write_kubeconfigs(server: ApiServer, client: InProcessClient, directo
     write_kubeconfig(directory / BOOTSTRAP, url, server.ca_pem, await bootstrap_identity(client))
 
 
-async def _until_told(hub: asyncio.Task[None]) -> None:
+async def _until_stopped(hub: asyncio.Task[None]) -> None:
     """Until standard input ends or the hub does; what ended it is raised."""
-    told = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read), name="standard input")
-    await asyncio.wait({told, hub}, return_when=asyncio.FIRST_COMPLETED)
+    stopped = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read), name="standard input")
+    await asyncio.wait({stopped, hub}, return_when=asyncio.FIRST_COMPLETED)
     ended = hub.done()
     hub.cancel()
     await asyncio.wait({hub})

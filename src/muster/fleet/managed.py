@@ -78,8 +78,8 @@ class ManagedClusters:
         self._clients: dict[str, KubeClient] = {}
         self._works = works
         self._server = ApiServer(ServerConfig(clusters=(), store="memory"))
-        self._pods = SimulatedPods.beside(self._server) if works else None
-        self._told: set[str] = set()
+        self._pods = SimulatedPods.controller_manager(self._server) if works else None
+        self._reported: set[str] = set()
         self.started = 0
         self.restarts = 0
 
@@ -149,6 +149,6 @@ class ManagedClusters:
 
     def _complain(self, name: str, problem: str) -> None:
         """One line for what befalls many."""
-        if problem not in self._told and len(self._told) < COMPLAINTS:
-            self._told.add(problem)
+        if problem not in self._reported and len(self._reported) < COMPLAINTS:
+            self._reported.add(problem)
             log.error("agent failed", cluster=name, error=problem)

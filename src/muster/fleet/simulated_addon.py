@@ -31,7 +31,7 @@ from muster.runtime.client import AlreadyExists, KubeClient, served
 from muster.runtime.client.builtin import CLUSTER_ROLES, NAMESPACES
 
 NAME: Final = "simulated"
-PLACE: Final = "muster-simulation"
+NAMESPACE: Final = "muster-simulation"
 """The namespace of the placement."""
 _SET: Final = "global"
 _ROLE: Final = "open-cluster-management:muster-simulation:agent"
@@ -91,7 +91,7 @@ async def enable(client: KubeClient) -> None:
 def _objects() -> list[tuple[GVR, Object]]:
     tolerant = {"tolerations": [{"operator": "Exists"}]}
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
-    placements = [{"namespace": PLACE, "name": NAME}]
+    placements = [{"namespace": NAMESPACE, "name": NAME}]
     supported = [
         {"group": GROUP, "resource": served(AddOnTemplate).plural, "defaultConfig": {"name": NAME}},
         {"group": GROUP, "resource": served(AddOnDeploymentConfig).plural},
@@ -99,9 +99,9 @@ def _objects() -> list[tuple[GVR, Object]]:
     offer = {"supportedConfigs": supported, "installStrategy": {"type": "Placements", "placements": placements}}
     metadata = {"name": NAME, "annotations": {LIFECYCLE_ANNOTATION: LIFECYCLE_MANAGED}}
     return [
-        (NAMESPACES, {"metadata": {"name": PLACE}}),
-        (served(ManagedClusterSetBinding), {"metadata": {"name": _SET, "namespace": PLACE}, "spec": {"clusterSet": _SET}}),
-        (served(Placement), {"metadata": {"name": NAME, "namespace": PLACE}, "spec": tolerant}),
+        (NAMESPACES, {"metadata": {"name": NAMESPACE}}),
+        (served(ManagedClusterSetBinding), {"metadata": {"name": _SET, "namespace": NAMESPACE}, "spec": {"clusterSet": _SET}}),
+        (served(Placement), {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": tolerant}),
         (CLUSTER_ROLES, {"metadata": {"name": _ROLE, "labels": {AGGREGATION_LABEL: "true"}}, "rules": [rule]}),
         (served(AddOnTemplate), {"metadata": {"name": NAME}, "spec": _template()}),
         (served(ClusterManagementAddOn), {"metadata": metadata, "spec": offer}),

@@ -13,7 +13,7 @@ from muster.work.agent.agent import WorkAgent
 from muster.work.agent.options import WorkAgentOptions
 from muster.work.names import AGENT
 
-LOOK_SECONDS: Final = 1.0
+POLL_INTERVAL: Final = 1.0
 
 
 async def run_work_agent(spoke: KubeClient, registered: AgentOptions) -> None:
@@ -23,10 +23,10 @@ async def run_work_agent(spoke: KubeClient, registered: AgentOptions) -> None:
     file = registered.hub_kubeconfig_dir / endpoints.key
     # Files have no event to wait for.
     while not file.is_file():  # noqa: ASYNC110
-        await asyncio.sleep(LOOK_SECONDS)
-    way = endpoints.read(file, file.read_bytes())
-    hub = way.connect(ClientSettings(AGENT, cluster=cluster))
+        await asyncio.sleep(POLL_INTERVAL)
+    endpoint = endpoints.read(file, file.read_bytes())
+    hub = endpoint.connect(ClientSettings(AGENT, cluster=cluster))
     try:
-        await WorkAgent(hub, spoke, WorkAgentOptions(cluster_name=cluster, hub_url=way.url)).run()
+        await WorkAgent(hub, spoke, WorkAgentOptions(cluster_name=cluster, hub_url=endpoint.url)).run()
     finally:
         await hub.close()

@@ -29,7 +29,7 @@ class SimulatedPods:
         self._server = server
 
     @classmethod
-    def beside(cls, server: ApiServer) -> ControllerManager:
+    def controller_manager(cls, server: ApiServer) -> ControllerManager:
         return ControllerManager(server, [cls(server)])
 
     def keys(self, cluster: Cluster, event: Event) -> Iterable[str]:
@@ -57,7 +57,7 @@ def mounted(deployment: Object) -> list[str]:
     """The Secrets without which a kubelet starts no container."""
     volumes = deployment["spec"]["template"]["spec"].get("volumes") or ()
     secrets = [volume["secret"] for volume in volumes if volume.get("secret")]
-    return [one["secretName"] for one in secrets if not one.get("optional")]
+    return [secret["secretName"] for secret in secrets if not secret.get("optional")]
 
 
 def running(deployment: Object) -> Object:

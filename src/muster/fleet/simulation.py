@@ -37,7 +37,7 @@ from muster.runtime.client import HttpClient, load_kubeconfig
 
 SAMPLE_EVERY: Final = 5.0
 HUB_STARTS_WITHIN: Final = 60.0
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class SimulationFailed(Exception):
@@ -106,7 +106,7 @@ class SimulationResult:
         return not self.plan.addon or (after is not None and after <= self.plan.addon_within)
 
 
-async def simulate(plan: SimulationOptions, directory: Path, info: Say) -> SimulationResult:
+async def simulate(plan: SimulationOptions, directory: Path, info: Report) -> SimulationResult:
     _allow_connections(plan.clusters, plan.addon)
     logs.set_level(logs.INFO if plan.verbose else logs.ERROR)
     async with _hub(directory, plan) as hub_pid, contextlib.aclosing(_Observer(directory, hub_pid, plan)) as observer:
@@ -165,7 +165,7 @@ class _Observer:
         requests, watches = counted(await self._client.raw("GET", "/metrics"))
         return Sample(time.monotonic(), usage(self._hub_pid), usage(os.getpid()), requests, watches)
 
-    async def watch_over(self, fleet: ManagedClusters, running: asyncio.Task[None], info: Say) -> None:
+    async def watch_over(self, fleet: ManagedClusters, running: asyncio.Task[None], info: Report) -> None:
         """Until the time is up, the agents fail, or the clusters did not join in time."""
         began = self._samples[0].at
         while (now := time.monotonic()) < began + self._plan.duration:

@@ -55,7 +55,7 @@ class ClientAuthorities:
     def __init__(self, pem: bytes) -> None:
         """Raises ValueError."""
         self._authorities = x509.load_pem_x509_certificates(pem)
-        self.pem: bytes = b"".join(one.public_bytes(Encoding.PEM) for one in self._authorities)
+        self.pem: bytes = b"".join(authority.public_bytes(Encoding.PEM) for authority in self._authorities)
 
     def validity(self, chain: Sequence[x509.Certificate]) -> Validity | None:
         """When these authorities vouch for the first certificate of a chain, leaf first, as one of a client; None for never."""
@@ -69,7 +69,7 @@ class ClientAuthorities:
             if certificate in self._authorities:
                 return _common_validity(path)
             # An authority may have been certified anew for the same key: the one that lasts longest counts.
-            issuers = [one for one in self._authorities if _vouches(one, certificate)]
+            issuers = [authority for authority in self._authorities if _vouches(authority, certificate)]
             if issuers:
                 return _common_validity([*path, max(issuers, key=lambda one: one.not_valid_after_utc)])
         return None

@@ -100,7 +100,7 @@ class Selector:
         if self.nothing or len(self.requirements) != 1 or self.requirements[0].operator not in ("=", "==", "in"):
             return map(self.matches, labels)
         key, values = self.requirements[0].key, frozenset(self.requirements[0].values)
-        return [one.get(key) in values for one in labels]
+        return [label.get(key) in values for label in labels]
 
     @property
     def everything(self) -> bool:

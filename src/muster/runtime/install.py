@@ -84,4 +84,4 @@ async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clo
 
 def _established(definition: Document) -> bool:
     conditions = (definition.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)

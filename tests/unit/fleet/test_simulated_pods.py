@@ -20,7 +20,7 @@ MOUNTED: dict[str, Any] = {"volumes": [{"name": "hub", "secret": {"secretName": 
 @pytest.fixture
 async def server() -> AsyncIterator[ApiServer]:
     async with serving("a") as server:
-        pods = SimulatedPods.beside(server)
+        pods = SimulatedPods.controller_manager(server)
         pods.start()
         yield server
         await pods.stop()

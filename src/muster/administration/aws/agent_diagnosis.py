@@ -39,7 +39,7 @@ from muster.runtime.client import Forbidden, KubeClient, KubeError, NotFound, Un
 from muster.runtime.client.builtin import DEPLOYMENTS, SERVICE_ACCOUNTS
 
 PODS: Final = "agents' AWS role"
-WAY: Final = "agents' way to the hub"
+HUB_CONNECTION: Final = "agents' way to the hub"
 WITHIN: Final = 20.0
 """Seconds for the hub to answer who comes with the agents' token."""
 WEB_IDENTITY: Final = "assume_role_with_web_identity"
@@ -64,7 +64,7 @@ async def agents_identity(diagnosis: Diagnosis, managed: KubeClient, klusterlet:
     if problem := _wrong_with_kubeconfig(plan, stored, pair, diagnosis):
         yield problem
         return
-    yield await _way(diagnosis, managed, klusterlet, pair, stored)
+    yield await _connection_problem(diagnosis, managed, klusterlet, pair, stored)
 
 
 async def _wrong_with_pods(managed: KubeClient, plan: KlusterletPlan, component: Component, pair: RoleNames) -> list[str]:
@@ -76,10 +76,10 @@ async def _wrong_with_pods(managed: KubeClient, plan: KlusterletPlan, component:
     except NotFound as error:
         return [str(error)]
     wrong = []
-    said = (account["metadata"].get("annotations") or {}).get(ROLE_ARN, "")
-    if said != wanted:
+    role_arn = (account["metadata"].get("annotations") or {}).get(ROLE_ARN, "")
+    if role_arn != wanted:
         wrong.append(
-            f"ServiceAccount {namespace}/{component.account(plan)}: annotation {ROLE_ARN} is {said!r}, expected {wanted!r}"
+            f"ServiceAccount {namespace}/{component.account(plan)}: annotation {ROLE_ARN} is {role_arn!r}, expected {wanted!r}"
         )
     where, pod = f"Deployment {namespace}/{component.deployment(plan)}", deployment["spec"]["template"]["spec"]
     variables = {one["name"]: one.get("value", "") for one in pod["containers"][0].get("env") or ()}
@@ -106,14 +106,16 @@ def _wrong_with_kubeconfig(
     kubeconfig = stored.get(plan.endpoints.key)
     if kubeconfig is None:
         text = f"{where} has no kubeconfig: the hub has not accepted the cluster yet, or the agents have not seen it"
-        return Finding(PROBLEM, WAY, text, f"run accept --clusters {diagnosis.name} on the hub; then see the agents' log")
+        return Finding(
+            PROBLEM, HUB_CONNECTION, text, f"run accept --clusters {diagnosis.name} on the hub; then see the agents' log"
+        )
     if role_in(kubeconfig, pair.hub) != pair.hub_role_arn:
         text = f"{where}: its kubeconfig does not sign as {pair.hub_role_arn} for {pair.hub}"
-        return Finding(PROBLEM, WAY, text, "the registration agent writes it anew: does it run? see its log")
+        return Finding(PROBLEM, HUB_CONNECTION, text, "the registration agent writes it anew: does it run? see its log")
     return None
 
 
-async def _way(
+async def _connection_problem(
     diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet, pair: RoleNames, stored: Mapping[str, bytes]
 ) -> Finding:
     """As the agents go it."""
@@ -128,10 +130,10 @@ async def _way(
     try:
         signed = await agents_token(pair, noted, diagnosis.process_env)
     except Forbidden as error:
-        return Finding(NOTE, WAY, f"not gone: {error}", "whoever may create serviceaccounts/token there can go it")
+        return Finding(NOTE, HUB_CONNECTION, f"not gone: {error}", "whoever may create serviceaccounts/token there can go it")
     except (Unavailable, Throttled, NoLibrary) as error:
         verdict = NOTE if diagnosis.available else PROBLEM
-        return Finding(verdict, WAY, f"AWS cannot be asked from here: {error}", "can it be asked from the agents' pods?")
+        return Finding(verdict, HUB_CONNECTION, f"AWS cannot be asked from here: {error}", "can it be asked from the agents' pods?")
     except AwsError as error:
         return _refused(error, pair, diagnosis, next(iter(issuers), ""))
     plan = KlusterletPlan(klusterlet, "")
@@ -146,10 +148,12 @@ def _refused(error: AwsError, pair: RoleNames, diagnosis: Diagnosis, issuer: str
     )
     if error.operation == WEB_IDENTITY:
         text = f"{pair.managed_role_arn} does not let the agents' account in: {error}"
-        return Finding(PROBLEM, WAY, text, f"run {apply}; is {issuer or 'the issuer'} an identity provider of that account?")
+        return Finding(
+            PROBLEM, HUB_CONNECTION, text, f"run {apply}; is {issuer or 'the issuer'} an identity provider of that account?"
+        )
     text = f"{pair.hub_role_arn} does not let {pair.managed_role_arn} in: {error}"
     remedy = f"is the cluster accepted? run accept --clusters {diagnosis.name} on the hub; are the role's tags right? run {apply}"
-    return Finding(PROBLEM, WAY, text, remedy)
+    return Finding(PROBLEM, HUB_CONNECTION, text, remedy)
 
 
 async def _on_the_hub(diagnosis: Diagnosis, plan: KlusterletPlan, pair: RoleNames, contents: Mapping[str, bytes]) -> Finding:
@@ -159,23 +163,29 @@ async def _on_the_hub(diagnosis: Diagnosis, plan: KlusterletPlan, pair: RoleName
             missing = await plan.driver.missing_to_serve(hub, diagnosis.name)
     except Unauthorized:
         text = f"AWS lets the agents in, and the hub does not know {pair.hub_role_arn}"
-        return Finding(PROBLEM, WAY, text, f"run doctor {diagnosis.name} with an AWS identity of account {pair.hub.account}")
+        return Finding(
+            PROBLEM, HUB_CONNECTION, text, f"run doctor {diagnosis.name} with an AWS identity of account {pair.hub.account}"
+        )
     except (Unreachable, TimeoutError) as error:
         verdict = NOTE if diagnosis.available else PROBLEM
-        return Finding(verdict, WAY, f"the hub cannot be reached from here: {error}", "can it be reached from the agents' pods?")
+        return Finding(
+            verdict, HUB_CONNECTION, f"the hub cannot be reached from here: {error}", "can it be reached from the agents' pods?"
+        )
     except (KubeError, EndpointError, OSError) as error:
-        return Finding(PROBLEM, WAY, f"{source}: {error}", "mend what the message says")
+        return Finding(PROBLEM, HUB_CONNECTION, f"{source}: {error}", "mend what the message says")
     if missing:
         text = f"the hub knows the agents, and they may not {', '.join(missing)}"
-        return Finding(PROBLEM, WAY, text, f"the cluster is not accepted (any more): run accept --clusters {diagnosis.name}")
-    return Finding(OK, WAY, f"{pair.managed_role_arn} gets them to {pair.hub_role_arn}, and that one onto the hub")
+        return Finding(
+            PROBLEM, HUB_CONNECTION, text, f"the cluster is not accepted (any more): run accept --clusters {diagnosis.name}"
+        )
+    return Finding(OK, HUB_CONNECTION, f"{pair.managed_role_arn} gets them to {pair.hub_role_arn}, and that one onto the hub")
 
 
 def _issuer(token: str) -> str:
     """Who has signed an account's token, as it says itself: for a remedy, nothing is believed by it."""
     try:
         payload = token.split(".")[1]
-        said = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except (LookupError, ValueError, binascii.Error):
         return ""
-    return str(said.get("iss") or "") if isinstance(said, dict) else ""
+    return str(claims.get("iss") or "") if isinstance(claims, dict) else ""

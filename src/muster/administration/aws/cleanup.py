@@ -75,9 +75,9 @@ def moved(records: Iterable[Record]) -> list[Record]:
     """Of clusters that have an access entry now, and of which an entry in aws-auth is left: a hub that makes access entries may not
     touch that."""
     return [
-        one
-        for one in records
-        if one.mapping is Mapping.ACCESS_ENTRY and one.other is Mapping.AWS_AUTH and one.phase is Phase.GRANTED
+        record
+        for record in records
+        if record.mapping is Mapping.ACCESS_ENTRY and record.other is Mapping.AWS_AUTH and record.phase is Phase.GRANTED
     ]
 
 

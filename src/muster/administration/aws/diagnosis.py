@@ -129,7 +129,7 @@ async def _wrong_with_role(aws: Aws, pair: RoleNames, cluster: str) -> list[str]
 def _wrong_trust(found: RoleDescription, pair: RoleNames) -> str:
     named = [one.get("Principal") for one in found.trust.get("Statement") or () if isinstance(one, dict)]
     principals = [str(one.get("AWS")) for one in named if isinstance(one, dict)]
-    if any(one.startswith("AROA") for one in principals):
+    if any(principal.startswith("AROA") for principal in principals):
         return f"trusts {', '.join(principals)}: {pair.managed_role_arn} was deleted and made anew since"
     return f"does not trust {pair.managed_role_arn} with its four tags, or not it alone"
 
@@ -159,13 +159,13 @@ async def _auth_entry(view: HubOnAws, record: Record) -> Finding:
     if text is None:
         return _no_map()
     try:
-        entries = [one for one in mapped_roles(text) if role_of(one) == record.role_arn.lower()]
+        entries = [mapped_role for mapped_role in mapped_roles(text) if role_of(mapped_role) == record.role_arn.lower()]
     except Unreadable as error:
         return _unreadable(error)
     if not entries:
         remedy = "the hub's controller puts it back: does it run? see get hub-info"
         return Finding(PROBLEM, MAPPING, f"{AUTH_MAP} has no entry for {record.role_arn}", remedy)
-    if len(entries) > 1 or not mapped(record).is_said_by(entries[0]):
+    if len(entries) > 1 or not mapped(record).matches(entries[0]):
         remedy = "somebody has changed it, and the hub's controller sets it right: does it run? see get hub-info"
         return Finding(PROBLEM, MAPPING, f"{AUTH_MAP}: the entry for {record.role_arn} is not the hub's", remedy)
     return Finding(OK, MAPPING, f"{AUTH_MAP} knows {record.role_arn} as {mapped(record).username}")
@@ -179,13 +179,13 @@ async def _access_entry(view: HubOnAws, aws: Aws, diagnosis: Diagnosis, record: 
         return Finding(PROBLEM, MAPPING, f"there is no access entry for {record.role_arn}", _at_once(diagnosis.name))
     except AwsError as error:
         return Finding(NOTE, MAPPING, f"could not look: {error}", "use an AWS identity that may read access entries")
-    if _said(found) != _said(wanted):
-        text = f"the access entry of {record.role_arn} says {_said(found)}, expected {_said(wanted)}"
+    if _described(found) != _described(wanted):
+        text = f"the access entry of {record.role_arn} says {_described(found)}, expected {_described(wanted)}"
         return Finding(PROBLEM, MAPPING, text, _at_once(diagnosis.name))
     return Finding(OK, MAPPING, f"an access entry knows {record.role_arn} as {found.username}")
 
 
-def _said(entry: AccessEntry) -> str:
+def _described(entry: AccessEntry) -> str:
     return f"user {entry.username}, groups {', '.join(entry.groups)}"
 
 
@@ -252,15 +252,15 @@ async def _creators_account(view: HubOnAws, role_arn: str) -> Findings:
         found = await view.client.get(SERVICE_ACCOUNTS, ACCOUNT, view.namespace)
     except NotThere:
         return
-    said = (found["metadata"].get("annotations") or {}).get(ROLE_ARN, "")
-    if said != role_arn:
-        text = f"ServiceAccount {view.namespace}/{ACCOUNT}: annotation {ROLE_ARN} is {said!r}, expected {role_arn!r}"
+    annotated = (found["metadata"].get("annotations") or {}).get(ROLE_ARN, "")
+    if annotated != role_arn:
+        text = f"ServiceAccount {view.namespace}/{ACCOUNT}: annotation {ROLE_ARN} is {annotated!r}, expected {role_arn!r}"
         yield Finding(PROBLEM, CREATOR, text, "the operator writes it: does it run? see get hub-info")
 
 
 async def _auth_map(view: HubOnAws) -> Findings:
     records = (await view.records()).values()
-    if view.side.mapping is MappingChoice.ACCESS_ENTRY and not any(one.mapping is Mapping.AWS_AUTH for one in records):
+    if view.side.mapping is MappingChoice.ACCESS_ENTRY and not any(record.mapping is Mapping.AWS_AUTH for record in records):
         return
     text = await view.aws_auth()
     described = await view.described()

@@ -27,10 +27,10 @@ class Revocation:
     namespace: str = HUB_NAMESPACE
     _known: dict[str, Record] = field(default_factory=dict)
 
-    async def look(self) -> str:
+    async def remaining(self) -> str:
         """What the hub still has to take away; empty when there is nothing, or nobody will. Raises KubeError."""
         found = await records_of(self.client, self.namespace)
-        if await self._stands():
+        if await self._hub_is_installed():
             self._known = found
         waiting = sorted(one.cluster for one in found.values() if one.phase is not Phase.LEFT)
         return f"AWS identities of {', '.join(waiting)} are being removed" if waiting else ""
@@ -42,18 +42,20 @@ class Revocation:
 
     async def finish(self) -> list[str]:
         """Take away what the administrator of a cluster may; what is left then, and what to do about it."""
-        said = []
+        remedies = []
         for one in self.left:
             try:
                 await take_out(self.client, one.role_arn)
             except (Unreadable, KubeError) as error:
-                said.append(f"the entry for {one.role_arn} in ConfigMap {NAMESPACE}/{NAME}: {error}")
+                remedies.append(f"the entry for {one.role_arn} in ConfigMap {NAMESPACE}/{NAME}: {error}")
             account = one.role_arn.split(":")[4]
             command = f"aws cleanup --hub-cluster-arn {self.hub_arn or 'ARN'}"
-            said.append(f"role {one.role_arn} of cluster {one.cluster}: run {command} with an AWS identity of account {account}")
-        return said
+            remedies.append(
+                f"role {one.role_arn} of cluster {one.cluster}: run {command} with an AWS identity of account {account}"
+            )
+        return remedies
 
-    async def _stands(self) -> bool:
+    async def _hub_is_installed(self) -> bool:
         try:
             found = await self.client.get(NAMESPACES, self.namespace)
         except NotFound:

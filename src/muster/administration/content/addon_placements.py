@@ -107,14 +107,14 @@ async def await_enabled_by_placement(
     if is_dry_run(client):
         return
 
-    async def look() -> str:
+    async def remaining() -> str:
         found = await client.get(Placement, placement.name, placement.namespace)
         if condition_of(found.status.conditions, SATISFIED) is None:
             return f"Placement {placement} has not been scheduled yet"
         problems = [await missing_of(client, name, one) for name in names for one in sorted(await _chosen(client, placement))]
         return "; ".join(filter(None, problems))
 
-    await wait("addons", look, within=within, progress=progress)
+    await wait("addons", remaining, within=within, progress=progress)
 
 
 async def await_disabled_by_placement(
@@ -124,7 +124,7 @@ async def await_disabled_by_placement(
     if is_dry_run(client):
         return
 
-    async def look() -> str:
+    async def remaining() -> str:
         chosen = await _chosen(client, placement)
         left = []
         for name in names:
@@ -135,7 +135,7 @@ async def await_disabled_by_placement(
                     left.append(f"{name} on {cluster}")
         return f"still there: {', '.join(sorted(left))}" if left else ""
 
-    await wait("addons", look, within=within, progress=progress)
+    await wait("addons", remaining, within=within, progress=progress)
 
 
 async def _chosen(client: KubeClient, placement: ObjectKey) -> frozenset[str]:
@@ -151,7 +151,7 @@ async def _wanted(client: KubeClient, name: str) -> frozenset[str]:
         strategy = (await client.get(ClusterManagementAddOn, name)).spec.install_strategy
     except NotFound:
         return frozenset()
-    chosen = [await _chosen(client, ObjectKey(one.namespace, one.name)) for one in strategy.placements]
+    chosen = [await _chosen(client, ObjectKey(placement.namespace, placement.name)) for placement in strategy.placements]
     return frozenset().union(*chosen)
 
 

@@ -61,12 +61,12 @@ class AddonView:
         """Where its agent is."""
         return self.addon.status.namespace or self.addon.spec.install_namespace
 
-    def said(self, kind: str) -> Condition | None:
+    def condition_of_kind(self, kind: str) -> Condition | None:
         return condition_of(self.addon.status.conditions, kind)
 
     def denied(self, kind: str) -> Condition | None:
         """A condition that is there and not True."""
-        found = self.said(kind)
+        found = self.condition_of_kind(kind)
         return found if found is not None and found.status != "True" else None
 
 
@@ -80,7 +80,7 @@ class Missing:
         return f"{self.step}: {self.text}" + (f"; {self.remedy}" if self.remedy else "")
 
 
-Told = tuple[str, str] | None
+MessageTime = tuple[str, str] | None
 """What is missing, and the remedy."""
 
 
@@ -110,22 +110,22 @@ def _removal(view: AddonView) -> tuple[str, str]:
     return "it is being deleted", ""
 
 
-def _definition(view: AddonView) -> Told:
+def _definition(view: AddonView) -> MessageTime:
     if view.definition is None:
         text = f"there is no ClusterManagementAddOn {view.name}"
         return text, f"make it with addon create {view.name}, or install what brings the addon"
     return None
 
 
-def _cluster(view: AddonView) -> Told:
+def _cluster(view: AddonView) -> MessageTime:
     if view.cluster is None:
         return f"there is no ManagedCluster {view.cluster_name}", "join the cluster, or disable the addon there"
     return None
 
 
-def _owner(view: AddonView) -> Told:
+def _owner(view: AddonView) -> MessageTime:
     assert view.definition is not None
-    if any(one.uid == view.definition.metadata.uid for one in view.addon.metadata.owner_references):
+    if any(owner_reference.uid == view.definition.metadata.uid for owner_reference in view.addon.metadata.owner_references):
         return None
     lifecycle = view.definition.metadata.annotations.get(LIFECYCLE_ANNOTATION, LIFECYCLE_MANAGED)
     if lifecycle != LIFECYCLE_MANAGED:
@@ -134,25 +134,25 @@ def _owner(view: AddonView) -> Told:
     return "the addon manager has not taken it up", _MANAGER
 
 
-def _supported(view: AddonView) -> Told:
-    found = view.said(PROGRESSING)
+def _supported(view: AddonView) -> MessageTime:
+    found = view.condition_of_kind(PROGRESSING)
     if found is not None and found.reason == "ConfigurationUnsupported":
         return _quoted(found), f"take it out of spec.configs of ManagedClusterAddOn {view.cluster_name}/{view.name}"
     return None
 
 
-def _config_objects(view: AddonView) -> Told:
+def _config_objects(view: AddonView) -> MessageTime:
     absent = [
-        f"{one.resource} {wanted.namespace + '/' if wanted.namespace else ''}{wanted.name}"
-        for one in view.addon.status.config_references
-        if (wanted := one.desired_config) is not None and not wanted.spec_hash
+        f"{config_reference.resource} {wanted.namespace + '/' if wanted.namespace else ''}{wanted.name}"
+        for config_reference in view.addon.status.config_references
+        if (wanted := config_reference.desired_config) is not None and not wanted.spec_hash
     ]
     if absent:
         return f"not found on the hub: {', '.join(absent)}", "create it, or refer to another"
     return None
 
 
-def _rollout(view: AddonView) -> Told:
+def _rollout(view: AddonView) -> MessageTime:
     found = view.denied(CONFIGURED)
     if found is not None:
         remedy = f"its turn comes with the rollout: see get addons {view.name}, and status.installProgressions of the addon"
@@ -160,8 +160,8 @@ def _rollout(view: AddonView) -> Told:
     return None
 
 
-def _registration(view: AddonView) -> Told:
-    found = view.said(REGISTRATION_APPLIED)
+def _registration(view: AddonView) -> MessageTime:
+    found = view.condition_of_kind(REGISTRATION_APPLIED)
     if found is None:
         return "nobody serves this addon", "a template addon needs its AddOnTemplate; of others their own manager has to run"
     if found.status == "True":
@@ -172,26 +172,26 @@ def _registration(view: AddonView) -> Told:
     return _quoted(found), remedy if found.reason == "SetPermissionFailed" else "mend what the message says; it is retried"
 
 
-def _token(view: AddonView) -> Told:
+def _token(view: AddonView) -> MessageTime:
     if not _by_token(view):
         return None
     if (found := view.denied(TOKEN_INFRASTRUCTURE)) is not None:
         return _quoted(found), "mend what the message says; it is retried"
-    if view.said(TOKEN_INFRASTRUCTURE) is None:
+    if view.condition_of_kind(TOKEN_INFRASTRUCTURE) is None:
         return "its ServiceAccount is not made on the hub yet", _MANAGER
     if (found := view.denied(TOKEN_REFRESHED)) is not None:
         return _quoted(found), _AGENT.format(cluster=view.cluster_name)
-    if view.said(TOKEN_REFRESHED) is None:
+    if view.condition_of_kind(TOKEN_REFRESHED) is None:
         return "its agent has got no token yet", _AGENT.format(cluster=view.cluster_name)
     return None
 
 
 def _by_token(view: AddonView) -> bool:
-    signers = {one.signer_name for one in view.addon.status.registrations}
+    signers = {registration.signer_name for registration in view.addon.status.registrations}
     return view.addon.status.kube_client_driver == TOKEN_DRIVER and CLIENT_SIGNER in signers
 
 
-def _request(view: AddonView) -> Told:
+def _request(view: AddonView) -> MessageTime:
     """A request that was denied or waits explains more than the agent's condition does."""
     if not _wants_certificate(view) or is_true(view.addon.status.conditions, CERTIFICATE_ROTATED):
         return None
@@ -208,10 +208,10 @@ def _request(view: AddonView) -> Told:
     return None
 
 
-def _certificate(view: AddonView) -> Told:
+def _certificate(view: AddonView) -> MessageTime:
     if not _wants_certificate(view):
         return None
-    found = view.said(CERTIFICATE_ROTATED)
+    found = view.condition_of_kind(CERTIFICATE_ROTATED)
     if found is None:
         return "its agent has asked for no certificate", _AGENT.format(cluster=view.cluster_name)
     if found.status != "True":
@@ -220,20 +220,20 @@ def _certificate(view: AddonView) -> Told:
 
 
 def _wants_certificate(view: AddonView) -> bool:
-    signers = {one.signer_name for one in view.addon.status.registrations}
+    signers = {registration.signer_name for registration in view.addon.status.registrations}
     return bool(signers - {CLIENT_SIGNER} if _by_token(view) else signers)
 
 
-def _hosting(view: AddonView) -> Told:
+def _hosting(view: AddonView) -> MessageTime:
     if (found := view.denied(HOSTING_VALIDITY)) is not None:
         return _quoted(found), f"set annotation {HOSTING_CLUSTER_ANNOTATION} to a managed cluster"
     return None
 
 
-def _works(view: AddonView) -> Told:
+def _works(view: AddonView) -> MessageTime:
     hosted = HOSTING_CLUSTER_ANNOTATION in view.addon.metadata.annotations
     for kind in (MANIFEST_APPLIED, *((HOSTING_MANIFEST_APPLIED,) if hosted else ())):
-        found = view.said(kind)
+        found = view.condition_of_kind(kind)
         if found is None:
             return "its works are not applied yet", f"does the work agent run there? see get works --clusters {view.cluster_name}"
         if found.status != "True":
@@ -241,7 +241,7 @@ def _works(view: AddonView) -> Told:
     return None
 
 
-def _reachable(view: AddonView) -> Told:
+def _reachable(view: AddonView) -> MessageTime:
     assert view.cluster is not None
     found = condition_of(view.cluster.status.conditions, CLUSTER_AVAILABLE)
     if found is None or found.status != "True":
@@ -259,19 +259,19 @@ _HEALTH: Final = {
 }
 
 
-def _health(view: AddonView) -> Told:
-    found = view.said(AVAILABLE)
-    places = {"namespace": view.namespace, "addon": view.name, "cluster": view.cluster_name}
+def _health(view: AddonView) -> MessageTime:
+    found = view.condition_of_kind(AVAILABLE)
+    variables = {"namespace": view.namespace, "addon": view.name, "cluster": view.cluster_name}
     if found is None:
         if view.addon.status.health_check.mode == "Lease":
-            return "its agent has not reported", _HEALTH["ManagedClusterAddOnLeaseNotFound"].format(**places)
+            return "its agent has not reported", _HEALTH["ManagedClusterAddOnLeaseNotFound"].format(**variables)
         return "nobody has reported its health", "who serves the addon has to: see its manager's log"
     if found.status != "True":
-        return _quoted(found), _HEALTH.get(found.reason, "see the addon's manager and its agent").format(**places)
+        return _quoted(found), _HEALTH.get(found.reason, "see the addon's manager and its agent").format(**variables)
     return None
 
 
-STEPS: Final[tuple[tuple[str, Callable[[AddonView], Told]], ...]] = (
+STEPS: Final[tuple[tuple[str, Callable[[AddonView], MessageTime]], ...]] = (
     ("definition", _definition),
     ("cluster", _cluster),
     ("owner", _owner),
@@ -291,5 +291,5 @@ STEPS: Final[tuple[tuple[str, Callable[[AddonView], Told]], ...]] = (
 
 def reasons(addon: ManagedClusterAddOn) -> Iterator[tuple[str, str]]:
     """Each condition with its status, reason and message."""
-    for one in addon.status.conditions:
-        yield one.type, f"{one.status} {_quoted(one)}".rstrip()
+    for condition in addon.status.conditions:
+        yield condition.type, f"{condition.status} {_quoted(condition)}".rstrip()

@@ -78,7 +78,7 @@ async def _is_enabled(client: KubeClient, name: str, cluster: str) -> bool:
 
 async def apply_configs(client: KubeClient, configs: Sequence[Document]) -> list[Document]:
     """Gives references to them. Raises AdministrationError before anything is written where one makes no sense."""
-    found = [(await _kind_of(client, one), one) for one in configs]
+    found = [(await _kind_of(client, config), config) for config in configs]
     for resource, document in found:
         await client.apply(resource, document, manager=CLUSTERADM)
     return [_reference(resource, document) for resource, document in found]
@@ -113,8 +113,8 @@ async def _kind_of(client: KubeClient, document: Document) -> GVR:
 
 def _reference(resource: GVR, document: Document) -> Document:
     metadata = document["metadata"]
-    place = {"namespace": metadata["namespace"]} if resource.namespaced else {}
-    return {"group": resource.group, "resource": resource.plural, "name": metadata["name"], **place}
+    reference_namespace = {"namespace": metadata["namespace"]} if resource.namespaced else {}
+    return {"group": resource.group, "resource": resource.plural, "name": metadata["name"], **reference_namespace}
 
 
 async def _enable(
@@ -194,11 +194,11 @@ async def await_enabled(
     if is_dry_run(client):
         return
 
-    async def look() -> str:
-        problems = [await missing_of(client, one.addon, one.cluster) for one in outcomes]
+    async def remaining() -> str:
+        problems = [await missing_of(client, outcome.addon, outcome.cluster) for outcome in outcomes]
         return "; ".join(filter(None, problems))
 
-    await wait("addons", look, within=within, progress=progress, clock=clock)
+    await wait("addons", remaining, within=within, progress=progress, clock=clock)
 
 
 async def await_disabled(
@@ -208,18 +208,18 @@ async def await_disabled(
     if is_dry_run(client):
         return
 
-    async def look() -> str:
+    async def remaining() -> str:
         held = []
-        for one in outcomes:
+        for outcome in outcomes:
             try:
-                found = await client.get(ManagedClusterAddOn, one.addon, one.cluster)
+                found = await client.get(ManagedClusterAddOn, outcome.addon, outcome.cluster)
             except NotFound:
                 continue
             missing = missing_step(AddonView(found, None, None)) if found.metadata.deletion_timestamp else None
-            held.append(f"{one.addon} on {one.cluster}" + (f" ({missing})" if missing else " (it has come back)"))
+            held.append(f"{outcome.addon} on {outcome.cluster}" + (f" ({missing})" if missing else " (it has come back)"))
         return f"still there: {', '.join(held)}" if held else ""
 
-    await wait("addons", look, within=within, progress=progress, clock=clock)
+    await wait("addons", remaining, within=within, progress=progress, clock=clock)
 
 
 async def all_clusters(client: KubeClient) -> list[str]:

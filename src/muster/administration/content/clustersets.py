@@ -86,16 +86,16 @@ async def set_clusters(client: KubeClient, name: str, clusters: Sequence[str]) -
     if cluster_set.spec.cluster_selector.selector_type not in ("", EXCLUSIVE):
         raise Refused(f"Clusterset {name} chooses its clusters by their labels", "label the clusters instead")
     now = {cluster: await _set_of(client, cluster) for cluster in dict.fromkeys(clusters)}
-    said = []
+    messages = []
     for cluster, before in now.items():
         if before == name:
-            said.append(f"Cluster {cluster} is already in Clusterset {name}")
+            messages.append(f"Cluster {cluster} is already in Clusterset {name}")
             continue
         patch = {"metadata": {"labels": {CLUSTER_SET_LABEL: name}}}
         await client.patch(MANAGED_CLUSTERS, cluster, patch, manager=CLUSTERADM)
         origin = f", from ClusterSet {before}" if before else ""
-        said.append(f"Cluster {cluster} is set{origin} to Clusterset {name}")
-    return said
+        messages.append(f"Cluster {cluster} is set{origin} to Clusterset {name}")
+    return messages
 
 
 async def add_namespaces(client: KubeClient, name: str, namespaces: Sequence[str]) -> list[str]:
@@ -109,7 +109,7 @@ async def add_namespaces(client: KubeClient, name: str, namespaces: Sequence[str
 
 async def _add_namespaces(client: KubeClient, name: str, namespaces: Sequence[str]) -> list[str]:
     cluster_set = await _found(client, name)
-    have = [one.name for one in cluster_set.spec.managed_namespaces]
+    have = [managed_namespace.name for managed_namespace in cluster_set.spec.managed_namespaces]
     new = [namespace for namespace in dict.fromkeys(namespaces) if namespace not in have]
     if not new:
         return [f"All specified namespaces already exist in Clusterset {name}"]

@@ -30,16 +30,16 @@ class Grant:
 def commands(grants: Iterable[Grant]) -> list[str]:
     """A role and its binding for what goes together, in the order in which it was found missing."""
     together: dict[tuple[str, str, str, tuple[str, ...], str], list[str]] = {}
-    for one in grants:
-        resources = together.setdefault((one.purpose, one.subject, one.namespace, one.verbs, one.name), [])
-        if one.resource not in resources:
-            resources.append(one.resource)
+    for grant in grants:
+        resources = together.setdefault((grant.purpose, grant.subject, grant.namespace, grant.verbs, grant.name), [])
+        if grant.resource not in resources:
+            resources.append(grant.resource)
     return [line for key, resources in together.items() for line in _pair(*key, resources)]
 
 
 def _pair(purpose: str, subject: str, namespace: str, verbs: tuple[str, ...], name: str, resources: list[str]) -> tuple[str, str]:
-    said = repr((subject, namespace, verbs, name, sorted(resources)))
-    role = shlex.quote(f"{purpose[:200]}-{hashlib.sha256(said.encode()).hexdigest()[:6]}")
+    content = repr((subject, namespace, verbs, name, sorted(resources)))
+    role = shlex.quote(f"{purpose[:200]}-{hashlib.sha256(content.encode()).hexdigest()[:6]}")
     kind = "role" if namespace else "clusterrole"
     where = f" -n {shlex.quote(namespace)}" if namespace else ""
     only = f" --resource-name={shlex.quote(name)}" if name else ""

@@ -48,7 +48,7 @@ from muster.work.names import EXECUTE_AS
 
 HUB: Final = "hub"
 MANAGED: Final = "cluster"
-NOBODY: Final = ManifestOwner("", "")
+NO_OWNER: Final = ManifestOwner("", "")
 """Who would own what the work brings: there is no record of it yet."""
 WORK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
 """What somebody has to be allowed to work with works, not only to make one."""
@@ -62,9 +62,9 @@ class Answer(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One question and its answer. `place` is where it was asked."""
+    """One question and its answer. `target` is where it was asked."""
 
-    place: str
+    target: str
     subject: str
     verbs: tuple[str, ...]
     answer: Answer
@@ -81,7 +81,7 @@ def verdict(checks: Iterable[Check]) -> Answer:
 def work_of(documents: Sequence[Document], parts: Document) -> ManifestWork:
     """The work that these documents are: a ManifestWork, or manifests for one. `parts` of its spec are said besides. Raises
     AdministrationError."""
-    works = [one for one in documents if is_work(one)]
+    works = [document for document in documents if is_work(document)]
     if works and len(documents) > 1:
         raise AdministrationError("--filename: give either one ManifestWork or the manifests of one")
     kind = {"apiVersion": MANIFEST_WORKS.api_version, "kind": MANIFEST_WORKS.kind}
@@ -101,7 +101,7 @@ def executor_of(spec: ManifestWorkSpec) -> ExecutorServiceAccount | None:
 # The hub ---------------------------------------------------------------------------------------------------------------------
 
 
-async def ask_hub(client: KubeClient, cluster: str, work: ManifestWork) -> list[Check]:
+async def check_hub(client: KubeClient, cluster: str, work: ManifestWork) -> list[Check]:
     """Raises what the client raises when the hub cannot be asked."""
     executor = executor_of(work.spec)
     if executor is None and work.spec.executor is not None:
@@ -164,14 +164,14 @@ def _spared(check: Check) -> Check:
 
 
 async def _taken(client: KubeClient, cluster: str, work: ManifestWork, there: Object | None) -> Check:
-    said = work.document()
+    document = work.document()
     name = {"name": work.metadata.name} if work.metadata.name else {"generateName": "can-i-"}
     what = Check(HUB, "this work", ("update" if there else "create",), Answer.YES)
     try:
         if there is not None:
-            await client.update(MANIFEST_WORKS, {**there, "spec": said.get("spec") or {}}, dry_run=True)
+            await client.update(MANIFEST_WORKS, {**there, "spec": document.get("spec") or {}}, dry_run=True)
         else:
-            body = {**said, "metadata": {**name, "namespace": cluster}}
+            body = {**document, "metadata": {**name, "namespace": cluster}}
             body.pop("status", None)
             await client.create(MANIFEST_WORKS, body, cluster, dry_run=True)
     except (BadRequest, Forbidden, Invalid, NotFound) as error:
@@ -184,7 +184,7 @@ async def _taken(client: KubeClient, cluster: str, work: ManifestWork, there: Ob
 # The managed cluster ---------------------------------------------------------------------------------------------------------
 
 
-async def ask_cluster(client: KubeClient, work: ManifestWork, *, every_verb: bool, review_all: bool) -> list[Check]:
+async def check_cluster(client: KubeClient, work: ManifestWork, *, every_verb: bool, review_all: bool) -> list[Check]:
     """What the agent of the cluster would find, for each manifest, if these are its options. Raises what the client raises when it
     cannot be asked."""
     plan = await _planned(client, work.spec)
@@ -195,11 +195,14 @@ async def ask_cluster(client: KubeClient, work: ManifestWork, *, every_verb: boo
     gate = ExecutorGate(client, ExecutorOptions(strict=False, every_verb=every_verb, review_all=review_all))
     follower = asyncio.create_task(gate.run())
     try:
-        refusals = await gate.check(executor, plan.manifests, (), Drafts(ClusterApplier(client), NOBODY, lambda _: UNKNOWN))
+        refusals = await gate.check(executor, plan.manifests, (), Drafts(ClusterApplier(client), NO_OWNER, lambda _: UNKNOWN))
     finally:
         follower.cancel()
         await asyncio.gather(follower, return_exceptions=True)
-    judged = [_judged(executor, one, refusals.get(one.ordinal), verbs(one, every=every_verb)) for one in plan.manifests]
+    judged = [
+        _judged(executor, manifest, refusals.get(manifest.ordinal), verbs(manifest, every=every_verb))
+        for manifest in plan.manifests
+    ]
     return [*judged, *invalid]
 
 
@@ -248,6 +251,6 @@ def _named(invalid_manifest: InvalidManifest) -> str:
     return f"{meta.kind or 'manifest'} {name or meta.ordinal}"
 
 
-def unasked(place: str, server: str, error: KubeError) -> Check:
+def unchecked(target: str, server: str, error: KubeError) -> Check:
     """A place that could not be asked."""
-    return Check(place, server, (), Answer.UNKNOWN, str(error))
+    return Check(target, server, (), Answer.UNKNOWN, str(error))

@@ -59,16 +59,18 @@ class PlacementOptions:
         if self.count is not None:
             spec["numberOfClusters"] = self.count
         if self.label_selectors:
-            spec["predicates"] = [{"requiredClusterSelector": {"labelSelector": _selector(one)}} for one in self.label_selectors]
+            spec["predicates"] = [
+                {"requiredClusterSelector": {"labelSelector": _selector(label_selector)}} for label_selector in self.label_selectors
+            ]
         if self.prioritizers:
-            spec["prioritizerPolicy"] = {"configurations": [_prioritizer(one) for one in self.prioritizers]}
+            spec["prioritizerPolicy"] = {"configurations": [_prioritizer(prioritizer) for prioritizer in self.prioritizers]}
         return spec
 
 
 def _selector(text: str) -> Document:
     try:
         requirements = parse_label_selector(text).requirements
-        return {"matchExpressions": [_expression(one) for one in requirements]}
+        return {"matchExpressions": [_expression(requirement) for requirement in requirements]}
     except (SelectorError, KeyError) as error:
         problem = f"operator {error} is none of a placement's" if isinstance(error, KeyError) else str(error)
         raise AdministrationError(f"--label-selectors: {text!r}: {problem}") from None

@@ -77,8 +77,8 @@ class PolicyView:
             return ""
         status = _part(self.document, "status")
         details = [one for one in _list(status, "compliancyDetails") if isinstance(one, dict)]
-        said = [one for each in (status, *details) for one in _list(each, "conditions") if isinstance(one, dict)]
-        messages = [self.message, *(str(one.get("message") or "") for one in said)]
+        conditions = [one for each in (status, *details) for one in _list(each, "conditions") if isinstance(one, dict)]
+        messages = [self.message, *(str(one.get("message") or "") for one in conditions)]
         return next((message for message in messages if PERMISSIONS_NEEDED in message), "")
 
     def __str__(self) -> str:

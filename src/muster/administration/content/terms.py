@@ -46,7 +46,7 @@ async def spec_parts(client: KubeClient, terms: Terms, manifests: Sequence[Docum
         parts["deleteOption"] = {"propagationPolicy": terms.delete_option}
     if terms.update_strategy:
         mapper = RESTMapper(client)
-        found = [await _resource(mapper, one, manifests) for one in manifests]
+        found = [await _resource(mapper, manifest, manifests) for manifest in manifests]
         unique = {(resource.group, resource.plural): resource for resource in found}
         parts["manifestConfigs"] = [_treated(unique[key], terms.update_strategy) for key in sorted(unique)]
     return parts
@@ -66,7 +66,7 @@ async def _resource(mapper: RESTMapper, manifest: Document, manifests: Sequence[
 
 def definitions(manifests: Sequence[Document]) -> dict[tuple[str, str], Document]:
     """What kinds the manifests bring themselves: specs of CustomResourceDefinitions by group and kind."""
-    specs = [one.get("spec") for one in manifests if one.get("kind") == "CustomResourceDefinition"]
+    specs = [manifest.get("spec") for manifest in manifests if manifest.get("kind") == "CustomResourceDefinition"]
     found = [spec for spec in specs if isinstance(spec, dict) and isinstance(spec.get("names"), dict)]
     return {(str(spec.get("group")), str(spec["names"].get("kind"))): spec for spec in found}
 

@@ -29,15 +29,15 @@ def problem_of(work: ManifestWork) -> str:
         if condition is None or is_old(condition, work):
             return NOT_YET
         if condition.status != "True":
-            return _first_wrong(work, kind) or words(condition, kind)
+            return _first_wrong(work, kind) or status_text(condition, kind)
     return ""
 
 
 def _first_wrong(work: ManifestWork, kind: str) -> str:
     """A manifest that only waits for another is not what is wrong."""
     wrong = [
-        (f"{place} {name}", condition)
-        for place, name, manifest in resources_of(work)
+        (f"{cluster} {name}", condition)
+        for cluster, name, manifest in resources_of(work)
         if (condition := condition_of(manifest.conditions, kind)) is not None and condition.status != "True"
     ]
     if not wrong:
@@ -52,7 +52,7 @@ def is_old(condition: Condition, work: ManifestWork) -> bool:
     return 0 < condition.observed_generation < work.metadata.generation
 
 
-def words(condition: Condition, kind: str = "") -> str:
+def status_text(condition: Condition, kind: str = "") -> str:
     text = f"{condition.status}: {condition.reason}: {one_line(condition.message)}".rstrip(": ")
     return f"{kind} is {text}" if kind else text
 

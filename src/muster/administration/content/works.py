@@ -50,7 +50,7 @@ class Done(Enum):
 class WorkResult:
     """What became of a work in one place: a cluster, or for a ManifestWorkReplicaSet a namespace."""
 
-    place: str
+    target: str
     done: Done
     error: Exception | None = None
     """Why it failed."""
@@ -95,18 +95,18 @@ async def create_works(
     spec = {"workload": {"manifests": list(manifests)}, **parts}
     outcomes = [await _guarded(cluster, _create(client, name, spec, cluster, placement, overwrite)) for cluster in clusters]
     if placement is not None and overwrite:
-        for cluster in await _elsewhere(client, name, clusters, placement):
+        for cluster in await _other_clusters(client, name, clusters, placement):
             outcomes.append(await _guarded(cluster, _delete(client, MANIFEST_WORKS, name, cluster)))
     return outcomes
 
 
-async def _guarded(place: str, act: Awaitable[Done]) -> WorkResult:
+async def _guarded(target: str, act: Awaitable[Done]) -> WorkResult:
     try:
-        return WorkResult(place, await act)
+        return WorkResult(target, await act)
     except Unreachable:
         raise
     except (KubeError, AdministrationError) as error:
-        return WorkResult(place, Done.FAILED, error)
+        return WorkResult(target, Done.FAILED, error)
 
 
 async def _create(
@@ -132,7 +132,7 @@ async def _create(
 
 async def _overwrite(client: KubeClient, resource: GVR, found: Object, spec: Document) -> Done:
     """Other parts of the spec stay as they are, and an agent that writes the status meanwhile is no hindrance."""
-    if _says(found.get("spec") or {}, spec):
+    if _has_values(found.get("spec") or {}, spec):
         return Done.UNCHANGED
     metadata = found["metadata"]
     patch = {"metadata": {"uid": metadata["uid"]}, "spec": spec}
@@ -140,12 +140,14 @@ async def _overwrite(client: KubeClient, resource: GVR, found: Object, spec: Doc
     return Done.UPDATED
 
 
-def _says(found: Any, wanted: Any) -> bool:
+def _has_values(found: Any, wanted: Any) -> bool:
     """Whether all of `wanted` is there, and beside it only what a server fills in; into manifests it fills nothing."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
-        return all(found.get(key) == value if key == _EXACT else _says(found.get(key), value) for key, value in wanted.items())
+        return all(
+            found.get(key) == value if key == _EXACT else _has_values(found.get(key), value) for key, value in wanted.items()
+        )
     if isinstance(wanted, list) and isinstance(found, list):
-        return len(wanted) == len(found) and all(map(_says, found, wanted))
+        return len(wanted) == len(found) and all(map(_has_values, found, wanted))
     return bool(found == wanted)
 
 
@@ -163,7 +165,7 @@ def _whole(resource: GVR, body: Document) -> Document:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **body}
 
 
-async def _elsewhere(client: KubeClient, name: str, clusters: Iterable[str], placement: ObjectKey) -> list[str]:
+async def _other_clusters(client: KubeClient, name: str, clusters: Iterable[str], placement: ObjectKey) -> list[str]:
     found = await client.list(MANIFEST_WORKS, label_selector=f"{MADE_BY}={CLUSTERADM}")
     placed = [
         one["metadata"]["namespace"]
@@ -232,12 +234,12 @@ async def await_works(
     if is_dry_run(client):
         return
 
-    async def look() -> str:
+    async def remaining() -> str:
         works = [(cluster, await client.get(ManifestWork, name, cluster)) for cluster in clusters]
         problems = [(cluster, problem_of(work)) for cluster, work in works]
         return "; ".join(f"{cluster}: {problem}" for cluster, problem in problems if problem)
 
-    await wait(f"work {name}", look, within=within, progress=progress, clock=clock)
+    await wait(f"work {name}", remaining, within=within, progress=progress, clock=clock)
 
 
 async def await_works_gone(
@@ -246,11 +248,11 @@ async def await_works_gone(
     if is_dry_run(client):
         return
 
-    async def look() -> str:
+    async def remaining() -> str:
         held = [cluster + remaining for cluster in clusters if (remaining := await _remains(client, name, cluster)) is not None]
         return f"what was applied is still there in {', '.join(held)}" if held else ""
 
-    await wait(f"work {name}", look, within=within, progress=progress, clock=clock)
+    await wait(f"work {name}", remaining, within=within, progress=progress, clock=clock)
 
 
 async def _remains(client: KubeClient, name: str, cluster: str) -> str | None:

@@ -142,16 +142,16 @@ def manifests(access: Access, api: GatewayApi) -> list[Wanted]:
     further = [_resource(one) for one in access.resources]
     wanted: list[Wanted] = []
     for cluster in dict.fromkeys(access.clusters):
-        way = rule(api.group, [f"{RESOURCE}/{PROXY}"], _METHODS[:1] if access.role == VIEWER else _METHODS, [cluster])
-        asked = _rules(access.role, cluster, further, whole=not access.namespaces)
+        proxy_rule = rule(api.group, [f"{RESOURCE}/{PROXY}"], _METHODS[:1] if access.role == VIEWER else _METHODS, [cluster])
+        rules = _rules(access.role, cluster, further, whole=not access.namespaces)
         name = f"{COMPONENT}:{cluster}:{access.role}"
         if not access.namespaces:
-            wanted += _bound(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, name, "", [way, *asked], access.subject)
+            wanted += _bound(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, name, "", [proxy_rule, *rules], access.subject)
             continue
-        wanted += _bound(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, f"{COMPONENT}:{cluster}:{PROXY}", "", [way], access.subject)
+        wanted += _bound(CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, f"{COMPONENT}:{cluster}:{PROXY}", "", [proxy_rule], access.subject)
         for namespace in dict.fromkeys(access.namespaces):
-            wanted += _bound(ROLES, ROLE_BINDINGS, name, namespace, asked, access.subject)
-    made = [(NAMESPACES, {"metadata": named(one)}) for one in dict.fromkeys(access.namespaces) if access.create_namespaces]
+            wanted += _bound(ROLES, ROLE_BINDINGS, name, namespace, rules, access.subject)
+    made = [(NAMESPACES, {"metadata": named(fromkey)}) for fromkey in dict.fromkeys(access.namespaces) if access.create_namespaces]
     return [(resource, _whole(resource, document)) for resource, document in [*made, *wanted]]
 
 

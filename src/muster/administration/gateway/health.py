@@ -34,7 +34,7 @@ async def probe(gateway: Gateway, found: Sequence[ClusterGateway], timeout: floa
     """In the order in which they were found; a cluster that does not answer holds up nobody."""
     known = {one.metadata.name: one for one in found}
 
-    async def ask(cluster: str) -> str:
+    async def request(cluster: str) -> str:
         # Once: a client would try again for as long as the gateway says that trying again may help.
         transport = Transport(gateway.config_for(cluster), "clusteradm", SYSTEM, max_idle=1)
         try:
@@ -46,7 +46,7 @@ async def probe(gateway: Gateway, found: Sequence[ClusterGateway], timeout: floa
         return reply.content[:100].decode(errors="replace").strip()
 
     results = {}
-    async for one in gateway.fanout(known, ask, limit=MAX_CONCURRENT_CLUSTERS, timeout=timeout):
+    async for one in gateway.fanout(known, request, limit=MAX_CONCURRENT_CLUSTERS, timeout=timeout):
         answer = one.unwrap() if one.error is None else _error_text(one.error, timeout)
         results[one.cluster] = ClusterHealth(known[one.cluster], one.error is None and answer == "ok", answer, one.seconds)
     return [results[name] for name in known]

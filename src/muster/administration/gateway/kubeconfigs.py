@@ -26,7 +26,7 @@ def read(text: bytes | str, path: str) -> Document:
     if found is None:
         return {}
     collections = ("clusters", "users", "contexts")
-    if not isinstance(found, dict) or any(not isinstance(found.get(one), list | None) for one in collections):
+    if not isinstance(found, dict) or any(not isinstance(found.get(collection), list | None) for collection in collections):
         raise AdministrationError(f"{path}: not a kubeconfig", "choose another file")
     return found
 

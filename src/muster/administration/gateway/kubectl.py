@@ -24,7 +24,7 @@ from muster.kube import yaml
 from muster.machinery.privatefiles import replace_private
 
 PROGRAM: Final = "kubectl"
-ELSEWHERE: Final = ("--kubeconfig", "--context", "--cluster", "--server", "-s", "--token")
+CONNECTION_FLAGS: Final = ("--kubeconfig", "--context", "--cluster", "--server", "-s", "--token")
 """Flags that would lead to another cluster, or there as somebody else. `--user` is also whom a RoleBinding is for."""
 
 
@@ -43,23 +43,23 @@ def find_program() -> str:
     return found
 
 
-def words_of(given: Sequence[str]) -> list[str]:
+def arguments_of(given: Sequence[str]) -> list[str]:
     """kubectl's arguments; its name may stand before them. Raises AdministrationError for words that lead elsewhere."""
-    words = list(given)
-    if words[:1] == [PROGRAM]:
-        words = words[1:]
-    if not words:
+    arguments = list(given)
+    if arguments[:1] == [PROGRAM]:
+        arguments = arguments[1:]
+    if not arguments:
         raise AdministrationError("no command was given", "put it behind --, such as: -- kubectl get pods -A")
-    for word in words[: words.index("--")] if "--" in words else words:
+    for word in arguments[: arguments.index("--")] if "--" in arguments else arguments:
         flag = word.partition("=")[0] if word.startswith("--") else word[:2]
-        if flag in ELSEWHERE:
+        if flag in CONNECTION_FLAGS:
             raise AdministrationError(f"{flag}: the gateway says which cluster and as whom", "leave it out; choose --clusters")
-    return words
+    return arguments
 
 
-def reads_input(words: Sequence[str]) -> bool:
+def reads_input(arguments: Sequence[str]) -> bool:
     """Whether it reads manifests from standard input."""
-    own = words[: words.index("--")] if "--" in words else words
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return any(word in ("-", "-f-", "--filename=-") for word in own)
 
 
@@ -73,22 +73,22 @@ def kubeconfigs(gateway: Gateway, clusters: Sequence[str]) -> Iterator[dict[str,
         yield paths
 
 
-def run_attached(gateway: Gateway, cluster: str, words: Sequence[str]) -> int:
+def run_attached(gateway: Gateway, cluster: str, arguments: Sequence[str]) -> int:
     """As if it were typed, with the terminal; gives its exit code."""
     program = find_program()
     with kubeconfigs(gateway, [cluster]) as paths:
-        return subprocess.run([program, *words], env=_environment(paths[cluster]), check=False).returncode
+        return subprocess.run([program, *arguments], env=_environment(paths[cluster]), check=False).returncode
 
 
 async def run_on(
-    gateway: Gateway, clusters: Sequence[str], words: Sequence[str], *, given: bytes = b"", parallel: int, timeout: float
+    gateway: Gateway, clusters: Sequence[str], arguments: Sequence[str], *, given: bytes = b"", parallel: int, timeout: float
 ) -> AsyncGenerator[ClusterResult[Finished], None]:
     """The same command on every cluster, `given` on its standard input. One that takes too long is ended."""
     program = find_program()
     with kubeconfigs(gateway, clusters) as paths:
 
         async def run(cluster: str) -> Finished:
-            return await _run([program, *words], paths[cluster], given)
+            return await _run([program, *arguments], paths[cluster], given)
 
         async with aclosing(gateway.fanout(clusters, run, limit=parallel, timeout=timeout)) as results:
             async for result in results:

@@ -14,7 +14,7 @@ from muster.administration.aws.revocation import Revocation
 from muster.administration.drivers import aws_driver
 from muster.administration.dryrun import is_dry_run
 from muster.administration.errors import Refused, TookTooLong
-from muster.administration.hub.tokens import HUB_LABEL, TOKEN_NAMESPACE, bootstrap_places
+from muster.administration.hub.tokens import HUB_LABEL, TOKEN_NAMESPACE, bootstrap_accounts
 from muster.administration.hubs import CLUSTER_INFO, CLUSTER_INFO_ROLE, CLUSTERADM, MADE_BY, PUBLIC_NAMESPACE
 from muster.administration.progress import SILENT, Progress, wait
 from muster.administration.readiness import deployment_problem
@@ -75,11 +75,11 @@ async def clean(client: KubeClient, options: CleanOptions, progress: Progress = 
     await _refuse_while_in_use(client, options, progress)
     removed: list[str] = []
     revocation = Revocation(client, await _hub_arn(client, options))
-    if (on_aws := await revocation.look()) and is_dry_run(client):
+    if (on_aws := await revocation.remaining()) and is_dry_run(client):
         progress.info(f"by the hub, before it goes: {on_aws}")
     if await _remove_manager(client, options, revocation, progress, clock):
         removed.append(f"ClusterManager {options.name}")
-    wanted = [*await bootstrap_places(client), *OLD_NAMES, *await _left_in_kube_system(client), *await _cluster_info(client)]
+    wanted = [*await bootstrap_accounts(client), *OLD_NAMES, *await _left_in_kube_system(client), *await _cluster_info(client)]
     kept = await _namespaces_of_clusters(client)
     if not is_dry_run(client):
         kept += await revocation.finish()
@@ -147,15 +147,15 @@ async def _remove_manager(
     if is_dry_run(client):
         return True
 
-    async def look() -> str:
-        on_aws = await revocation.look()
+    async def remaining() -> str:
+        on_aws = await revocation.remaining()
         try:
             manager = await client.get(ClusterManager, options.name)
         except NotFound:
             return ""
         return "; ".join(filter(None, (await _holding_up(client, manager), on_aws)))
 
-    await wait(f"{ref} to be gone", look, within=options.timeout, progress=progress, clock=clock)
+    await wait(f"{ref} to be gone", remaining, within=options.timeout, progress=progress, clock=clock)
     return True
 
 

@@ -160,7 +160,7 @@ async def refuse_collision(client: KubeClient, manager: ClusterManager) -> None:
 async def await_installed(client: KubeClient, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
     """Until all that is switched on runs, and a gateway answers at the API server."""
 
-    async def look() -> str:
+    async def remaining() -> str:
         manager = await _manager(client)
         plan = ClusterManagerPlan(manager, "")
         for addon in plan.hub_addons:
@@ -171,7 +171,7 @@ async def await_installed(client: KubeClient, *, within: float, progress: Progre
         return await _deployment_problem(client, plan) or (await gateway_problem(client, manager) if plan.gateway else "")
 
     if not is_dry_run(client):
-        await wait("add-ons of the hub", look, within=within, progress=progress, clock=clock)
+        await wait("add-ons of the hub", remaining, within=within, progress=progress, clock=clock)
 
 
 async def _deployment_problem(client: KubeClient, plan: ClusterManagerPlan) -> str:
@@ -184,7 +184,7 @@ async def _deployment_problem(client: KubeClient, plan: ClusterManagerPlan) -> s
 async def await_uninstalled(client: KubeClient, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
     """Until nothing runs of what is switched off, and the API server leads nobody to it."""
 
-    async def look() -> str:
+    async def remaining() -> str:
         plan = ClusterManagerPlan(await _manager(client), "")
         ours = f"{CLUSTER_MANAGER_LABEL}={plan.name}"
         found = () if plan.gateway else (await client.list(API_SERVICES, label_selector=ours)).items
@@ -197,7 +197,7 @@ async def await_uninstalled(client: KubeClient, *, within: float, progress: Prog
         return ""
 
     if not is_dry_run(client):
-        await wait("add-ons of the hub to be gone", look, within=within, progress=progress, clock=clock)
+        await wait("add-ons of the hub to be gone", remaining, within=within, progress=progress, clock=clock)
 
 
 async def _exists(client: KubeClient, ref: ObjectRef) -> bool:
@@ -211,9 +211,9 @@ async def _exists(client: KubeClient, ref: ObjectRef) -> bool:
 async def gateway_problem(client: KubeClient, manager: ClusterManager) -> str:
     """Why a gateway that is switched on does not answer; empty when it does. Raises KubeError."""
     plan = ClusterManagerPlan(manager, "")
-    said = condition_of(manager.status.conditions, GATEWAY_DEGRADED)
-    if said is not None and said.status == "True":
-        return f"{said.reason}: {said.message}"
+    degraded = condition_of(manager.status.conditions, GATEWAY_DEGRADED)
+    if degraded is not None and degraded.status == "True":
+        return f"{degraded.reason}: {degraded.message}"
     try:
         versions = api_services(plan.gateway_version, oam=plan.gateway_oam)
     except BadSpec as error:
@@ -224,7 +224,7 @@ async def gateway_problem(client: KubeClient, manager: ClusterManager) -> str:
             await client.api_resources(f"{group}/{version}")
         except NotFound:
             return f"{group}/{version} is not served yet"
-    return "" if said is not None else "the operator has not dealt with it yet"
+    return "" if degraded is not None else "the operator has not dealt with it yet"
 
 
 async def _manager(client: KubeClient) -> ClusterManager:

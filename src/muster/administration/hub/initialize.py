@@ -246,9 +246,9 @@ async def _refuse_orphans(client: KubeClient, wanted: ClusterManager) -> None:
             if cluster.spec.hub_accepts_client and owner is not None and owner.name in dropped:
                 held.setdefault(owner.name, []).append(cluster.metadata.name)
     if held:
-        said = "; ".join(f"{name}: {', '.join(sorted(found)[:5])}" for name, found in sorted(held.items()))
+        text = "; ".join(f"{name}: {', '.join(sorted(found)[:5])}" for name, found in sorted(held.items()))
         raise Refused(
-            f"--registration-drivers: accepted clusters register by drivers that the hub would have no longer ({said})",
+            f"--registration-drivers: accepted clusters register by drivers that the hub would have no longer ({text})",
             "keep these drivers, deny the clusters first, or say --force",
         )
 
@@ -256,7 +256,7 @@ async def _refuse_orphans(client: KubeClient, wanted: ClusterManager) -> None:
 async def _await_old_cluster_manager(client: KubeClient, within: float, progress: Progress, clock: Clock) -> None:
     """What is applied to a ClusterManager that is being deleted goes with it."""
 
-    async def look() -> str:
+    async def remaining() -> str:
         try:
             found = await client.get(CLUSTER_MANAGERS, CLUSTER_MANAGER)
         except NotFound:
@@ -264,7 +264,7 @@ async def _await_old_cluster_manager(client: KubeClient, within: float, progress
         return "it is being deleted" if found["metadata"].get("deletionTimestamp") else ""
 
     if not is_dry_run(client):
-        await wait(f"an earlier ClusterManager {CLUSTER_MANAGER}", look, within=within, progress=progress, clock=clock)
+        await wait(f"an earlier ClusterManager {CLUSTER_MANAGER}", remaining, within=within, progress=progress, clock=clock)
 
 
 async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token: bool = False, cluster: str = "") -> Initialized:
@@ -291,7 +291,14 @@ def _enabled(manager: ClusterManager) -> set[str]:
 def drivers_of(manager: ClusterManager) -> list[tuple[str, Profile | None]]:
     """The hub may have drivers that nobody here has heard of."""
     configured = manager.spec.registration_configuration
-    found = [(one.auth_type, profile_of(one.auth_type)) for one in configured.registration_drivers] if configured else []
+    found = (
+        [
+            (registration_driver.auth_type, profile_of(registration_driver.auth_type))
+            for registration_driver in configured.registration_drivers
+        ]
+        if configured
+        else []
+    )
     return [(profile.name if profile else auth_type, profile) for auth_type, profile in found]
 
 

@@ -50,7 +50,7 @@ async def probe_signing(client: KubeClient, *, within: float = WITHIN, clock: Cl
     """Raises nothing of the server's: what cannot be asked is unknown."""
     name = PREFIX + secrets.token_hex(5)
     try:
-        return await _ask(client, name, within, clock)
+        return await _probe(client, name, within, clock)
     except Forbidden as error:
         return Probe(Answer.UNKNOWN, f"no permission: {error}")
     except KubeError as error:
@@ -59,7 +59,7 @@ async def probe_signing(client: KubeClient, *, within: float = WITHIN, clock: Cl
         await _clean(client)
 
 
-async def _ask(client: KubeClient, name: str, within: float, clock: Clock) -> Probe:
+async def _probe(client: KubeClient, name: str, within: float, clock: Clock) -> Probe:
     made = await client.create(SIGNING_REQUESTS, _request(name))
     status = made.setdefault("status", {})
     approval = {"type": "Approved", "status": "True", "reason": "ClusteradmProbe", "message": "A probe; it is deleted at once."}

@@ -145,14 +145,14 @@ def is_bound(token: str, cluster: str) -> bool:
     return claims_of(token).get("sub") == f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{bound_account(cluster)}"
 
 
-async def bootstrap_places(client: KubeClient) -> list[ObjectRef]:
+async def bootstrap_accounts(client: KubeClient) -> list[ObjectRef]:
     """All that lets newcomers in, the permissions first."""
     stored = await client.list(SECRETS, TOKEN_NAMESPACE, label_selector=HUB_LABEL)
     kept = [ObjectRef(SECRETS, one["metadata"]["name"], TOKEN_NAMESPACE) for one in stored.items if one.get("type") == TOKEN_TYPE]
-    return [*await _bound_places(client), *reversed(object_refs(bootstrap_permissions())), *kept]
+    return [*await _bound_accounts(client), *reversed(object_refs(bootstrap_permissions())), *kept]
 
 
-async def _bound_places(client: KubeClient) -> list[ObjectRef]:
+async def _bound_accounts(client: KubeClient) -> list[ObjectRef]:
     """Of accounts that are good for one cluster each. They are found by any of their parts, so that none is left half removed."""
     found = [
         await client.list(resource, namespace, label_selector=BOUND_LABEL)
@@ -165,7 +165,7 @@ async def _bound_places(client: KubeClient) -> list[ObjectRef]:
 async def revoke(client: KubeClient, cluster: str = "") -> list[ObjectRef]:
     """No token that was handed out is good for anything afterwards; with a cluster, none that is good for it alone. Gives what was
     removed."""
-    wanted = list(reversed(object_refs(bound_permissions(cluster)))) if cluster else await bootstrap_places(client)
+    wanted = list(reversed(object_refs(bound_permissions(cluster)))) if cluster else await bootstrap_accounts(client)
     found = [ref for ref in wanted if await _there(client, ref)]
     await remove(client, found)
     return found

@@ -83,19 +83,19 @@ async def accept(
             await _prepare(client, cluster, options, progress)
         progress.info(f"hubAcceptsClient already set for managed cluster {name}")
     if options.wait and not is_dry_run(client):
-        approvals += await _await_available(client, name, options, progress, clock, asked=bool(approvals))
+        approvals += await _await_available(client, name, options, progress, clock, pending=bool(approvals))
     return Accepted(name, tuple(judgement.name for judgement in approvals), newly)
 
 
 async def _await_available(
-    client: KubeClient, name: str, options: AcceptOptions, progress: Progress, clock: Clock, *, asked: bool
+    client: KubeClient, name: str, options: AcceptOptions, progress: Progress, clock: Clock, *, pending: bool
 ) -> list[Judgement]:
     """Until it is. What was approved before may be of an earlier life of the cluster: then the first request that comes counts."""
     approved: list[Judgement] = []
 
-    async def look() -> str:
+    async def remaining() -> str:
         cluster = await _cluster(client, name)
-        if not asked and not approved and not is_true(cluster.status.conditions, JOINED) and by_certificate(cluster):
+        if not pending and not approved and not is_true(cluster.status.conditions, JOINED) and by_certificate(cluster):
             judged = await _judged(client, cluster, options)
             refuse_ambiguity(cluster, judged, options.wanted, clock.now())
             good = [one for one in judged if one.good]
@@ -103,7 +103,7 @@ async def _await_available(
             approved.extend(good)
         return cluster_problem(cluster)
 
-    await wait(f"managed cluster {name}", look, within=options.timeout, progress=progress, clock=clock)
+    await wait(f"managed cluster {name}", remaining, within=options.timeout, progress=progress, clock=clock)
     return approved
 
 

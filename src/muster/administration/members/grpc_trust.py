@@ -72,7 +72,7 @@ async def find_grpc_server(
         return HubAddress(trust.server, pinned(await _presented(trust), trust.hashes, _source(trust), HASH_FLAG))
     if api is None:
         raise Refused(f"nothing proves that {trust.server} is the hub's gRPC server: no authority and no hash is given", PROVE)
-    return HubAddress(trust.server, await _told(api, token, connect))
+    return HubAddress(trust.server, await _announced_ca(api, token, connect))
 
 
 def _source(trust: GrpcTrust) -> str:
@@ -89,7 +89,7 @@ async def _presented(trust: GrpcTrust) -> bytes:
     return b"".join(one.public_bytes(Encoding.PEM) for one in found if one.issuer == one.subject)
 
 
-async def _told(api: HubAddress, token: str, connect: Connect) -> bytes:
+async def _announced_ca(api: HubAddress, token: str, connect: Connect) -> bytes:
     """By the hub's API server, to the holder of the token."""
     client = connect(ClientConfig(api.server, api.ca or None, identity=AuthInfo(token=token)))
     try:

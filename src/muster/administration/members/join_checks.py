@@ -130,10 +130,10 @@ async def _is_ours(here: KubeClient, who: Introduction) -> bool:
     if known.get(CLUSTER_NAME, b"").decode(errors="replace") != who.cluster or endpoints.key not in known:
         return False
     try:
-        way = endpoints.read(Path(endpoints.key), known[endpoints.key], beside=known)
+        endpoint = endpoints.read(Path(endpoints.key), known[endpoints.key], siblings=known)
     except EndpointError:
         return False
-    return way.address.server == who.server.rstrip("/")
+    return endpoint.address.server == who.server.rstrip("/")
 
 
 async def _known_as(here: KubeClient, who: Introduction) -> str:

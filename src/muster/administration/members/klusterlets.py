@@ -87,8 +87,8 @@ def account_token(client: KubeClient, klusterlet: Klusterlet) -> AccountToken:
 
     async def token(audience: str) -> str:
         review = {"audiences": [audience], "expirationSeconds": TOKEN_SECONDS}
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": review}
-        answer = await client.create(SERVICE_ACCOUNTS, asked, plan.agent_namespace, name=account, subresource="token")
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": review}
+        answer = await client.create(SERVICE_ACCOUNTS, request, plan.agent_namespace, name=account, subresource="token")
         return str(answer["status"]["token"])
 
     return token
@@ -104,16 +104,16 @@ def _bootstrap_secrets(plan: KlusterletPlan) -> tuple[str, ...]:
 async def agent_key(client: KubeClient, klusterlet: Klusterlet) -> str:
     """The fingerprint of the key that the agent asks a certificate for, or else has one of. Empty where that cannot be known."""
     try:
-        asked = pending_key(await pending_secret(client, klusterlet))
-        return asked or key_fingerprint((await hub_secret(client, klusterlet)).get(KEY, b""))
+        fingerprint = pending_key(await pending_secret(client, klusterlet))
+        return fingerprint or key_fingerprint((await hub_secret(client, klusterlet)).get(KEY, b""))
     except Forbidden:
         return ""
 
 
 def pending_key(pending: Mapping[str, bytes]) -> str:
     """The fingerprint of the key that an agent asks a certificate for; empty where it asks for none, or several hubs."""
-    asked = {key_fingerprint(key) for key in entries(pending, PENDING_KEY)}
-    return asked.pop() if len(asked) == 1 else ""
+    fingerprints = {key_fingerprint(key) for key in entries(pending, PENDING_KEY)}
+    return fingerprints.pop() if len(fingerprints) == 1 else ""
 
 
 async def cluster_name_of(client: KubeClient, klusterlet: Klusterlet) -> str:
@@ -162,16 +162,16 @@ async def former_agents_problem(client: KubeClient, cluster: str) -> str:
     for klusterlet in await find_klusterlets(client, cluster):
         if klusterlet.status.observed_generation < klusterlet.metadata.generation:
             return "the operator has not seen the Klusterlet yet"
-        for one in klusterlet.status.generations:
-            if one.resource != DEPLOYMENTS.plural:
+        for generation in klusterlet.status.generations:
+            if generation.resource != DEPLOYMENTS.plural:
                 continue
             try:
-                deployment = await client.get(DEPLOYMENTS, one.name, one.namespace)
+                deployment = await client.get(DEPLOYMENTS, generation.name, generation.namespace)
             except NotFound as error:
                 return str(error)
             if problem := deployment_problem(deployment):
                 return problem
-            pods = (await client.list(PODS, one.namespace, label_selector=pod_selector(deployment))).items
+            pods = (await client.list(PODS, generation.namespace, label_selector=pod_selector(deployment))).items
             if ending := [pod["metadata"]["name"] for pod in pods if pod["metadata"].get("deletionTimestamp")]:
                 return f"pod {ending[0]} of before still ends"
     return ""
@@ -180,7 +180,7 @@ async def former_agents_problem(client: KubeClient, cluster: str) -> str:
 async def await_agents(client: KubeClient, name: str, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
     """Until the agents of a Klusterlet run."""
 
-    async def look() -> str:
+    async def remaining() -> str:
         if problem := await operator_problem(client):
             return problem
         try:
@@ -188,4 +188,4 @@ async def await_agents(client: KubeClient, name: str, *, within: float, progress
         except NotFound as error:
             return str(error)
 
-    await wait(f"Klusterlet {name}", look, within=within, progress=progress, clock=clock)
+    await wait(f"Klusterlet {name}", remaining, within=within, progress=progress, clock=clock)

@@ -125,8 +125,8 @@ async def request_servers(client: KubeClient) -> frozenset[str]:
         return server_accounts({})
     configured = manager.spec.registration_configuration
     entries = configured.registration_drivers if configured else ()
-    ours = (one for one in entries if (profile := profile_of(one.auth_type)) is not None and profile.grpc_server)
-    return frozenset(account for one in ours for account in server_accounts(one.driver_options)) or server_accounts({})
+    ours = (entry for entry in entries if (profile := profile_of(entry.auth_type)) is not None and profile.grpc_server)
+    return frozenset(account for our in ours for account in server_accounts(our.driver_options)) or server_accounts({})
 
 
 def _read(csr: Object, servers: frozenset[str]) -> AgentRequest:
@@ -171,7 +171,7 @@ def refuse_ambiguity(cluster: ManagedCluster, judged: Sequence[Judgement], wante
         return
     contenders = [one for one in judged if one.contender and (one.good or one.settled)]
     if len({one.fingerprint for one in contenders}) > 1:
-        differ = "of different requesters" if len({one.agent for one in contenders}) > 1 else "with different keys"
+        differ = "of different requesters" if len({contender.agent for contender in contenders}) > 1 else "with different keys"
         raise Refused(f"there are CSRs {differ} for cluster {name}: {_listed(contenders, now)}", COMPARE)
     if wanted.requesters or wanted.skip_check:
         return

@@ -34,7 +34,7 @@ from muster.administration.members.klusterlets import (
     list_klusterlets,
     operator_problem,
 )
-from muster.administration.progress import SILENT, Look, Progress, wait
+from muster.administration.progress import SILENT, Progress, Remaining, wait
 from muster.api import condition_of
 from muster.api.operator.v1 import Klusterlet
 from muster.aws.process_env import ProcessEnv
@@ -429,5 +429,5 @@ async def _take_away(run: _Leave, objects: Sequence[ObjectRef], keep: Callable[[
     await _until(run, "what is being removed", look)
 
 
-async def _until(run: _Leave, what: str, look: Look) -> None:
+async def _until(run: _Leave, what: str, look: Remaining) -> None:
     await wait(what, look, within=run.options.timeout, progress=run.progress, clock=run.clock)

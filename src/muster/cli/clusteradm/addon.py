@@ -115,9 +115,9 @@ async def _create(session: Session, given: dict[str, Any]) -> None:
         addon_placements.parse_reference(reference, "--placement-ref") if reference else None,
     )
     await require_hub(session.client)
-    told = await addon_templates.create(session.client, draft, overwrite=given["overwrite"])
+    messages = await addon_templates.create(session.client, draft, overwrite=given["overwrite"])
     if output == "text":
-        for line in told:
+        for line in messages:
             session.progress.info(line)
     else:
         echo(document({"apiVersion": "v1", "kind": "List", "items": [draft.template(), draft.definition()]}, output))
@@ -152,7 +152,7 @@ def enable(**given: Any) -> None:
     """Enable add-ons on the given clusters, or on those that a placement selects."""
     names, clusters = _chosen(given)
     if given["placement"]:
-        _refuse_beside_placement(given, clusters)
+        _refuse_with_placement(given, clusters)
         administer(lambda session: _enable_by_placement(session, names, given))
         return
     if not clusters:
@@ -160,13 +160,13 @@ def enable(**given: Any) -> None:
     _end(administer(lambda session: _enable(session, names, clusters, given)))
 
 
-def _refuse_beside_placement(given: dict[str, Any], clusters: list[str]) -> None:
+def _refuse_with_placement(given: dict[str, Any], clusters: list[str]) -> None:
     if clusters or given.get("all_clusters"):
         raise click.UsageError("--placement: chooses the clusters; it cannot be combined with --clusters")
     of_each = {"--annotate": given.get("annotations"), "--labels": given.get("labels")}
     of_each["--namespace"] = given.get("namespace", NAMESPACE) != NAMESPACE
-    if told := [flag for flag, value in of_each.items() if value]:
-        raise click.UsageError(f"--placement: the hub makes the addon on each cluster; it cannot be combined with {told[0]}")
+    if given_flags := [flag for flag, value in of_each.items() if value]:
+        raise click.UsageError(f"--placement: the hub makes the addon on each cluster; it cannot be combined with {given_flags[0]}")
 
 
 async def _enable_by_placement(session: Session, names: list[str], given: dict[str, Any]) -> None:
@@ -211,7 +211,7 @@ async def _enable(session: Session, names: list[str], clusters: list[str], given
     outcomes = await enable_addons(session.client, names, clusters, settings)
     for one in outcomes:
         text = f"Deploying {one.addon} add-on to namespaces {settings.namespace} of managed cluster: {one.cluster}."
-        _tell(session, one, text)
+        _report(session, one, text)
     for name in names:
         if MANUAL_ANNOTATION not in settings.annotations and await chooses_by_placement(session.client, name):
             text = f"placements say where {name} is, and remove it from other clusters"
@@ -219,7 +219,7 @@ async def _enable(session: Session, names: list[str], clusters: list[str], given
     if given["output_file"]:
         write_resources(given["output_file"], session.journal)
     if given["wait"]:
-        enabled = [one for one in outcomes if one.error is None]
+        enabled = [outcome for outcome in outcomes if outcome.error is None]
         await await_enabled(session.client, enabled, within=session.timeout, progress=session.progress)
         for one in enabled:
             session.finished(f"{one.addon} add-on is available on managed cluster: {one.cluster}.")
@@ -245,7 +245,7 @@ def disable(**given: Any) -> None:
     """Disable add-ons on the given clusters, on all, or on those that a placement selects."""
     names, clusters = _chosen(given)
     if given["placement"]:
-        _refuse_beside_placement(given, clusters)
+        _refuse_with_placement(given, clusters)
         administer(lambda session: _disable_by_placement(session, names, given["placement"], wait=given["wait"]))
         return
     if bool(clusters) == given["all_clusters"]:
@@ -282,14 +282,14 @@ async def _disable(session: Session, names: list[str], clusters: list[str], *, w
     outcomes = await disable_addons(session.client, names, clusters or await all_clusters(session.client))
     for one in outcomes:
         if one.there:
-            _tell(session, one, f"Undeploying {one.addon} add-on in managed cluster: {one.cluster}.")
+            _report(session, one, f"Undeploying {one.addon} add-on in managed cluster: {one.cluster}.")
         elif clusters:
             session.progress.info(f"{one.addon} add-on not found in cluster: {one.cluster}.")
     for name in names:
         if await chooses_by_placement(session.client, name):
             session.progress.warn(f"placements say where {name} is, and bring it back there; take them out with --placement")
     if wait:
-        gone = [one for one in outcomes if one.there and one.error is None]
+        gone = [outcome for outcome in outcomes if outcome.there and outcome.error is None]
         await await_disabled(session.client, gone, within=session.timeout, progress=session.progress)
         for one in gone:
             session.finished(f"{one.addon} add-on is gone from managed cluster: {one.cluster}.")
@@ -326,7 +326,7 @@ def _chosen(given: dict[str, Any]) -> tuple[list[str], list[str]]:
     return names, clusters
 
 
-def _tell(session: Session, outcome: AddonResult, text: str) -> None:
+def _report(session: Session, outcome: AddonResult, text: str) -> None:
     if outcome.error is not None:
         echo_error(f"{outcome.addon} add-on of cluster {outcome.cluster}: {explain(outcome.error)}")
     else:
@@ -334,5 +334,5 @@ def _tell(session: Session, outcome: AddonResult, text: str) -> None:
 
 
 def _end(outcomes: list[AddonResult]) -> None:
-    if any(one.error for one in outcomes):
+    if any(outcome.error for outcome in outcomes):
         raise SystemExit(1)

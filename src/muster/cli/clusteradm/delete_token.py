@@ -26,8 +26,8 @@ async def _delete(session: Session, cluster: str) -> None:
     from muster.administration.hub import tokens
 
     removed = await tokens.revoke(session.client, cluster)
-    for place in removed:
-        session.progress.info(f"{place} is deleted")
+    for removed_from in removed:
+        session.progress.info(f"{removed_from} is deleted")
     if not removed:
         session.progress.info("token doesn't exist")
     elif not cluster:

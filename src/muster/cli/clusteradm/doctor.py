@@ -56,16 +56,16 @@ def command(clusters: tuple[str, ...], kubeconfig: str | None, context: str, out
         raise click.UsageError("--managed-cluster-kubeconfig and --managed-cluster-context: name the one cluster that it is")
     found = administer(lambda session: _examine(session, clusters, kubeconfig, context), machine=True)
     if output == "text":
-        _tell(found)
+        _print(found)
     elif output == WIDE:
-        rows = [(name, one.verdict, one.subject, one.text, one.remedy) for name, ones in found.items() for one in ones]
+        rows = [(name, one.verdict, one.subject, one.text, one.remedy) for name, findings in found.items() for one in findings]
         echo(table(("Cluster", "Verdict", "Subject", "Text", "Remedy"), rows))
     elif output == NAME:
-        for name in (name for name, ones in found.items() if _problems(ones)):
+        for name in (name for name, findings in found.items() if _problems(findings)):
             echo(HUB_RESOURCE if name == HUB_ON_AWS else f"{CLUSTER_RESOURCE}/{one_line(name)}")
     else:
-        echo(document({name: [asdict(one) for one in ones] for name, ones in found.items()}, output))
-    if any(_problems(ones) for ones in found.values()):
+        echo(document({name: [asdict(one) for one in findings] for name, findings in found.items()}, output))
+    if any(_problems(findings) for findings in found.values()):
         raise SystemExit(1)
 
 
@@ -107,7 +107,7 @@ def _problems(findings: list[Finding]) -> int:
     return sum(one.verdict == "problem" for one in findings)
 
 
-def _tell(found: dict[str, list[Finding]]) -> None:
+def _print(found: dict[str, list[Finding]]) -> None:
     if not found.keys() - {HUB_ON_AWS}:
         echo("There are no managed clusters.")
     for name, findings in found.items():

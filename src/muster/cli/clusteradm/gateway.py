@@ -112,14 +112,14 @@ def kubeconfig(names: tuple[tuple[str, ...], ...], selector: str, path: str | No
         echo(document(made, "yaml"))
         return
     content = _kubeconfig_text(path, made, merge=given["merge"], overwrite=given["overwrite"])
-    told = (
+    text = (
         f"{len(found)} contexts to {path}; use one with: kubectl --kubeconfig {path} --context {made['current-context']} get nodes"
     )
     if Globals.current().dry_run:
-        echo(f"would write {told}")
+        echo(f"would write {text}")
         return
     write_file(path, content, "--output")
-    echo(f"wrote {told}", err=True)
+    echo(f"wrote {text}", err=True)
 
 
 def _kubeconfig_text(path: str, made: Document, *, merge: bool, overwrite: bool) -> str:
@@ -129,13 +129,13 @@ def _kubeconfig_text(path: str, made: Document, *, merge: bool, overwrite: bool)
     from muster.administration.gateway.kubeconfigs import read
     from muster.kube import yaml
 
-    place = Path(path)
-    if not place.is_file():
+    file = Path(path)
+    if not file.is_file():
         return yaml.dump(made)
     if not merge and not overwrite:
         raise click.ClickException(f"--output {path}: there is such a file; add to it with --merge, or replace it with --overwrite")
     try:
-        return yaml.dump(merged(read(place.read_bytes(), path), made, overwrite=overwrite) if merge else made)
+        return yaml.dump(merged(read(file.read_bytes(), path), made, overwrite=overwrite) if merge else made)
     except OSError as error:
         raise click.ClickException(f"--output {path}: {explain_file_error(error)}") from None
     except AdministrationError as error:
@@ -187,7 +187,7 @@ def execute(names: tuple[tuple[str, ...], ...], selector: str, everywhere: bool,
     results = administer(lambda session: _execute(session, clusters, selecting(selector), given), machine=True)
     failed = [one for one in results if _failure(one)]
     if given["output"] == JSON:
-        echo(document({"results": [_told(one) for one in results], "failed": [one.cluster for one in failed]}, JSON))
+        echo(document({"results": [_as_document(result) for result in results], "failed": [one.cluster for one in failed]}, JSON))
     if failed:
         why = ", ".join(f"{one.cluster} ({_failure(one)})" for one in failed)
         echo_error(f"{len(failed)} of {len(results)} clusters failed: {why}")
@@ -197,17 +197,17 @@ def execute(names: tuple[tuple[str, ...], ...], selector: str, everywhere: bool,
 async def _execute(session: Session, names: tuple[str, ...], selector: str, given: dict[str, Any]) -> list[ClusterResult[Finished]]:
     from muster.administration.gateway import kubectl
 
-    words = kubectl.words_of(given["words"])
+    arguments = kubectl.arguments_of(given["words"])
     kubectl.find_program()
     api, clusters = await chosen(session, names, selector)
     gateway = hub_gateway(api)
     if session.dry_run:
-        session.progress.note(f"would run kubectl {' '.join(words)} on {', '.join(clusters)}")
+        session.progress.note(f"would run kubectl {' '.join(arguments)} on {', '.join(clusters)}")
         return []
-    data = sys.stdin.buffer.read() if kubectl.reads_input(words) else b""
+    data = sys.stdin.buffer.read() if kubectl.reads_input(arguments) else b""
     done: dict[str, ClusterResult[Finished]] = {}
     shown = 0
-    running = kubectl.run_on(gateway, clusters, words, given=data, parallel=given["parallel"], timeout=session.timeout)
+    running = kubectl.run_on(gateway, clusters, arguments, given=data, parallel=given["parallel"], timeout=session.timeout)
     async with aclosing(running) as results:
         async for result in results:
             done[result.cluster] = result
@@ -239,12 +239,12 @@ def _show(result: ClusterResult[Finished], output: str) -> None:
         echo_error(f"{result.cluster}: {_failure(result)}")
 
 
-def _told(result: ClusterResult[Finished]) -> dict[str, Any]:
-    told: dict[str, Any] = {"cluster": result.cluster, "seconds": round(result.seconds, 3)}
+def _as_document(result: ClusterResult[Finished]) -> dict[str, Any]:
+    document_fields: dict[str, Any] = {"cluster": result.cluster, "seconds": round(result.seconds, 3)}
     if result.ok:
         finished = result.unwrap()
-        return {**told, "exitCode": finished.code, "stdout": finished.out, "stderr": finished.err}
-    return {**told, "exitCode": None, "error": _failure(result)}
+        return {**document_fields, "exitCode": finished.code, "stdout": finished.out, "stderr": finished.err}
+    return {**document_fields, "exitCode": None, "error": _failure(result)}
 
 
 # grant -----------------------------------------------------------------------------------------------------------------------

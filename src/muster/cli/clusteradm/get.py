@@ -187,10 +187,10 @@ def _show(kind: str, question: Question, output: str, watch: bool) -> None:
         raise click.UsageError(f"--watch: shows a table; it cannot be combined with -o {output}")
     named = kind == "works" and bool(question.names)
     shown = "table" if watch and output == "tree" and not named else output
-    administer(lambda session: _ask(session, kind, question, shown, watch), machine=True)
+    administer(lambda session: _run(session, kind, question, shown, watch), machine=True)
 
 
-async def _ask(session: Session, kind: str, question: Question, output: str, watch: bool) -> None:
+async def _run(session: Session, kind: str, question: Question, output: str, watch: bool) -> None:
     from muster.administration.content.works import require_cluster
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
@@ -210,9 +210,9 @@ async def _ask(session: Session, kind: str, question: Question, output: str, wat
     if missing and not watch:
         raise AdministrationError(f"there is no {found.kind} {', '.join(missing)}", f"see get {kind}")
     if kind == "works":
-        places = {item.document["metadata"]["namespace"] for item in found.items}
+        namespaces = {item.document["metadata"]["namespace"] for item in found.items}
         for cluster in question.clusters:
-            if cluster not in places:
+            if cluster not in namespaces:
                 await require_cluster(session.client, cluster)
     show(found, output)
     if watch:
@@ -230,26 +230,26 @@ async def _follow(session: Session, kind: str, question: Question, output: str, 
     try:
         async with asyncio.TaskGroup() as watches:
             for resource in listings.WATCHED[kind]:
-                for place in question.places if resource.namespaced else ("",):
-                    watches.create_task(_watch(session, resource, place, stirred))
+                for namespace in question.places if resource.namespaced else ("",):
+                    watches.create_task(_watch(session, resource, namespace, stirred))
             while True:
                 await stirred.wait()
                 stirred.clear()
                 now = await collect(session.client, question)
-                if told := news(known, now, output):
-                    echo(told)
+                if lines := news(known, now, output):
+                    echo(lines)
                 known = now
     except ExceptionGroup as group:
         # What one of them could not do, the command could not.
         raise group.exceptions[0] from None
 
 
-async def _watch(session: Session, resource: GVR, place: str, stirred: asyncio.Event) -> None:
+async def _watch(session: Session, resource: GVR, namespace: str, stirred: asyncio.Event) -> None:
     from muster.runtime.client import Expired
 
     while True:
         try:
-            async for event in session.client.watch(resource, place):
+            async for event in session.client.watch(resource, namespace):
                 if event.type != "BOOKMARK":
                     stirred.set()
         except Expired:
@@ -298,8 +298,8 @@ def token(use_bootstrap_token: bool, cluster: str, output_file: str | None, outp
     (_, usual), *others = join_commands(hub)
     name = hub.cluster or "<cluster_name>"
     echo(f"please log on spoke and run:\n{usual} --cluster-name {name}")
-    for words, command in others:
-        echo(f"or, {words}:\n{command} --cluster-name {name}")
+    for caption, command in others:
+        echo(f"or, {caption}:\n{command} --cluster-name {name}")
     if remark:
         echo(remark)
 

@@ -156,10 +156,10 @@ async def _uninstall(session: Session, given: dict[str, Any]) -> None:
 
 
 def _without_effect(given: dict[str, Any]) -> list[str]:
-    told = {"--namespace": given["namespace"], "--create-namespace": given["create_namespace"]}
-    told |= {"--bundle-version": given["bundle_version"] != "default"}
-    told |= {"--bundle-version-overrides": given["bundle_version_overrides"]}
-    return [flag for flag, value in told.items() if value]
+    given_flags = {"--namespace": given["namespace"], "--create-namespace": given["create_namespace"]}
+    given_flags |= {"--bundle-version": given["bundle_version"] != "default"}
+    given_flags |= {"--bundle-version-overrides": given["bundle_version_overrides"]}
+    return [flag for flag, value in given_flags.items() if value]
 
 
 def _report(session: Session, output: str, states: dict[str, str]) -> None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 def command(output: str) -> None:
     """Show the components of the hub and their status."""
 
-    async def ask(session: Session) -> HubInfo:
+    async def read(session: Session) -> HubInfo:
         from muster.administration.hubinfo import hub_info
 
         return await hub_info(session.client)
 
-    _show("Hub", administer(ask, machine=True), output)
+    _show("Hub", administer(read, machine=True), output)
 
 
 @click.command(
@@ -43,12 +43,12 @@ def command(output: str) -> None:
 def klusterlet(name: str, output: str) -> None:
     """Show the components of a Klusterlet (NAME, by default klusterlet) and their status."""
 
-    async def ask(session: Session) -> HubInfo:
+    async def read(session: Session) -> HubInfo:
         from muster.administration.hubinfo import klusterlet_info
 
         return await klusterlet_info(session.client, name)
 
-    _show("Klusterlet", administer(ask, machine=True), output)
+    _show("Klusterlet", administer(read, machine=True), output)
 
 
 def _show(what: str, found: HubInfo, output: str) -> None:
@@ -70,12 +70,12 @@ def _show(what: str, found: HubInfo, output: str) -> None:
 
 def _rows(found: HubInfo) -> list[tuple[str, ...]]:
     parts = {"Registration Operator": found.operator, **found.components}
-    return [(part, one.name, one.pods, one.image, one.namespace) for part, ones in parts.items() for one in ones]
+    return [(part, one.name, one.pods, one.image, one.namespace) for part, deployments in parts.items() for one in deployments]
 
 
 def _branches(found: HubInfo) -> dict[str, Any]:
     parts: dict[str, Any] = {
-        part: {one.name: f"({one.pods}) {one.image}" for one in ones} for part, ones in found.components.items()
+        part: {one.name: f"({one.pods}) {one.image}" for one in deployments} for part, deployments in found.components.items()
     }
     if found.definitions:
         parts["CustomResourceDefinition"] = dict(found.definitions)

@@ -160,7 +160,7 @@ def join_command(hub: Initialized, driver: str = "", *, wait: bool = False) -> s
 def join_commands(hub: Initialized, *, wait: bool = False) -> list[tuple[str, str]]:
     """Each with the words that say when it is the right one: that of the hub's usual driver, which needs none, and one for each of
     its others; over gRPC alone for a token that is good there only."""
-    over_grpc = (FROM_ELSEWHERE, join_command(hub, hub.grpc, wait=wait))
+    over_grpc = (OVER_GRPC, join_command(hub, hub.grpc, wait=wait))
     if hub.cluster:
         return [over_grpc]
     usual = join_command(hub, wait=wait)
@@ -169,10 +169,10 @@ def join_commands(hub: Initialized, *, wait: bool = False) -> list[tuple[str, st
         for name in hub.drivers
         if name != DEFAULT
     ]
-    return [("", usual), *((words, command) for words, command in others if command != usual)]
+    return [("", usual), *((caption, command) for caption, command in others if command != usual)]
 
 
-FROM_ELSEWHERE = "from where only the hub's gRPC server can be reached"
+OVER_GRPC = "from where only the hub's gRPC server can be reached"
 HASH_FLAG = f"--{GRPC}-ca-hash"
 SERVER_FLAG = f"--{GRPC}-server"
 SERVER_PLACEHOLDER = "<grpc_server>"
@@ -194,8 +194,8 @@ def _report(hub: Initialized, machine: bool, wait: bool) -> None:
     echo("You can now register cluster(s) to the hub control plane. Log onto those cluster(s) and run the following command:\n")
     (_, usual), *others = join_commands(hub, wait=wait)
     echo(f"    {usual} --cluster-name <cluster_name>\n")
-    for words, command in others:
-        echo(f"or, {words}:\n\n    {command} --cluster-name <cluster_name>\n")
+    for caption, command in others:
+        echo(f"or, {caption}:\n\n    {command} --cluster-name <cluster_name>\n")
     echo("Replace <cluster_name> with a cluster name of your choice. For example, cluster1.")
     if remark := pending_remark(hub):
         echo(remark)

@@ -176,8 +176,10 @@ async def _over_grpc(
     from muster.administration.members.hub_trust import find_hub
     from muster.transport.client.config import ProxySettings
 
-    told = options.setup()
-    server = GrpcTrust(told.server, told.ca, told.hashes, ProxySettings(trust.proxy_url, trust.proxy_ca or None))
+    options_given = options.setup()
+    server = GrpcTrust(
+        options_given.server, options_given.ca, options_given.hashes, ProxySettings(trust.proxy_url, trust.proxy_ca or None)
+    )
     if given["bootstrap_kubeconfig"] and not trust.server:
         raise AdministrationError("--bootstrap-kubeconfig: needs --hub-apiserver", "give the hub's https URL")
     wanted = trust.server and (given["bootstrap_kubeconfig"] or not server.provable)

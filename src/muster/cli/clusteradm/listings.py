@@ -69,7 +69,7 @@ def _status(conditions: tuple[Condition, ...], kind: str) -> str:
     return found.status if found else ""
 
 
-def _said(conditions: tuple[Condition, ...], kind: str) -> str:
+def _status_of(conditions: tuple[Condition, ...], kind: str) -> str:
     return (_status(conditions, kind) or "unknown").lower()
 
 
@@ -132,7 +132,7 @@ def _memory(quantity: str) -> str:
 
 
 async def works(client: KubeClient, question: Question) -> Listing:
-    found = [one for place in question.places for one in (await client.list(MANIFEST_WORKS, place)).items]
+    found = [one for namespace in question.places for one in (await client.list(MANIFEST_WORKS, namespace)).items]
     chosen = [one for one in _by_name(found) if _chosen(one, question)]
     items = [
         work_item(work, document, named=bool(question.names))
@@ -204,7 +204,7 @@ def _addon(name: str, installed: Sequence[Object], hub: AddonsHub, document: Doc
             fields[cluster] = {"Problem": "cannot be read"}
             continue
         conditions = {
-            kind: _said(addon.status.conditions, kind) for kind in ("Available", "ManifestApplied", "RegistrationApplied")
+            kind: _status_of(addon.status.conditions, kind) for kind in ("Available", "ManifestApplied", "RegistrationApplied")
         }
         available += conditions["Available"] == "true"
         branch: dict[str, Any] = {"Status": conditions}
@@ -230,13 +230,13 @@ def _strategy(definition: ClusterManagementAddOn | None) -> dict[str, Any]:
     """Which placements install an addon, and how far that is; nothing for one that is enabled by hand."""
     if definition is None or definition.spec.install_strategy.type != "Placements":
         return {}
-    told = {
+    strategies = {
         (one.namespace, one.name): progressing.message
         for one in definition.status.install_progressions
         if (progressing := condition_of(one.conditions, "Progressing")) is not None
     }
     placements = definition.spec.install_strategy.placements
-    found = {f"{one.namespace}/{one.name}": told.get((one.namespace, one.name), "") for one in placements}
+    found = {f"{one.namespace}/{one.name}": strategies.get((one.namespace, one.name), "") for one in placements}
     return {"InstalledBy": found or "no placement"}
 
 
@@ -264,8 +264,8 @@ def _placement(placement: Placement, document: Object, decided: Mapping[tuple[st
         "Namespace": metadata.namespace,
         "ClusterSet": list(placement.spec.cluster_sets),
         "Status.NumberOfSelectedClusters": status.number_of_selected_clusters,
-        "Status.Conditions.PlacementConditionSatisfied": _said(status.conditions, SATISFIED),
-        "Status.Conditions.PlacementConditionMisconfigured": _said(status.conditions, MISCONFIGURED),
+        "Status.Conditions.PlacementConditionSatisfied": _status_of(status.conditions, SATISFIED),
+        "Status.Conditions.PlacementConditionMisconfigured": _status_of(status.conditions, MISCONFIGURED),
         **{
             f"Status.Reasons.{one.type}": f"{one.reason}: {one.message}"
             for one in status.conditions

@@ -108,7 +108,10 @@ def _show(found: Explanation, output: str) -> None:
     if output in ("json", "yaml"):
         echo(document(debug_document(found.placement, found.choice), output))
     else:
-        rows = [(one.cluster, one.outcome, "" if one.score is None else one.score, one.reason) for one in found.verdicts]
+        rows = [
+            (verdict.cluster, verdict.outcome, "" if verdict.score is None else verdict.score, verdict.reason)
+            for verdict in found.verdicts
+        ]
         for condition in (found.choice.satisfied, found.choice.misconfigured):
             echo(f"{condition.type}: {condition.status} {condition.reason}: {condition.message}")
         for warning in found.choice.warnings:

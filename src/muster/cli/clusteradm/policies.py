@@ -62,18 +62,18 @@ def command(
     def chosen(policy: PolicyView) -> bool:
         return (not wanted or policy.name in wanted) and not (noncompliant and policy.compliant == "Compliant")
 
-    async def ask(session: Session) -> None:
+    async def read(session: Session) -> None:
         if clusters or selector:
             found, silent = await _of_many(session, clusters, selector, namespace)
         else:
             found, silent = await _of_one(session, namespace), []
         if not silent:
             _require(wanted, found)
-        _tell([one for one in found if chosen(one)], output, several=bool(clusters or selector))
+        _print([one for one in found if chosen(one)], output, several=bool(clusters or selector))
         if silent:
             raise AdministrationError(f"not all clusters answer: {'; '.join(silent)}", "see gateway health, and doctor")
 
-    administer(ask, machine=True)
+    administer(read, machine=True)
 
 
 async def _of_one(session: Session, namespace: str) -> list[PolicyView]:
@@ -98,10 +98,10 @@ async def _of_many(
     api = await find_api(session.client)
     names = await choose(session.client, api, names=clusters, selector=selector)
 
-    async def ask(cluster: str) -> list[PolicyView] | None:
+    async def read(cluster: str) -> list[PolicyView] | None:
         return await policies_through(session.client, api, cluster, namespace)
 
-    answers = {one.cluster: one async for one in fanout(names, ask, timeout=session.timeout, api=api)}
+    answers = {one.cluster: one async for one in fanout(names, read, timeout=session.timeout, api=api)}
     found, silent = [], []
     for name in names:
         answer = answers[name]
@@ -114,7 +114,7 @@ async def _of_many(
     return found, silent
 
 
-def _tell(found: list[PolicyView], output: str, *, several: bool) -> None:
+def _print(found: list[PolicyView], output: str, *, several: bool) -> None:
     columns = ("Name", *(("Cluster",) if several else ()), "Namespace", "Kind", "Action", "Compliant")
     show(Listing("Policy", columns, [_item(one, several) for one in found], ("Message",)), output)
 

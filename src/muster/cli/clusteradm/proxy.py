@@ -51,21 +51,21 @@ KUBECTL = examples(
 @click.option("--args", "line", default="", help="Arguments of kubectl as one string.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
 @connected
-def kubectl(name: tuple[str, ...], account: str, line: str, words: tuple[str, ...]) -> None:
+def kubectl(name: tuple[str, ...], account: str, line: str, arguments: tuple[str, ...]) -> None:
     """Run kubectl on a cluster with your credentials of the hub.
 
     OCM's own tool uses the token of the ManagedServiceAccount given with --sa. Here no token of a cluster leaves the hub: the
     gateway authenticates to the cluster, and roles on the hub authorize your requests (see clusteradm gateway grant).
     """
     from muster.administration.errors import AdministrationError
-    from muster.administration.gateway.kubectl import run_attached, words_of
+    from muster.administration.gateway.kubectl import arguments_of, run_attached
 
-    if bool(line) == bool(words):
+    if bool(line) == bool(arguments):
         raise click.UsageError("--args: give kubectl's arguments there, or behind --")
     if len(name) != 1:
         raise click.UsageError("--cluster: name one cluster; for several there is gateway exec")
     try:
-        given = words_of(_split(line) if line else words)
+        given = arguments_of(_split(line) if line else arguments)
     except AdministrationError as error:
         raise click.UsageError(str(error)) from None
     if account:
@@ -87,10 +87,10 @@ def _split(line: str) -> list[str]:
         raise click.BadParameter(str(error), param_hint="--args") from None
 
 
-async def _ready(session: Session, name: tuple[str, ...], words: list[str]) -> Gateway | None:
+async def _ready(session: Session, name: tuple[str, ...], arguments: list[str]) -> Gateway | None:
     api, (cluster,) = await chosen(session, name)
     if session.dry_run:
-        session.progress.note(f"would run kubectl {' '.join(words)} on {cluster}")
+        session.progress.note(f"would run kubectl {' '.join(arguments)} on {cluster}")
         return None
     return hub_gateway(api)
 

@@ -50,7 +50,7 @@ def _server(options: Globals) -> dict[str, str]:
     from muster.cli.process import find_cluster
     from muster.runtime.client import HttpClient, KubeError
 
-    async def ask() -> dict[str, str]:
+    async def read() -> dict[str, str]:
         client = HttpClient(config, agent="clusteradm", timeout=min(options.timeout, 5.0))
         given_terms: dict[str, str] = {}
         try:
@@ -68,7 +68,7 @@ def _server(options: Globals) -> dict[str, str]:
     except click.ClickException as error:
         echo(f"server: {error.message}", err=True)
         return {}
-    return run_loop(ask())
+    return run_loop(read())
 
 
 async def _operator_image(client: KubeClient) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from muster.cli.console import echo
 from muster.cli.examples import examples
-from muster.cli.fleet.commands import data_dir, said
+from muster.cli.fleet.commands import data_dir, reported
 from muster.cli.interruption import leaves_behind
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def backup(file: Path, data_dir: str, overwrite: bool) -> None:
     from muster.fleet.local.directory import FleetDirectory
 
     directory = FleetDirectory(Path(data_dir))
-    with said():
+    with reported():
         fleet = backups.check_can_be_backed_up(directory)
         if file.exists() and not overwrite:
             raise click.ClickException(f"{file} exists already: name another file, or replace it with --overwrite")
@@ -49,40 +49,40 @@ def backup(file: Path, data_dir: str, overwrite: bool) -> None:
         about = backups.About(backups.FORMAT, version("muster"), datetime.now(UTC).isoformat(timespec="seconds"), fleet.staying)
         pid = directory.holder()
         if pid is None:
-            with directory.claimed(), backups.request(directory) as place:
-                _copy_stopped(directory, place)
-                backups.pack(place, file, about)
+            with directory.claimed(), backups.request(directory) as staging:
+                _copy_stopped(directory, staging)
+                backups.pack(staging, file, about)
         else:
-            with backups.request(directory) as place:
+            with backups.request(directory) as staging:
                 os.kill(pid, signal.SIGUSR1)
-                _await(directory, pid, place)
-                backups.pack(place, file, about)
+                _await(directory, pid, staging)
+                backups.pack(staging, file, about)
         size = file.stat().st_size / (1 << 20)
         echo(
             f"{file}: the fleet in {directory.path} as of {about.created}, {size:.1f} MiB; it holds keys and tokens, keep it secret"
         )
 
 
-def _copy_stopped(directory: FleetDirectory, place: Path) -> None:
+def _copy_stopped(directory: FleetDirectory, staging: Path) -> None:
     from muster.fleet.local import backup as backups
     from muster.store import StoreError
 
     try:
-        backups.copy_stopped(directory, place)
+        backups.copy_stopped(directory, staging)
     except StoreError as error:
         raise click.ClickException(str(error)) from None
 
 
-def _await(directory: FleetDirectory, pid: int, place: Path) -> None:
+def _await(directory: FleetDirectory, pid: int, staging: Path) -> None:
     from muster.cli.fleet.follow import until
     from muster.fleet.local import backup as backups
 
     def done() -> bool:
-        return backups.outcome(place) is not None or directory.holder() != pid
+        return backups.outcome(staging) is not None or directory.holder() != pid
 
     if not until(done, BACKUP_TIMEOUT):
         raise click.ClickException(f"the fleet's process {pid} has made no copy in {BACKUP_TIMEOUT:g} s: see muster logs fleet")
-    problem = backups.outcome(place)
+    problem = backups.outcome(staging)
     if problem is None:
         raise click.ClickException("the fleet has ended meanwhile: run muster backup once more")
     if problem:
@@ -114,8 +114,8 @@ def restore(file: Path, data_dir: str, overwrite: bool, port: int | None, host: 
     from muster.fleet.local.directory import FleetDirectory
 
     directory = FleetDirectory(Path(data_dir))
-    wish = Wish(None, None, None, None, None, False, port, host=host, advertise=advertise)
-    with said():
+    settings = Wish(None, None, None, None, None, False, port, host=host, advertise=advertise)
+    with reported():
         leaves_behind(lambda: f"{directory.path} is as it was")
         before = directory.read()
         if (pid := directory.holder()) is not None:
@@ -124,13 +124,13 @@ def restore(file: Path, data_dir: str, overwrite: bool, port: int | None, host: 
             raise click.ClickException(
                 f"there is a fleet in {directory.path}: choose another --data-dir, or replace it with --overwrite"
             )
-        with backups.unpacked(file, directory) as (place, about, fleet):
-            moved = wish.moved(fleet, directory.path)
+        with backups.unpacked(file, directory) as (staging, about, fleet):
+            moved = settings.moved(fleet, directory.path)
             if before is not None:
                 directory.remove()
             elif directory.path.exists():
                 directory.clear()
-            backups.put_in_place(place, directory, msgspec.structs.replace(moved, restored=True))
+            backups.install_backup(staging, directory, msgspec.structs.replace(moved, restored=True))
     clusters = f"hub, {', '.join(about.clusters)}" if about.clusters else "hub"
     echo(f"{directory.path}: the fleet of {about.created} ({clusters}), at {moved.address}, port {moved.port}")
     echo(f"Start it with muster up --data-dir {directory.path}; do not run the fleet it is a copy of at the same address.")

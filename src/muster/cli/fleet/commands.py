@@ -55,7 +55,7 @@ timeout = click.option(
 
 
 @contextmanager
-def said() -> Iterator[None]:
+def reported() -> Iterator[None]:
     """What a user can mend ends the command in one line."""
     from muster.fleet.local.directory import FleetError
 
@@ -160,27 +160,37 @@ def up(**options: Any) -> None:
     if options["auth"] == AWS_ALIAS:
         options["auth"] = AWS
     database = _database(options.pop("database"), options["persistence"])
-    place = ("port", "host", "advertise")
-    asked = (*place, "clusters", "auth", "aws_mode", "persistence", "ephemeral", "gateway", "simulate_images", "hub_cluster")
-    wish = Wish(database=database, **{name: options.pop(name) for name in asked})
+    address_flags = ("port", "host", "advertise")
+    flags = (
+        *address_flags,
+        "clusters",
+        "auth",
+        "aws_mode",
+        "persistence",
+        "ephemeral",
+        "gateway",
+        "simulate_images",
+        "hub_cluster",
+    )
+    settings = Wish(database=database, **{name: options.pop(name) for name in flags})
     detach, directory = options.pop("detach"), FleetDirectory(Path(options["data_dir"]))
-    with said():
+    with reported():
         directory.read()
         if options["last_words_to"] is None and (pid := directory.holder()) is not None:
             leaves_behind(lambda: "the fleet goes on, with the clusters that were asked for: see muster status")
-            for note in extend(wish, directory, pid, options["timeout"]):
+            for note in extend(settings, directory, pid, options["timeout"]):
                 echo(note)
-            _print_status(_look(directory))
+            _print_status(_view(directory))
         elif detach:
-            start_detached(wish, **options)
+            start_detached(settings, **options)
         else:
-            run(wish, **options)
+            run(settings, **options)
 
 
-def _look(directory: FleetDirectory) -> FleetView:
-    from muster.cli.fleet.view import look
+def _view(directory: FleetDirectory) -> FleetView:
+    from muster.cli.fleet.view import view_fleet
 
-    return run_loop(look(directory))
+    return run_loop(view_fleet(directory))
 
 
 def _print_status(found: FleetView, *, wide: bool = False) -> None:
@@ -241,7 +251,7 @@ def down(data_dir: str, purge: bool) -> None:
     from muster.fleet.local.directory import FleetDirectory
 
     directory = FleetDirectory(Path(data_dir))
-    with said():
+    with reported():
         fleet = directory.existing()
         pid = directory.holder()
         leaves_behind(lambda: "the fleet may still be stopping: see muster status")
@@ -262,12 +272,12 @@ def _stop(directory: FleetDirectory, pid: int) -> None:
     """The process that holds the fleet's lock, and no other."""
     from muster.cli.fleet.follow import until
 
-    for number, patience in ((signal.SIGTERM, STOPS_WITHIN), (signal.SIGKILL, 5.0)):
+    for number, timeout in ((signal.SIGTERM, STOPS_WITHIN), (signal.SIGKILL, 5.0)):
         if directory.holder() == pid:
             if number == signal.SIGKILL:
                 echo(f"warning: process {pid} did not end within {STOPS_WITHIN:g} s; killing it", err=True)
             os.kill(pid, number)
-        if until(lambda: directory.holder() != pid, patience):
+        if until(lambda: directory.holder() != pid, timeout):
             echo("the fleet has stopped")
             return
     raise click.ClickException(f"process {pid} does not end")
@@ -287,8 +297,8 @@ def status(data_dir: str, output: str) -> None:
     """
     from muster.fleet.local.directory import FleetDirectory
 
-    with said():
-        found = _look(FleetDirectory(Path(data_dir)))
+    with reported():
+        found = _view(FleetDirectory(Path(data_dir)))
     if output in ("table", WIDE):
         _print_status(found, wide=output == WIDE)
     elif output == NAME:
@@ -317,7 +327,7 @@ def env(data_dir: str, shell: str | None, unset: bool) -> None:
     from muster.fleet.local.directory import FleetDirectory
 
     shell = shell or environment.shell_of(os.environ)
-    with said():
+    with reported():
         found = environment.variables(FleetDirectory(Path(data_dir)))
     lines = environment.removals(found, shell) if unset else environment.exports(found, shell, environment.missing_tools())
     for line in [*lines, *([] if unset else [environment.how_to_evaluate(shell)])]:
@@ -346,7 +356,7 @@ def logs(component: str, data_dir: str, follow: bool, tail: int) -> None:
     from muster.cli.fleet.components import show
     from muster.fleet.local.directory import FleetDirectory
 
-    with said():
+    with reported():
         leaves_behind(str)  # whoever follows a log ends that so
         run_loop(show(FleetDirectory(Path(data_dir)), component, follow, tail))
 
@@ -367,7 +377,7 @@ def add(name: str, data_dir: str, timeout: float) -> None:
 
     _cluster_name(name, "NAME")
     directory = FleetDirectory(Path(data_dir))
-    with said():
+    with reported():
         pid = _running(directory)
         fleet = directory.existing()
         if name == HUB or fleet.has(name):
@@ -388,7 +398,7 @@ def remove(name: str, data_dir: str, timeout: float) -> None:
     from muster.fleet.local.directory import HUB, FleetDirectory
 
     directory = FleetDirectory(Path(data_dir))
-    with said():
+    with reported():
         pid = _running(directory)
         if name == HUB:
             raise click.ClickException("the hub cannot be removed from its fleet: end the fleet with muster down --purge")

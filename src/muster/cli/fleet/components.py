@@ -23,7 +23,7 @@ from muster.transport.persistence import SQL
 
 PROCESS = "fleet"
 FEW = 10
-_LOOK_EVERY = 0.2
+_POLL_INTERVAL = 0.2
 
 
 @dataclass(frozen=True)
@@ -173,4 +173,4 @@ async def _show_file(directory: FleetDirectory, follow: bool, lines: int, put: C
             for line in file:
                 put(line.rstrip("\n"))
             sys.stdout.flush()
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_POLL_INTERVAL)

@@ -13,7 +13,7 @@ from muster.cli.progress import ConsoleProgress
 from muster.fleet.local.directory import FleetDirectory
 from muster.fleet.local.status import FleetStatus, read_status
 
-LOOK_EVERY = 0.1
+POLL_INTERVAL = 0.1
 
 
 def until(true: Callable[[], bool], seconds: float) -> bool:
@@ -22,7 +22,7 @@ def until(true: Callable[[], bool], seconds: float) -> bool:
     while not true():
         if time.monotonic() > deadline:
             return False
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_INTERVAL)
     return True
 
 

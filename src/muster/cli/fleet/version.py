@@ -52,7 +52,7 @@ def _server(path: Path) -> tuple[dict[str, str], str]:
     except (FleetError, KubeconfigError) as error:
         return {}, str(error)
 
-    async def ask() -> str:
+    async def read() -> str:
         client = HttpClient(config, agent="muster", timeout=REQUEST_TIMEOUT)
         try:
             return await client.server_version()
@@ -60,7 +60,7 @@ def _server(path: Path) -> tuple[dict[str, str], str]:
             await client.close()
 
     try:
-        served = run_loop(ask())
+        served = run_loop(read())
     except KubeError as error:
         return {}, str(error)
     return {"server": served, **({"hub": fleet.installed} if fleet.installed else {})}, ""

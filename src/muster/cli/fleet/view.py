@@ -85,7 +85,7 @@ class FleetView:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _HubState:
     """By the hub, of each cluster."""
 
     clusters: Mapping[str, ManagedCluster]
@@ -95,7 +95,7 @@ class _Told:
     """Why the gateway does not answer."""
 
 
-async def look(directory: FleetDirectory) -> FleetView:
+async def view_fleet(directory: FleetDirectory) -> FleetView:
     found = await _look(directory)
     located = tuple(replace(one, server=_server(directory, one.name)) for one in found.clusters)
     return replace(found, clusters=located)
@@ -124,45 +124,45 @@ async def _look(directory: FleetDirectory) -> FleetView:
         written = None
     url, aws = (written.url, written.aws) if written is not None else ("", "")
     try:
-        told = await _ask(directory, gateway=fleet.gateway)
+        hub = await _read_hub(directory, gateway=fleet.gateway)
     except (KubeError, KubeconfigError) as error:
         return FleetView(directory, pid, url, unknown(f"the hub does not answer: {error}"), fleet.gateway, aws)
-    return FleetView(directory, pid, url, tuple(_view(name, told, written) for name in names), fleet.gateway, aws)
+    return FleetView(directory, pid, url, tuple(_view(name, hub, written) for name in names), fleet.gateway, aws)
 
 
-async def _ask(directory: FleetDirectory, *, gateway: bool) -> _Told:
+async def _read_hub(directory: FleetDirectory, *, gateway: bool) -> _HubState:
     client = HttpClient(load_kubeconfig(directory.kubeconfig, "hub"), agent="muster")
     try:
         clusters = {one["metadata"]["name"]: ManagedCluster.decode(one) for one in (await client.list(MANAGED_CLUSTERS)).items}
         if not gateway:
-            return _Told(clusters, None)
+            return _HubState(clusters, None)
         try:
             found = (await client.list(served(ClusterGateway))).items
         except KubeError as error:
-            return _Told(clusters, {}, f"the gateway does not answer: {error}")
-        return _Told(clusters, {one["metadata"]["name"]: ClusterGateway.decode(one) for one in found})
+            return _HubState(clusters, {}, f"the gateway does not answer: {error}")
+        return _HubState(clusters, {one["metadata"]["name"]: ClusterGateway.decode(one) for one in found})
     except NotFound:
-        return _Told({}, {} if gateway else None)  # not a hub yet
+        return _HubState({}, {} if gateway else None)  # not a hub yet
     finally:
         await client.close()
 
 
-def _view(name: str, told: _Told, written: FleetStatus | None) -> ClusterView:
+def _view(name: str, hub: _HubState, written: FleetStatus | None) -> ClusterView:
     doing = written.clusters.get(name) if written is not None else None
     busy = doing.reason or doing.state if doing is not None and doing.state != "Available" else ""
-    cluster = told.clusters.get(name)
-    gateway, unreached = _gateway(name, told)
+    cluster = hub.clusters.get(name)
+    gateway, unreached = _gateway(name, hub)
     if cluster is None:
         return ClusterView(name, gateway=gateway, reason=busy or "the hub does not know it")
     accepted, joined, available = (is_true(cluster.status.conditions, condition) for condition in (ACCEPTED, JOINED, AVAILABLE))
     return ClusterView(name, accepted, joined, available, gateway, cluster_problem(cluster) or busy or unreached)
 
 
-def _gateway(name: str, told: _Told) -> tuple[bool | None, str]:
+def _gateway(name: str, hub: _HubState) -> tuple[bool | None, str]:
     """Whether the gateway reaches the cluster, and why not."""
-    if told.gateways is None:
+    if hub.gateways is None:
         return None, ""
-    found = told.gateways.get(name)
+    found = hub.gateways.get(name)
     if found is None:
-        return False, told.no_gateway or "the gateway does not know it"
+        return False, hub.no_gateway or "the gateway does not know it"
     return found.status.healthy, "" if found.status.healthy else f"the gateway does not reach it: {found.status.healthy_reason}"

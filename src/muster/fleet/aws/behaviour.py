@@ -76,19 +76,19 @@ class Behaviour:
     async def before(self, operation: str, account: str) -> None:
         """Raises AwsRefusal and AnswerLost."""
         await sleep(self._clock, self._delay(operation))
-        await self._meet(operation, after=False)
+        await self._interrupt(operation, after=False)
         wanted = [(pattern, limit) for pattern, limit in self.throttles.items() if matches(pattern, operation)]
         if account and not all(self._may((pattern, account), limit) for pattern, limit in wanted):
             raise _refusal(FaultKind.THROTTLED)
 
     async def after(self, operation: str) -> None:
         """Raises AwsRefusal and AnswerLost."""
-        await self._meet(operation, after=True)
+        await self._interrupt(operation, after=True)
 
     def _delay(self, operation: str) -> float:
         return next((seconds for pattern, seconds in self.delays.items() if matches(pattern, operation)), self.delay)
 
-    async def _meet(self, operation: str, *, after: bool) -> None:
+    async def _interrupt(self, operation: str, *, after: bool) -> None:
         for fault in self.faults:
             if fault.after is after and matches(fault.operation, operation):
                 if fault.times is not None:

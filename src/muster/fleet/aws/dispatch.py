@@ -37,7 +37,7 @@ ANY_REGION: Final = "us-east-1"
 
 
 @dataclass
-class _Asked:
+class _RequestLog:
     """What is known of a request so far, for the log and for the form of its answer."""
 
     service: str = "sts"
@@ -63,39 +63,39 @@ class Dispatcher:
 
     async def serve(self, request: SignedRequest) -> Response:
         """Raises AnswerLost where there is to be no answer."""
-        asked = _Asked(request_id=identifiers.uuid(self._services.world.random))
+        record = _RequestLog(request_id=identifiers.uuid(self._services.world.random))
         if query.JSON in request.header("accept"):
-            asked.media = query.JSON
+            record.media = query.JSON
         result: Mapping[str, Any] | None = None
         try:
-            result = await self._perform(request, asked)
+            result = await self._perform(request, record)
         except AwsRefusal as refusal:
-            self._log(asked, _code(asked, refusal))
-            return _refused(asked, refusal)
+            self._log(record, _code(record, refusal))
+            return _refused(record, refusal)
         except AnswerLost:
-            self._log(asked, "lost")
+            self._log(record, "lost")
             raise
         except BaseException:
-            self._log(asked, "failed")
+            self._log(record, "failed")
             raise
-        self._log(asked, "OK")
-        return _answered(asked, result)
+        self._log(record, "OK")
+        return _answered(record, result)
 
-    async def _perform(self, request: SignedRequest, asked: _Asked) -> Mapping[str, Any] | None:
-        values = _addressed(request, asked)
-        operation = OPERATIONS[asked.service].get(asked.operation)
+    async def _perform(self, request: SignedRequest, record: _RequestLog) -> Mapping[str, Any] | None:
+        values = _addressed(request, record)
+        operation = OPERATIONS[record.service].get(record.operation)
         if operation is None:
-            raise AwsRefusal("InvalidAction", f"Could not find operation {asked.operation[:100]} for version of {asked.service}")
-        caller, region = self._caller(request, asked, operation)
-        asked.region = region
+            raise AwsRefusal("InvalidAction", f"Could not find operation {record.operation[:100]} for version of {record.service}")
+        caller, region = self._caller(request, record, operation)
+        record.region = region
         behaviour = self._services.behaviour
-        await behaviour.before(asked.name, asked.account)
+        await behaviour.before(record.name, record.account)
         parameters = Parameters(values)
-        call = Call(asked.service, asked.operation, parameters, caller, region, asked.needed)
+        call = Call(record.service, record.operation, parameters, caller, region, record.needed)
         result = await operation.perform(self._services, call)
         if operation.changes:
             await self._save()
-        await behaviour.after(asked.name)
+        await behaviour.after(record.name)
         return result
 
     async def _save(self) -> None:
@@ -105,28 +105,28 @@ class Dispatcher:
             log.error("the state of the local AWS could not be written", error=str(error))
             raise AwsRefusal("InternalFailure", "the state could not be written; the server's log says why", 500) from None
 
-    def _caller(self, request: SignedRequest, asked: _Asked, operation: Operation) -> tuple[Caller | None, str]:
+    def _caller(self, request: SignedRequest, record: _RequestLog, operation: Operation) -> tuple[Caller | None, str]:
         if not operation.signed and not request.is_signed:
             return None, ANY_REGION
-        caller, region = self._callers.authenticate(request, asked.service)
-        asked.account, asked.caller = caller.account, caller.arn
+        caller, region = self._callers.authenticate(request, record.service)
+        record.account, record.caller = caller.account, caller.arn
         return caller, region
 
-    def _log(self, asked: _Asked, result: str) -> None:
+    def _log(self, record: _RequestLog, result: str) -> None:
         now = self._services.world.clock.now()
-        actions = tuple(action for action, _ in asked.needed)
-        resource = asked.needed[0][1] if asked.needed else ""
-        self._calls.record(CallRecord(now, asked.name, asked.account, asked.caller, asked.region, result, resource, actions))
+        actions = tuple(action for action, _ in record.needed)
+        resource = record.needed[0][1] if record.needed else ""
+        self._calls.record(CallRecord(now, record.name, record.account, record.caller, record.region, result, resource, actions))
 
 
-def _addressed(request: SignedRequest, asked: _Asked) -> dict[str, Any]:
+def _addressed(request: SignedRequest, record: _RequestLog) -> dict[str, Any]:
     """Finds the operation, and gives its parameters. Raises AwsRefusal."""
     if request.path.strip("/"):
-        asked.service = "eks"
+        record.service = "eks"
         found = rest.route(request.method, request.path)
         if found is None:
             raise AwsRefusal("InvalidAction", f"there is no such path, or not for {request.method[:10]}", 404)
-        asked.operation, path = found
+        record.operation, path = found
         given = query.unique([pair for pair in request.query if pair[0] not in PROOF])
         return rest.parameters(path, given, request.body)
     pairs = [pair for pair in request.query if pair[0] not in PROOF]
@@ -141,27 +141,29 @@ def _addressed(request: SignedRequest, asked: _Asked) -> dict[str, Any]:
     for name in PROOF:
         flat.pop(name, None)
     service = query.SERVICES.get(flat.pop("Version", ""))
-    asked.service = service or asked.service
-    asked.operation = flat.pop("Action", "")[:100] or asked.operation
+    record.service = service or record.service
+    record.operation = flat.pop("Action", "")[:100] or record.operation
     if service is None:
         raise AwsRefusal("InvalidAction", "The action or the version of the API is missing or not known")
     return query.nested(flat)
 
 
-def _code(asked: _Asked, refusal: AwsRefusal) -> str:
-    return rest.CODES.get(refusal.code, refusal.code) if asked.service == "eks" else refusal.code
+def _code(record: _RequestLog, refusal: AwsRefusal) -> str:
+    return rest.CODES.get(refusal.code, refusal.code) if record.service == "eks" else refusal.code
 
 
-def _answered(asked: _Asked, result: Mapping[str, Any] | None) -> Response:
-    headers = [("x-amzn-RequestId", asked.request_id)]
-    if asked.service == "eks":
+def _answered(record: _RequestLog, result: Mapping[str, Any] | None) -> Response:
+    headers = [("x-amzn-RequestId", record.request_id)]
+    if record.service == "eks":
         return Response(200, rest.answer(result), headers, rest.JSON)
-    return Response(200, query.answer(asked.service, asked.operation, result, asked.request_id, asked.media), headers, asked.media)
+    return Response(
+        200, query.answer(record.service, record.operation, result, record.request_id, record.media), headers, record.media
+    )
 
 
-def _refused(asked: _Asked, refusal: AwsRefusal) -> Response:
-    headers = [("x-amzn-RequestId", asked.request_id)]
-    if asked.service == "eks":
+def _refused(record: _RequestLog, refusal: AwsRefusal) -> Response:
+    headers = [("x-amzn-RequestId", record.request_id)]
+    if record.service == "eks":
         kind, body = rest.refusal(refusal)
         return Response(refusal.status, body, [*headers, ("x-amzn-ErrorType", kind)], rest.JSON)
-    return Response(refusal.status, query.refusal(asked.service, refusal, asked.request_id, asked.media), headers, asked.media)
+    return Response(refusal.status, query.refusal(record.service, refusal, record.request_id, record.media), headers, record.media)

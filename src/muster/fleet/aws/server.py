@@ -83,7 +83,7 @@ class AwsAuthWatch:
 
     @property
     def present(self) -> AwsAuth:
-        return self._informer.cache.get(ObjectKey(aws_auth.NAMESPACE, aws_auth.NAME)) or aws_auth.NOBODY
+        return self._informer.cache.get(ObjectKey(aws_auth.NAMESPACE, aws_auth.NAME)) or aws_auth.EMPTY
 
 
 class LocalAws:
@@ -276,7 +276,7 @@ class LocalAws:
 
     def _aws_auth(self, arn: str) -> AwsAuth:
         watch = self._watches.get(arn)
-        return aws_auth.NOBODY if watch is None else watch.present
+        return aws_auth.EMPTY if watch is None else watch.present
 
     async def _review(self, request: Request) -> Response:
         parts = request.path.removeprefix(TOKENS).split("/")

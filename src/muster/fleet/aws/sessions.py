@@ -40,22 +40,22 @@ class Sessions:
         expires = self._world.clock.now() + timedelta(seconds=seconds)
         key_id = self._world.unique_id(identifiers.SESSION_KEY)
         session = Session(key_id, account, role_id, role_name, name, int(expires.timestamp()))
-        said = base64.urlsafe_b64encode(msgspec.json.encode(session)).rstrip(b"=")
-        token = said.decode() + "." + self._seal(b"token", said)
-        return AwsCredentials(key_id, self._seal(b"secret", said), token, datetime.fromtimestamp(session.expires, UTC))
+        payload = base64.urlsafe_b64encode(msgspec.json.encode(session)).rstrip(b"=")
+        token = payload.decode() + "." + self._seal(b"token", payload)
+        return AwsCredentials(key_id, self._seal(b"secret", payload), token, datetime.fromtimestamp(session.expires, UTC))
 
     def read(self, key_id: str, token: str) -> tuple[Session, str]:
         """The session and its secret. Raises AwsRefusal; also when its time is over."""
-        said, dot, seal = token.partition(".")
-        if not dot or not hmac.compare_digest(self._seal(b"token", said.encode()).encode(), seal.encode()):
+        payload, dot, seal = token.partition(".")
+        if not dot or not hmac.compare_digest(self._seal(b"token", payload.encode()).encode(), seal.encode()):
             raise INVALID
-        session = msgspec.json.decode(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4)), type=Session)
+        session = msgspec.json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)), type=Session)
         if session.key_id != key_id:
             raise INVALID
         if session.expires <= self._world.clock.now().timestamp():
             raise AwsRefusal("ExpiredToken", "The security token included in the request is expired", 403)
-        return session, self._seal(b"secret", said.encode())
+        return session, self._seal(b"secret", payload.encode())
 
-    def _seal(self, purpose: bytes, said: bytes) -> str:
-        digest = hmac.new(self._key, purpose + b"\0" + said, hashlib.sha256).digest()
+    def _seal(self, purpose: bytes, payload: bytes) -> str:
+        digest = hmac.new(self._key, purpose + b"\0" + payload, hashlib.sha256).digest()
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

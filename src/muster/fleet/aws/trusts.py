@@ -79,7 +79,7 @@ def shown_trust(world: World, trust: Trust) -> str:
     names = {name: unique_id for name, unique_id in trust.bound.items() if not _SESSION.fullmatch(name)}
     now = {name: _shown(world, unique_id) for name, unique_id in names.items()}
     for statement in trust_policy(trust.text).statements:
-        numbers = (one.name for one in statement.principals if _ACCOUNT.fullmatch(one.name))
+        numbers = (principal.name for principal in statement.principals if _ACCOUNT.fullmatch(principal.name))
         now |= {number: world.iam_arn(number, "root") for number in numbers}
     if all(name == shown for name, shown in now.items()):
         return trust.text

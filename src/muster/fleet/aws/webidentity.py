@@ -159,11 +159,11 @@ async def fetch_document(url: str, authority: bytes | None) -> bytes:
     tls = await asyncio.to_thread(client_context, authority)
     pool = UpstreamPool(max_idle=0)
     fields = [("Host", parts.netloc), ("User-Agent", "muster-local-aws"), ("Accept", "application/json, */*")]
-    asked = encode_request("GET", parts.path or "/", fields)
+    request = encode_request("GET", parts.path or "/", fields)
     try:
         async with asyncio.timeout(FETCH_TIMEOUT):
             key = (parts.hostname, parts.port or 443, tls, None)
-            head, content = await pool.ask(key, asked, timeout=FETCH_TIMEOUT, repeat=True, longest=LONGEST)
+            head, content = await pool.ask(key, request, timeout=FETCH_TIMEOUT, repeat=True, longest=LONGEST)
     except (UpstreamError, TimeoutError) as error:
         raise OSError(f"{url[:200]}: {error}") from error
     finally:

@@ -93,42 +93,42 @@ def request(directory: FleetDirectory) -> Iterator[Path]:
     """Where the copies land; gone with all it has at the end, and so is what earlier requests left."""
     for left in directory.path.glob(f"{PREFIX}*/"):
         shutil.rmtree(left, ignore_errors=True)
-    place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory.path))
+    staging = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory.path))
     try:
-        yield place
+        yield staging
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
-def outcome(place: Path) -> str | None:
+def outcome(staging: Path) -> str | None:
     """None until the fleet's process has done what was asked for; then why it could not, or nothing."""
     try:
-        return msgspec.json.decode((place / _DONE).read_bytes(), type=_Outcome).error
+        return msgspec.json.decode((staging / _DONE).read_bytes(), type=_Outcome).error
     except FileNotFoundError:
         return None
 
 
-def copy_stopped(directory: FleetDirectory, place: Path) -> None:
+def copy_stopped(directory: FleetDirectory, staging: Path) -> None:
     """Of a fleet whose lock we hold. Raises StoreError."""
     source = DataFile(directory.path / DATABASE, "FULL")
     try:
-        source.backup(place / DATABASE)
+        source.backup(staging / DATABASE)
     finally:
         source.close()
-    _copy_files(directory, place)
+    _copy_files(directory, staging)
 
 
-def _copy_files(directory: FleetDirectory, place: Path) -> None:
+def _copy_files(directory: FleetDirectory, staging: Path) -> None:
     for name in (_RECORD, *_AWS):
         source = directory.path / name
         if source.exists():
-            make_private_directory((place / name).parent)
-            replace_private(place / name, source.read_bytes())
+            make_private_directory((staging / name).parent)
+            replace_private(staging / name, source.read_bytes())
 
 
-def pack(place: Path, file: Path, about: About) -> None:
+def pack(staging: Path, file: Path, about: About) -> None:
     """Into an archive that is there as a whole or not at all."""
-    replace_private(place / _ABOUT, msgspec.json.encode(about))
+    replace_private(staging / _ABOUT, msgspec.json.encode(about))
     descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
         with os.fdopen(descriptor, "wb") as raw:
@@ -137,8 +137,8 @@ def pack(place: Path, file: Path, about: About) -> None:
                 tarfile.open(fileobj=packed, mode="w") as tar,
             ):
                 for name in sorted(_MEMBERS):
-                    if (place / name).exists():
-                        tar.add(place / name, name, filter=_anonymous)
+                    if (staging / name).exists():
+                        tar.add(staging / name, name, filter=_anonymous)
             raw.flush()
             os.fsync(raw.fileno())
         os.replace(temporary, file)
@@ -158,15 +158,15 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 def unpacked(file: Path, directory: FleetDirectory) -> Iterator[tuple[Path, About, Fleet]]:
     """A checked fleet in a directory beside the one it is for, to be renamed into its place. Raises BackupError."""
     directory.path.absolute().parent.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=f".{directory.path.name}.restore-", dir=directory.path.absolute().parent))
+    staging = Path(tempfile.mkdtemp(prefix=f".{directory.path.name}.restore-", dir=directory.path.absolute().parent))
     try:
-        _extract(file, place)
-        yield place, *_checked(file, place)
+        _extract(file, staging)
+        yield staging, *_checked(file, staging)
     finally:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
-def _extract(file: Path, place: Path) -> None:
+def _extract(file: Path, staging: Path) -> None:
     try:
         with tarfile.open(file, mode="r:gz") as archive:
             for member in archive:
@@ -174,7 +174,7 @@ def _extract(file: Path, place: Path) -> None:
                     raise BackupError(f"{file}: {member.name!r} is in no backup of a fleet: choose another file")
                 content = archive.extractfile(member)
                 assert content is not None, "it is a regular file"
-                _write(content, place / member.name)
+                _write(content, staging / member.name)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
         raise BackupError(f"{file}: not a whole backup of a fleet ({error}): choose another file") from None
 
@@ -186,18 +186,18 @@ def _write(content: IO[bytes], path: Path) -> None:
         shutil.copyfileobj(content, file, 1 << 20)
 
 
-def _checked(file: Path, place: Path) -> tuple[About, Fleet]:
-    if missing := [name for name in (_ABOUT, _RECORD, DATABASE) if not (place / name).is_file()]:
+def _checked(file: Path, staging: Path) -> tuple[About, Fleet]:
+    if missing := [name for name in (_ABOUT, _RECORD, DATABASE) if not (staging / name).is_file()]:
         raise BackupError(f"{file}: not a whole backup of a fleet ({missing[0]} is missing): choose another file")
     try:
-        about = msgspec.json.decode((place / _ABOUT).read_bytes(), type=About)
-        fleet = msgspec.json.decode((place / _RECORD).read_bytes(), type=Fleet)
+        about = msgspec.json.decode((staging / _ABOUT).read_bytes(), type=About)
+        fleet = msgspec.json.decode((staging / _RECORD).read_bytes(), type=Fleet)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise BackupError(f"{file}: damaged ({error}): choose another file") from None
     if about.format != FORMAT or fleet.version != FLEET_FORMAT:
         raise BackupError(f"{file}: written by muster {about.muster} in another format: restore it with that version")
-    (place / _ABOUT).unlink()
-    database = DataFile(place / DATABASE, "FULL")
+    (staging / _ABOUT).unlink()
+    database = DataFile(staging / DATABASE, "FULL")
     try:
         database.check()
     except StoreError as error:
@@ -207,7 +207,7 @@ def _checked(file: Path, place: Path) -> tuple[About, Fleet]:
     return about, fleet
 
 
-def put_in_place(place: Path, directory: FleetDirectory, fleet: Fleet) -> None:
+def install_backup(staging: Path, directory: FleetDirectory, fleet: Fleet) -> None:
     """What the directory had is gone by now."""
-    replace_private(place / _RECORD, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n", durable=True)
-    os.replace(place, directory.path.absolute())
+    replace_private(staging / _RECORD, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n", durable=True)
+    os.replace(staging, directory.path.absolute())

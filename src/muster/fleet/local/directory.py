@@ -184,7 +184,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         return self._with(name, installed=version)
 
     def _with(self, name: str, **fields: object) -> Fleet:
-        changed = (msgspec.structs.replace(one, **fields) if one.name == name else one for one in self.clusters)
+        changed = (msgspec.structs.replace(cluster, **fields) if cluster.name == name else cluster for cluster in self.clusters)
         return msgspec.structs.replace(self, clusters=tuple(changed))
 
 

@@ -188,7 +188,7 @@ class LocalFleet:
         aws = self._cloud.url if self._cloud is not None else ""
         return FleetStatus(os.getpid(), self._hub_server.url, self._hub, dict(self._members), aws)
 
-    def _tell(self) -> None:
+    def _publish_status(self) -> None:
         status = self.status
         write_status(self._directory, status)
         self._report(status)
@@ -204,7 +204,7 @@ class LocalFleet:
             work = self._keep(record.name, self._take_leave if record.leaving else self._take_in)
             self._members[record.name] = MemberStatus("Waiting")
             self._keepers[record.name] = (record.leaving, tasks.create_task(work, name=f"keeper of {record.name}"))
-        self._tell()
+        self._publish_status()
 
     async def _keep_hub(self) -> None:
         await self._persist(HUB, self._initialize)
@@ -237,7 +237,7 @@ class LocalFleet:
             self._hub = status
         else:
             self._members[name] = status
-        self._tell()
+        self._publish_status()
 
     async def _write_kubeconfig(self) -> None:
         async with self._writing:
@@ -338,7 +338,7 @@ class LocalFleet:
             await self._cloud.remove(name)
         self._directory.edit(lambda fleet: fleet.without_cluster(name))
         del self._members[name], self._keepers[name]
-        self._tell()
+        self._publish_status()
 
 
 class _Steps:

@@ -34,11 +34,11 @@ Targets = Callable[[], Awaitable[Sequence[tuple[str, int]]]]
 def ready_servers(hub: KubeClient) -> Targets:
     """The pods of the hub's gRPC server that are ready."""
 
-    async def look() -> list[tuple[str, int]]:
+    async def remaining() -> list[tuple[str, int]]:
         found = (await hub.list(PODS, HUB_NAMESPACE, label_selector=f"app={CLUSTER_MANAGER}-grpc-server")).items
         return [(str(pod["status"]["podIP"]), PORT) for pod in found if podstate.is_active(pod) and podstate.is_ready(pod)]
 
-    return look
+    return remaining
 
 
 @asynccontextmanager

@@ -188,7 +188,7 @@ async def forget_other_addresses(hub: KubeClient, cluster: Site, progress: Progr
     """Agents add to where their cluster is reached, and take nothing away: after a move the old address would stay. An agent of
     before the move adds it once more for as long as it runs, so its end is waited for."""
 
-    async def look() -> str:
+    async def remaining() -> str:
         try:
             found = await hub.get(MANAGED_CLUSTERS, cluster.name)
         except NotFound:
@@ -212,7 +212,7 @@ async def forget_other_addresses(hub: KubeClient, cluster: Site, progress: Progr
             return str(error)
         return ""
 
-    await wait(f"address of {cluster.name}", look, within=STEP_TIMEOUT, progress=progress)
+    await wait(f"address of {cluster.name}", remaining, within=STEP_TIMEOUT, progress=progress)
 
 
 async def accept(hub: Site, name: str, progress: Progress) -> None:
@@ -239,7 +239,7 @@ async def await_available(hub: Site, name: str, since: datetime, progress: Progr
 
 
 async def _await_renewal(hub: Site, lease: str, namespace: str, since: datetime, who: str, progress: Progress) -> None:
-    async def look() -> str:
+    async def remaining() -> str:
         try:
             found = await hub.client.get(LEASES, lease, namespace)
         except NotFound:
@@ -247,13 +247,13 @@ async def _await_renewal(hub: Site, lease: str, namespace: str, since: datetime,
         renewed = (found.get("spec") or {}).get("renewTime")
         return "" if renewed and parse_time(renewed) >= since else f"{who} has not renewed its lease since the fleet started"
 
-    await wait(f"lease {namespace}/{lease}", look, within=STEP_TIMEOUT, progress=progress)
+    await wait(f"lease {namespace}/{lease}", remaining, within=STEP_TIMEOUT, progress=progress)
 
 
 async def enable_gateway(hub: Site, name: str, progress: Progress) -> None:
     """Have the cluster let the hub's gateway in. Its agent need not be there yet, only the namespace that the hub keeps for it."""
 
-    async def look() -> str:
+    async def remaining() -> str:
         try:
             await require_addon(hub.client, CLUSTER_GATEWAY.name)
         except AdministrationError:
@@ -264,7 +264,7 @@ async def enable_gateway(hub: Site, name: str, progress: Progress) -> None:
             return "the hub has no namespace for it yet"
         return ""
 
-    await wait(f"addon {CLUSTER_GATEWAY.name}", look, within=STEP_TIMEOUT, progress=progress)
+    await wait(f"addon {CLUSTER_GATEWAY.name}", remaining, within=STEP_TIMEOUT, progress=progress)
     outcomes = await enable(hub.client, [CLUSTER_GATEWAY.name], [name], AddonSettings())
     if failed := next((one.error for one in outcomes if one.error is not None), None):
         raise failed
@@ -273,7 +273,7 @@ async def enable_gateway(hub: Site, name: str, progress: Progress) -> None:
 async def await_gateway(hub: Site, name: str, progress: Progress) -> None:
     """Until the cluster answers through it. Asked itself, since the gateway's own probe takes its time."""
 
-    async def look() -> str:
+    async def remaining() -> str:
         try:
             await hub.client.get(CLUSTER_GATEWAYS, name, subresource=f"{PROXY}/version")
         except NotFound:
@@ -282,13 +282,13 @@ async def await_gateway(hub: Site, name: str, progress: Progress) -> None:
             return f"the gateway is not let in yet: {error}"
         return ""
 
-    await wait(f"gateway to {name}", look, within=STEP_TIMEOUT, progress=progress)
+    await wait(f"gateway to {name}", remaining, within=STEP_TIMEOUT, progress=progress)
 
 
 async def leave(hub: Site, cluster: Site, progress: Progress) -> None:
     """What the hub has applied there goes with the cluster, so it need not be taken away first."""
-    way = ClientConfig(hub.url, hub.ca)
-    options = unjoin_module.UnjoinOptions(cluster.name, force=True, hub=way, timeout=STEP_TIMEOUT)
+    config = ClientConfig(hub.url, hub.ca)
+    options = unjoin_module.UnjoinOptions(cluster.name, force=True, hub=config, timeout=STEP_TIMEOUT)
     await unjoin_module.unjoin(cluster.client, options, progress, connect=lambda _: hub.client)
 
 

@@ -18,7 +18,7 @@ from muster.operator.pod_namespaces import MAY_DIAL, dialled, host_port_of
 from muster.runtime.client.builtin import NAMESPACES
 
 
-class Places:
+class LocalEndpoints:
     """Where programs of pods, and relays to them, listen."""
 
     def __init__(self) -> None:
@@ -37,8 +37,8 @@ class Places:
         for one in [one for one in self._open if one[0] == address]:
             del self._open[one]
 
-    def __contains__(self, place: tuple[str, int]) -> bool:
-        return place in self._open
+    def __contains__(self, endpoint: tuple[str, int]) -> bool:
+        return endpoint in self._open
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,17 @@ class PodNetwork:
     namespace: str
     view: View
     server: str
-    places: Places
+    local_endpoints: LocalEndpoints
     reachable: Collection[tuple[str, int]] = ()
     """From every pod of the node: host and port."""
 
     def may_dial(self, name: str, address: IPv4Address | IPv6Address, port: int) -> bool:
         wanted = {(name, port), (str(address), port)}
-        if (str(address), port) in self.places or host_port_of(self.server) in wanted or not wanted.isdisjoint(self.reachable):
+        if (
+            (str(address), port) in self.local_endpoints
+            or host_port_of(self.server) in wanted
+            or not wanted.isdisjoint(self.reachable)
+        ):
             return True
         return not wanted.isdisjoint(dialled(self.view.read(NAMESPACES, self.namespace)))
 
@@ -62,7 +66,7 @@ class PodNetwork:
         return f"kubectl annotate namespace {self.namespace} {MAY_DIAL}={host_port(name, port)}"
 
     def opened(self, address: str, port: int) -> None:
-        self.places.opened(address, port)
+        self.local_endpoints.opened(address, port)
 
     def closed(self, address: str, port: int) -> None:
-        self.places.closed(address, port)
+        self.local_endpoints.closed(address, port)

@@ -142,7 +142,7 @@ class ClusterNode:
     async def _reject(self, pod: Object, problem: str) -> None:
         """As a kubelet turns down what a scheduler would not have sent: for good."""
         self.attached.node_events.event(pod, "Warning", REJECTED, problem)
-        await self._say(pod, {"phase": "Failed", "reason": REJECTED, "message": f"Pod was rejected: {problem}"})
+        await self._write_status(pod, {"phase": "Failed", "reason": REJECTED, "message": f"Pod was rejected: {problem}"})
 
     def _keep(self, pod: Pod) -> None:
         worker = self._workers.get(pod.uid)
@@ -184,7 +184,7 @@ class ClusterNode:
                 break
             except Exception as problem:  # the edge of a pod: one that breaks its worker must not stop the others
                 log.error("pod worker failed", pod=worker.pod.key, cluster=self.attached.name, exc_info=problem)
-                worker.tell(True, "FailedSync", f"the node failed to run the pod: {type(problem).__name__}: {problem}")
+                worker.record_event(True, "FailedSync", f"the node failed to run the pod: {type(problem).__name__}: {problem}")
             await sleep(self._pod_services.clock, backoff.next())
             found = self.attached.view.read(PODS, worker.pod.key)
             if self._stopping or worker.gone or found is None or found["metadata"]["uid"] != worker.pod.uid:
@@ -217,7 +217,7 @@ class ClusterNode:
         self._stopped.discard(worker.pod.uid)
         self._workers.pop(worker.pod.uid, None)
         self._addresses.give_back(worker.address.ip)
-        self._pod_services.places.vacated(worker.address.ip)
+        self._pod_services.local_endpoints.vacated(worker.address.ip)
 
     async def _remove(self, worker: PodWorker) -> None:
         backoff = Backoff(0.2, 30.0, random=self._pod_services.random)
@@ -261,17 +261,17 @@ class ClusterNode:
         text = f"Successfully assigned {metadata['namespace']}/{metadata['name']} to {self.name}"
         self.attached.node_events.event(pod, "Normal", "Scheduled", text)
 
-    async def _refuse(self, pod: Object, problem: str, words: tuple[str, str, str] = UNSCHEDULABLE) -> None:
-        """`words` are the condition that is not met, its reason, and the event's."""
-        kind, reason, told = words
-        said = (pod.get("status") or {}).get("conditions") or ()
-        conditions = merged(said, [(kind, False, reason, problem)], self._pod_services.clock.now())
-        if conditions == list(said):
+    async def _refuse(self, pod: Object, problem: str, refusal: tuple[str, str, str] = UNSCHEDULABLE) -> None:
+        """`refusal` are the condition that is not met, its reason, and the event's."""
+        kind, reason, message = refusal
+        former = (pod.get("status") or {}).get("conditions") or ()
+        conditions = merged(former, [(kind, False, reason, problem)], self._pod_services.clock.now())
+        if conditions == list(former):
             return
-        self.attached.node_events.event(pod, "Warning", told, problem)
-        await self._say(pod, {"conditions": conditions})
+        self.attached.node_events.event(pod, "Warning", message, problem)
+        await self._write_status(pod, {"conditions": conditions})
 
-    async def _say(self, pod: Object, status: Object) -> None:
+    async def _write_status(self, pod: Object, status: Object) -> None:
         try:
             await patch_status(self.attached.kubelet, PODS, pod, {**(pod.get("status") or {}), **status})
         except (NotFound, Conflict):
@@ -295,7 +295,7 @@ class ClusterNode:
         worker = self._workers.get(uid)
         container = worker.container(options.container) if worker is not None else None
         if container is not None:
-            status, live = container_status(container.spec, container.standing), container.log
+            status, live = container_status(container.spec, container.status), container.log
         else:
             status, live = _written_status(pod, options.container), None
         attempt = attempt_to_read(name, options, status)

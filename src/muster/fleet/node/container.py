@@ -31,8 +31,8 @@ from muster.fleet.node.states import (
     CREATE_ERROR,
     NOT_RUNNABLE,
     SCHEME,
+    ContainerStatus,
     Running,
-    Standing,
     Terminated,
     Waiting,
     restarts_after,
@@ -65,9 +65,9 @@ class Host(Protocol):
         """Resolved anew for every attempt; `MissingReference` while something is not there."""
 
     def changed(self) -> None:
-        """The standing has changed: tell the API server."""
+        """The status has changed: write it to the API server."""
 
-    def tell(self, warning: bool, reason: str, note: str) -> None:
+    def record_event(self, warning: bool, reason: str, note: str) -> None:
         """An event about the pod."""
 
 
@@ -90,11 +90,11 @@ class Container:
         host: Host,
         logs: Path,
         clock: Clock,
-        standing: Standing,
+        status: ContainerStatus,
     ) -> None:
         self.spec = spec
         self.container_policy = container_policy
-        self.standing = standing
+        self.status = status
         self.log: ContainerLog | None = None
         """Of the running attempt."""
         self.logs = logs
@@ -103,19 +103,19 @@ class Container:
         self._clock = clock
         self._failures = 0
         self._task: asyncio.Task[int] | None = None
-        self._asked: float | None = None
+        self._grace: float | None = None
         """The grace with which the present attempt was asked to end."""
         self._stopping: float | None = None
         """The grace with which it is being stopped for good."""
         self._news = asyncio.Event()
-        self._attempted = standing.done or standing.last is not None
+        self._attempted = status.done or status.last is not None
         """Whether an attempt came before: the next is a restart."""
         self._owes_pause = self._attempted
 
     @property
     def attempt(self) -> int:
         """Number of the present, or last, attempt."""
-        return self.standing.restarts
+        return self.status.restarts
 
     def is_stopping(self) -> bool:
         return self._stopping is not None
@@ -126,8 +126,8 @@ class Container:
             replaced = spec.image != self.spec.image
             self.spec = spec
             if replaced and self._task is not None:
-                self._host.tell(False, "Killing", f"Container {spec.name} definition changed, will be restarted")
-                self._ask_to_end(self.container_policy.grace)
+                self._host.record_event(False, "Killing", f"Container {spec.name} definition changed, will be restarted")
+                self._request_stop(self.container_policy.grace)
         self._news.set()
 
     def stop(self, grace: float) -> None:
@@ -137,19 +137,19 @@ class Container:
         self._stopping = grace
         self._news.set()
         if self._task is not None and not self._task.done():
-            if self._asked is None:
-                self._host.tell(False, "Killing", f"Stopping container {self.spec.name}")
-            self._ask_to_end(grace)
+            if self._grace is None:
+                self._host.record_event(False, "Killing", f"Stopping container {self.spec.name}")
+            self._request_stop(grace)
 
-    def _ask_to_end(self, grace: float) -> None:
-        first, self._asked = self._asked is None, grace if self._asked is None else min(grace, self._asked)
+    def _request_stop(self, grace: float) -> None:
+        first, self._grace = self._grace is None, grace if self._grace is None else min(grace, self._grace)
         if first and self._task is not None:
             self._task.cancel()
         self._news.set()
 
     async def run(self) -> None:
-        """Until it is stopped or has ended for good; the standing tells how."""
-        if self.standing.done and not self._goes_on():
+        """Until it is stopped or has ended for good; `status` has the result."""
+        if self.status.done and not self._goes_on():
             return
         while not self.is_stopping():
             if not self.is_runnable():
@@ -166,7 +166,7 @@ class Container:
                 return
 
     def _goes_on(self) -> bool:
-        state = self.standing.state
+        state = self.status.state
         return (
             isinstance(state, Terminated)
             and self._stopping is None
@@ -178,14 +178,14 @@ class Container:
         if self._host.runnable(self.spec.image) or self._host.simulates(self.spec.image):
             return True
         text = f'image "{self.spec.image}" does not run here: this node runs Muster\'s own image only'
-        if self.standing.state != Waiting(NOT_RUNNABLE, text):
-            self._host.tell(True, NOT_RUNNABLE, text)
-        self._set(replace(self.standing, state=Waiting(NOT_RUNNABLE, text), last=_last(self.standing), ready=False, started=False))
+        if self.status.state != Waiting(NOT_RUNNABLE, text):
+            self._host.record_event(True, NOT_RUNNABLE, text)
+        self._set(replace(self.status, state=Waiting(NOT_RUNNABLE, text), last=_last(self.status), ready=False, started=False))
         return False
 
-    def _set(self, standing: Standing) -> None:
-        if standing != self.standing:
-            self.standing = standing
+    def _set(self, status: ContainerStatus) -> None:
+        if status != self.status:
+            self.status = status
             self._host.changed()
 
     async def _wait(self, seconds: float | None) -> None:
@@ -197,7 +197,7 @@ class Container:
         self._news.clear()
 
     async def _back_off(self) -> None:
-        ended = self.standing.state if isinstance(self.standing.state, Terminated) else self.standing.last
+        ended = self.status.state if isinstance(self.status.state, Terminated) else self.status.last
         if ended is not None and (ended.finished - ended.started).total_seconds() >= STEADY:
             self._failures = 0
         self._failures += 1
@@ -205,17 +205,17 @@ class Container:
             return
         pause = CRASH_BACKOFF.delay(self._failures - 1)
         text = f"back-off {_shown(pause)} restarting failed container={self.spec.name} pod={self.container_policy.shown}"
-        self._host.tell(
+        self._host.record_event(
             True, "BackOff", f"Back-off restarting failed container {self.spec.name} in pod {self.container_policy.shown}"
         )
-        self._set(replace(self.standing, state=Waiting(CRASH_LOOP, text), last=ended, ready=False, started=False))
+        self._set(replace(self.status, state=Waiting(CRASH_LOOP, text), last=ended, ready=False, started=False))
         due = self._clock.monotonic() + pause
         while self._stopping is None and (left := due - self._clock.monotonic()) > 0:
             await self._wait(left)
 
     async def _attempt(self) -> bool:
         """One run of the program; False where it could not even begin."""
-        before = self.standing
+        before = self.status
         number = before.restarts + 1 if self._attempted else before.restarts
         output: ContainerLog | None = None
         try:
@@ -226,49 +226,53 @@ class Container:
                 output.close()
             waiting = Waiting(CONFIG_ERROR if isinstance(problem, MissingReference) else CREATE_ERROR, str(problem))
             if before.state != waiting:
-                self._host.tell(True, "Failed", f"Error: {problem}")
+                self._host.record_event(True, "Failed", f"Error: {problem}")
             self._set(replace(before, state=waiting, last=_last(before)))
             await self._wait(CONFIG_RETRY)
             return False
         try:
             self.log, self._attempted, self._owes_pause = output, True, True
-            await self._run_once(environment, Standing(last=_last(before), restarts=number, container_id=f"{SCHEME}{uuid4().hex}"))
+            await self._run_once(
+                environment, ContainerStatus(last=_last(before), restarts=number, container_id=f"{SCHEME}{uuid4().hex}")
+            )
             return True
         finally:
             output.close()
             self.log = None
 
-    async def _run_once(self, environment: PodEnvironment, standing: Standing) -> None:
-        """From start to end, with a standing that says so."""
+    async def _run_once(self, environment: PodEnvironment, status: ContainerStatus) -> None:
+        """One run from start to end, which `status` shows."""
         started = self._clock.now()
-        words = command_line(
+        command = command_line(
             [expand(word, environment.environ) for word in self.spec.command],
             [expand(word, environment.environ) for word in self.spec.args],
         )
         if self._host.simulates(self.spec.image):
-            await self._simulate(environment, standing, words, started)
+            await self._simulate(environment, status, command, started)
             return
-        found = find_program(self._programs, words)
+        found = find_program(self._programs, command)
         if found is None:
             known = ", ".join(sorted(" ".join(name) for name in self._programs))
-            text = f"no program {' '.join(words[:2])!r} in this image; there are {known}"
-            self._end(standing, started, NOT_STARTED, "StartError", text)
+            text = f"no program {' '.join(command[:2])!r} in this image; there are {known}"
+            self._end(status, started, NOT_STARTED, "StartError", text)
             return
         probed = self.spec.startup_probe is not None
         ready = self.spec.readiness_probe is None and not probed
-        self._set(replace(standing, state=Running(started), ready=ready, started=not probed))
-        self._host.tell(False, "Started", "Container started")
+        self._set(replace(status, state=Running(started), ready=ready, started=not probed))
+        self._host.record_event(False, "Started", "Container started")
         code = await self._supervise(*found, environment, self._watch(environment))
-        message = self._message(environment, code, standing.restarts)
-        self._end(standing, started, code, "Error" if code else "Completed", message)
+        message = self._message(environment, code, status.restarts)
+        self._end(status, started, code, "Error" if code else "Completed", message)
 
-    def _end(self, standing: Standing, started: datetime, code: int, reason: str, message: str) -> None:
-        state = Terminated(code, reason, message, started, self._clock.now(), standing.container_id)
-        self._set(replace(standing, state=state))
+    def _end(self, status: ContainerStatus, started: datetime, code: int, reason: str, message: str) -> None:
+        state = Terminated(code, reason, message, started, self._clock.now(), status.container_id)
+        self._set(replace(status, state=state))
 
-    async def _simulate(self, environment: PodEnvironment, standing: Standing, words: Sequence[str], started: datetime) -> None:
+    async def _simulate(
+        self, environment: PodEnvironment, status: ContainerStatus, command: Sequence[str], started: datetime
+    ) -> None:
         """Probes have nobody to ask: it is ready when the simulation says so."""
-        running = replace(standing, state=Running(started))
+        running = replace(status, state=Running(started))
 
         def ready() -> None:
             self._set(replace(running, ready=True, started=True))
@@ -276,15 +280,15 @@ class Container:
         ends = self.container_policy.policy != "Always"
         program = simulated_program(self.spec.image, self._clock, ends=ends, ready=ready)
         self._set(running)
-        self._host.tell(False, "Started", "Container started, simulated: nothing of its image runs")
-        code = await self._supervise(program, words, environment, None)
-        self._end(standing, started, code, "Error" if code else "Completed", "")
+        self._host.record_event(False, "Started", "Container started, simulated: nothing of its image runs")
+        code = await self._supervise(program, command, environment, None)
+        self._end(status, started, code, "Error" if code else "Completed", "")
 
     async def _supervise(
         self, program: Program, arguments: Sequence[str], environment: PodEnvironment, health: Coroutine[Any, Any, None] | None
     ) -> int:
         name = f"{environment.namespace}/{environment.pod}/{self.spec.name}"
-        self._asked = self._stopping
+        self._grace = self._stopping
         self._task = asyncio.create_task(_guarded(program, arguments, environment), name=name)
         probing = asyncio.create_task(health, name=f"probes of {name}") if health is not None else None
         try:
@@ -300,12 +304,12 @@ class Container:
 
     async def _ended(self, task: asyncio.Task[int]) -> int:
         """Wait for the end; once the program was asked to end, only for as long as its grace lasts."""
-        asked_at: float | None = None
+        requested_at: float | None = None
         while not task.done():
             left: float | None = None
-            if self._asked is not None:
-                asked_at = self._clock.monotonic() if asked_at is None else asked_at
-                left = asked_at + self._asked - self._clock.monotonic()
+            if self._grace is not None:
+                requested_at = self._clock.monotonic() if requested_at is None else requested_at
+                left = requested_at + self._grace - self._clock.monotonic()
                 if left <= 0:
                     return await self._kill(task)
             news = asyncio.ensure_future(self._wait(left))
@@ -322,7 +326,7 @@ class Container:
         pause.cancel()
         if not task.done():
             log.error("program does not end; left behind", pod=self.container_policy.shown, container=self.spec.name)
-            self._host.tell(True, "FailedKillPod", f"program of container {self.spec.name} does not end; it is left behind")
+            self._host.record_event(True, "FailedKillPod", f"program of container {self.spec.name} does not end; it is left behind")
         return KILLED
 
     async def _watch(self, environment: PodEnvironment) -> None:
@@ -340,7 +344,7 @@ class Container:
             report = self._vital(spec.startup_probe, "Startup")
             if not await ProbeLoop(spec.startup_probe, ip, spec.ports, report, clock, eager=True, ends=True).run():
                 return
-            self._set(replace(self.standing, started=True, ready=spec.readiness_probe is None))
+            self._set(replace(self.status, started=True, ready=spec.readiness_probe is None))
         async with asyncio.TaskGroup() as loops:
             if spec.readiness_probe is not None:
                 loops.create_task(ProbeLoop(spec.readiness_probe, ip, spec.ports, self._readiness, clock, eager=True).run())
@@ -350,19 +354,19 @@ class Container:
 
     def _readiness(self, passed: bool, problem: str) -> None:
         if not passed:
-            self._host.tell(True, "Unhealthy", f"Readiness probe failed: {problem}")
-        self._set(replace(self.standing, ready=passed))
+            self._host.record_event(True, "Unhealthy", f"Readiness probe failed: {problem}")
+        self._set(replace(self.status, ready=passed))
 
     def _vital(self, probe: Probe, kind: str) -> Callable[[bool, str], None]:
         """A probe whose failure ends the attempt."""
 
         def report(passed: bool, problem: str) -> None:
-            if passed or self._asked is not None:
+            if passed or self._grace is not None:
                 return
-            self._host.tell(True, "Unhealthy", f"{kind} probe failed: {problem}")
-            self._host.tell(False, "Killing", f"Container {self.spec.name} failed {kind.lower()} probe, will be restarted")
-            asked = probe.termination_grace_period_seconds
-            self._ask_to_end(self.container_policy.grace if asked is None else float(asked))
+            self._host.record_event(True, "Unhealthy", f"{kind} probe failed: {problem}")
+            self._host.record_event(False, "Killing", f"Container {self.spec.name} failed {kind.lower()} probe, will be restarted")
+            probe_grace = probe.termination_grace_period_seconds
+            self._request_stop(self.container_policy.grace if probe_grace is None else float(probe_grace))
 
         return report
 
@@ -394,8 +398,8 @@ def _code(task: asyncio.Task[int]) -> int:
     return TERMINATED_BY_REQUEST if task.cancelled() else task.result()
 
 
-def _last(standing: Standing) -> Terminated | None:
-    return standing.state if isinstance(standing.state, Terminated) else standing.last
+def _last(status: ContainerStatus) -> Terminated | None:
+    return status.state if isinstance(status.state, Terminated) else status.last
 
 
 def _shown(seconds: float) -> str:

@@ -111,7 +111,7 @@ class PodEnvironment:
 
 def mounted(volumes: Mapping[str, Path], mounts: Sequence[Mount], environ: Mapping[str, str]) -> dict[str, Path]:
     """Mount path to directory (or file, for a subPath)."""
-    places = {}
+    directories = {}
     for mount in mounts:
         # A subPath may not lead out of its volume; the server refuses "..", what is expanded here is checked again.
         inner = PurePosixPath(expand(mount.sub_path, environ))
@@ -119,8 +119,8 @@ def mounted(volumes: Mapping[str, Path], mounts: Sequence[Mount], environ: Mappi
             raise MissingReference(f"subPath {mount.sub_path!r} of volume {mount.name!r} leads out of the volume")
         if mount.name not in volumes:
             raise MissingReference(f"volume {mount.name!r} is not mounted yet")
-        places[os.path.normpath(mount.mount_path)] = volumes[mount.name] / inner
-    return places
+        directories[os.path.normpath(mount.mount_path)] = volumes[mount.name] / inner
+    return directories
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:

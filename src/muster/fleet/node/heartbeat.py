@@ -62,8 +62,8 @@ def node_status(present: Object, name: str, directory: Path, now: datetime, kube
     ):
         known = before.get(kind) or {}
         since = known["lastTransitionTime"] if known.get("status") == status else format_time(now)
-        said = {"type": kind, "status": status, "reason": reason, "message": message}
-        conditions.append({**said, "lastHeartbeatTime": format_time(now), "lastTransitionTime": since})
+        condition = {"type": kind, "status": status, "reason": reason, "message": message}
+        conditions.append({**condition, "lastHeartbeatTime": format_time(now), "lastTransitionTime": since})
     return {
         **present,
         "capacity": capacity,

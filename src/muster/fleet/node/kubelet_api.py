@@ -66,16 +66,16 @@ class KubeletApi:
         what, *rest = request.path.lstrip("/").split("/")
         pod = self._node.attached.view.read(PODS, "/".join(rest[:2])) if len(rest) >= 2 else None
         if pod is None:
-            return _said(404, f"pod {'/'.join(rest[:2])} does not exist")
+            return _text_response(404, f"pod {'/'.join(rest[:2])} does not exist")
         if what in TERMINALS:
-            return _said(501, terminal_unsupported(TERMINALS[what], pod))
+            return _text_response(501, terminal_unsupported(TERMINALS[what], pod))
         if what != "containerLogs" or len(rest) != 3 or request.method != "GET":
-            return _said(404, "404 page not found")
+            return _text_response(404, "404 page not found")
         try:
             options = _options(rest[2], request.query)
             pieces = await self._node.logs(pod, options)
         except (NoLogs, ValueError) as problem:
-            return _said(400, str(problem))
+            return _text_response(400, str(problem))
 
         async def run(writer: StreamWriter) -> None:
             await send_log(limited(pieces, options.limit_bytes), writer)
@@ -85,20 +85,22 @@ class KubeletApi:
     async def _refusal(self, request: Request) -> Response | None:
         certificate = request.connection.peer_certificate
         if certificate is None:
-            return _said(401, "Unauthorized")
+            return _text_response(401, "Unauthorized")
         name = x509.load_der_x509_certificate(certificate).subject
         who = UserInfo(common_name(name), groups=(*organizations(name), "system:authenticated"))
         verb = "get" if request.method == "GET" else "create"
         try:
             verdict = await self._reviewer.authorize(who, AccessAttributes(verb, "", "*", "nodes", "proxy", name=self._node.name))
         except KubeError as problem:
-            return _said(500, f"the cluster cannot be asked: {problem}")
+            return _text_response(500, f"the cluster cannot be asked: {problem}")
         return (
-            None if verdict.allowed else _said(403, f"Forbidden (user={who.name}, verb={verb}, resource=nodes, subresource=proxy)")
+            None
+            if verdict.allowed
+            else _text_response(403, f"Forbidden (user={who.name}, verb={verb}, resource=nodes, subresource=proxy)")
         )
 
 
-def _said(status: int, text: str) -> Response:
+def _text_response(status: int, text: str) -> Response:
     return Response(status, text.encode(), content_type=TEXT)
 
 

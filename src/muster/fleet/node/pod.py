@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from muster.fleet.attached import Attached
-from muster.fleet.node.boundary import Places, PodNetwork
+from muster.fleet.node.boundary import LocalEndpoints, PodNetwork
 from muster.fleet.node.container import Container, ContainerPolicy
 from muster.fleet.node.environment import (
     Address,
@@ -30,7 +30,7 @@ from muster.fleet.node.podrecord import record_pod
 from muster.fleet.node.podspec import ContainerSpec, Pod, pod_of, referenced
 from muster.fleet.node.programs import Programs, is_ours
 from muster.fleet.node.settings import NO_SETTINGS, NodeSettings
-from muster.fleet.node.states import INITIALIZING, PodFacts, Standing, Waiting, pod_status, remembered, restarts_after
+from muster.fleet.node.states import INITIALIZING, ContainerStatus, PodFacts, Waiting, pod_status, remembered, restarts_after
 from muster.fleet.node.volumes import Volumes
 from muster.machinery.backoff import Backoff
 from muster.machinery.clock import Clock, Random, sleep, within
@@ -63,7 +63,7 @@ class PodServices:
     """A client with the identity of a pod's service account, where that needs no socket."""
     clock: Clock
     random: Random
-    places: Places = field(default_factory=Places)
+    local_endpoints: LocalEndpoints = field(default_factory=LocalEndpoints)
     """Where programs of the runtime's pods listen."""
     plugins: Mapping[str, CredentialProgram] = field(default_factory=dict)
     settings: NodeSettings = NO_SETTINGS
@@ -108,10 +108,10 @@ class PodWorker:
             policy = each.restart_policy or spec.restart_policy
             if field == "initContainerStatuses" and not each.restart_policy:
                 policy = "OnFailure" if spec.restart_policy == "Always" else spec.restart_policy
-            standing = remembered(known.get(each.name), self._clock.now())
+            status = remembered(known.get(each.name), self._clock.now())
             logs = self.directory / "logs" / each.name
             made[each.name] = Container(
-                each, ContainerPolicy(policy, grace, shown), self._pod_services.programs, self, logs, self._clock, standing
+                each, ContainerPolicy(policy, grace, shown), self._pod_services.programs, self, logs, self._clock, status
             )
         return made
 
@@ -130,7 +130,7 @@ class PodWorker:
     def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
         pod_services, settings = self._pod_services, self._pod_services.settings
         environ = resolve_environ(self.pod, spec, self.address, self._lookup, settings.variables)
-        mounts = {} if self.simulates(spec.image) else mounted(self._volumes.places, spec.volume_mounts, environ)
+        mounts = {} if self.simulates(spec.image) else mounted(self._volumes.directories, spec.volume_mounts, environ)
         # As with a token: who was not given the account's does not have its identity.
         connect = pod_services.connect if str(SERVICE_ACCOUNT) in mounts else None
         scratch = self.directory / "containers" / spec.name
@@ -150,7 +150,9 @@ class PodWorker:
             write=write,
             mounts=mounts,
             scratch=scratch,
-            network=PodNetwork(namespace, pod_services.attached.view, pod_services.server, pod_services.places, settings.reachable),
+            network=PodNetwork(
+                namespace, pod_services.attached.view, pod_services.server, pod_services.local_endpoints, settings.reachable
+            ),
             plugins=pod_services.plugins,
         )
 
@@ -158,7 +160,7 @@ class PodWorker:
         self._dirty.set()
         self._news.set()
 
-    def tell(self, warning: bool, reason: str, note: str) -> None:
+    def record_event(self, warning: bool, reason: str, note: str) -> None:
         meta = self.pod.metadata
         regarding = {
             "apiVersion": "v1",
@@ -257,7 +259,7 @@ class PodWorker:
                 await within(self._clock, left, self._deadline_changed.wait())
         if self._grace is None:
             self._expired = True
-            self.tell(False, DEADLINE_EXCEEDED, DEADLINE_MESSAGE)
+            self.record_event(False, DEADLINE_EXCEEDED, DEADLINE_MESSAGE)
             self.stop(float(self.pod.spec.termination_grace_period_seconds))
 
     def _runs_here(self) -> bool:
@@ -279,9 +281,9 @@ class PodWorker:
             running = tasks.create_task(container.run())
             if container.container_policy.policy != "Always":
                 await asyncio.wait({running})
-                if not container.standing.succeeded:
+                if not container.status.succeeded:
                     return False
-            while not container.standing.started and not running.done():
+            while not container.status.started and not running.done():
                 await self._wait()
         return self._grace is None
 
@@ -306,7 +308,7 @@ class PodWorker:
                     self._mounted = True
                     self.changed()
             except (MissingReference, OSError, ValueError) as problem:
-                self.tell(True, "FailedMount", f"MountVolume.SetUp failed: {problem}")
+                self.record_event(True, "FailedMount", f"MountVolume.SetUp failed: {problem}")
                 pause = backoff.next()
             try:
                 await (self._remount.wait() if pause is None else within(self._clock, pause, self._remount.wait()))
@@ -316,24 +318,21 @@ class PodWorker:
     # Its status.
 
     def _facts(self) -> PodFacts:
-        initial = [(each, each.standing) for each in self._initial.values()]
-        complete = all(
-            standing.started if each.container_policy.policy == "Always" else standing.succeeded for each, standing in initial
-        )
-        begun = any(not isinstance(each.standing.state, Waiting) or each.standing.last for each in self._main.values())
+        initial = [(each, each.status) for each in self._initial.values()]
+        complete = all(status.started if each.container_policy.policy == "Always" else status.succeeded for each, status in initial)
+        begun = any(not isinstance(each.status.state, Waiting) or each.status.last for each in self._main.values())
         failed = any(
-            standing.done and not standing.succeeded and not restarts_after(each.container_policy.policy, 1)
-            for each, standing in initial
+            status.done and not status.succeeded and not restarts_after(each.container_policy.policy, 1) for each, status in initial
         )
         node_ip = self.address.node_ip
         return PodFacts(self.address.ip, node_ip, self._started, self._mounted, complete or begun, failed)
 
     def status(self, pod: Pod) -> Object:
         facts = self._facts()
-        initial = {name: each.standing for name, each in self._initial.items()}
-        main = {name: each.standing for name, each in self._main.items()}
+        initial = {name: each.status for name, each in self._initial.items()}
+        main = {name: each.status for name, each in self._main.items()}
         if not facts.initialized:
-            main = {name: _initializing(standing) for name, standing in main.items()}
+            main = {name: _initializing(status) for name, status in main.items()}
         expired = (DEADLINE_EXCEEDED, DEADLINE_MESSAGE) if self._expired and self.finished else None
         return pod_status(pod, facts, initial, main, self._clock.now(), failure=expired)
 
@@ -384,6 +383,6 @@ class PodWorker:
         log.warning("files of a pod are left", pod=self.pod.key, directory=str(self.directory))
 
 
-def _initializing(standing: Standing) -> Standing:
+def _initializing(status: ContainerStatus) -> ContainerStatus:
     """What waits for the initial containers says so, unless it has something better to say."""
-    return replace(standing, state=Waiting(INITIALIZING)) if standing.state == Waiting() else standing
+    return replace(status, state=Waiting(INITIALIZING)) if status.state == Waiting() else status

@@ -225,8 +225,8 @@ class Pod(Part, frozen=True):
 
     @property
     def grace(self) -> float:
-        asked = self.metadata.deletion_grace_period_seconds
-        return float(self.spec.termination_grace_period_seconds if asked is None else asked)
+        requested = self.metadata.deletion_grace_period_seconds
+        return float(self.spec.termination_grace_period_seconds if requested is None else requested)
 
 
 def pod_of(obj: Object) -> Pod:

@@ -54,8 +54,8 @@ async def check(probe: Probe, ip: str, ports: Sequence[Port]) -> str | None:
     except TimeoutError:
         return f"no answer within {probe.timeout_seconds} s"
     except (OSError, ValueError) as problem:
-        words = problem.strerror if isinstance(problem, OSError) else ""
-        return words or str(problem) or type(problem).__name__
+        message = problem.strerror if isinstance(problem, OSError) else ""
+        return message or str(problem) or type(problem).__name__
     return None
 
 
@@ -90,8 +90,8 @@ async def _http(target: HttpCheck, ip: str, ports: Sequence[Port]) -> str | None
     finally:
         # Aborted, not closed: the answer's body is of no interest, and a TLS farewell costs a turn.
         writer.transport.abort()
-    words = line.split(b" ", 2)
-    code = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+    status_line = line.split(b" ", 2)
+    code = int(status_line[1]) if len(status_line) > 1 and status_line[1].isdigit() else 0
     if 200 <= code < 400:
         return None
     return f"HTTP probe failed with statuscode: {code}" if code else "the answer is not HTTP"
@@ -109,7 +109,7 @@ class ProbeLoop:
         self, probe: Probe, ip: str, ports: Sequence[Port], report: Report, clock: Clock, *, eager: bool, ends: bool = False
     ) -> None:
         self._probe = probe
-        self._look = partial(check, probe, ip, ports)
+        self._check = partial(check, probe, ip, ports)
         self._report = report
         self._clock = clock
         self._eager = eager
@@ -125,16 +125,16 @@ class ProbeLoop:
 
     async def _until_first(self) -> bool:
         """Look often until the first success; False when a startup check ran out of time."""
-        began, told = self._clock.monotonic(), False
+        began, reported = self._clock.monotonic(), False
         backoff = Backoff(FIRST_PAUSE, self._probe.period_seconds, jitter=0.0)
-        patience = self._probe.period_seconds * self._probe.failure_threshold
+        startup_timeout = self._probe.period_seconds * self._probe.failure_threshold
         while True:
-            problem = await self._look()
+            problem = await self._check()
             if problem is None:
                 self._report(True, "")
                 return True
-            if self._clock.monotonic() - began >= patience and not told:
-                told = True
+            if self._clock.monotonic() - began >= startup_timeout and not reported:
+                reported = True
                 self._report(False, problem)
                 if self._ends:
                     return False
@@ -144,7 +144,7 @@ class ProbeLoop:
         passed = failed = 0
         while True:
             await sleep(self._clock, self._probe.period_seconds)
-            problem = await self._look()
+            problem = await self._check()
             passed, failed = (passed + 1, 0) if problem is None else (0, failed + 1)
             if passed == self._probe.success_threshold:
                 self._report(True, "")

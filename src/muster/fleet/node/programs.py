@@ -33,15 +33,15 @@ def is_ours(image: str, repositories: Sequence[str] = IMAGES) -> bool:
 
 def command_line(command: Sequence[str], args: Sequence[str]) -> list[str]:
     """What the image would execute, without the program's own name."""
-    words = [*(command or (ENTRYPOINT,)), *args]
-    words[0] = words[0].rpartition("/")[2]
-    return words[1:] if words[0] == ENTRYPOINT else words
+    arguments = [*(command or (ENTRYPOINT,)), *args]
+    arguments[0] = arguments[0].rpartition("/")[2]
+    return arguments[1:] if arguments[0] == ENTRYPOINT else arguments
 
 
-def find_program(programs: Programs, words: Sequence[str]) -> tuple[Program, list[str]] | None:
+def find_program(programs: Programs, arguments: Sequence[str]) -> tuple[Program, list[str]] | None:
     """The program and its arguments."""
-    for length in range(min(len(words), max(map(len, programs), default=0)), -1, -1):
-        found = programs.get(tuple(words[:length]))
+    for length in range(min(len(arguments), max(map(len, programs), default=0)), -1, -1):
+        found = programs.get(tuple(arguments[:length]))
         if found is not None:
-            return found, list(words[length:])
+            return found, list(arguments[length:])
     return None

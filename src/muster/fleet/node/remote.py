@@ -20,7 +20,7 @@ from pathlib import Path
 from muster.fleet.attached import Attached, Controller
 from muster.fleet.followed import Followed
 from muster.fleet.node.addresses import LoopbackAddresses
-from muster.fleet.node.boundary import Places
+from muster.fleet.node.boundary import LocalEndpoints
 from muster.fleet.node.clusternode import ClusterNode, Work
 from muster.fleet.node.kubelet_api import KubeletApi
 from muster.fleet.node.nodepods import NodePods
@@ -40,7 +40,7 @@ from muster.runtime.client.builtin import NODES
 from muster.runtime.controller import EventRecorder
 
 log = get_logger("muster.fleet.node")
-LAST_LOOK_SECONDS = 5.0
+FINAL_SYNC_TIMEOUT = 5.0
 
 
 class HasKubelets(Exception):
@@ -55,7 +55,7 @@ def kubelets(nodes: Iterable[Object]) -> list[str]:
     """The nodes that are ready and not of our kind."""
     ready = [node for node in nodes if podstate.is_ready(node)]
     runtimes = {node["metadata"]["name"]: node["status"].get("nodeInfo") or {} for node in ready}
-    return sorted(name for name, said in runtimes.items() if not said.get("containerRuntimeVersion", "").startswith(SCHEME))
+    return sorted(name for name, runtime in runtimes.items() if not runtime.get("containerRuntimeVersion", "").startswith(SCHEME))
 
 
 class RemoteNode:
@@ -80,8 +80,8 @@ class RemoteNode:
         random: Random = chance.random,
     ) -> None:
         self.name = name
-        places = Places()
-        self._relay = ServiceRelay(name, places)
+        local_endpoints = LocalEndpoints()
+        self._relay = ServiceRelay(name, local_endpoints)
         self._nodes: dict[str, ClusterNode] = {}
         self._workloads: list[Controller] = pod_controllers() if workloads else []
         controllers: list[Controller] = [NodePods(self._nodes), self._relay, *self._workloads]
@@ -99,7 +99,7 @@ class RemoteNode:
         )
         self._queued = [self._followed.queued(each, self._attached, clock=clock, random=random) for each in controllers]
         self._pod_services = PodServices(
-            self._attached, programs, tuple(images), server, None, clock, random, places, dict(plugins), settings
+            self._attached, programs, tuple(images), server, None, clock, random, local_endpoints, dict(plugins), settings
         )
         self._client = client
         self._client_ca = client_ca
@@ -145,12 +145,12 @@ class RemoteNode:
         await asyncio.wait(controlling)
         # The watch may not have told the controllers that the programs ended: Deployments must not claim what is no longer there.
         try:
-            async with asyncio.timeout(LAST_LOOK_SECONDS):
-                await self._look_at_workloads()
+            async with asyncio.timeout(FINAL_SYNC_TIMEOUT):
+                await self._reconcile_workloads()
         except (KubeError, TimeoutError) as problem:
             log.warning("the last state of workloads was not written", error=str(problem))
 
-    async def _look_at_workloads(self) -> None:
+    async def _reconcile_workloads(self) -> None:
         for controller in self._workloads:
             for found in self._followed.scan(controller.resources[0]):
                 await controller.reconcile(self._attached, str(key_of(found)))

@@ -21,7 +21,7 @@ from muster.fleet.attached import Attached, Controller
 from muster.fleet.embedded import StoreDriven, StoreView
 from muster.fleet.node.accounts import AccountClient
 from muster.fleet.node.addresses import LoopbackAddresses
-from muster.fleet.node.boundary import Places
+from muster.fleet.node.boundary import LocalEndpoints
 from muster.fleet.node.clusternode import ClusterNode, Work
 from muster.fleet.node.nodepods import NodePods
 from muster.fleet.node.pod import PodServices
@@ -70,7 +70,7 @@ class NodeRuntime:
         self._clock = clock
         self._random = random
         self._addresses = LoopbackAddresses(random, keep=keep_addresses)
-        self._places = Places()
+        self._local_endpoints = LocalEndpoints()
         self._plugins = dict(plugins)
         self._settings = settings
         self._simulate = simulate
@@ -139,7 +139,7 @@ class NodeRuntime:
             connect,
             self._clock,
             self._random,
-            self._places,
+            self._local_endpoints,
             self._plugins,
             self._settings,
             self._simulate,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from muster.fleet.attached import Attached, Change
-from muster.fleet.node.boundary import Places
+from muster.fleet.node.boundary import LocalEndpoints
 from muster.fleet.workloads import podstate
 from muster.fleet.workloads.endpoints import target_port
 from muster.kube.selectors import from_labels
@@ -27,20 +27,20 @@ from muster.runtime.client.builtin import PODS, SERVICES
 
 log = get_logger("muster.fleet.node")
 
-Place = tuple[str, int]
+HostPort = tuple[str, int]
 """Address and port."""
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 CHUNK = 64 * 1024
 CONNECT_SECONDS = 5.0
 
 
-def routes(service: Object, pods: Sequence[Object]) -> dict[Place, list[Place]]:
+def routes(service: Object, pods: Sequence[Object]) -> dict[HostPort, list[HostPort]]:
     """Where a Service listens, and the ready pods each of its ports leads to. Empty while there are none."""
     address = service["spec"].get("clusterIP") or ""
     if not _is_loopback(address) or service["metadata"].get("deletionTimestamp"):
         return {}
     ready = [pod for pod in pods if podstate.is_active(pod) and podstate.is_ready(pod) and pod["status"].get("podIP")]
-    found: dict[Place, list[Place]] = {}
+    found: dict[HostPort, list[HostPort]] = {}
     for port in service["spec"].get("ports") or ():
         if port.get("protocol", "TCP") != "TCP":
             continue
@@ -63,24 +63,24 @@ class _Listener:
 
     def __init__(
         self,
-        place: Place,
-        targets: list[Place],
+        endpoint: HostPort,
+        targets: list[HostPort],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        places: Places,
+        local_endpoints: LocalEndpoints,
     ) -> None:
         self.targets = targets
-        self._place = place
-        self._places = places
+        self._endpoint = endpoint
+        self._local_endpoints = local_endpoints
         self._turns = itertools.count()
         self._spawn = spawn
-        self._socket = socket.create_server(place, backlog=128)
+        self._socket = socket.create_server(endpoint, backlog=128)
         self._socket.setblocking(False)
         self._task = spawn(self._accept())
-        places.opened(*place)
+        local_endpoints.opened(*endpoint)
 
     def close(self) -> None:
         self._task.cancel()
-        self._places.closed(*self._place)
+        self._local_endpoints.closed(*self._endpoint)
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class _Listener:
             while True:
                 connection, _ = await loop.sock_accept(self._socket)
                 target = self.targets[next(self._turns) % len(self.targets)]
-                if target in self._places:
+                if target in self._local_endpoints:
                     self._spawn(_relay(target, connection))
                 else:
                     # What else of the machine listens on all of its addresses is no pod's.
@@ -101,10 +101,10 @@ class ServiceRelay:
     name = "services"
     resources = (SERVICES, PODS)
 
-    def __init__(self, node: str, places: Places) -> None:
+    def __init__(self, node: str, local_endpoints: LocalEndpoints) -> None:
         self._node = node
-        self._places = places
-        self._listeners: dict[str, dict[Place, _Listener]] = {}
+        self._local_endpoints = local_endpoints
+        self._listeners: dict[str, dict[HostPort, _Listener]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -121,7 +121,7 @@ class ServiceRelay:
 
     async def reconcile(self, attached: Attached, key: str) -> float | None:
         service = attached.view.read(SERVICES, key)
-        wanted: dict[Place, list[Place]] = {}
+        wanted: dict[HostPort, list[HostPort]] = {}
         if service is not None and service["spec"].get("selector"):
             selector = from_labels(service["spec"]["selector"])
             pods = [
@@ -133,16 +133,16 @@ class ServiceRelay:
         self._listen(key, {} if self._closed else wanted)
         return None
 
-    def _listen(self, key: str, wanted: dict[Place, list[Place]]) -> None:
+    def _listen(self, key: str, wanted: dict[HostPort, list[HostPort]]) -> None:
         present = self._listeners.setdefault(key, {})
-        for place in [place for place in present if place not in wanted]:
+        for endpoint in [endpoint for endpoint in present if endpoint not in wanted]:
             # Connections that were made go on until one of their ends is closed.
-            present.pop(place).close()
-        for place, targets in wanted.items():
-            if place in present:
-                present[place].targets = targets
+            present.pop(endpoint).close()
+        for endpoint, targets in wanted.items():
+            if endpoint in present:
+                present[endpoint].targets = targets
             else:
-                present[place] = _Listener(place, targets, self._spawn, self._places)
+                present[endpoint] = _Listener(endpoint, targets, self._spawn, self._local_endpoints)
         if not present:
             del self._listeners[key]
 
@@ -160,7 +160,7 @@ class ServiceRelay:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _relay(target: Place, connection: socket.socket) -> None:
+async def _relay(target: HostPort, connection: socket.socket) -> None:
     """Until both sides have said everything."""
     try:
         here, answers = await asyncio.open_connection(sock=connection)
@@ -177,11 +177,11 @@ async def _relay(target: Place, connection: socket.socket) -> None:
         log.debug("a connection to a service broke", target=target[0], error=str(problem))
 
 
-async def _both(*ways: Coroutine[Any, Any, None]) -> None:
+async def _both(*directions: Coroutine[Any, Any, None]) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
-            for way in ways:
-                tasks.create_task(way)
+            for direction in directions:
+                tasks.create_task(direction)
     except* OSError as several:
         raise ConnectionError(str(several.exceptions[0])) from None
 

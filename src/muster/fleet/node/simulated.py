@@ -25,8 +25,8 @@ def simulated_program(image: str, clock: Clock, *, ends: bool, ready: Callable[[
     """What plays the image's part: it succeeds where a container is to end, and otherwise is ready until it is stopped."""
 
     async def run(args: Sequence[str], env: PodEnvironment) -> int:
-        words = f" with {' '.join(args)}" if args else ""
-        env.print(f'simulated: image "{image}" does not run here, nothing of it does{words}')
+        arguments = f" with {' '.join(args)}" if args else ""
+        env.print(f'simulated: image "{image}" does not run here, nothing of it does{arguments}')
         await sleep(clock, DELAY)
         if ends:
             env.print("simulated: it counts as done, with exit code 0")

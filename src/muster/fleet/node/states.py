@@ -64,7 +64,7 @@ State = Waiting | Running | Terminated
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ContainerStatus:
     """A container as its pod's status shows it."""
 
     state: State = Waiting()
@@ -83,34 +83,34 @@ class Standing:
         return isinstance(self.state, Terminated) and self.state.exit_code == 0
 
 
-def container_status(spec: ContainerSpec, standing: Standing) -> Object:
+def container_status(spec: ContainerSpec, container: ContainerStatus) -> Object:
     return {
         "name": spec.name,
         "image": spec.image,
-        "imageID": spec.image if standing.container_id else "",
-        "containerID": standing.container_id,
-        "restartCount": standing.restarts,
-        "ready": standing.ready,
-        "started": standing.started,
-        "state": standing.state.written(),
-        "lastState": standing.last.written() if standing.last is not None else {},
+        "imageID": spec.image if container.container_id else "",
+        "containerID": container.container_id,
+        "restartCount": container.restarts,
+        "ready": container.ready,
+        "started": container.started,
+        "state": container.state.written(),
+        "lastState": container.last.written() if container.last is not None else {},
     }
 
 
-def remembered(written: Object | None, now: datetime) -> Standing:
+def remembered(written: Object | None, now: datetime) -> ContainerStatus:
     """Where to go on with a container after the process that ran it has ended: what ran then has ended unseen."""
     if not written:
-        return Standing()
+        return ContainerStatus()
     state, restarts = written.get("state") or {}, int(written.get("restartCount", 0))
     last = _ended((written.get("lastState") or {}).get("terminated"), now)
     identity = str(written.get("containerID") or "")
     if state.get("terminated"):
-        return Standing(_ended(state["terminated"], now) or Waiting(), last, restarts, container_id=identity)
+        return ContainerStatus(_ended(state["terminated"], now) or Waiting(), last, restarts, container_id=identity)
     if state.get("running"):
         began = parse_time(state["running"]["startedAt"])
         text = "the process that ran it ended before it was seen to end"
-        return Standing(Terminated(255, "Unknown", text, began, now, identity), last, restarts, container_id=identity)
-    return Standing(Waiting(), last, restarts, container_id=identity)
+        return ContainerStatus(Terminated(255, "Unknown", text, began, now, identity), last, restarts, container_id=identity)
+    return ContainerStatus(Waiting(), last, restarts, container_id=identity)
 
 
 def _ended(written: Object | None, now: datetime) -> Terminated | None:
@@ -125,15 +125,15 @@ def restarts_after(policy: str, exit_code: int) -> bool:
     return policy == "Always" or (policy == "OnFailure" and exit_code != 0)
 
 
-def phase(policy: str, standings: Sequence[Standing], initialized: bool, failed_init: bool) -> str:
+def phase(policy: str, statuses: Sequence[ContainerStatus], initialized: bool, failed_init: bool) -> str:
     if failed_init:
         return "Failed"
     if not initialized:
         return "Pending"
-    if any(isinstance(each.state, Waiting) and each.last is None for each in standings):
+    if any(isinstance(each.state, Waiting) and each.last is None for each in statuses):
         return "Pending"
-    over = [each for each in standings if each.done]
-    if len(over) < len(standings) or policy == "Always":
+    over = [each for each in statuses if each.done]
+    if len(over) < len(statuses) or policy == "Always":
         return "Running"
     if all(each.succeeded for each in over):
         return "Succeeded"
@@ -155,8 +155,8 @@ class PodFacts:
 def pod_status(
     pod: Pod,
     facts: PodFacts,
-    initial: Mapping[str, Standing],
-    main: Mapping[str, Standing],
+    initial: Mapping[str, ContainerStatus],
+    main: Mapping[str, ContainerStatus],
     now: datetime,
     *,
     failure: tuple[str, str] | None = None,
@@ -186,7 +186,12 @@ def pod_status(
 
 
 def _conditions(
-    pod: Pod, facts: PodFacts, initial: Mapping[str, Standing], main: Mapping[str, Standing], stage: str, now: datetime
+    pod: Pod,
+    facts: PodFacts,
+    initial: Mapping[str, ContainerStatus],
+    main: Mapping[str, ContainerStatus],
+    stage: str,
+    now: datetime,
 ) -> list[Object]:
     incomplete = [name for name, each in initial.items() if not each.succeeded and not each.started]
     unready = [name for name, each in main.items() if not each.ready]
@@ -222,7 +227,7 @@ def merged(present: Iterable[Object], wanted: Iterable[tuple[str, bool, str, str
     for kind, holds, reason, message in wanted:
         before, status = conditions.get(kind) or {}, "True" if holds else "False"
         since = before.get("lastTransitionTime") if before.get("status") == status else None
-        said: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since or format_time(now)}
-        said |= {name: text for name, text in (("reason", reason), ("message", message)) if text}
-        conditions[kind] = said
+        condition: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since or format_time(now)}
+        condition |= {name: text for name, text in (("reason", reason), ("message", message)) if text}
+        conditions[kind] = condition
     return list(conditions.values())

@@ -44,19 +44,19 @@ class Volumes:
         self._lookup = lookup
         self._clock = clock
         self._tokens: dict[tuple[str, str], _Token] = {}
-        self.places: dict[str, Path] = {}
+        self.directories: dict[str, Path] = {}
         """Volume name to directory."""
 
     async def materialise(self, pod: Pod, address: Address) -> float | None:
         """Bring every volume up to date; gives the seconds after which a token wants to be renewed."""
         for volume in pod.spec.volumes:
-            place = self._directory / volume.name
+            path = self._directory / volume.name
             if volume.empty_dir is not None:
-                await asyncio.to_thread(make_directories, place)
+                await asyncio.to_thread(make_directories, path)
             else:
                 files = await self._files(pod, volume, address)
-                await asyncio.to_thread(atomicdir.write, place, files)
-            self.places[volume.name] = place
+                await asyncio.to_thread(atomicdir.write, path, files)
+            self.directories[volume.name] = path
         now = self._clock.now()
         return min((max((token.renew - now).total_seconds(), 1.0) for token in self._tokens.values()), default=None)
 

@@ -86,7 +86,7 @@ class CronJobs:
                     text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
                     attached.events.event(found, "Warning", "TooManyMissedTimes", text)
                 await _start(attached, found, status, due, zone)
-        return next_look(found, status, now, schedule, zone)
+        return next_reconcile(found, status, now, schedule, zone)
 
     def _is_rescheduled(self, attached: Attached, key: str, found: Object) -> bool:
         """Whether the schedule is another one than when it was last looked at: then it counts from its next time on."""
@@ -133,7 +133,7 @@ def last_due(
 _LONGEST_DEADLINE: Final = 100 * 365 * 86400
 
 
-def next_look(found: Object, status: Object, now: datetime, schedule: Schedule, zone: tzinfo) -> float | None:
+def next_reconcile(found: Object, status: Object, now: datetime, schedule: Schedule, zone: tzinfo) -> float | None:
     due, missed = last_due(found, status, now, schedule, zone, within_deadline=False)
     if due is None:
         began = parse_time(status.get("lastScheduleTime") or found["metadata"]["creationTimestamp"])

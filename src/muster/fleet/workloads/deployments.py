@@ -14,7 +14,7 @@ from muster.fleet.workloads import rollout, templates
 from muster.fleet.workloads.claims import claim
 from muster.fleet.workloads.deploymentstatus import deadline_in, is_complete, status_of
 from muster.fleet.workloads.podcontrol import keys_of_owned, selector_of
-from muster.fleet.workloads.rollout import Group, Sizes, Wish
+from muster.fleet.workloads.rollout import Group, RolloutSpec, Sizes
 from muster.machinery.objects import Object
 from muster.runtime.client import AlreadyExists, Conflict, NotFound, patch_changes, patch_status
 from muster.runtime.client.builtin import DEPLOYMENTS, REPLICA_SETS
@@ -33,7 +33,7 @@ class Deployments:
         found = attached.view.read(DEPLOYMENTS, key)
         if found is None:
             return None
-        wish = _wish(found)
+        rollout_spec = _rollout_spec(found)
         sets = await claim(
             attached.controllers,
             found,
@@ -44,17 +44,17 @@ class Deployments:
         )
         new, created = templates.current_set(found, sets), False
         if not found["metadata"].get("deletionTimestamp"):
-            if new is None and _may_create(found, wish, sets):
-                new = await _create(attached, found, wish, sets)
+            if new is None and _may_create(found, rollout_spec, sets):
+                new = await _create(attached, found, rollout_spec, sets)
                 if new is None:
                     return 0.0  # the name is taken by another template; the next pass spells it differently
                 sets, created = [*sets, new], True
             elif new is not None:
-                new = await _note(attached, found, wish, new, sets)
+                new = await _record_revision(attached, found, rollout_spec, new, sets)
                 sets = [new if each["metadata"]["uid"] == new["metadata"]["uid"] else each for each in sets]
-            sets = await _resize(attached, found, wish, new, sets)
+            sets = await _resize(attached, found, rollout_spec, new, sets)
             new = templates.current_set(found, sets)
-        status = status_of(found, new, sets, wish, attached.now(), created)
+        status = status_of(found, new, sets, rollout_spec, attached.now(), created)
         await _write(attached, found, new, status)
         if new is not None and is_complete(found, status):
             await _forget_history(attached, found, new, sets)
@@ -62,14 +62,14 @@ class Deployments:
         return None if waiting is None else waiting + 1
 
 
-def _wish(found: Object) -> Wish:
+def _rollout_spec(found: Object) -> RolloutSpec:
     spec = found["spec"]
     replicas, strategy = spec.get("replicas", 1), spec.get("strategy") or {}
     if strategy.get("type") == "Recreate":
-        return Wish(replicas, recreate=True)
+        return RolloutSpec(replicas, recreate=True)
     rolling = strategy.get("rollingUpdate") or {}
     surge, unavailable = rollout.resolve(rolling.get("maxSurge", "25%"), rolling.get("maxUnavailable", "25%"), replicas)
-    return Wish(replicas, surge, unavailable)
+    return RolloutSpec(replicas, surge, unavailable)
 
 
 def group_of(found: Object) -> Group:
@@ -87,18 +87,18 @@ def group_of(found: Object) -> Group:
     )
 
 
-def _may_create(found: Object, wish: Wish, sets: Sequence[Object]) -> bool:
+def _may_create(found: Object, rollout_spec: RolloutSpec, sets: Sequence[Object]) -> bool:
     if found["spec"].get("paused"):
         return False
     old = [group_of(each) for each in sets]
-    return not wish.recreate or (not any(group.wanted for group in old) and rollout.old_are_gone(old))
+    return not rollout_spec.recreate or (not any(group.wanted for group in old) and rollout.old_are_gone(old))
 
 
-async def _create(attached: Attached, found: Object, wish: Wish, sets: Sequence[Object]) -> Object | None:
-    size = rollout.first_size(wish, [group_of(each) for each in sets])
+async def _create(attached: Attached, found: Object, rollout_spec: RolloutSpec, sets: Sequence[Object]) -> Object | None:
+    size = rollout.first_size(rollout_spec, [group_of(each) for each in sets])
     revision = max((templates.revision_of(each) for each in sets), default=0) + 1
     collisions = (found.get("status") or {}).get("collisionCount", 0)
-    wanted = templates.new_set(found, collisions, size, wish.most, revision)
+    wanted = templates.new_set(found, collisions, size, rollout_spec.most, revision)
     try:
         made = await attached.controllers.create(REPLICA_SETS, wanted)
     except AlreadyExists:
@@ -106,61 +106,65 @@ async def _create(attached: Attached, found: Object, wish: Wish, sets: Sequence[
         await patch_status(attached.controllers, DEPLOYMENTS, found, status)
         return None
     if size:
-        _tell_scaled(attached, found, made["metadata"]["name"], 0, size)
+        _record_scaled(attached, found, made["metadata"]["name"], 0, size)
     return made
 
 
-async def _note(attached: Attached, found: Object, wish: Wish, new: Object, sets: Sequence[Object]) -> Object:
+async def _record_revision(
+    attached: Attached, found: Object, rollout_spec: RolloutSpec, new: Object, sets: Sequence[Object]
+) -> Object:
     """Revision and sizes on the present set, whose template may have been an older one's."""
     others = [each for each in sets if each["metadata"]["uid"] != new["metadata"]["uid"]]
     revision = max((templates.revision_of(each) for each in others), default=0) + 1
     present = new["metadata"].get("annotations") or {}
     # Sizes are noted when the set is sized (`_resize`): until then the old note tells that the Deployment was rescaled.
-    noted = templates.set_annotations(found, present, wish.most, revision)
+    noted = templates.set_annotations(found, present, rollout_spec.most, revision)
     noted |= {name: present[name] for name in (templates.DESIRED, templates.MOST) if name in present}
     least = found["spec"].get("minReadySeconds", 0)
     changed = {**new, "metadata": {**new["metadata"], "annotations": noted}, "spec": {**new["spec"], "minReadySeconds": least}}
     return await patch_changes(attached.controllers, REPLICA_SETS, new, changed) or new
 
 
-async def _resize(attached: Attached, found: Object, wish: Wish, new: Object | None, sets: Sequence[Object]) -> list[Object]:
+async def _resize(
+    attached: Attached, found: Object, rollout_spec: RolloutSpec, new: Object | None, sets: Sequence[Object]
+) -> list[Object]:
     uid = new["metadata"]["uid"] if new is not None else ""
     old = [group_of(each) for each in sets if each["metadata"]["uid"] != uid]
     fresh = group_of(new) if new is not None else None
     sizes: Sizes = {}
-    if found["spec"].get("paused") or rollout.was_rescaled(wish, [*old, *([fresh] if fresh else [])]):
-        sizes = rollout.rescale(wish, fresh, old)
-    elif wish.recreate:
-        sizes = rollout.recreate(wish, fresh, old)
+    if found["spec"].get("paused") or rollout.was_rescaled(rollout_spec, [*old, *([fresh] if fresh else [])]):
+        sizes = rollout.rescale(rollout_spec, fresh, old)
+    elif rollout_spec.recreate:
+        sizes = rollout.recreate(rollout_spec, fresh, old)
     elif fresh is not None:
-        sizes = rollout.roll(wish, fresh, old)
+        sizes = rollout.roll(rollout_spec, fresh, old)
     result = []
     for each in sets:
         result.append(
-            await _sized(attached, found, wish, each, sizes.get(each["metadata"]["name"], each["spec"].get("replicas", 0)))
+            await _sized(attached, found, rollout_spec, each, sizes.get(each["metadata"]["name"], each["spec"].get("replicas", 0)))
         )
     return result
 
 
-async def _sized(attached: Attached, found: Object, wish: Wish, each: Object, size: int) -> Object:
+async def _sized(attached: Attached, found: Object, rollout_spec: RolloutSpec, each: Object, size: int) -> Object:
     """A set with its size and the note of what it was sized for."""
     before = each["spec"].get("replicas", 0)
     notes = dict(each["metadata"].get("annotations") or {})
     if size or before:
-        notes |= {templates.DESIRED: str(wish.replicas), templates.MOST: str(wish.most)}
+        notes |= {templates.DESIRED: str(rollout_spec.replicas), templates.MOST: str(rollout_spec.most)}
     changed = {**each, "metadata": {**each["metadata"], "annotations": notes}, "spec": {**each["spec"], "replicas": size}}
     try:
         written = await patch_changes(attached.controllers, REPLICA_SETS, each, changed)
     except (NotFound, Conflict):
         return each
     if size != before:
-        _tell_scaled(attached, found, each["metadata"]["name"], before, size)
+        _record_scaled(attached, found, each["metadata"]["name"], before, size)
     return written or each
 
 
-def _tell_scaled(attached: Attached, found: Object, name: str, before: int, size: int) -> None:
-    way = "up" if size > before else "down"
-    text = f"Scaled {way} replica set {name} from {before} to {size}"
+def _record_scaled(attached: Attached, found: Object, name: str, before: int, size: int) -> None:
+    direction = "up" if size > before else "down"
+    text = f"Scaled {direction} replica set {name} from {before} to {size}"
     attached.events.event(found, "Normal", "ScalingReplicaSet", text)
 
 

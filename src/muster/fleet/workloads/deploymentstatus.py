@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from muster.fleet.workloads.podstate import condition
-from muster.fleet.workloads.rollout import Wish
+from muster.fleet.workloads.rollout import RolloutSpec
 from muster.machinery.golang.timestamps import format_time, parse_time
 from muster.machinery.objects import Object
 
@@ -16,7 +16,7 @@ COMPLETE = "NewReplicaSetAvailable"
 TIMED_OUT = "ProgressDeadlineExceeded"
 
 
-def counts(deployment: Object, new: Object | None, sets: Sequence[Object], wish: Wish) -> Object:
+def counts(deployment: Object, new: Object | None, sets: Sequence[Object], spec: RolloutSpec) -> Object:
     statuses = [each.get("status") or {} for each in sets]
     available = sum(status.get("availableReplicas", 0) for status in statuses)
     wanted = sum(each["spec"].get("replicas", 0) for each in sets)
@@ -35,13 +35,13 @@ def counts(deployment: Object, new: Object | None, sets: Sequence[Object], wish:
 
 
 def status_of(
-    deployment: Object, new: Object | None, sets: Sequence[Object], wish: Wish, now: datetime, created: bool = False
+    deployment: Object, new: Object | None, sets: Sequence[Object], spec: RolloutSpec, now: datetime, created: bool = False
 ) -> Object:
     """The status to write; `created` says that the new ReplicaSet was made in this pass."""
-    status = counts(deployment, new, sets, wish)
+    status = counts(deployment, new, sets, spec)
     conditions = list((deployment.get("status") or {}).get("conditions") or ())
     conditions = _beginning(deployment, conditions, new, now, created)
-    enough = status.get("availableReplicas", 0) >= wish.least_available
+    enough = status.get("availableReplicas", 0) >= spec.least_available
     if enough:
         availability = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:

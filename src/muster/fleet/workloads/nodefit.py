@@ -24,10 +24,10 @@ def is_selected(spec: Mapping[str, Any], node: Object) -> bool:
     if not affinity:
         return True
     fields = {NAME_FIELD: node["metadata"].get("name", "")}
-    return any(_meets(term, labels, fields) for term in affinity.get("nodeSelectorTerms") or ())
+    return any(_matches(term, labels, fields) for term in affinity.get("nodeSelectorTerms") or ())
 
 
-def _meets(term: Mapping[str, Any], labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
+def _matches(term: Mapping[str, Any], labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
     parts = [(term.get(name) or (), values) for name, values in (("matchExpressions", labels), ("matchFields", fields))]
     try:
         return any(wanted for wanted, _ in parts) and all(_selector(wanted).matches(values) for wanted, values in parts)

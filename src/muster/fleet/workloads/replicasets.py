@@ -50,7 +50,7 @@ class ReplicaSets:
         await self._write_status(attached, found, mine, problem)
         if problem is not None:
             raise problem
-        return _next_look(found, mine, attached.now())
+        return _next_reconcile(found, mine, attached.now())
 
     async def _scale(self, attached: Attached, found: Object, active: list[Object]) -> StatusError | None:
         missing = found["spec"].get("replicas", 1) - len(active)
@@ -119,7 +119,7 @@ def status_of(found: Object, mine: Iterable[Object], now: datetime) -> Object:
     return status
 
 
-def _next_look(found: Object, mine: Iterable[Object], now: datetime) -> float | None:
+def _next_reconcile(found: Object, mine: Iterable[Object], now: datetime) -> float | None:
     """When the next ready pod becomes an available one."""
     least = found["spec"].get("minReadySeconds", 0)
     waits = [podstate.available_in(pod, least, now) for pod in mine if least and podstate.is_active(pod)]

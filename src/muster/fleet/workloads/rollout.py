@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RolloutSpec:
     """What the Deployment asks for; surge and unavailable are pods, not percentages."""
 
     replicas: int
@@ -61,36 +61,36 @@ def scaled(value: int | str, replicas: int, *, up: bool) -> int:
     return -(-replicas * percent // 100) if up else replicas * percent // 100
 
 
-def first_size(wish: Wish, old: Sequence[Group]) -> int:
+def first_size(spec: RolloutSpec, old: Sequence[Group]) -> int:
     """The size at which a new ReplicaSet begins."""
-    return wish.replicas if wish.recreate else _room(wish, 0, sum(group.wanted for group in old))
+    return spec.replicas if spec.recreate else _room(spec, 0, sum(group.wanted for group in old))
 
 
-def _room(wish: Wish, wanted: int, total: int) -> int:
-    if total >= wish.most:
+def _room(spec: RolloutSpec, wanted: int, total: int) -> int:
+    if total >= spec.most:
         return wanted
-    return wanted + min(wish.most - total, wish.replicas - wanted)
+    return wanted + min(spec.most - total, spec.replicas - wanted)
 
 
-def was_rescaled(wish: Wish, groups: Sequence[Group]) -> bool:
+def was_rescaled(spec: RolloutSpec, groups: Sequence[Group]) -> bool:
     """Whether `replicas` was changed since the sets were sized: then sizes follow in proportion before any rollout goes on."""
-    return any(group.wanted and group.noted_replicas not in (None, wish.replicas) for group in groups)
+    return any(group.wanted and group.noted_replicas not in (None, spec.replicas) for group in groups)
 
 
-def rescale(wish: Wish, new: Group | None, old: Sequence[Group]) -> Sizes:
+def rescale(spec: RolloutSpec, new: Group | None, old: Sequence[Group]) -> Sizes:
     groups = [*old, new] if new is not None else list(old)
     active = [group for group in groups if group.wanted]
     if len(active) <= 1:
         only = active[0] if active else new or (max(old, key=lambda group: group.created) if old else None)
-        return {only.name: wish.replicas} if only is not None and only.wanted != wish.replicas else {}
-    if new is not None and new.wanted == new.noted_replicas == new.available == wish.replicas:
+        return {only.name: spec.replicas} if only is not None and only.wanted != spec.replicas else {}
+    if new is not None and new.wanted == new.noted_replicas == new.available == spec.replicas:
         return {group.name: 0 for group in old if group.wanted}
-    return {} if wish.recreate else _proportional(wish, active)
+    return {} if spec.recreate else _proportional(spec, active)
 
 
-def _proportional(wish: Wish, active: Sequence[Group]) -> Sizes:
+def _proportional(spec: RolloutSpec, active: Sequence[Group]) -> Sizes:
     """Share what is to be added or taken by the sizes there are; the largest set takes what rounding leaves."""
-    missing = (wish.most if wish.replicas else 0) - sum(group.wanted for group in active)
+    missing = (spec.most if spec.replicas else 0) - sum(group.wanted for group in active)
     # Of sets of one size, the newer grow first and the older shrink first.
     by_age = sorted(active, key=lambda group: group.created, reverse=missing > 0)
     ordered = sorted(by_age, key=lambda group: -group.wanted)
@@ -99,7 +99,7 @@ def _proportional(wish: Wish, active: Sequence[Group]) -> Sizes:
         share = 0
         if left:
             # Rounded half up, as Go's controller does.
-            target = int(group.wanted * wish.most / (group.noted_most or wish.most) + 0.5) if wish.replicas else 0
+            target = int(group.wanted * spec.most / (group.noted_most or spec.most) + 0.5) if spec.replicas else 0
             share = min(target - group.wanted, left) if missing > 0 else max(target - group.wanted, left)
         sizes[group.name] = group.wanted + share
         left -= share
@@ -108,26 +108,26 @@ def _proportional(wish: Wish, active: Sequence[Group]) -> Sizes:
     return {group.name: sizes[group.name] for group in active if sizes[group.name] != group.wanted}
 
 
-def recreate(wish: Wish, new: Group | None, old: Sequence[Group]) -> Sizes:
+def recreate(spec: RolloutSpec, new: Group | None, old: Sequence[Group]) -> Sizes:
     """Old pods go first, to the last; only then do new ones come."""
     shrinking = {group.name: 0 for group in old if group.wanted}
     if shrinking or not old_are_gone(old) or new is None:
         return shrinking
-    return {new.name: wish.replicas} if new.wanted != wish.replicas else {}
+    return {new.name: spec.replicas} if new.wanted != spec.replicas else {}
 
 
 def old_are_gone(old: Sequence[Group]) -> bool:
     return not any(group.actual or group.leaving for group in old)
 
 
-def roll(wish: Wish, new: Group, old: Sequence[Group]) -> Sizes:
+def roll(spec: RolloutSpec, new: Group, old: Sequence[Group]) -> Sizes:
     """One step of a rolling update: first the new set moves; when it cannot, old ones make room."""
     total = new.wanted + sum(group.wanted for group in old)
-    size = wish.replicas if new.wanted > wish.replicas else _room(wish, new.wanted, total)
+    size = spec.replicas if new.wanted > spec.replicas else _room(spec, new.wanted, total)
     if size != new.wanted:
         return {new.name: size}
     ordered = sorted((group for group in old if group.wanted), key=lambda group: group.created)
-    spare = total - wish.least_available - (new.wanted - new.available)
+    spare = total - spec.least_available - (new.wanted - new.available)
     if not ordered or spare <= 0:
         return {}
     sizes = {group.name: group.wanted for group in ordered}
@@ -136,7 +136,7 @@ def roll(wish: Wish, new: Group, old: Sequence[Group]) -> Sizes:
         broken = min(spare, max(group.wanted - group.available, 0))
         sizes[group.name] -= broken
         spare -= broken
-    working = new.available + sum(group.available for group in old) - wish.least_available
+    working = new.available + sum(group.available for group in old) - spec.least_available
     for group in ordered:
         taken = min(sizes[group.name], max(working, 0))
         sizes[group.name] -= taken

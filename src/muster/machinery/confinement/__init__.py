@@ -18,7 +18,7 @@ from muster.machinery.confinement.boundary import (
     host_name,
     unconfined,
 )
-from muster.machinery.confinement.files import beside, located, own, read, shown, temporary_directory
+from muster.machinery.confinement.files import located, own, read, shown, sibling_path, temporary_directory
 from muster.machinery.confinement.network import check_dial, is_guarded, listening, may_listen
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "Nowhere",
     "Outside",
     "ProgramFailed",
-    "beside",
     "check_dial",
     "confined",
     "current",
@@ -41,6 +40,7 @@ __all__ = [
     "own",
     "read",
     "shown",
+    "sibling_path",
     "temporary_directory",
     "unconfined",
 ]

@@ -16,7 +16,7 @@ def located(path: str) -> Path:
     return Path(path) if confinement is None else confinement.path(path)
 
 
-def beside(base: Path, name: str) -> Path:
+def sibling_path(base: Path, name: str) -> Path:
     """Where a file is that a document in the directory `base` names; an empty one is where the asker is. Raises Outside if that
     directory is not the pod's."""
     confinement = current()

@@ -168,7 +168,7 @@ class Agent:
                 else:
                     await self._after(await run_session(context, address), address)
             except (OSError, EndpointError) as error:
-                context.state.say("serving", address.server, f"the hub's kubeconfig cannot be used: {error}")
+                context.state.report("serving", address.server, f"the hub's kubeconfig cannot be used: {error}")
                 for_want_of_better = True
             if for_want_of_better:
                 await sleep(self._clock, backoff.next())
@@ -184,7 +184,7 @@ class Agent:
                 await take_over(secret)
                 return
             except (KubeError, OSError) as error:
-                self.state.say("starting", "", f"cannot read what was begun: {error}")
+                self.state.report("starting", "", f"cannot read what was begun: {error}")
                 await sleep(self._clock, backoff.next())
 
     def _settled(self, secret: HubSecret, bootstraps: Bootstraps, events: EventRecorder) -> AgentContext:
@@ -229,7 +229,7 @@ class Agent:
 
     async def _give_up(self, context: AgentContext, address: HubAddress) -> None:
         """Only the names are kept: what was pending there was asked for with an identity that is gone."""
-        others = [one.address for one in context.bootstraps.candidates if one.address != address]
+        others = [candidate.address for candidate in context.bootstraps.candidates if candidate.address != address]
         try:
             await context.secret.pending.begin(names_of(context.identity), others)
             await context.secret.remove()

@@ -35,19 +35,19 @@ OWN_SECONDS = 2.0
 
 
 async def register(context: AgentContext, candidate: Candidate, failover: Failover) -> None:
-    context.state.say("registering", candidate.address.server)
+    context.state.report("registering", candidate.address.server)
     try:
         hub = context.connect(candidate.endpoint)
     except EndpointError as error:
-        context.state.say("registering", candidate.address.server, str(error))
+        context.state.report("registering", candidate.address.server, str(error))
         await _until_changed(context, candidate, failover)
         return
     refused = asyncio.Event()
-    ways = [_join(context, hub, candidate, refused), _until_changed(context, candidate, failover)]
+    contenders = [_join(context, hub, candidate, refused), _until_changed(context, candidate, failover)]
     if is_derived(context.driver):
-        ways.append(_let_in(context, candidate, refused))
+        contenders.append(_let_in(context, candidate, refused))
     try:
-        await race(*ways)
+        await race(*contenders)
     finally:
         await hub.close()
 
@@ -72,7 +72,7 @@ async def _join(context: AgentContext, hub: KubeClient, candidate: Candidate, re
     def trouble(error: Exception | None) -> None:
         if isinstance(error, Unauthorized):
             refused.set()
-        context.state.say("registering", candidate.address.server, _problem(error, candidate) if error else "")
+        context.state.report("registering", candidate.address.server, _problem(error, candidate) if error else "")
 
     if await moved(context, candidate, hub):
         return
@@ -99,7 +99,7 @@ async def _introduced(context: AgentContext, hub: KubeClient, trouble: Trouble) 
 
 async def _make_room(context: AgentContext) -> None:
     secret = context.secret
-    hubs = [one.address for one in context.bootstraps.candidates]
+    hubs = [candidate.address for candidate in context.bootstraps.candidates]
     if not secret.is_of_another(context.identity):
         await secret.pending.begin(names_of(context.identity), [*hubs, secret.address] if secret.address else hubs)
         return

@@ -33,7 +33,7 @@ class AgentState:
     registered: bool = False
     """Whether it ever had a credential that worked."""
 
-    def say(self, phase: str, hub: str, problem: str = "") -> None:
+    def report(self, phase: str, hub: str, problem: str = "") -> None:
         """Note what is going on; log it when that is news."""
         if problem and problem != self.problem:
             log.warning("waiting", cluster=self.cluster, phase=phase, problem=problem)

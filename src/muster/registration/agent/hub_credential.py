@@ -36,15 +36,19 @@ def hub_credential_keeper(
     trouble: Trouble,
     report: Callable[[CredentialReport], None] = lambda report: None,
 ) -> CredentialKeeper:
-    def told(said: CredentialReport) -> None:
-        write = log.info if said.status else log.warning
-        reason = said.event or said.reason
-        write("credential", cluster=context.cluster, reason=reason, message=said.message)
-        context.events.event(context.secret.reference, "Normal" if said.status else "Warning", reason, said.message)
-        report(said)
+    def on_report(credential_report: CredentialReport) -> None:
+        write = log.info if credential_report.status else log.warning
+        reason = credential_report.event or credential_report.reason
+        write("credential", cluster=context.cluster, reason=reason, message=credential_report.message)
+        context.events.event(
+            context.secret.reference, "Normal" if credential_report.status else "Warning", reason, credential_report.message
+        )
+        report(credential_report)
 
     store = HubCredential(context, address)
-    return CredentialKeeper(hub, context.driver, store, clock=context.clock, random=context.random, trouble=trouble, report=told)
+    return CredentialKeeper(
+        hub, context.driver, store, clock=context.clock, random=context.random, trouble=trouble, report=on_report
+    )
 
 
 class HubCredential:
@@ -96,4 +100,4 @@ class HubCredential:
         return whole
 
     async def _forget(self) -> None:
-        await self._secret.pending.close(self._address, [one.address for one in self._context.bootstraps.candidates])
+        await self._secret.pending.close(self._address, [candidate.address for candidate in self._context.bootstraps.candidates])

@@ -34,15 +34,15 @@ async def moved(context: AgentContext, candidate: Candidate, bootstrap: KubeClie
     stored = context.secret.address
     if stored is None or stored.name != candidate.address.name or context.credential_problem():
         return False
-    way = context.driver.way_to(candidate.address)
+    files = context.driver.way_to(candidate.address)
     backoff = Backoff(1.0, 60.0, random=context.random)
     breaks = 0
     while True:
         try:
-            if not await knows_us(context, way):
+            if not await knows_us(context, files):
                 return False
             await context.secret.pending.move(stored, candidate.address)
-            await context.secret.store(way)
+            await context.secret.store(files)
         except Conflict:
             await sleep(context.clock, backoff.next() / 10)
         except (KubeError, OSError, TimeoutError) as error:
@@ -51,7 +51,7 @@ async def moved(context: AgentContext, candidate: Candidate, bootstrap: KubeClie
             if breaks >= MOST_BREAKS:
                 return False
             problem = f"cannot ask whether it still knows us: {error or type(error).__name__}"
-            context.state.say("registering", candidate.address.server, problem)
+            context.state.report("registering", candidate.address.server, problem)
             await sleep(context.clock, backoff.next())
         else:
             log.info("the hub has moved", cluster=context.cluster, hub=candidate.address.server, before=stored.server)
@@ -70,11 +70,11 @@ async def _answers(hub: KubeClient, cluster: str) -> bool:
     return True
 
 
-async def knows_us(context: AgentContext, way: Mapping[str, bytes]) -> bool:
+async def knows_us(context: AgentContext, files: Mapping[str, bytes]) -> bool:
     """Ask with the stored credential, from a directory of its own: the one in use stays as it is until the answer is yes."""
     with temporary_directory("muster-agent-") as scratch:
         try:
-            hub = context.connect(await context.secret.tried(way, Path(scratch) / "moved"))
+            hub = context.connect(await context.secret.tried(files, Path(scratch) / "moved"))
         except EndpointError:
             return False
         try:

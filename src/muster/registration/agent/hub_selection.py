@@ -30,7 +30,7 @@ async def choose(context: AgentContext, failover: Failover) -> Candidate | HubAd
             found = from_store(context, failover) or await _from_candidates(context, failover)
             if found is not None:
                 return found
-            context.state.say("choosing", "", _nothing_to_go_to(context))
+            context.state.report("choosing", "", _nothing_to_go_to(context))
             await pause(context.clock, news, backoff.next())
     finally:
         ignore()

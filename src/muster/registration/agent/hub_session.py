@@ -38,7 +38,7 @@ from muster.runtime.controller import EventRecorder
 log = get_logger("muster.registration.agent")
 
 CONTROLLER = "klusterlet-agent"
-LOOK_SECONDS = 60.0
+SESSION_CHECK_INTERVAL = 60.0
 """Between two looks at whether serving should end; what matters more is heard of at once."""
 ACCEPTED_SECONDS = 2.0
 """So long after the credential came, acceptance is waited for with the bootstrap identity if it was not there yet."""
@@ -69,7 +69,7 @@ async def run_session(context: AgentContext, address: HubAddress) -> SessionEnd:
     hub = context.connect(context.secret.endpoint)
     try:
         context.state.registered = True
-        context.state.say("serving", address.server)
+        context.state.report("serving", address.server)
         return await HubSession(context, hub, address).run()
     finally:
         await hub.close()
@@ -136,13 +136,13 @@ class HubSession:
         context, news = self._context, asyncio.Event()
         self._clusters.on_change(lambda old, new: news.set())
         ignore = [context.secret.on_change(news.set), context.bootstraps.on_change(news.set)]
-        look = min(LOOK_SECONDS, context.options.hub_connection_timeout / 4)
+        interval = min(SESSION_CHECK_INTERVAL, context.options.hub_connection_timeout / 4)
         try:
             while True:
                 leave = self._reason_to_leave()
                 if leave is not None:
                     return leave
-                await pause(context.clock, news, look)
+                await pause(context.clock, news, interval)
         finally:
             for end in ignore:
                 end()
@@ -204,7 +204,7 @@ class HubSession:
             cluster = self._clusters.cache.named(context.cluster)
             if cluster is not None and denied(cluster):
                 return SessionEnd.FAILED
-            if now - lease.heard >= context.options.hub_connection_timeout:
+            if now - lease.last_success >= context.options.hub_connection_timeout:
                 return SessionEnd.FAILED
         is_refused = lease.refused_since is not None and now - lease.refused_since >= REFUSED_SECONDS
         return SessionEnd.REFUSED if candidates and is_refused and not self._is_derived else None

@@ -92,12 +92,12 @@ async def accepted(hub: KubeClient, context: AgentContext) -> None:
     """Until the hub accepts this cluster, seen with whatever identity `hub` has."""
     seen = asyncio.Event()
 
-    def look(old: ManagedCluster | None, new: ManagedCluster | None) -> None:
+    def on_change(old: ManagedCluster | None, new: ManagedCluster | None) -> None:
         if new is not None and is_true(new.status.conditions, ACCEPTED):
             seen.set()
 
     clusters = own_cluster(hub, context)
-    clusters.on_change(look)
+    clusters.on_change(on_change)
     await race(seen.wait(), clusters.run())
 
 

@@ -61,8 +61,8 @@ def available() -> tuple[str, ...]:
 
 def find(name: str) -> Driver:
     """Raises UnknownDriver or BrokenDriver."""
-    if (place := BUILT_IN.get(ALIASES.get(name, name))) is not None:
-        return cast("Driver", _imported(place))
+    if (location := BUILT_IN.get(ALIASES.get(name, name))) is not None:
+        return cast("Driver", _imported(location))
     others = _others()
     named = {point.value: point for point in others if point.name == name}
     if len(named) > 1:
@@ -87,7 +87,7 @@ def profiles() -> tuple[Profile, ...]:
 
 def profile_of(name: str) -> Profile | None:
     """By any of its names; None when nothing is known of such a driver."""
-    return next((one for one in profiles() if name in (one.name, *one.aliases)), None)
+    return next((profile for profile in profiles() if name in (profile.name, *profile.aliases)), None)
 
 
 def endpoints_of(name: str) -> EndpointFormat:
@@ -114,8 +114,8 @@ def driver_options(settings: Iterable[str]) -> dict[str, DriverOptions]:
     """Settings DRIVER.OPTION=VALUE by driver; what is said several times keeps all its values. Raises DriverOptionError."""
     options: dict[str, dict[str, tuple[str, ...]]] = {}
     for setting in settings:
-        place, assigned, value = setting.partition("=")
-        driver, dotted, option = place.partition(".")
+        location, assigned, value = setting.partition("=")
+        driver, dotted, option = location.partition(".")
         if not (assigned and dotted and driver and option):
             raise DriverOptionError(setting)
         own = options.setdefault(driver, {})
@@ -135,8 +135,8 @@ def profile_rules(name: str, options: Mapping[str, DriverOptions]) -> HubRules:
     return driver.hub_rules(options_of(driver, options))
 
 
-def _imported(place: str) -> Any:
-    module, _, attribute = place.partition(":")
+def _imported(location: str) -> Any:
+    module, _, attribute = location.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 

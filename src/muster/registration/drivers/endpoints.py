@@ -115,9 +115,9 @@ class EndpointFormat(Protocol):
         """The entry that leads to the others: the key in Secrets, the name of the file beside them."""
         ...
 
-    def read(self, file: Path, content: bytes, source: str = "", beside: Mapping[str, bytes] | None = None) -> HubEndpoint:
+    def read(self, file: Path, content: bytes, source: str = "", siblings: Mapping[str, bytes] | None = None) -> HubEndpoint:
         """What an entry says that is kept, or will be, in `file`; `source` is where an administrator finds it, if not there.
 
-        `beside` has the other entries, where they are at hand; what is not among them is looked for in files. Raises EndpointError.
+        `siblings` has the other entries, if they are at hand; entries that are not in it are read from files. Raises EndpointError.
         """
         ...

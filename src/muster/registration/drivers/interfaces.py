@@ -143,13 +143,19 @@ class AcceptanceContext:
     configured: HubRegistrationDriver | None
     """What the ClusterManager says of this driver; None where there is no ClusterManager, or it says nothing."""
     process_env: ProcessEnv
-    say: Callable[[str], None]
+    report: Callable[[str], None]
+    """Shows the administrator what was done or found."""
     namespace: str = HUB_NAMESPACE
 
     @property
     def surroundings(self) -> ProcessEnv:
         """The former name of `process_env`."""
         return self.process_env
+
+    @property
+    def say(self) -> Callable[[str], None]:
+        """The former name of `report`."""
+        return self.report
 
 
 Undo = Callable[[], Awaitable[None]]

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from muster.api.resource import Document
 from muster.kube import yaml
-from muster.machinery.confinement import beside as path_beside
-from muster.machinery.confinement import read, shown
+from muster.machinery.confinement import read, shown, sibling_path
 from muster.registration.drivers.endpoints import ClientSettings, EndpointError, EndpointFormat, HubAddress
 from muster.registration.drivers.interfaces import Driver
 from muster.runtime.client import ClientConfig, HttpClient, KubeClient, KubeconfigError, load_kubeconfig
@@ -71,7 +70,7 @@ class KubeconfigFormat:
     name: Final = "kube"
     key: Final = "kubeconfig"
 
-    def read(self, file: Path, content: bytes, source: str = "", beside: Mapping[str, bytes] | None = None) -> KubeconfigEndpoint:
+    def read(self, file: Path, content: bytes, source: str = "", siblings: Mapping[str, bytes] | None = None) -> KubeconfigEndpoint:
         """Only the current cluster is looked at; whether its user's files are there is seen when connecting."""
         source = source or shown(file)
         try:
@@ -90,7 +89,7 @@ class KubeconfigFormat:
         if not url.rstrip("/"):
             raise EndpointError(source, f"cluster {name!r}: server: not set")
         try:
-            authority = _authority(cluster, file.parent, beside or {})
+            authority = _authority(cluster, file.parent, siblings or {})
         except EndpointError as error:
             raise EndpointError(source, f"cluster {name!r}: {error.problem}") from None
         proxy_url, tls_server_name = (str(cluster.get(field) or "") for field in ("proxy-url", "tls-server-name"))
@@ -108,14 +107,14 @@ def _entry(document: Document, source: str, collection: str, kind: str, name: st
     raise EndpointError(source, f"{collection}: no {kind} {name!r}")
 
 
-def _authority(cluster: Document, base: Path, beside: Mapping[str, bytes]) -> bytes:
+def _authority(cluster: Document, base: Path, siblings: Mapping[str, bytes]) -> bytes:
     data, file = cluster.get("certificate-authority-data"), cluster.get("certificate-authority")
     try:
         if data:
             return base64.b64decode(str(data), validate=True).strip()
         if not file:
             return b""
-        return (beside[str(file)] if str(file) in beside else read(path_beside(base, str(file)))).strip()
+        return (siblings[str(file)] if str(file) in siblings else read(sibling_path(base, str(file)))).strip()
     except binascii.Error:
         raise EndpointError("", "certificate-authority-data: not valid base64") from None
     except OSError as error:
@@ -148,10 +147,10 @@ def program_of(kubeconfig: bytes) -> tuple[str, ...] | None:
     """The command and arguments of the program that signs for a kubeconfig of an agent's own; None when there is none."""
     try:
         program = yaml.load(kubeconfig)["users"][0]["user"]["exec"]
-        words = (program["command"], *program["args"])
+        command = (program["command"], *program["args"])
     except (yaml.YAMLError, LookupError, TypeError):
         return None
-    return tuple(map(str, words))
+    return tuple(map(str, command))
 
 
 class KubeconfigDriver(Driver):

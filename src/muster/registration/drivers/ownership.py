@@ -15,7 +15,7 @@ log = get_logger("muster.registration.drivers")
 
 def owner_of(cluster: ManagedCluster) -> Profile | None:
     """Whose cluster it is, by its marks: one without any is the default driver's. None when it is an unknown driver's."""
-    marked = next((one for one in profiles() if _marks(one, cluster)), None)
+    marked = next((profile for profile in profiles() if _marks(profile, cluster)), None)
     if marked is not None or DRIVER_ANNOTATION in cluster.metadata.annotations:
         return marked
     return find(DEFAULT)
@@ -23,7 +23,7 @@ def owner_of(cluster: ManagedCluster) -> Profile | None:
 
 def claimed_by_others(name: str) -> Callable[[ManagedCluster], bool]:
     """Tells of clusters whether another driver than this has marked them, enabled or not."""
-    others = tuple(one for one in profiles() if name not in (one.name, *one.aliases))
+    others = tuple(profile for profile in profiles() if name not in (profile.name, *profile.aliases))
     return lambda cluster: any(_marks(one, cluster) for one in others)
 
 

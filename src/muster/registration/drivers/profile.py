@@ -187,8 +187,8 @@ class Profile:
         return ()
 
     def _carried(self, options: DriverOptions) -> tuple[str, ...]:
-        said = ((option, value) for option, values in sorted(options.items()) for value in values)
-        return tuple(f"--driver-option={self.name}.{option}={value}" for option, value in said)
+        pairs = ((option, value) for option, values in sorted(options.items()) for value in values)
+        return tuple(f"--driver-option={self.name}.{option}={value}" for option, value in pairs)
 
 
 def carrying(options: DriverOptions, *elsewhere: str) -> Document:

@@ -78,65 +78,65 @@ class ClusterWriter:
 
         Raises Conflict when somebody else wrote in between, and what the client raises.
         """
-        wish = _PendingChange(change, status, asyncio.get_running_loop().create_future())
+        pending = _PendingChange(change, status, asyncio.get_running_loop().create_future())
         waiting = self._waiting.get(name)
         if waiting is not None:
-            waiting.append(wish)
-            return await wish.granted
-        self._waiting[name] = [wish]
+            waiting.append(pending)
+            return await pending.granted
+        self._waiting[name] = [pending]
         try:
             await asyncio.sleep(0)
-            while wishes := self._waiting[name]:
+            while pending_changes := self._waiting[name]:
                 self._waiting[name] = []
-                await self._fulfil(name, wishes)
+                await self._write_pending(name, pending_changes)
         finally:
             for left in self._waiting.pop(name):
                 left.refuse(WriteInterrupted(f"managed cluster {name} was not written"))
-        return wish.granted.result()
+        return pending.granted.result()
 
-    async def _fulfil(self, name: str, wishes: list[_PendingChange]) -> None:
+    async def _write_pending(self, name: str, pending_changes: list[_PendingChange]) -> None:
         try:
             for status in (False, True):
-                if chosen := [wish for wish in wishes if wish.status is status]:
+                if chosen := [pending for pending in pending_changes if pending.status is status]:
                     await self._write(name, chosen, status)
         finally:
-            for wish in wishes:
-                wish.refuse(WriteInterrupted(f"managed cluster {name}: the write was interrupted"))
+            for pending in pending_changes:
+                pending.refuse(WriteInterrupted(f"managed cluster {name}: the write was interrupted"))
 
-    async def _write(self, name: str, wishes: list[_PendingChange], status: bool) -> None:
+    async def _write(self, name: str, pending_changes: list[_PendingChange], status: bool) -> None:
         before = self.get(name)
         if before is None:
-            for wish in wishes:
-                wish.grant(False)
+            for pending in pending_changes:
+                pending.grant(False)
             return
         after, altering = before, set[_PendingChange]()
-        for wish in wishes:
+        for pending in pending_changes:
             try:
-                changed = wish.change(after)
+                changed = pending.change(after)
             except Exception as error:
                 # A change that cannot be made is its author's problem alone.
-                wish.refuse(error)
+                pending.refuse(error)
                 continue
             if changed != after:
-                altering.add(wish)
+                altering.add(pending)
                 after = changed
         if not altering:
             # The usual end of a look at a cluster at rest; not even the patch need be worked out.
-            for wish in wishes:
-                wish.grant(False)
+            for pending in pending_changes:
+                pending.grant(False)
             return
         if not status:
             after = self._put_right(after)
         try:
             answer = await patch_object(self._client, before, after, status=status)
         except KubeError as error:
-            for wish in wishes:
-                wish.refuse(error)
+            for pending in pending_changes:
+                pending.refuse(error)
             return
         if answer is not None:
             self._latest.record_write(answer)
-        for wish in wishes:
-            wish.grant(answer is not None and wish in altering)
+        for pending in pending_changes:
+            pending.grant(answer is not None and pending in altering)
 
     def _put_right(self, cluster: ManagedCluster) -> ManagedCluster:
         for change in self._always:

@@ -224,8 +224,8 @@ async def install_base(client: KubeClient, *, namespace: str = HUB_NAMESPACE, cl
 
 async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None:
     """Tell the API server whom to trust when it calls the webhooks; those that are not configured are left so."""
-    places = [*((hook.resource, hook.name) for hook in HOOKS), *((CRDS, name) for name in CONVERTED)]
-    await trust_webhooks(client, places, ca, clock=clock)
+    targets = [*((hook.resource, hook.name) for hook in HOOKS), *((CRDS, name) for name in CONVERTED)]
+    await trust_webhooks(client, targets, ca, clock=clock)
 
 
 def permissions(namespace: str) -> list[tuple[GVR, Document]]:
@@ -243,14 +243,14 @@ def driver_permissions(namespace: str, drivers: Iterable[HubRules]) -> list[tupl
     """What the hub's account may by the drivers it runs with, in each namespace: a role of its own, so that it can go again."""
     rules: dict[str, list[Document]] = {}
     for driver in drivers:
-        for place, ours in {namespace: driver.own, **driver.elsewhere}.items():
-            rules.setdefault(place, []).extend(ours)
+        for location, ours in {namespace: driver.own, **driver.elsewhere}.items():
+            rules.setdefault(location, []).extend(ours)
     hub = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     made: list[tuple[GVR, Document]] = []
-    for place, together in rules.items():
+    for location, together in rules.items():
         if together:
-            made.append((ROLES, {"metadata": named(DRIVER_ROLE, place), "rules": together}))
-            made.append((ROLE_BINDINGS, binding(DRIVER_ROLE, "Role", DRIVER_ROLE, hub, place)))
+            made.append((ROLES, {"metadata": named(DRIVER_ROLE, location), "rules": together}))
+            made.append((ROLE_BINDINGS, binding(DRIVER_ROLE, "Role", DRIVER_ROLE, hub, location)))
     return made
 
 

@@ -48,7 +48,7 @@ class _Status(msgspec.Struct):
     conditions: list[_Condition] | None = None
 
     def true(self, kind: str) -> bool:
-        return any(one.type == kind and one.status == "True" for one in self.conditions or ())
+        return any(condition.type == kind and condition.status == "True" for condition in self.conditions or ())
 
 
 class _Metadata(msgspec.Struct):

@@ -234,7 +234,7 @@ class _Entry:
         """Raises KubeconfigError for one that whoever reads the document may not have."""
         value = self.text(field)
         try:
-            return confinement.own(confinement.beside(self.document.base, value)) if value else None
+            return confinement.own(confinement.sibling_path(self.document.base, value)) if value else None
         except OSError as error:
             raise self.error(field, error.strerror or str(error)) from None
 

@@ -53,7 +53,7 @@ def make_pair(hosts: Sequence[str], now: datetime, lifetime: timedelta, older: b
     """A fresh certificate for `hosts`; authorities in `older` that are still in their time stay trusted."""
     authority = CertificateAuthority.create(f"{hosts[0][:40]}-ca@{int(now.timestamp())}", now, lifetime, path_length=0)
     pair = authority.issue(hosts[0][:64], now, lifetime, usages=(SERVER_AUTH,), hosts=hosts)
-    kept = [one.public_bytes(Encoding.PEM) for one in _certificates(older) if one.not_valid_after_utc > now]
+    kept = [certificate.public_bytes(Encoding.PEM) for certificate in _certificates(older) if certificate.not_valid_after_utc > now]
     return ServingPair(pair.certificate, pair.key, b"".join([authority.pem, *kept]))
 
 
@@ -156,7 +156,7 @@ def _stored(secret: Object | None) -> ServingPair | None:
         authorities = x509.load_pem_x509_certificates(ca)
     except (KeyError, TypeError, ValueError, x509.ExtensionNotFound):
         return None
-    if not KeyPair(cert, key).matches() or all(one.subject != leaf.issuer for one in authorities):
+    if not KeyPair(cert, key).matches() or all(authority.subject != leaf.issuer for authority in authorities):
         return None
     return ServingPair(cert, key, ca)
 

@@ -188,7 +188,7 @@ class _Reader:
     def _file(self, key: str) -> Path | None:
         value = self._text(key)
         try:
-            return confinement.own(confinement.beside(self.base, value)) if value else None
+            return confinement.own(confinement.sibling_path(self.base, value)) if value else None
         except OSError as error:
             raise self._error(key, error.strerror or str(error)) from None
 

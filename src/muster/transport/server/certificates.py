@@ -95,9 +95,9 @@ def with_issuers(chain: bytes, authorities: bytes) -> bytes:
     """A chain (PEM), and after it those of the authorities that have signed one of its certificates. Raises ValueError."""
     shown = x509.load_pem_x509_certificates(chain)
     signed = [
-        one
-        for one in x509.load_pem_x509_certificates(authorities)
-        if one not in shown and any(has_issued(one, other) for other in shown)
+        load_pem_x509_certificate
+        for load_pem_x509_certificate in x509.load_pem_x509_certificates(authorities)
+        if load_pem_x509_certificate not in shown and any(has_issued(load_pem_x509_certificate, other) for other in shown)
     ]
     return b"\n".join((chain.rstrip(), *(one.public_bytes(Encoding.PEM) for one in signed)))
 
@@ -105,6 +105,9 @@ def with_issuers(chain: bytes, authorities: bytes) -> bytes:
 def _authorities(pem: bytes) -> frozenset[bytes]:
     """Raises ConfigError."""
     try:
-        return frozenset(one.public_bytes(Encoding.DER) for one in x509.load_pem_x509_certificates(pem))
+        return frozenset(
+            load_pem_x509_certificate.public_bytes(Encoding.DER)
+            for load_pem_x509_certificate in x509.load_pem_x509_certificates(pem)
+        )
     except ValueError as error:
         raise ConfigError(f"client_ca_file: cannot be read: {error}") from None

@@ -91,7 +91,7 @@ class Resync:
 
     async def _live(self, service: Service, caller: Caller, known: Mapping[str, KnownObject]) -> Mapping[str, int]:
         """What the hub has now, by id; empty where nothing the agent says makes us doubt what we know."""
-        current = {one.resource_id: one.version for one in service.versions(caller.cluster)}
+        current = {version.resource_id: version.version for version in service.versions(caller.cluster)}
         for resource_id, has in known.items():
             if resource_id in current:
                 doubtful = has.version > current[resource_id] or _is_doubted(has)

@@ -153,7 +153,7 @@ class KeptObject:
             conditions = (_decode_conditions(self.raw).status or _Status()).conditions or ()
         except msgspec.DecodeError:
             return None
-        return next((one.observedGeneration for one in conditions if one.type == DELIVERED), None)
+        return next((condition.observedGeneration for condition in conditions if condition.type == DELIVERED), None)
 
     def differs(self, other: KeptObject) -> bool:
         """Whether agents are told of the step from one to the other. Of works they are not told what they have reported themselves:

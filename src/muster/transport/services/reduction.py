@@ -54,7 +54,7 @@ def _own(status: msgspec.Raw) -> list[dict[str, object]]:
     except msgspec.DecodeError:
         # Whatever a status is, the work is sent.
         return []
-    return [one for one in conditions if one.get("type") in OWN_CONDITIONS]
+    return [condition for condition in conditions if condition.get("type") in OWN_CONDITIONS]
 
 
 def _drop_managed_fields(members: dict[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:

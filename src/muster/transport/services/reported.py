@@ -61,7 +61,9 @@ def _status_of(raw: bytes) -> tuple[str, bytes]:
             return found.metadata.uid, b""
         if "conditions" in members:
             conditions = _read_conditions(members["conditions"]) or []
-            members["conditions"] = msgspec.Raw(_encode([one for one in conditions if one.get("type") != DELIVERED]))
+            members["conditions"] = msgspec.Raw(
+                _encode([condition for condition in conditions if condition.get("type") != DELIVERED])
+            )
         return found.metadata.uid, _encode(members)
     except msgspec.DecodeError:
         # Whatever a status is, the work is sent.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from muster.fleet.aws.model import Cluster, Entry, State
-from muster.fleet.aws.tokens.aws_auth import NOBODY, AwsAuth, Mapped, parse
+from muster.fleet.aws.tokens.aws_auth import EMPTY, AwsAuth, Mapped, parse
 from muster.fleet.aws.tokens.mapper import ProvenIdentity, Unmapped, mapped
 from muster.fleet.aws.world import World
 from tests.support.fake_clock import FakeClock
@@ -62,7 +62,7 @@ def test_of_two_entries_the_last_counts() -> None:
 
 
 def test_nothing_is_nobody() -> None:
-    assert parse({}) == parse({"mapRoles": ""}) == NOBODY
+    assert parse({}) == parse({"mapRoles": ""}) == EMPTY
 
 
 def cluster(mode: str, *entries: Entry) -> Cluster:
@@ -86,7 +86,7 @@ def entry(username: str = "by-entry", principal_id: str = "AROA1") -> Entry:
     )
 
 
-def who(found: Cluster, aws_auth: AwsAuth = NOBODY, identity: ProvenIdentity = SESSION) -> str:
+def who(found: Cluster, aws_auth: AwsAuth = EMPTY, identity: ProvenIdentity = SESSION) -> str:
     world = World(State("aws", "00", "", ""), FakeClock())
     try:
         return mapped(world, found, aws_auth, identity).username

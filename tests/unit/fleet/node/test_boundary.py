@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from muster.fleet.node import PodEnvironment
-from muster.fleet.node.boundary import Places, PodNetwork
+from muster.fleet.node.boundary import LocalEndpoints, PodNetwork
 from muster.machinery.confinement import current
 from muster.machinery.objects import GVR, Object
 from muster.operator.pod_namespaces import MAY_DIAL, MAY_RUN, not_running
@@ -29,8 +29,8 @@ class View:
 
 
 def test_a_pod_dials_its_server_programs_of_pods_and_what_its_namespace_allows() -> None:
-    places, view = Places(), View("127.0.0.1:7443,localhost:9")
-    network = PodNetwork("ns", view, SERVER, places, [("127.0.0.1", 5443)])
+    local_endpoints, view = LocalEndpoints(), View("127.0.0.1:7443,localhost:9")
+    network = PodNetwork("ns", view, SERVER, local_endpoints, [("127.0.0.1", 5443)])
 
     def may(host: str, port: int, name: str = "") -> bool:
         return network.may_dial(name or host, ip_address(host), port)
@@ -44,16 +44,16 @@ def test_a_pod_dials_its_server_programs_of_pods_and_what_its_namespace_allows()
     assert may("127.0.0.1", 9, "localhost")
     assert not may("127.0.0.1", 9)
     assert not may("127.64.1.1", 8000)
-    places.opened("127.64.1.1", 8000)
-    places.opened("127.64.1.1", 8000)
+    local_endpoints.opened("127.64.1.1", 8000)
+    local_endpoints.opened("127.64.1.1", 8000)
     assert may("127.64.1.1", 8000)
     assert not may("127.64.1.1", 22), "whatever of the machine listens on all addresses"
-    places.closed("127.64.1.1", 8000)
+    local_endpoints.closed("127.64.1.1", 8000)
     assert may("127.64.1.1", 8000)
-    places.closed("127.64.1.1", 8000)
+    local_endpoints.closed("127.64.1.1", 8000)
     assert not may("127.64.1.1", 8000)
-    places.opened("127.64.1.1", 8001)
-    places.vacated("127.64.1.1")
+    local_endpoints.opened("127.64.1.1", 8001)
+    local_endpoints.vacated("127.64.1.1")
     assert not may("127.64.1.1", 8001)
     view.dialled = ""
     assert not may("127.0.0.1", 7443), "as it is when it is dialled"

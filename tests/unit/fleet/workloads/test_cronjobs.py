@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.fleet.workloads.cronjobs import SCHEDULED, last_due, next_look
+from muster.fleet.workloads.cronjobs import SCHEDULED, last_due, next_reconcile
 from muster.kube.cron import parse_schedule
 from muster.runtime.client.builtin import CRON_JOBS, JOBS
 from tests.support.stage import Stage, condition
@@ -137,7 +137,7 @@ def seen(schedule: str, last: datetime, **spec: Any) -> tuple[datetime | None, f
     status = {"lastScheduleTime": last.strftime("%Y-%m-%dT%H:%M:%SZ")}
     parsed = parse_schedule(schedule)
     found, _ = last_due(obj, status, NOW, parsed, UTC, within_deadline=True)
-    return found, next_look(obj, status, NOW, parsed, UTC)
+    return found, next_reconcile(obj, status, NOW, parsed, UTC)
 
 
 def test_of_times_that_were_missed_the_last_counts() -> None:

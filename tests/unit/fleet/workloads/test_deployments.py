@@ -5,7 +5,7 @@ from typing import Any
 
 from muster.fleet.workloads.deployments import group_of
 from muster.fleet.workloads.deploymentstatus import status_of
-from muster.fleet.workloads.rollout import Wish
+from muster.fleet.workloads.rollout import RolloutSpec
 from muster.fleet.workloads.templates import HASH_LABEL, REVISION, template_hash
 from tests.support.stage import DEPLOYMENTS, IMAGE, PODS, Stage, condition
 
@@ -188,7 +188,7 @@ def test_a_rollout_that_does_not_get_on_times_out() -> None:
     obj = deployment("web", "serve", progressDeadlineSeconds=60)
     obj["status"] = {"conditions": [{**progressing, "lastTransitionTime": began}], "updatedReplicas": 1, "replicas": 1}
     new = {"metadata": {"name": "web-x"}, "spec": {"replicas": 1}, "status": {"replicas": 1}}
-    status = status_of(obj, new, [new], Wish(2, 1, 0), NOW)
+    status = status_of(obj, new, [new], RolloutSpec(2, 1, 0), NOW)
     said = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
     assert said["Progressing"] == ("False", "ProgressDeadlineExceeded")
 

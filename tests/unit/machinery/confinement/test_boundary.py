@@ -86,7 +86,7 @@ def test_without_a_boundary_everything_is_the_machines(tmp_path: Path) -> None:
     assert confinement.current() is None
     assert confinement.environ() is os.environ
     assert confinement.located("/etc/x") == Path("/etc/x")
-    assert confinement.beside(Path("/a"), "b") == Path("/a/b")
+    assert confinement.sibling_path(Path("/a"), "b") == Path("/a/b")
     assert confinement.own(Path("/etc")) == Path("/etc")
     confinement.check_dial("127.0.0.1", "127.0.0.1", 22)
     confinement.may_listen("0.0.0.0")
@@ -126,11 +126,11 @@ def test_every_path_is_one_of_the_pods(pod: Confinement, tmp_path: Path, wanted:
 
 @pytest.mark.parametrize("name", ["/etc/hostname", "../../secret", "../../../../../../../../etc/hostname"])
 def test_what_a_document_names_is_beside_it_in_the_pod(inside: Confinement, tmp_path: Path, name: str) -> None:
-    found = confinement.beside(inside.mounts["/cfg"], name)
+    found = confinement.sibling_path(inside.mounts["/cfg"], name)
     assert found.is_relative_to(inside.scratch)
-    assert confinement.beside(Path(), "x") == inside.scratch / "x", "a document that is in no file is at the pod's root"
+    assert confinement.sibling_path(Path(), "x") == inside.scratch / "x", "a document that is in no file is at the pod's root"
     with pytest.raises(Outside):
-        confinement.beside(tmp_path, "secret")
+        confinement.sibling_path(tmp_path, "secret")
 
 
 def test_a_link_that_leads_out_is_not_followed(inside: Confinement, tmp_path: Path) -> None:

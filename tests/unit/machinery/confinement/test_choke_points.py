@@ -46,7 +46,7 @@ PARTS = (
     "process",
     "programs",
     "work_agent",
-    "work_beside",
+    "work_sidecar",
     "work_hub",
 )
 FORBIDDEN = {

@@ -174,11 +174,11 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 async def _give_bootstrap(site: Site) -> None:
     authority = base64.b64encode(site.server.ca_pem).decode()
-    place = {"server": site.server.cluster_url("hub"), "certificate-authority-data": authority}
+    location = {"server": site.server.cluster_url("hub"), "certificate-authority-data": authority}
     document = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "hub", "cluster": place}],
+        "clusters": [{"name": "hub", "cluster": location}],
         "users": [{"name": "bootstrap", "user": {"token": "bootstrap-token"}}],
         "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "bootstrap"}}],
         "current-context": "hub",

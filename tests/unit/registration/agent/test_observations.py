@@ -89,7 +89,7 @@ VERSION: dict[str, bytes | KubeError] = {"/version": b'{"gitVersion":"v1.35.0"}'
 async def test_a_healthy_server_is_asked_two_things(clock: FakeClock) -> None:
     server = Answering({"/livez": b"ok", **VERSION})
     health = ApiServerHealth(server, clock, 60)
-    await health.look()
+    await health.probe()
     assert (health.condition, health.version, health.rest) == (HEALTHY, "v1.35.0", 60)
     assert server.asked == ["/livez", "/version"]
 
@@ -98,20 +98,20 @@ async def test_the_version_is_asked_for_now_and_then_and_after_every_failure(clo
     server = Answering({"/livez": b"ok", **VERSION})
     health = ApiServerHealth(server, clock, 60)
     for _ in range(11):
-        await health.look()
+        await health.probe()
         await clock.advance(60)
     assert server.asked.count("/version") == 3
     server.answers |= {"/livez": Unreachable("test", "upgrading"), "/version": b'{"gitVersion":"v1.36.0"}'}
-    await health.look()
+    await health.probe()
     server.answers["/livez"] = b"ok"
-    await health.look()
+    await health.probe()
     assert health.version == "v1.36.0"
 
 
 @pytest.mark.parametrize("answer", [NotFound(404), Forbidden(403)])
 async def test_where_livez_is_not_open_healthz_is_asked(answer: KubeError, clock: FakeClock) -> None:
     health = ApiServerHealth(Answering({"/livez": answer, "/healthz": b"ok", **VERSION}), clock, 60)
-    await health.look()
+    await health.probe()
     assert health.condition is HEALTHY
 
 
@@ -125,11 +125,11 @@ async def test_where_livez_is_not_open_healthz_is_asked(answer: KubeError, clock
 async def test_a_failure_has_to_last_and_is_then_told(answer: KubeError, message: str, clock: FakeClock) -> None:
     health = ApiServerHealth(Answering({"/livez": answer}), clock, 60)
     for _ in range(4):
-        await health.look()
+        await health.probe()
         assert health.condition is None
         assert health.rest == 5
         await clock.advance(5)
-    await health.look()
+    await health.probe()
     assert health.condition is not None
     assert (health.condition.status, health.condition.message) == ("False", message)
     assert health.rest == 60
@@ -138,11 +138,11 @@ async def test_a_failure_has_to_last_and_is_then_told(answer: KubeError, message
 async def test_a_short_failure_is_forgotten(clock: FakeClock) -> None:
     server = Answering({"/livez": b"ok", **VERSION})
     health = ApiServerHealth(server, clock, 60)
-    await health.look()
+    await health.probe()
     for answer in (Unreachable("test", "x"), b"ok", Unreachable("test", "x")):
         server.answers["/livez"] = answer
         await clock.advance(19)
-        await health.look()
+        await health.probe()
         assert health.condition is HEALTHY
 
 

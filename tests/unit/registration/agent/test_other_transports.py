@@ -54,7 +54,7 @@ class WireFormat:
     def __init__(self, *hubs: Hub) -> None:
         self._hubs = hubs
 
-    def read(self, file: Path, content: bytes, source: str = "", beside: Mapping[str, bytes] | None = None) -> HubEndpoint:
+    def read(self, file: Path, content: bytes, source: str = "", siblings: Mapping[str, bytes] | None = None) -> HubEndpoint:
         document = yaml.load(content)
         if not isinstance(document, dict) or not document.get("url"):
             raise EndpointError(source, "url: not set")

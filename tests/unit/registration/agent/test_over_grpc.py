@@ -65,7 +65,7 @@ class FakeFormat:
     def __init__(self, site: "GrpcFleet") -> None:
         self._site = site
 
-    def read(self, file: Path, content: bytes, source: str = "", beside: Mapping[str, bytes] | None = None) -> HubEndpoint:
+    def read(self, file: Path, content: bytes, source: str = "", siblings: Mapping[str, bytes] | None = None) -> HubEndpoint:
         url = yaml.load(content)["url"]
         return FakeEndpoint(HubAddress("grpc", url), url, file, self._site)
 

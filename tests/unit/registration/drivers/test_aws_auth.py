@@ -114,4 +114,4 @@ def test_others_entries_are_never_changed(entries, wanted, unwanted, flow):
         entry for entry in mapped_roles(text) if entry["rolearn"] not in touched
     ]
     assert sorted(entry["rolearn"] for entry in after if entry["rolearn"] in touched) == sorted(wanted)
-    assert all(one.is_said_by(entry) for one in ours for entry in after if entry["rolearn"] == one.role_arn)
+    assert all(one.matches(entry) for one in ours for entry in after if entry["rolearn"] == one.role_arn)

@@ -10,9 +10,9 @@ from muster.kube import certificates
 from muster.registration.drivers.certificates.certificate_manager import (
     REFUSED_PAUSE,
     UNHEARD_PAUSE,
-    Ask,
     CertificateMachine,
     Draw,
+    PendingRequest,
     RequestState,
 )
 from muster.registration.drivers.certificates.profile import CertificateProfile
@@ -158,7 +158,7 @@ async def test_what_to_do_next_follows_from_what_is_stored_and_pending_alone(clo
     key = new_key()
     assert holder.machine.next_step({}, {}) == Draw()
     begun = {"key": key, "name": b"addon-cluster1-metrics-aaaaa"}
-    assert holder.machine.next_step({}, begun) == Ask("addon-cluster1-metrics-aaaaa", key)
+    assert holder.machine.next_step({}, begun) == PendingRequest("addon-cluster1-metrics-aaaaa", key)
     await holder.settle(queue)
     queue.work()
     await holder.settle(queue)

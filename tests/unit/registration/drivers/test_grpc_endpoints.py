@@ -100,11 +100,11 @@ class TestTheAgentsOwn:
         named = {"clientCertFile": Path("/spoke/hub-kubeconfig/tls.crt"), "clientKeyFile": Path("/spoke/hub-kubeconfig/tls.key")}
         assert read(written, tmp_path).files() == named, "nothing is beside it"
         here = {"clientCertFile": tmp_path / "tls.crt", "clientKeyFile": tmp_path / "tls.key"}
-        assert read(written, tmp_path, beside={"tls.crt": b"", "tls.key": b""}).files() == here
+        assert read(written, tmp_path, siblings={"tls.crt": b"", "tls.key": b""}).files() == here
         for name in ("tls.crt", "tls.key"):
             (tmp_path / name).write_bytes(b"x")
         assert read(written, tmp_path).files() == here
-        assert read(written, tmp_path, beside={"tls.crt": b""}).files() == named, "a half of a pair is none"
+        assert read(written, tmp_path, siblings={"tls.crt": b""}).files() == named, "a half of a pair is none"
         elsewhere = bootstrap(token=None, clientCertFile="/etc/other.crt", clientKeyFile="/etc/other.key")
         assert read(elsewhere, tmp_path).files()["clientCertFile"] == Path("/etc/other.crt"), "those that it names otherwise stay"
 
@@ -117,7 +117,7 @@ class TestTheAgentsOwn:
             "token": "",
             "keepAliveConfig": {"enable": False},
         }
-        found = read(yaml.dump(upstream).encode(), tmp_path, beside={"tls.crt": b"", "tls.key": b""})
+        found = read(yaml.dump(upstream).encode(), tmp_path, siblings={"tls.crt": b"", "tls.key": b""})
         assert found.address == read(bootstrap()).address
 
     @given(

@@ -75,7 +75,7 @@ def test_what_is_no_kubeconfig_is_refused(text: bytes, tmp_path: Path) -> None:
 
 def test_what_is_kept_beside_a_kubeconfig_counts_before_there_are_files(tmp_path: Path) -> None:
     text = yaml.dump(document(**{"certificate-authority": "ca.crt"})).encode()
-    found = KUBECONFIGS.read(tmp_path / "kubeconfig", text, beside={"ca.crt": b"the authority\n"})
+    found = KUBECONFIGS.read(tmp_path / "kubeconfig", text, siblings={"ca.crt": b"the authority\n"})
     assert found.address.ca == b"the authority"
     with pytest.raises(EndpointError, match="cluster 'hub': certificate-authority: No such file"):
         KUBECONFIGS.read(tmp_path / "kubeconfig", text)

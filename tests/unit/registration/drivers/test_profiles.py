@@ -105,9 +105,9 @@ def spoken(room: str, names: set[str]) -> Iterator[str]:
     """Where a string of the code is a driver's name."""
     root = Path(muster.__file__).parent
     for path in sorted((root / room).rglob("*.py")):
-        place = path.relative_to(root)
-        if place.is_relative_to(HOME):
+        location = path.relative_to(root)
+        if location.is_relative_to(HOME):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and node.value in names:
-                yield f"{place}:{node.lineno}: {node.value!r}"
+                yield f"{location}:{node.lineno}: {node.value!r}"

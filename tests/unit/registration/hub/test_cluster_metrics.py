@@ -37,7 +37,7 @@ async def test_each_condition_of_a_cluster_is_a_series_with_its_present_status(p
         ClusterMetrics(world)
         await play.create_cluster("c1")
         await until_exposed(play, *(condition(kind, "Unknown") for kind in ("HubAcceptedManagedCluster", JOINED, AVAILABLE)))
-        await Watched(play).say(**{AVAILABLE: "False"})
+        await Watched(play).report(**{AVAILABLE: "False"})
         await until_exposed(play, condition(AVAILABLE, "False"), condition(JOINED, "Unknown"))
         assert not exposes(play, condition(AVAILABLE, "Unknown"))
         await play.admin.delete(MANAGED_CLUSTERS, "c1")
@@ -51,7 +51,7 @@ async def test_each_condition_of_a_cluster_is_a_series_with_its_present_status(p
 
 async def test_joining_is_timed_once_from_creation_and_not_for_clusters_that_had_joined(play: Play) -> None:
     await play.create_cluster("before")
-    await Watched(play, "before").say(**{JOINED: "True"})
+    await Watched(play, "before").report(**{JOINED: "True"})
     created = parse_time((await play.create_cluster("c1"))["metadata"]["creationTimestamp"])
     joined = {"type": JOINED, "status": "True", "reason": "Said", "message": ""}
     async with play.running(AddonHealth) as world:
@@ -61,7 +61,7 @@ async def test_joining_is_timed_once_from_creation_and_not_for_clusters_that_had
         await play.admin.patch(MANAGED_CLUSTERS, "c1", {"status": {"conditions": [said]}}, subresource="status")
         buckets = (f'{JOIN}_bucket{{le="15.0"}} 0', f'{JOIN}_bucket{{le="30.0"}} 1')
         await until_exposed(play, f"{JOIN}_sum 20", f"{JOIN}_count 1", *buckets)
-        await Watched(play).say(**{JOINED: "True", AVAILABLE: "True"})
+        await Watched(play).report(**{JOINED: "True", AVAILABLE: "True"})
         await until_exposed(play, condition(AVAILABLE, "True"), f"{JOIN}_count 1")
 
 

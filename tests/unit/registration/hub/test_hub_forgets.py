@@ -53,7 +53,9 @@ async def test_nothing_is_kept_of_clusters_that_are_gone(play: Play) -> None:
         before = await rested(play, hub)
         await live_and_leave(play, MANY)
         after = await rested(play, hub)
-    assert {place: sizes for place, sizes in grown(before, after, MANY // 2).items() if not place.startswith(BOUNDED)} == {}
+    assert {
+        location: sizes for location, sizes in grown(before, after, MANY // 2).items() if not location.startswith(BOUNDED)
+    } == {}
 
 
 async def test_renewals_leave_nothing(play: Play) -> None:

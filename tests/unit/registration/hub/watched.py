@@ -22,9 +22,9 @@ class Watched:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}}
         await self.play.admin.create(NAMESPACES, namespace)
         await self.play.create_cluster(self.name, accepts=True)
-        await self.say(HubAcceptedManagedCluster=status, **{AVAILABLE: "True"})
+        await self.report(HubAcceptedManagedCluster=status, **{AVAILABLE: "True"})
 
-    async def say(self, **conditions: str) -> None:
+    async def report(self, **conditions: str) -> None:
         since = "2026-01-01T00:00:00Z"
         said = [
             {"type": kind, "status": status, "reason": "Said", "message": "", "lastTransitionTime": since}

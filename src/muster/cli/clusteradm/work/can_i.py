@@ -13,7 +13,7 @@ from muster.cli.clusteradm.work.terms import given_terms, term_options
 from muster.cli.connection import Globals, Session, administer, connected
 from muster.cli.console import echo
 from muster.cli.examples import examples
-from muster.cli.executor_options import asking_options
+from muster.cli.executor_options import review_options
 from muster.cli.output import document, format_option, table
 from muster.cli.values import Files
 
@@ -54,7 +54,7 @@ EXAMPLES = examples(
     help="Path to the kubeconfig file of the managed cluster, to check permissions there too.",
 )
 @click.option("--managed-context", default="", help="Context of the managed cluster, to check permissions there too.")
-@asking_options
+@review_options
 @format_option("table", "json", "yaml", default="table")
 @connected
 def command(cluster: str, output: str, **given: Any) -> None:
@@ -103,7 +103,7 @@ async def _ask(
     session: Session, cluster: str, managed: FoundCluster | None, given: dict[str, Any]
 ) -> tuple[ManifestWork, list[Check]]:
     from muster.administration.content.manifests import is_work, read_manifests
-    from muster.administration.content.permits import MANAGED, ask_cluster, ask_hub, unasked, work_of
+    from muster.administration.content.permits import MANAGED, check_cluster, check_hub, unchecked, work_of
     from muster.administration.content.terms import spec_parts
     from muster.administration.errors import AdministrationError
     from muster.administration.hubs import require_hub
@@ -118,20 +118,20 @@ async def _ask(
     # A client of its own: its dry run is a question, not something that this command would do.
     hub = HttpClient(session.config, agent="clusteradm")
     try:
-        checks = await ask_hub(hub, cluster, work)
+        checks = await check_hub(hub, cluster, work)
     finally:
         await hub.close()
     if managed is not None:
         client = managed.connect("clusteradm")
         try:
-            checks += await ask_cluster(
+            checks += await check_cluster(
                 client,
                 work,
                 every_verb=given["executor_verbs"] == "all",
                 review_all=given["executor_reviews"] == "always",
             )
         except KubeError as error:
-            checks.append(unasked(MANAGED, client.server, error))
+            checks.append(unchecked(MANAGED, client.server, error))
         finally:
             await client.close()
     return work, checks
@@ -143,13 +143,13 @@ def _show(cluster: str, work: ManifestWork, checks: list[Check], output: str) ->
 
     answer = verdict(checks)
     places = {HUB: "the hub", MANAGED: f"cluster {cluster}"}
-    lacking = {place: commands([one.grant for one in checks if one.place == place and one.grant]) for place in places}
+    lacking = {target: commands([one.grant for one in checks if one.target == target and one.grant]) for target in places}
     if output == "table":
-        rows = [(one.place, one.subject, one.verbs, one.answer.value, " ".join(one.reason.split())) for one in checks]
+        rows = [(one.target, one.subject, one.verbs, one.answer.value, " ".join(one.reason.split())) for one in checks]
         echo(table(COLUMNS, rows))
-        for place, lines in lacking.items():
+        for target, lines in lacking.items():
             if lines:
-                echo("\n".join([f"an administrator of {places[place]} can allow it:", *(f"  {line}" for line in lines)]))
+                echo("\n".join([f"an administrator of {places[target]} can allow it:", *(f"  {line}" for line in lines)]))
         echo(answer.value)
     else:
         account = executor_of(work.spec)
@@ -159,7 +159,7 @@ def _show(cluster: str, work: ManifestWork, checks: list[Check], output: str) ->
             "answer": answer.value,
             "checks": [
                 {
-                    "where": one.place,
+                    "where": one.target,
                     "what": one.subject,
                     "verbs": list(one.verbs),
                     "allowed": one.answer.value,
@@ -167,7 +167,7 @@ def _show(cluster: str, work: ManifestWork, checks: list[Check], output: str) ->
                 }
                 for one in checks
             ],
-            "grants": {place: lines for place, lines in lacking.items() if lines},
+            "grants": {target: lines for target, lines in lacking.items() if lines},
         }
         echo(document(told, output))
 

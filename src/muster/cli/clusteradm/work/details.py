@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from muster.administration.content.work_status import NOT_YET, is_old, problem_of, resources_of, words
+from muster.administration.content.work_status import NOT_YET, is_old, problem_of, resources_of, status_text
 from muster.api.meta import Condition, condition_of
 from muster.api.work.v1 import FieldValue, ManifestCondition, ManifestWork
 from muster.cli.output import Branch, Item
@@ -60,7 +60,7 @@ def _feedback(manifest: ManifestCondition) -> Iterator[tuple[str, object]]:
     usual = (APPLIED, AVAILABLE, FEEDBACK_SYNCED)
     for condition in sorted(manifest.conditions, key=lambda one: usual.index(one.type) if one.type in usual else len(usual)):
         if condition.type not in usual or condition.status != "True":
-            yield condition.type, words(condition)
+            yield condition.type, status_text(condition)
     values = {one.name: _value(one.field_value) for one in manifest.status_feedback.values}
     if values:
         yield "Feedback", values
@@ -73,7 +73,9 @@ def _value(value: FieldValue) -> object:
 def _further(work: ManifestWork) -> dict[str, object]:
     """Conditions beside the two that every work has, and as whom it is applied."""
     usual = (APPLIED, AVAILABLE)
-    found: dict[str, object] = {one.type.replace(".", "·"): words(one) for one in work.status.conditions if one.type not in usual}
+    found: dict[str, object] = {
+        one.type.replace(".", "·"): status_text(one) for one in work.status.conditions if one.type not in usual
+    }
     executor = _executor(work)
     return {"Executor": executor, **found} if executor else found
 
@@ -87,5 +89,5 @@ def _executor(work: ManifestWork) -> str:
 def _verdict(condition: Condition | None, work: ManifestWork) -> str:
     if condition is None:
         return f"Unknown: {NOT_YET}"
-    told = condition.status if condition.status == "True" else words(condition)
+    told = condition.status if condition.status == "True" else status_text(condition)
     return f"{told} (of an earlier generation: {NOT_YET})" if is_old(condition, work) else told

@@ -106,7 +106,7 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
         clusters = await chosen_clusters(client, key)
     results = await create_works(client, name, manifests, clusters, placement=key, overwrite=overwrite, parts=parts)
     _print_results(session, name, results)
-    placed = [one.place for one in results if one.done in (Done.CREATED, Done.UPDATED, Done.UNCHANGED)]
+    placed = [one.target for one in results if one.done in (Done.CREATED, Done.UPDATED, Done.UNCHANGED)]
     if given["wait"] and placed:
         await await_works(client, name, placed, within=session.timeout, progress=session.progress)
         session.finished(f"work {name} is applied and available in {', '.join(placed)}")
@@ -146,7 +146,7 @@ async def _delete(session: Session, name: str, clusters: list[str], namespace: s
         return results
     results = await delete_works(session.client, name, clusters, force=force)
     _print_results(session, name, results)
-    going = [one.place for one in results if one.done is Done.DELETED]
+    going = [one.target for one in results if one.done is Done.DELETED]
     if wait and going:
         await await_works_gone(session.client, name, going, within=session.timeout, progress=session.progress)
         session.finished(f"work {name} is gone from {', '.join(going)}")
@@ -158,13 +158,13 @@ def _print_results(session: Session, name: str, results: list[WorkResult], kind:
 
     for one in results:
         if one.error is not None:
-            echo_error(f"{kind} {one.place}: {explain(one.error)}")
+            echo_error(f"{kind} {one.target}: {explain(one.error)}")
         elif one.done is Done.MISSING:
-            session.progress.info(f"work {name} not found in {kind} {one.place}")
+            session.progress.info(f"work {name} not found in {kind} {one.target}")
         elif one.done is Done.UNCHANGED:
-            session.progress.info(f"work {name} in {kind} {one.place} is as it should be")
+            session.progress.info(f"work {name} in {kind} {one.target} is as it should be")
         else:
-            session.progress.info(f"{one.done.value} work {name} in {kind} {one.place}")
+            session.progress.info(f"{one.done.value} work {name} in {kind} {one.target}")
 
 
 def _exit(results: list[WorkResult]) -> None:

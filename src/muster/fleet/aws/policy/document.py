@@ -86,10 +86,10 @@ def _read(text: str, elements: frozenset[str], read: Callable[[Mapping[str, Any]
     if variables and any(one in text for one in UNSUPPORTED):
         raise MalformedPolicy("the local AWS does not know ${*} and ${?}")
     sids: set[str] = set()
-    for one in statements:
-        if not isinstance(one, dict):
+    for statement in statements:
+        if not isinstance(statement, dict):
             raise MalformedPolicy("Syntax errors in policy: a statement is no object.")
-        _check_elements(one, elements, sids)
+        _check_elements(statement, elements, sids)
     return Policy(tuple(map(read, statements)), variables)
 
 
@@ -118,9 +118,9 @@ def _check_elements(statement: Mapping[str, Any], elements: frozenset[str], sids
 def _identity_statement(statement: Mapping[str, Any]) -> Statement:
     actions, except_actions = _actions(statement)
     resources, except_resources = _either(statement, "Resource", "NotResource")
-    for one in resources:
-        if one != "*" and not is_arn(one):
-            raise MalformedPolicy(f'Resource {one[:200]} must be in ARN format or "*".')
+    for resource in resources:
+        if resource != "*" and not is_arn(resource):
+            raise MalformedPolicy(f'Resource {resource[:200]} must be in ARN format or "*".')
     return Statement(
         statement["Effect"] == "Allow",
         actions,
@@ -134,8 +134,8 @@ def _identity_statement(statement: Mapping[str, Any]) -> Statement:
 def _trust_statement(statement: Mapping[str, Any]) -> Statement:
     actions, except_actions = _actions(statement)
     known = {one.lower() for one in ASSUME_ACTIONS}
-    for one in actions:
-        if one.lower() not in known and one.lower() != "sts:*":
+    for action in actions:
+        if action.lower() not in known and action.lower() != "sts:*":
             raise MalformedPolicy("AssumeRole policy may only specify STS AssumeRole actions.")
     return Statement(
         statement["Effect"] == "Allow",
@@ -148,9 +148,9 @@ def _trust_statement(statement: Mapping[str, Any]) -> Statement:
 
 def _actions(statement: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:
     actions, negated = _either(statement, "Action", "NotAction")
-    for one in actions:
-        if not _ACTION.fullmatch(one):
-            raise MalformedPolicy(f"Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc.: {one[:100]!r}")
+    for action in actions:
+        if not _ACTION.fullmatch(action):
+            raise MalformedPolicy(f"Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc.: {action[:100]!r}")
     return actions, negated
 
 

@@ -62,7 +62,7 @@ def evaluate(policies: Iterable[Policy], request: PolicyRequest) -> Verdict:
 def trust(policy: Policy, request: PolicyRequest, covers: Callable[[Principal], Match]) -> Trust:
     found = Trust.STRANGER
     for statement in policy.statements:
-        match = max((covers(one) for one in statement.principals), key=lambda one: one.value, default=Match.NO)
+        match = max((covers(principal) for principal in statement.principals), key=lambda one: one.value, default=Match.NO)
         if match is Match.NO or not _applies(statement, policy.variables, request):
             continue
         if not statement.allows:
@@ -81,11 +81,11 @@ def may_assume(role: Trust, caller: Verdict, *, same_account: bool) -> bool:
 
 
 def _applies(statement: Statement, variables: bool, request: PolicyRequest) -> bool:
-    named = any(matches(one, request.action, ignore_case=True) for one in statement.actions)
+    named = any(matches(action, request.action, ignore_case=True) for action in statement.actions)
     if named == statement.except_actions:
         return False
     resources = [substituted(one, request.values) if variables else one for one in statement.resources]
-    covered = any(one is not None and resource_matches(one, request.resource) for one in resources)
+    covered = any(resource is not None and resource_matches(resource, request.resource) for resource in resources)
     if covered == statement.except_resources:
         return False
     return all(condition.holds(request.values, variables) for condition in statement.conditions)

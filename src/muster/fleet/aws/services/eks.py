@@ -32,7 +32,7 @@ async def list_clusters(services: Services, call: Call) -> Result:
     account = call.signer.account
     services.require(call, "eks:ListClusters", services.world.cluster_arn(account, call.region, "*"))
     clusters = services.world.state.clusters.values()
-    names = sorted(one.name for one in clusters if (one.account, one.region) == (account, call.region))
+    names = sorted(cluster.name for cluster in clusters if (cluster.account, cluster.region) == (account, call.region))
     return _next(call, "clusters", names)
 
 

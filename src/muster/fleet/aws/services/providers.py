@@ -23,7 +23,7 @@ async def create_provider(services: Services, call: Call) -> Result:
     url = call.parameters.text("Url", pattern=_URL, longest=255).removeprefix("https://")
     audiences = call.parameters.texts("ClientIDList")
     thumbprints = call.parameters.texts("ThumbprintList", most=5, longest=40)
-    if not all(_THUMBPRINT.fullmatch(one) for one in thumbprints):
+    if not all(_THUMBPRINT.fullmatch(thumbprint) for thumbprint in thumbprints):
         raise invalid("ThumbprintList must have SHA-1 thumbprints of 40 hexadecimal digits")
     tags = call.parameters.pairs("Tags")
     account = services.account(call)

@@ -37,8 +37,8 @@ async def assume_role(services: Services, call: Call) -> Result:
     if role is None:
         raise refusal
     call.needed.append(("sts:AssumeRole", str(wanted)))
-    asked = Wanted("sts:AssumeRole", str(wanted), role.tags, None, values)
-    if not services.authorizer.may_take(caller, wanted.account, role, asked, call.region):
+    access = Wanted("sts:AssumeRole", str(wanted), role.tags, None, values)
+    if not services.authorizer.may_take(caller, wanted.account, role, access, call.region):
         raise refusal
     if caller.session and seconds > CHAINED_SESSION:
         raise invalid("The requested DurationSeconds exceeds the 1 hour session limit for roles assumed by role chaining.")
@@ -58,11 +58,11 @@ async def assume_role_with_web_identity(services: Services, call: Call) -> Resul
         "sts:rolesessionname": (session,),
     }
     provider_arn = services.world.iam_arn(wanted.account, f"oidc-provider/{provider.url}")
-    asked = Wanted("sts:AssumeRoleWithWebIdentity", str(wanted), role.tags if role is not None else {}, None, values)
-    if role is None or not services.authorizer.may_take_by_provider(role, provider_arn, asked):
+    access = Wanted("sts:AssumeRoleWithWebIdentity", str(wanted), role.tags if role is not None else {}, None, values)
+    if role is None or not services.authorizer.may_take_by_provider(role, provider_arn, access):
         raise access_denied("Not authorized to perform sts:AssumeRoleWithWebIdentity")
-    told = {"SubjectFromWebIdentityToken": identity.subject, "Audience": identity.audiences[0], "Provider": provider_arn}
-    return {**_opened(services, wanted, role, session, seconds), **told}
+    claims = {"SubjectFromWebIdentityToken": identity.subject, "Audience": identity.audiences[0], "Provider": provider_arn}
+    return {**_opened(services, wanted, role, session, seconds), **claims}
 
 
 def _read(call: Call) -> tuple[RoleArn, str, int]:
@@ -88,12 +88,12 @@ def _opened(services: Services, wanted: RoleArn, role: Role, session: str, secon
     credentials = services.sessions.open(wanted.account, role.role_id, role.name, session, seconds)
     arn = f"arn:{services.world.partition}:sts::{wanted.account}:assumed-role/{role.name}/{session}"
     return {
-        "Credentials": _told(credentials),
+        "Credentials": _credentials(credentials),
         "AssumedRoleUser": {"AssumedRoleId": f"{role.role_id}:{session}", "Arn": arn},
     }
 
 
-def _told(credentials: AwsCredentials) -> dict[str, Any]:
+def _credentials(credentials: AwsCredentials) -> dict[str, Any]:
     return {
         "AccessKeyId": credentials.access_key_id,
         "SecretAccessKey": credentials.secret_access_key,

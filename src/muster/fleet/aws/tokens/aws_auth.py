@@ -36,7 +36,7 @@ class AwsAuth:
     accounts: frozenset[str] = frozenset()
 
 
-NOBODY: Final = AwsAuth()
+EMPTY: Final = AwsAuth()
 
 
 def decode(raw: bytes) -> AwsAuth:

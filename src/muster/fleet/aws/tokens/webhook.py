@@ -29,7 +29,7 @@ VERSIONS: Final = ("authentication.k8s.io/v1", "authentication.k8s.io/v1beta1")
 _JSON: Final = "application/json"
 _EXPECTED: Final = b"expected a TokenReview of authentication.k8s.io/v1 or v1beta1 with spec.token\n"
 
-AskSts = Callable[[SignedRequest], Awaitable[Response]]
+SendToSts = Callable[[SignedRequest], Awaitable[Response]]
 
 
 class StsRefused(Exception):
@@ -41,9 +41,9 @@ class StsRefused(Exception):
 
 
 class TokenReviews:
-    def __init__(self, world: World, ask: AskSts, is_sts: Callable[[str], bool]) -> None:
+    def __init__(self, world: World, send: SendToSts, is_sts: Callable[[str], bool]) -> None:
         self._world = world
-        self._ask = ask
+        self._send = send
         self._is_sts = is_sts
 
     async def review(self, cluster: Cluster, aws_auth: AwsAuth, body: bytes) -> Response:
@@ -72,7 +72,7 @@ class TokenReviews:
         headers = (("host", question.host), *((name.lower(), value) for name, value in question.headers.items()))
         pairs = tuple(parse_qsl(question.target.partition("?")[2], keep_blank_values=True))
         try:
-            answer = await self._ask(SignedRequest("GET", "/", pairs, headers, b""))
+            answer = await self._send(SignedRequest("GET", "/", pairs, headers, b""))
         except AnswerLost:
             raise StsRefused("") from None
         body = orjson.loads(answer.body if isinstance(answer.body, bytes) else b"".join(answer.body))
@@ -96,7 +96,7 @@ def _user(identity: ProvenIdentity, mapping: Mapped) -> UserInfo:
 
 
 def _answer(version: str, user: UserInfo | None, status: int) -> Response:
-    said: dict[str, Any] = {"authenticated": user is not None}
+    review_status: dict[str, Any] = {"authenticated": user is not None}
     if user is not None:
-        said["user"] = user.document()
-    return Response(status, orjson.dumps({"apiVersion": version, "kind": "TokenReview", "status": said}), (), _JSON)
+        review_status["user"] = user.document()
+    return Response(status, orjson.dumps({"apiVersion": version, "kind": "TokenReview", "status": review_status}), (), _JSON)

@@ -79,10 +79,10 @@ def answer(service: str, operation: str, result: Mapping[str, Any] | None, reque
 
 
 def refusal(service: str, error: AwsRefusal, request_id: str, media: str) -> bytes:
-    said = {"Type": "Sender" if error.status < 500 else "Receiver", "Code": error.code, "Message": error.message}
+    fields = {"Type": "Sender" if error.status < 500 else "Receiver", "Code": error.code, "Message": error.message}
     if media == JSON:
-        return orjson.dumps({"Error": said, "RequestId": request_id})
-    return _document("ErrorResponse", service, {"Error": said, "RequestId": request_id})
+        return orjson.dumps({"Error": fields, "RequestId": request_id})
+    return _document("ErrorResponse", service, {"Error": fields, "RequestId": request_id})
 
 
 def _document(name: str, service: str, body: Mapping[str, Any]) -> bytes:

@@ -57,12 +57,12 @@ def route(method: str, raw_path: str) -> tuple[str, dict[str, str]] | None:
 def parameters(path: Mapping[str, str], query: Mapping[str, str], body: bytes) -> dict[str, Any]:
     """Raises AwsRefusal. What the path says cannot be said otherwise elsewhere."""
     try:
-        said = orjson.loads(body) if body else {}
+        body_fields = orjson.loads(body) if body else {}
     except orjson.JSONDecodeError:
         raise AwsRefusal("SerializationException", "The request body is not JSON.") from None
-    if not isinstance(said, dict):
+    if not isinstance(body_fields, dict):
         raise AwsRefusal("SerializationException", "The request body is no JSON object.")
-    return {**query, **said, **path}
+    return {**query, **body_fields, **path}
 
 
 def answer(result: Mapping[str, Any] | None) -> bytes:

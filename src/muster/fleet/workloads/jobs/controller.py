@@ -115,7 +115,7 @@ class Jobs:
                 await _scale(attached, step, failures)
             step.outcome = is_complete(tally, step.active)
             if step.outcome is None and not job["metadata"].get("deletionTimestamp"):
-                _say_suspended(attached, step, now)
+                _record_suspended(attached, step, now)
         await self._count(attached, key, step, failures)
         if step.problem is not None:
             raise step.problem
@@ -146,7 +146,7 @@ class Jobs:
             if step.outcome.succeeded:
                 status["completionTime"] = format_time(now)
         if await _write(attached, step) and over:
-            _tell_finished(attached, step)
+            _record_finished(attached, step)
         if not all_seen:
             step.come_back_in(0.0)
 
@@ -207,7 +207,7 @@ async def _create(attached: Attached, step: _Pass, missing: int, failures: Failu
         step.problem = problem
 
 
-def _say_suspended(attached: Attached, step: _Pass, now: datetime) -> None:
+def _record_suspended(attached: Attached, step: _Pass, now: datetime) -> None:
     status = step.status
     if step.tally.spec.suspend:
         if set_condition(status, SUSPENDED, True, "JobSuspended", "Job suspended", now):
@@ -291,7 +291,7 @@ async def _write(attached: Attached, step: _Pass) -> bool:
     return True
 
 
-def _tell_finished(attached: Attached, step: _Pass) -> None:
+def _record_finished(attached: Attached, step: _Pass) -> None:
     job, outcome, spec = step.job, step.outcome, step.tally.spec
     if outcome is None:
         return

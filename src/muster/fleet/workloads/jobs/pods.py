@@ -91,7 +91,7 @@ def failure_rule(policy: FailurePolicy | None, pod: Object) -> tuple[FailureRule
         if rule.on_exit_codes is not None:
             for container in (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())):
                 code = ((container.get("state") or {}).get("terminated") or {}).get("exitCode", 0)
-                if code and _meets(rule, container["name"], code):
+                if code and _matches(rule, container["name"], code):
                     return rule, f"Container {container['name']} for pod {name} failed with exit code {code} {text}"
         for found in status.get("conditions") or () if rule.on_exit_codes is None else ():
             if any((found["type"], found["status"]) == (each.type, each.status) for each in rule.on_pod_conditions):
@@ -99,7 +99,7 @@ def failure_rule(policy: FailurePolicy | None, pod: Object) -> tuple[FailureRule
     return None, ""
 
 
-def _meets(rule: FailureRule, container: str, code: int) -> bool:
+def _matches(rule: FailureRule, container: str, code: int) -> bool:
     wanted = rule.on_exit_codes
     if wanted is None or wanted.container_name not in (None, container):
         return False

@@ -193,7 +193,7 @@ async def _keep(step: _Pass, ordinal: int) -> bool:
         await attached.controllers.patch(PODS, name, patch, pod["metadata"]["namespace"])
         changed = True
     if changed:
-        _tell(step, "Update", name)
+        _record_event(step, "Update", name)
     return False
 
 
@@ -212,9 +212,9 @@ async def _create(step: _Pass, ordinal: int) -> None:
     except AlreadyExists:
         raise  # somebody else's pod has the name: tried again, later and later
     except (StatusError, ClaimBeingDeleted) as problem:
-        _tell(step, "Create", name, problem)
+        _record_event(step, "Create", name, problem)
         raise
-    _tell(step, "Create", name)
+    _record_event(step, "Create", name)
 
 
 def _stays_behind(found: Object, ordinal: int) -> bool:
@@ -241,12 +241,12 @@ async def _delete(step: _Pass, pod: Object) -> None:
     except (NotFound, Conflict):
         return
     except StatusError as problem:
-        _tell(step, "Delete", metadata["name"], problem)
+        _record_event(step, "Delete", metadata["name"], problem)
         raise
-    _tell(step, "Delete", metadata["name"])
+    _record_event(step, "Delete", metadata["name"])
 
 
-def _tell(step: _Pass, verb: str, pod: str, problem: Exception | None = None) -> None:
+def _record_event(step: _Pass, verb: str, pod: str, problem: Exception | None = None) -> None:
     text = f"{verb} Pod {pod} in StatefulSet {step.found['metadata']['name']}"
     if problem is None:
         step.attached.events.event(step.found, "Normal", f"Successful{verb}", f"{text} successful")

@@ -142,7 +142,7 @@ class AddonController:
         answer = await patch_object(self._hub, addon, after, status=True)
         if answer is not None:
             self._latest.record_write(answer)
-            self._tell(addon, after)
+            self._record_event(addon, after)
         return None if health is None else health.again
 
     def _situation(self) -> Situation:
@@ -153,16 +153,16 @@ class AddonController:
         """None where its lease is not what an addon is judged by, or is not known yet."""
         if addon.status.health_check.mode not in LEASE_MODES:
             return None
-        name, place = addon.metadata.name, location_of(addon)
-        namespace = self._sides.of(place).find(place.namespace)
+        name, location = addon.metadata.name, location_of(addon)
+        namespace = self._sides.of(location).find(location.namespace)
         now = self._context.clock.now()
         if namespace is None:
-            return health_of(name, None, now, unseen=f"{label_hint(place.namespace)}.")
+            return health_of(name, None, now, unseen=f"{label_hint(location.namespace)}.")
         if not namespace.leases.has_synced:
             return None
-        return health_of(name, namespace.leases.cache.named(name, place.namespace), now, hosted=place.hosted)
+        return health_of(name, namespace.leases.cache.named(name, location.namespace), now, hosted=location.hosted)
 
-    def _tell(self, before: ManagedClusterAddOn, after: ManagedClusterAddOn) -> None:
+    def _record_event(self, before: ManagedClusterAddOn, after: ManagedClusterAddOn) -> None:
         old, new = (condition_of(side.status.conditions, AVAILABLE) for side in (before, after))
         if new is not None and (old is None or old.status != new.status):
             text = f"update addon {after.metadata.name!r} available condition to {new.status!r}: {new.message}"

@@ -54,8 +54,8 @@ class Sides:
         self.managed = managed
         self.hosting = hosting
 
-    def of(self, place: AgentLocation) -> AddonNamespaces:
-        return self.hosting if place.hosted else self.managed
+    def of(self, location: AgentLocation) -> AddonNamespaces:
+        return self.hosting if location.hosted else self.managed
 
     @property
     def all(self) -> tuple[AddonNamespaces, ...]:
@@ -96,16 +96,16 @@ class AddonCredentials:
         known = self._addons.get(addon, _Addon())
         blocked = [condition(one.driver, CredentialReport(False, NOT_POSSIBLE, one.problem)) for one in known.blocked]
         kept = [(one.wanted.driver, one.condition) for one in known.kept.values()]
-        open_ones = {CREDENTIAL_CONDITIONS[driver] for driver in (*known.awaited, *(by for by, said in kept if said is None))}
-        said = [one for _, one in kept if one is not None and not (one.status == "True" and one.type in open_ones)]
-        return (*blocked, *said)
+        open_types = {CREDENTIAL_CONDITIONS[driver] for driver in (*known.awaited, *(by for by, state in kept if state is None))}
+        state = [one for _, one in kept if one is not None and not (one.status == "True" and one.type in open_types)]
+        return (*blocked, *state)
 
     async def settle(self, addon: str, registrations: Registrations) -> None:
         """Have these credentials kept, and no others of the addon. Raises KubeError."""
         known = self._addons.setdefault(addon, _Addon())
-        possible = {one.secret: one for one in registrations.wanted if self._sides.of(one.place).find(one.place.namespace)}
+        possible = {one.secret: one for one in registrations.wanted if self._sides.of(one.location).find(one.location.namespace)}
         away = (
-            Blocked(one.driver, one.secret, label_hint(one.place.namespace))
+            Blocked(one.driver, one.secret, label_hint(one.location.namespace))
             for one in registrations.wanted
             if one.secret not in possible
         )
@@ -121,19 +121,19 @@ class AddonCredentials:
             self._addons.pop(addon, None)
 
     def _secret_of(self, wanted: WantedCredential) -> tuple[AddonNamespaces, str, str]:
-        return self._sides.of(wanted.place), wanted.place.namespace, wanted.secret
+        return self._sides.of(wanted.location), wanted.location.namespace, wanted.secret
 
     def _keep(self, addon: _Addon, wanted: WantedCredential) -> None:
         former = addon.kept.get(wanted.secret)
-        namespace = self._sides.of(wanted.place).find(wanted.place.namespace)
+        namespace = self._sides.of(wanted.location).find(wanted.location.namespace)
         is_kept = former is not None and (former.wanted, former.namespace) == (wanted, namespace)
         if is_kept or self._tasks is None or namespace is None:
             return
         context, addon_name = self._context, wanted.addon
         labels = {ADDON_LABEL: addon_name, CLUSTER_LABEL: context.cluster}
         own = context.options.namespace
-        client = self._sides.of(wanted.place).client
-        secret = AddonSecret(client, wanted.place.namespace, wanted.secret, {**labels, AGENT_LABEL: own})
+        client = self._sides.of(wanted.location).client
+        secret = AddonSecret(client, wanted.location.namespace, wanted.secret, {**labels, AGENT_LABEL: own})
         pending = former.store.pending if former is not None else self._pending(wanted, {**labels, PENDING_LABEL: own})
         store = AddonStore(wanted, secret, pending, self._address, credential_check(context, wanted))
         kept = KeptCredential(context, self._hub, wanted, store, lambda: self._wake(addon_name))

@@ -114,7 +114,7 @@ class KeptCredential:
             await asyncio.wait([before])
         ignore = namespace.secrets.on_change(self._seen)
         try:
-            await self._look()
+            await self._check()
             self._news()
             clock, random = self._context.clock, self._context.random
             keeper = CredentialKeeper(
@@ -131,7 +131,7 @@ class KeptCredential:
         seconds = context.options.addon_token_seconds
         return TokenSource(context.cluster, wanted.account, wanted.account_uid, seconds, context.clock)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         """Until it is known what is stored; the watch shows nothing that others have made."""
         backoff = Backoff(1.0, 60.0, random=self._context.random)
         while True:
@@ -151,8 +151,8 @@ class KeptCredential:
         if isinstance(error, Unreachable | TimeoutError):
             # Nobody could be told either.
             return
-        reason, words = _FAILURES[self.wanted.driver]
-        failure = None if error is None else condition(self.wanted.driver, CredentialReport(False, reason, f"{words}: {error}"))
+        reason, message = _FAILURES[self.wanted.driver]
+        failure = None if error is None else condition(self.wanted.driver, CredentialReport(False, reason, f"{message}: {error}"))
         if failure != self._failure:
             self._failure = failure
             if failure is not None:

@@ -75,7 +75,7 @@ class AgentLocation:
 class WantedCredential:
     addon: str
     secret: str
-    place: AgentLocation
+    location: AgentLocation
     entries: Mapping[str, bytes]
     """What stands in the Secret beside certificate or token."""
     profile: CertificateProfile | None = None
@@ -139,7 +139,7 @@ def location_of(addon: ManagedClusterAddOn) -> AgentLocation:
 
 
 def has_kube_client(addon: ManagedClusterAddOn) -> bool:
-    return any(one.signer_name == CLIENT_SIGNER for one in addon.status.registrations)
+    return any(registration.signer_name == CLIENT_SIGNER for registration in addon.status.registrations)
 
 
 def registrations_of(addon: ManagedClusterAddOn, situation: Situation) -> Registrations:
@@ -151,8 +151,8 @@ def registrations_of(addon: ManagedClusterAddOn, situation: Situation) -> Regist
             known.add(secret)
             _add(found, addon, registration, secret, situation)
     # A status that was not written yet, or of which a part could not be read, is no word of what is wanted no longer.
-    said = bool(addon.status.registrations) or is_true(addon.status.conditions, REGISTRATION_APPLIED)
-    settled = said and not addon.unread and not found.awaited
+    reported = bool(addon.status.registrations) or is_true(addon.status.conditions, REGISTRATION_APPLIED)
+    settled = reported and not addon.unread and not found.awaited
     return Registrations(tuple(found.wanted), tuple(found.blocked), settled, tuple(found.awaited))
 
 

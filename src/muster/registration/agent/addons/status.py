@@ -54,14 +54,17 @@ def reported(addon: ManagedClusterAddOn, facts: AddonFacts, now: str) -> Managed
 
 def _settled(conditions: tuple[Condition, ...], facts: AddonFacts) -> tuple[Condition, ...]:
     """Without what another driver said, once the credential of this one is there; certificates of custom signers have their say."""
-    others = set(CREDENTIAL_CONDITIONS.values()) - {CREDENTIAL_CONDITIONS[facts.driver], *(one.type for one in facts.credentials)}
-    if not any(one.type == CREDENTIAL_CONDITIONS[facts.driver] and one.status == "True" for one in conditions):
+    others = set(CREDENTIAL_CONDITIONS.values()) - {
+        CREDENTIAL_CONDITIONS[facts.driver],
+        *(credential.type for credential in facts.credentials),
+    }
+    if not any(condition.type == CREDENTIAL_CONDITIONS[facts.driver] and condition.status == "True" for condition in conditions):
         return conditions
     return _without(conditions, *others)
 
 
 def _without(conditions: tuple[Condition, ...], *types: str) -> tuple[Condition, ...]:
-    return tuple(one for one in conditions if one.type not in types)
+    return tuple(condition for condition in conditions if condition.type not in types)
 
 
 def worst(conditions: Iterable[Condition]) -> list[Condition]:

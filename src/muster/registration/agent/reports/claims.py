@@ -47,11 +47,11 @@ def values_of(claims: Iterable[ClusterClaim], properties: Iterable[Snapshot] = (
 
 
 def exposed(values: dict[str, str], limit: int, suffixes: Sequence[str] = ()) -> Exposed:
-    told = [
+    reported = [
         (name, value) for name, value in sorted(values.items()) if 0 < len(value) <= LONGEST_VALUE and len(name) <= LONGEST_NAME
     ]
-    reserved = [pair for pair in told if _is_reserved(pair[0], suffixes)]
-    custom = [pair for pair in told if not _is_reserved(pair[0], suffixes)]
+    reserved = [pair for pair in reported if _is_reserved(pair[0], suffixes)]
+    custom = [pair for pair in reported if not _is_reserved(pair[0], suffixes)]
     claims = tuple(ManagedClusterClaim(name=name, value=value) for name, value in (*reserved, *custom[:limit]))
     return Exposed(claims, len(custom), max(0, len(custom) - limit))
 

@@ -39,8 +39,8 @@ class ApiServerHealth:
         """Seconds until it should be looked at again."""
         return max(0.0, self._next - self._clock.monotonic())
 
-    async def look(self) -> None:
-        problem = await self._ask()
+    async def probe(self) -> None:
+        problem = await self._request()
         now = self._clock.monotonic()
         if not problem:
             if self._failing_since is not None or now >= self._version_due:
@@ -59,7 +59,7 @@ class ApiServerHealth:
         else:
             self._next = now + min(FAILING_SECONDS, self._period)
 
-    async def _ask(self) -> str:
+    async def _request(self) -> str:
         """Empty when all is well, or what is wrong."""
         code = 0
         try:

@@ -62,7 +62,7 @@ class LeaseKeeper:
         self._lease: Object | None = None
         self._backoff = Backoff(1.0, 30.0, random=context.random)
         self._failing = ""
-        self.heard = context.clock.monotonic()
+        self.last_success = context.clock.monotonic()
         """When the hub last took a renewal, or this began."""
         self.refused_since: float | None = None
         """Since when the hub says that it does not know who we are."""
@@ -104,7 +104,7 @@ class LeaseKeeper:
         while self._seconds == seconds and clock.monotonic() < due:
             if missed_at(self._cluster) not in ("", self._answered):
                 # Not at once: a hub whose clock is far from ours gives up on every renewal.
-                due = min(due, self.heard + seconds / 2)
+                due = min(due, self.last_success + seconds / 2)
             await pause(clock, self._news, due - clock.monotonic())
 
     async def _renew(self, seconds: int) -> float:
@@ -143,7 +143,7 @@ class LeaseKeeper:
             self._clusters.hurry()
         self._failing = ""
         self._backoff.reset()
-        self.heard = self._context.clock.monotonic()
+        self.last_success = self._context.clock.monotonic()
         self.refused_since = None
         if missed:
             self._answered = missed

@@ -38,7 +38,7 @@ from muster.runtime.controller import EventRecorder
 log = get_logger("muster.registration.agent")
 
 CERTIFICATE_ROTATED = "ClusterCertificateRotated"
-FIRST_LOOK = 2.0
+FIRST_SYNC_TIMEOUT = 2.0
 """The first report waits so long, at most, for the managed cluster's nodes and claims to be known."""
 JOINED_CONDITION = Condition(type=JOINED, status="True", reason="ManagedClusterJoined", message="Managed cluster joined")
 
@@ -132,7 +132,7 @@ class StatusReporter:
     async def run(self) -> None:
         ignore = [informer.on_change(self._changed) for informer in self._informers]
         try:
-            await self._first_look()
+            await self._wait_for_first_sync()
             await self._report()
         finally:
             # The caches outlive us: another hub is told of the same cluster.
@@ -156,9 +156,9 @@ class StatusReporter:
                 self._went_well()
             await pause(self._context.clock, self._news, rest)
 
-    async def _first_look(self) -> None:
+    async def _wait_for_first_sync(self) -> None:
         """Wait a moment for the watches, so that the first report is whole."""
-        await race(self._synced(), sleep(self._context.clock, FIRST_LOOK))
+        await race(self._synced(), sleep(self._context.clock, FIRST_SYNC_TIMEOUT))
 
     async def _synced(self) -> None:
         for informer in self._informers:
@@ -171,7 +171,7 @@ class StatusReporter:
             return None
         looked = self._health.rest <= 0
         if looked:
-            await self._health.look()
+            await self._health.probe()
         await self._keep_right(cluster)
         await self._keep_namespaces(cluster, looked)
         now = format_time(self._context.clock.now())
@@ -181,7 +181,7 @@ class StatusReporter:
             metadata = cluster.metadata
             patch["metadata"] = {"resourceVersion": metadata.resource_version, "uid": metadata.uid}
             await self._hub.patch(MANAGED_CLUSTERS, metadata.name, patch, subresource="status")
-            self._tell(cluster, after)
+            self._record_event(cluster, after)
         return self._health.rest
 
     def _facts(self, cluster: ManagedCluster, now: str) -> ClusterFacts:
@@ -236,7 +236,7 @@ class StatusReporter:
                 log.warning("cannot complete the ManagedCluster", cluster=self._context.cluster, error=str(error))
         self._checked = cluster
 
-    def _tell(self, before: ManagedCluster, after: ManagedCluster) -> None:
+    def _record_event(self, before: ManagedCluster, after: ManagedCluster) -> None:
         old, new = (condition_of(side.status.conditions, AVAILABLE) for side in (before, after))
         if new is None or (old is not None and old.status == new.status):
             return

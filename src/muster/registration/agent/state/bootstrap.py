@@ -146,11 +146,11 @@ class Bootstraps:
         found.candidates.append(Candidate(source, endpoint, digest.hexdigest(), self._api(source, path, contents)))
 
     def _api(self, source: str, path: Path, contents: Mapping[str, bytes]) -> HubAddress | None:
-        beside = contents.get(KUBECONFIGS.key) if self._format.key != KUBECONFIGS.key else None
-        if beside is None:
+        siblings = contents.get(KUBECONFIGS.key) if self._format.key != KUBECONFIGS.key else None
+        if siblings is None:
             return None
         try:
-            return KUBECONFIGS.read(path.parent / KUBECONFIGS.key, beside, source, contents).address
+            return KUBECONFIGS.read(path.parent / KUBECONFIGS.key, siblings, source, contents).address
         except EndpointError as error:
             log.warning("the kubeconfig beside the way to the hub cannot be used", source=source, problem=error.problem)
             return None

@@ -77,19 +77,19 @@ class HubSecret(KeptSecret):
         self._stale.set()
 
     def _read_endpoint(self) -> HubEndpoint | None:
-        way = self.data.get(self._format.key)
-        if way is None:
+        content = self.data.get(self._format.key)
+        if content is None:
             return None
         try:
             file = self._directory / self._format.key
-            return self._format.read(file, way, f"Secret {self.namespace}/{self.name}", self.data)
+            return self._format.read(file, content, f"Secret {self.namespace}/{self.name}", self.data)
         except EndpointError as error:
             log.warning("the stored way to the hub cannot be read", error=str(error))
             return None
 
-    async def tried(self, way: Data, directory: Path) -> HubEndpoint:
+    async def tried(self, candidate: Data, directory: Path) -> HubEndpoint:
         """The stored credential with another way, in a directory of its own. Raises EndpointError."""
-        files = {**self.data, **way}
+        files = {**self.data, **candidate}
         await asyncio.to_thread(mirror, directory, files, self._format.key)
         return self._format.read(directory / self._format.key, files[self._format.key])
 

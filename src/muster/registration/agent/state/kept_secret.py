@@ -89,7 +89,7 @@ class KeptSecret:
             if isinstance(error, NotFound) and not self._version:
                 # There is no such namespace: nobody came before us.
                 raise
-            await self._look_again(error)
+            await self._retry_read(error)
 
     async def remove(self) -> None:
         """Take the Secret away. `Conflict` as for `store`."""
@@ -100,7 +100,7 @@ class KeptSecret:
         except NotFound:
             pass
         except Conflict as error:
-            await self._look_again(error)
+            await self._retry_read(error)
         self._removed = self._version
         self._take(None, ours=True)
 
@@ -117,7 +117,7 @@ class KeptSecret:
         """What a write says beside the contents."""
         return {"labels": dict(self._labels)} if self._labels else {}
 
-    async def _look_again(self, error: Exception) -> None:
+    async def _retry_read(self, error: Exception) -> None:
         await self.load()
         raise Conflict(409, "Conflict", f"Secret {self.namespace}/{self.name} has changed: {error}") from error
 

@@ -18,7 +18,7 @@ from muster.aws.process_env import ROLE_ARN as ROLE_VARIABLE
 from muster.aws.process_env import TOKEN_FILE as TOKEN_VARIABLE
 from muster.aws.role_names import RoleNames
 from muster.registration.drivers.awsirsa.awsauth import NAME, NAMESPACE
-from muster.registration.drivers.awsirsa.claims import marked, says_arn
+from muster.registration.drivers.awsirsa.claims import marked, reports_arn
 from muster.registration.drivers.awsirsa.fields import eks_cluster, identity_creator, is_eks_cluster
 from muster.registration.drivers.awsirsa.names import (
     HUB_ARN,
@@ -63,7 +63,7 @@ class AwsIrsaProfile(Profile):
         return not PINNED_ANNOTATIONS.isdisjoint(cluster.metadata.annotations) or super().marks(cluster)
 
     def identity_of(self, cluster: ManagedCluster) -> str:
-        return says_arn(cluster)
+        return reports_arn(cluster)
 
     def identity_marks(self, identity: str, configured: HubRegistrationDriver) -> Mapping[str, str]:
         own = configured.awsirsa
@@ -80,8 +80,8 @@ class AwsIrsaProfile(Profile):
         assert own is not None, "else there is no ARN"
         # One flag for each: a pattern may have a comma in it.
         arguments = [f"--{HUB_ARN}={own.hub_cluster_arn}"]
-        arguments += [f"--{PATTERNS}={one}" for one in own.auto_approved_identities]
-        arguments += [f"--{TAGS}={one}" for one in own.tags]
+        arguments += [f"--{PATTERNS}={auto_approved_identity}" for auto_approved_identity in own.auto_approved_identities]
+        arguments += [f"--{TAGS}={tag}" for tag in own.tags]
         choices = {MAPPING: own.mapping, IDENTITY: own.identity}
         arguments += [f"--{flag}={choice}" for flag, choice in choices.items() if choice]
         rules = self.hub_rules({MAPPING: (own.mapping,)})
@@ -129,11 +129,11 @@ class AwsIrsaProfile(Profile):
         own |= {key: choice for key, choice in choices.items() if choice}
         entry = {"awsirsa": own, **carrying(options, HUB_ARN, PATTERNS, TAGS, MAPPING, IDENTITY)}
         mapped = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME, "namespace": NAMESPACE}}
-        nobody = f"{self.name} accepts no cluster by itself without --{PATTERNS}; '.*' would be all of them"
+        message = f"{self.name} accepts no cluster by itself without --{PATTERNS}; '.*' would be all of them"
         return HubSetup(
             entry,
             objects=() if choices["mapping"] == "access-entry" else (mapped,),
-            remarks=() if options.get(PATTERNS) else (nobody,),
+            remarks=() if options.get(PATTERNS) else (message,),
         )
 
     def member_setup(self, options: DriverOptions, token: str, ca: bytes) -> MemberSetup:
@@ -151,7 +151,7 @@ class AwsIrsaProfile(Profile):
     def join_flags(self, hub: ClusterManagerSpec, authority: bytes = b"") -> tuple[str, ...]:
         configured = hub.registration_configuration
         entries = configured.registration_drivers if configured else ()
-        arn = next((one.awsirsa.hub_cluster_arn for one in entries if one.awsirsa is not None), "")
+        arn = next((entry.awsirsa.hub_cluster_arn for entry in entries if entry.awsirsa is not None), "")
         return (f"--{HUB_ARN}", arn) if arn else ()
 
 

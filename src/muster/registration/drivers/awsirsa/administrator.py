@@ -60,7 +60,7 @@ async def prepare(cluster: ManagedCluster, side: HubSide, connect: Connect, acce
             raise Unfit(
                 f"cluster {cluster.metadata.name}: the hub leaves AWS to whoever accepts clusters, and {reason}", remedy
             ) from None
-        accepting.say(f"AWS is left to the hub: {reason}")
+        accepting.report(f"AWS is left to the hub: {reason}")
         return None
 
 
@@ -135,7 +135,7 @@ class _Making:
         record = beginning(self.pair, name, self.cluster.metadata.uid, mapping, ADMINISTRATOR)
         found = await self._on_record(record)
         if found is not None and found.phase not in UNFINISHED:
-            self.accepting.say(f"role {record.role} is on record for cluster {name} already")
+            self.accepting.report(f"role {record.role} is on record for cluster {name} already")
             return
         role = HubRole(self.pair, name, self.side.tags)
         made = await self._role(role)
@@ -161,14 +161,14 @@ class _Making:
     async def _role(self, role: HubRole) -> RoleState:
         name = role.pair.hub_role
         try:
-            made = await role.ensure(self.aws, self._tell)
+            made = await role.ensure(self.aws, self._record_event)
         except (Unavailable, asyncio.CancelledError):
             # It may have been made; then it says so itself.
             self._undo.append(lambda: self._remove_if_ours(role))
             raise
         if made.is_new:
-            self._undo.append(lambda: remove_role(self.aws, name, self._tell))
-            self.accepting.say(f"role {role.pair.hub_role_arn} made")
+            self._undo.append(lambda: remove_role(self.aws, name, self._record_event))
+            self.accepting.report(f"role {role.pair.hub_role_arn} made")
         return made
 
     async def _remove_if_ours(self, role: HubRole) -> None:
@@ -178,7 +178,7 @@ class _Making:
         except (aws_errors.NotFound, AnothersRole):
             return
         if role.all_tags.items() <= found.tags.items():
-            await remove_role(self.aws, found.name, self._tell)
+            await remove_role(self.aws, found.name, self._record_event)
 
     def _forget(self, record: Record) -> Step:
         async def step() -> None:
@@ -194,15 +194,15 @@ class _Making:
             if is_ours:
                 self._undo.append(lambda: access_entries.remove_entry(self.aws, hub, record.role_arn))
             await access_entries.ensure_entry(self.aws, hub, entry, is_of_this_role=record.role_id == made.role_id)
-            self.accepting.say(f"access entry of {record.role_arn} made")
+            self.accepting.report(f"access entry of {record.role_arn} made")
             return
         if is_ours:
             self._undo.append(lambda: take_out(self.accepting.client, record.role_arn))
         await put_in(self.accepting.client, mapped(record))
-        self.accepting.say(f"{record.role_arn} is in ConfigMap {NAMESPACE}/{NAME}")
+        self.accepting.report(f"{record.role_arn} is in ConfigMap {NAMESPACE}/{NAME}")
 
-    def _tell(self, reason: str, note: str) -> None:
-        self.accepting.say(note)
+    def _record_event(self, reason: str, note: str) -> None:
+        self.accepting.report(note)
 
     async def undo(self) -> None:
         """The last step first. What cannot be undone is said; the other steps are undone all the same."""
@@ -211,4 +211,4 @@ class _Making:
             try:
                 await step()
             except (AwsError, KubeError, Unreadable) as error:
-                self.accepting.say(f"could not be undone: {error}; clusteradm aws cleanup finds it")
+                self.accepting.report(f"could not be undone: {error}; clusteradm aws cleanup finds it")

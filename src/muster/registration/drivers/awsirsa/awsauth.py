@@ -36,7 +36,7 @@ class Mapped:
     username: str
     groups: tuple[str, ...]
 
-    def is_said_by(self, entry: Mapping[str, Any]) -> bool:
+    def matches(self, entry: Mapping[str, Any]) -> bool:
         return entry == {"rolearn": self.role_arn, "username": self.username, "groups": list(self.groups)}
 
 
@@ -58,15 +58,15 @@ def edited(text: str, wanted: Collection[Mapped], unwanted: Collection[str] = ()
     before = mapped_roles(text)
     roles = [role_of(entry) for entry in before]
     of_role = {one.role_arn.lower(): one for one in wanted}
-    said = dict(zip(roles, before, strict=True))
-    good = {role for role, one in of_role.items() if roles.count(role) == 1 and one.is_said_by(said[role])}
+    entries = dict(zip(roles, before, strict=True))
+    good = {role for role, one in of_role.items() if roles.count(role) == 1 and one.matches(entries[role])}
     leaving = ({role.lower() for role in unwanted} | of_role.keys()) - good
     coming = [one for role, one in of_role.items() if role not in good]
-    places = [place for place, role in enumerate(roles) if role in leaving]
-    if not places and not coming:
+    indexes = [location for location, role in enumerate(roles) if role in leaving]
+    if not indexes and not coming:
         return text
-    after = _appended(_cut(text, places, len(before)), coming)
-    kept = [entry for place, entry in enumerate(before) if place not in places]
+    after = _appended(_cut(text, indexes, len(before)), coming)
+    kept = [entry for location, entry in enumerate(before) if location not in indexes]
     _check(mapped_roles(after), kept, coming)
     return after
 
@@ -79,17 +79,17 @@ def role_of(entry: Mapping[str, Any]) -> str:
 
 def _check(found: list[Mapping[str, Any]], kept: list[Mapping[str, Any]], coming: list[Mapped]) -> None:
     ours = found[len(kept) :]
-    if found[: len(kept)] != kept or len(ours) != len(coming) or not all(map(Mapped.is_said_by, coming, ours)):
+    if found[: len(kept)] != kept or len(ours) != len(coming) or not all(map(Mapped.matches, coming, ours)):
         raise Unreadable(_ODD)
 
 
-def _cut(text: str, places: Iterable[int], count: int) -> str:
+def _cut(text: str, indexes: Iterable[int], count: int) -> str:
     """Without the entries in these places."""
-    for place in sorted(places, reverse=True):
+    for location in sorted(indexes, reverse=True):
         items = _items_in_brackets(text) if _in_brackets(text) else _items(text)
         if len(items) != count:
             raise Unreadable(_ODD)
-        begin, end = items[place]
+        begin, end = items[location]
         text, count = text[:begin] + text[end:], count - 1
     return text
 
@@ -143,7 +143,7 @@ def _appended(text: str, entries: list[Mapped]) -> str:
         return text[:end] + between + ", ".join(map(_written_in_brackets, entries)) + text[end:]
     if text and not text.endswith("\n"):
         text += "\n"
-    return text + "".join(_written(one, " " * _column(text)) for one in entries)
+    return text + "".join(_written(entry, " " * _column(text)) for entry in entries)
 
 
 def _column(text: str) -> int:
@@ -154,13 +154,18 @@ def _column(text: str) -> int:
 
 
 def _written(entry: Mapped, indent: str) -> str:
-    lines = [f"- rolearn: {entry.role_arn}", f"  username: {entry.username}", "  groups:", *(f"  - {one}" for one in entry.groups)]
+    lines = [
+        f"- rolearn: {entry.role_arn}",
+        f"  username: {entry.username}",
+        "  groups:",
+        *(f"  - {group}" for group in entry.groups),
+    ]
     return "".join(f"{indent}{line}\n" for line in lines)
 
 
 def _written_in_brackets(entry: Mapped) -> str:
-    said = {"rolearn": entry.role_arn, "username": entry.username, "groups": list(entry.groups)}
-    return orjson.dumps(said).decode()
+    entry_fields = {"rolearn": entry.role_arn, "username": entry.username, "groups": list(entry.groups)}
+    return orjson.dumps(entry_fields).decode()
 
 
 def _first_line(error: Exception) -> str:

@@ -25,7 +25,7 @@ class BadClaim(Exception):
     """What is wrong with it, and which annotation to correct."""
 
 
-def says_arn(cluster: ManagedCluster) -> str:
+def reports_arn(cluster: ManagedCluster) -> str:
     """As it is written, whichever annotation has it; empty when none does."""
     annotations = cluster.metadata.annotations
     return next((annotations[name] for name in AWS_ARN_ANNOTATIONS if annotations.get(name)), "")
@@ -34,15 +34,17 @@ def says_arn(cluster: ManagedCluster) -> str:
 def pair_of(cluster: ManagedCluster, hub: EksCluster) -> RoleNames:
     """Raises BadClaim."""
     annotations = cluster.metadata.annotations
-    said = {name: annotations[name] for name in AWS_ARN_ANNOTATIONS if name in annotations}
-    if not said:
+    reported = {name: annotations[name] for name in AWS_ARN_ANNOTATIONS if name in annotations}
+    if not reported:
         raise BadClaim(
             f"annotation {EKS_ARN_ANNOTATION} is missing: the cluster's agent writes it when it introduces the cluster; for one "
             f"that was there before, clusteradm accept --clusters {cluster.metadata.name} --managed-cluster-arn ARN"
         )
-    if len(set(said.values())) > 1:
-        raise BadClaim("annotations contradict each other: " + ", ".join(f"{name}={arn[:SHOWN]!r}" for name, arn in said.items()))
-    [(name, arn), *_] = said.items()
+    if len(set(reported.values())) > 1:
+        raise BadClaim(
+            "annotations contradict each other: " + ", ".join(f"{name}={arn[:SHOWN]!r}" for name, arn in reported.items())
+        )
+    [(name, arn), *_] = reported.items()
     try:
         pair = RoleNames(hub, parse_cluster_arn(arn))
     except BadArn as error:
@@ -51,10 +53,10 @@ def pair_of(cluster: ManagedCluster, hub: EksCluster) -> RoleNames:
         raise BadClaim(
             f"annotation {name}: a cluster of partition {pair.managed.partition} cannot register with a hub of {hub.partition}"
         )
-    said_suffix = annotations.get(AWS_ROLE_ANNOTATION, pair.suffix)
-    if said_suffix != pair.suffix:
+    reported_suffix = annotations.get(AWS_ROLE_ANNOTATION, pair.suffix)
+    if reported_suffix != pair.suffix:
         raise BadClaim(
-            f"annotation {AWS_ROLE_ANNOTATION}: {said_suffix[:SHOWN]!r} is not what {arn} and this hub, {hub}, have in common "
+            f"annotation {AWS_ROLE_ANNOTATION}: {reported_suffix[:SHOWN]!r} is not what {arn} and this hub, {hub}, have in common "
             f"({pair.suffix}): the cluster was told to join another hub"
         )
     return pair

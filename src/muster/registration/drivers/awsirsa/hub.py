@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from muster.machinery.tasks import run_all
 from muster.registration.drivers.awsirsa import PROFILE
 from muster.registration.drivers.awsirsa.aws_auth_map import user_of
-from muster.registration.drivers.awsirsa.claims import BadClaim, pair_of, says_arn
+from muster.registration.drivers.awsirsa.claims import BadClaim, pair_of, reports_arn
 from muster.registration.drivers.awsirsa.identities import DesiredIdentity, Identities
 from muster.registration.drivers.awsirsa.options import hub_side
 from muster.registration.drivers.awsirsa.records import Phase, Record
@@ -50,7 +50,7 @@ class AwsHub:
             self._pair(cluster)
         except BadClaim:
             return Vote.DENY
-        arn = says_arn(cluster)
+        arn = reports_arn(cluster)
         return Vote.ALLOW if any(pattern.fullmatch(arn) for pattern in self._side.patterns) else Vote.ABSTAIN
 
     def agents(self, cluster: ManagedCluster) -> frozenset[str]:
@@ -64,11 +64,11 @@ class AwsHub:
         except BadClaim as error:
             return GrantResult((GrantStep(IDENTITY, str(error)),))
         record = self._records.get(pair.hub_role)
-        wish = DesiredIdentity(uid, pair)
+        desired = DesiredIdentity(uid, pair)
         if record is not None and record.uid == uid and record.phase is Phase.GRANTED:
-            self._identities.keep(name, wish, record)
+            self._identities.keep(name, desired, record)
             return NOTHING_TO_DO
-        return GrantResult((self._identities.want(name, wish),))
+        return GrantResult((self._identities.want(name, desired),))
 
     async def revoke(self, cluster: ManagedCluster) -> GrantResult:
         name = cluster.metadata.name

@@ -82,11 +82,11 @@ class Identities:
         self._connect = connect or _botocore
         self._connected: Aws | None = None
         self._mapping_found: MappingKind | None = None
-        self._asking_mapping = asyncio.Lock()
+        self._mapping_lock = asyncio.Lock()
         self.records = Records(context, context.namespace)
         self._map = None if side.mapping is MappingChoice.ACCESS_ENTRY else AwsAuthMap(context, self.records)
         self._clusters: Informer[ManagedCluster] = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
-        self._wishes: dict[str, DesiredIdentity] = {}
+        self._desired: dict[str, DesiredIdentity] = {}
         self._troubles: dict[str, tuple[DesiredIdentity, GrantStep]] = {}
         self._controller = context.controller(
             "aws-identities", self._reconcile, workers=WORKERS, timeout=STEP_SECONDS, max_delay=MAX_DELAY
@@ -98,24 +98,24 @@ class Identities:
 
     # Asked by the driver
 
-    def want(self, cluster: str, wish: DesiredIdentity) -> GrantStep:
+    def want(self, cluster: str, desired: DesiredIdentity) -> GrantStep:
         """How it stands with what is wished, which is worked on from now on."""
-        if self._wishes.get(cluster) != wish:
-            self._wishes[cluster] = wish
+        if self._desired.get(cluster) != desired:
+            self._desired[cluster] = desired
             self._troubles.pop(cluster, None)
             self._controller.enqueue(cluster)
         troubled = self._troubles.get(cluster)
-        if troubled is not None and troubled[0] == wish:
+        if troubled is not None and troubled[0] == desired:
             return troubled[1]
-        return GrantStep(ROLE, waiting="being made" if wish.pair else "being removed")
+        return GrantStep(ROLE, waiting="being made" if desired.pair else "being removed")
 
-    def keep(self, cluster: str, wish: DesiredIdentity, record: Record) -> None:
+    def keep(self, cluster: str, desired: DesiredIdentity, record: Record) -> None:
         """It is as wished, and is to be looked at when its time has come."""
-        self._wishes[cluster] = wish
+        self._desired[cluster] = desired
         self._controller.queue.add_after(cluster, self._due(record))
 
     def forget(self, cluster: str) -> None:
-        self._wishes.pop(cluster, None)
+        self._desired.pop(cluster, None)
         self._troubles.pop(cluster, None)
 
     def runnables(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
@@ -133,90 +133,90 @@ class Identities:
             self._controller.enqueue(old.metadata.name)
 
     async def _reconcile(self, cluster: str) -> float | None:
-        wish = self._wishes.get(cluster)
+        desired = self._desired.get(cluster)
         try:
-            again = await self._fulfil(cluster, wish)
+            again = await self._fulfil(cluster, desired)
         except Unfinished:
             self._context.reconsider(cluster)
             raise
-        if wish is not None and self._wishes.get(cluster) == wish:
+        if desired is not None and self._desired.get(cluster) == desired:
             self._troubles.pop(cluster, None)
-            if wish.pair is None:
+            if desired.pair is None:
                 self.forget(cluster)
         return again
 
-    async def _fulfil(self, cluster: str, wish: DesiredIdentity | None) -> float | None:
+    async def _fulfil(self, cluster: str, desired: DesiredIdentity | None) -> float | None:
         before = self.records.of(cluster)
         for record in before:
-            if self._is_unwanted(record, wish):
-                await self._revoke(record, wish)
+            if self._is_unwanted(record, desired):
+                await self._revoke(record, desired)
         again = None
-        if wish is not None and wish.pair is not None:
-            again = await self._grant(cluster, wish, wish.pair)
+        if desired is not None and desired.pair is not None:
+            again = await self._grant(cluster, desired, desired.pair)
         if self.records.of(cluster) != before:
             self._context.reconsider(cluster)
         return again
 
-    def _is_unwanted(self, record: Record, wish: DesiredIdentity | None) -> bool:
+    def _is_unwanted(self, record: Record, desired: DesiredIdentity | None) -> bool:
         if record.phase is Phase.LEFT:
             return False
-        if wish is not None:
-            return wish.pair is None or wish.pair.hub_role != record.role
+        if desired is not None:
+            return desired.pair is None or desired.pair.hub_role != record.role
         known = self._clusters.cache.named(record.cluster)
         return known is None or known.metadata.uid != record.uid
 
     # Granting
 
-    async def _grant(self, cluster: str, wish: DesiredIdentity, pair: RoleNames) -> float | None:
+    async def _grant(self, cluster: str, desired: DesiredIdentity, pair: RoleNames) -> float | None:
         record = self.records.get(pair.hub_role)
         if record is None:
-            record = await self._on_record(cluster, wish, pair)
+            record = await self._on_record(cluster, desired, pair)
         elif record.cluster != cluster:
-            raise self._trouble(cluster, wish, RECORD, f"role {record.role} is cluster {record.cluster}'s")
-        elif record.uid != wish.uid or record.phase in (Phase.REVOKING, Phase.LEFT):
+            raise self._trouble(cluster, desired, RECORD, f"role {record.role} is cluster {record.cluster}'s")
+        elif record.uid != desired.uid or record.phase in (Phase.REVOKING, Phase.LEFT):
             # The same identity under another ManagedCluster, or again: all of it is made sure of once more.
-            record = await self._noted(cluster, wish, record, uid=wish.uid, phase=Phase.GRANTING, verified="")
+            record = await self._noted(cluster, desired, record, uid=desired.uid, phase=Phase.GRANTING, verified="")
         if record.phase is Phase.GRANTED:
-            return await self._look_after(cluster, wish, pair, record)
-        if record.made_by != ADMINISTRATOR and (told := self._told_mapping(record)) is not record.mapping:
-            record = await self._noted(cluster, wish, record, mapping=told, other=record.mapping)
+            return await self._maintain(cluster, desired, pair, record)
+        if record.made_by != ADMINISTRATOR and (wanted := self._desired_mapping(record)) is not record.mapping:
+            record = await self._noted(cluster, desired, record, mapping=wanted, other=record.mapping)
         role = HubRole(pair, cluster, self._side.tags)
         made_here = record.made_by != ADMINISTRATOR
-        role_id = await (self._make if made_here else self._mend)(cluster, wish, role, record)
-        return self._due(await self._noted(cluster, wish, record, phase=Phase.GRANTED, role_id=role_id, verified=self._now()))
+        role_id = await (self._make if made_here else self._mend)(cluster, desired, role, record)
+        return self._due(await self._noted(cluster, desired, record, phase=Phase.GRANTED, role_id=role_id, verified=self._now()))
 
-    async def _on_record(self, cluster: str, wish: DesiredIdentity, pair: RoleNames) -> Record:
+    async def _on_record(self, cluster: str, desired: DesiredIdentity, pair: RoleNames) -> Record:
         if self._side.identity is IdentityChoice.ADMINISTRATOR:
-            raise self._trouble(cluster, wish, ROLE, f"is made by whoever accepts the cluster: {self._command(cluster)}")
-        mapping = await self._step(cluster, wish, MAPPING, self._mapping())
-        record = beginning(pair, cluster, wish.uid, mapping)
-        await self._step(cluster, wish, RECORD, self.records.create(record))
+            raise self._trouble(cluster, desired, ROLE, f"is made by whoever accepts the cluster: {self._command(cluster)}")
+        mapping = await self._step(cluster, desired, MAPPING, self._mapping())
+        record = beginning(pair, cluster, desired.uid, mapping)
+        await self._step(cluster, desired, RECORD, self.records.create(record))
         return record
 
-    async def _make(self, cluster: str, wish: DesiredIdentity, role: HubRole, record: Record) -> str:
+    async def _make(self, cluster: str, desired: DesiredIdentity, role: HubRole, record: Record) -> str:
         """The role's id."""
-        aws, tell = self._aws(), partial(self._tell, record)
-        found = await self._step(cluster, wish, ROLE, role.ensure(aws, tell))
-        await self._step(cluster, wish, POLICY, role.ensure_access(aws))
-        await self._step(cluster, wish, MAPPING, self._map_in(record, role, found.role_id))
+        aws, record_step = self._aws(), partial(self._record_event, record)
+        found = await self._step(cluster, desired, ROLE, role.ensure(aws, record_step))
+        await self._step(cluster, desired, POLICY, role.ensure_access(aws))
+        await self._step(cluster, desired, MAPPING, self._map_in(record, role, found.role_id))
         return found.role_id
 
-    async def _look(self, cluster: str, wish: DesiredIdentity, role: HubRole, record: Record) -> str:
+    async def _inspect(self, cluster: str, desired: DesiredIdentity, role: HubRole, record: Record) -> str:
         """At what is there, or at what an administrator has made, as far as the hub can see it; aws-auth it keeps itself. The
         role's id, as far as it is known."""
-        aws, tell = self._aws(), partial(self._tell, record)
+        aws, record_step = self._aws(), partial(self._record_event, record)
         role_id = record.role_id
         try:
-            role_id = (await role.correct(aws, tell)).role_id
-            await role.correct_access(aws, tell)
+            role_id = (await role.correct(aws, record_step)).role_id
+            await role.correct_access(aws, record_step)
         except (NoIdentity, AccessDenied) as error:
             log.info("what was made on AWS cannot be seen from here", cluster=cluster, error=str(error))
         except NotFound as error:
-            raise self._trouble(cluster, wish, ROLE, f"{error}; it is made again by {self._command(cluster)}") from None
+            raise self._trouble(cluster, desired, ROLE, f"{error}; it is made again by {self._command(cluster)}") from None
         except (AwsError, AnothersRole) as error:
-            raise self._trouble(cluster, wish, ROLE, _said(error)) from None
+            raise self._trouble(cluster, desired, ROLE, _explained(error)) from None
         if record.mapping is MappingKind.AWS_AUTH:
-            await self._step(cluster, wish, MAPPING, self._map_in(record, role, role_id))
+            await self._step(cluster, desired, MAPPING, self._map_in(record, role, role_id))
             return role_id
         entry = access_entries.entry_of(record, role.all_tags)
         try:
@@ -228,7 +228,7 @@ class Identities:
             log.info("the access entry cannot be seen from here", cluster=cluster, error=str(error))
             return record.role_id
         except AwsError as error:
-            raise self._trouble(cluster, wish, MAPPING, _said(error)) from None
+            raise self._trouble(cluster, desired, MAPPING, _explained(error)) from None
         return role_id
 
     async def _map_in(self, record: Record, role: HubRole, role_id: str | None) -> None:
@@ -240,29 +240,29 @@ class Identities:
             is_of_this_role = role_id is not None and record.role_id == role_id
             await access_entries.ensure_entry(self._aws(), self._side.hub.name, entry, is_of_this_role=is_of_this_role)
 
-    async def _look_after(self, cluster: str, wish: DesiredIdentity, pair: RoleNames, record: Record) -> float:
+    async def _maintain(self, cluster: str, desired: DesiredIdentity, pair: RoleNames, record: Record) -> float:
         """Every now and then, at what is granted."""
         if self._map is not None:
             self._map.settled(record)
         role = HubRole(pair, cluster, self._side.tags)
         if self._is_to_move(record):
-            record = await self._move(cluster, wish, role, record)
+            record = await self._move(cluster, desired, role, record)
         due = self._due(record)
         if due > 0:
             return due
-        role_id = await self._mend(cluster, wish, role, record)
-        return self._due(await self._noted(cluster, wish, record, role_id=role_id, verified=self._now()))
+        role_id = await self._mend(cluster, desired, role, record)
+        return self._due(await self._noted(cluster, desired, record, role_id=role_id, verified=self._now()))
 
-    async def _mend(self, cluster: str, wish: DesiredIdentity, role: HubRole, record: Record) -> str:
+    async def _mend(self, cluster: str, desired: DesiredIdentity, role: HubRole, record: Record) -> str:
         """The role's id."""
         try:
-            return await self._look(cluster, wish, role, record)
+            return await self._inspect(cluster, desired, role, record)
         except Unfinished as error:
             # Somebody took it away, or never finished it: all of it is made sure of again, by whoever may.
             log.warning("what was granted on AWS is not as it should be", cluster=cluster, error=str(error))
             if self._side.identity is IdentityChoice.ADMINISTRATOR:
                 raise
-            return await self._make(cluster, wish, role, record)
+            return await self._make(cluster, desired, role, record)
 
     def _command(self, cluster: str) -> str:
         return f"clusteradm accept --clusters {cluster}, with an AWS identity of account {self._side.hub.account}"
@@ -270,31 +270,31 @@ class Identities:
     # Moving from one mapping to the other
 
     def _is_to_move(self, record: Record) -> bool:
-        return self._told_mapping(record) is not record.mapping or (record.other is not None and self._removes(record.other))
+        return self._desired_mapping(record) is not record.mapping or (record.other is not None and self._removes(record.other))
 
-    def _told_mapping(self, record: Record) -> MappingKind:
+    def _desired_mapping(self, record: Record) -> MappingKind:
         """Where nobody has said, what is there stays."""
-        told = self._side.mapping
-        return record.mapping if told is MappingChoice.AUTO else MappingKind(told.value)
+        choice = self._side.mapping
+        return record.mapping if choice is MappingChoice.AUTO else MappingKind(choice.value)
 
     def _removes(self, mapping: MappingKind) -> bool:
         """Whether this hub may."""
         return mapping is MappingKind.ACCESS_ENTRY or self._map is not None
 
-    async def _move(self, cluster: str, wish: DesiredIdentity, role: HubRole, record: Record) -> Record:
-        told, before = self._told_mapping(record), record.mapping
-        if told is not before:
-            record = await self._noted(cluster, wish, record, other=told)
-            moved = msgspec.structs.replace(record, mapping=told, other=before)
-            await self._step(cluster, wish, MAPPING, self._map_in(moved, role, None))
-            record = await self._noted(cluster, wish, record, mapping=told, other=before)
-            log.info("cluster mapped anew", cluster=cluster, mapping=told.value)
+    async def _move(self, cluster: str, desired: DesiredIdentity, role: HubRole, record: Record) -> Record:
+        wanted, before = self._desired_mapping(record), record.mapping
+        if wanted is not before:
+            record = await self._noted(cluster, desired, record, other=wanted)
+            moved = msgspec.structs.replace(record, mapping=wanted, other=before)
+            await self._step(cluster, desired, MAPPING, self._map_in(moved, role, None))
+            record = await self._noted(cluster, desired, record, mapping=wanted, other=before)
+            log.info("cluster mapped anew", cluster=cluster, mapping=wanted.value)
             if not self._removes(before):
                 note = f"{record.role_arn} has an access entry now; its entry in ConfigMap {NAMESPACE}/{NAME} is left: {_CLEANUP}"
-                self._tell(record, "AwsMappingMoved", note, kind="Warning")
+                self._record_event(record, "AwsMappingMoved", note, kind="Warning")
         if record.other is not None and self._removes(record.other):
-            await self._step(cluster, wish, MAPPING, self._map_out(record, record.other))
-            record = await self._noted(cluster, wish, record, other=None)
+            await self._step(cluster, desired, MAPPING, self._map_out(record, record.other))
+            record = await self._noted(cluster, desired, record, other=None)
         if self._map is not None:
             self._map.settled(record)
         return record
@@ -307,65 +307,65 @@ class Identities:
 
     async def _mapping(self) -> MappingKind:
         """Asked once for all clusters, however many come at once."""
-        async with self._asking_mapping:
+        async with self._mapping_lock:
             if self._mapping_found is None:
                 self._mapping_found = await chosen_mapping(self._side, self._aws())
         return self._mapping_found
 
     # Revoking
 
-    async def _revoke(self, record: Record, wish: DesiredIdentity | None) -> None:
-        wish = wish or DesiredIdentity(record.uid, None)
+    async def _revoke(self, record: Record, desired: DesiredIdentity | None) -> None:
+        desired = desired or DesiredIdentity(record.uid, None)
         if record.phase is not Phase.REVOKING:
-            record = await self._noted(record.cluster, wish, record, phase=Phase.REVOKING)
+            record = await self._noted(record.cluster, desired, record, phase=Phase.REVOKING)
         mappings = mappings_of(record)
         if MappingKind.AWS_AUTH in mappings and self._map is not None:
-            await self._step(record.cluster, wish, MAPPING, self._map_out(record, MappingKind.AWS_AUTH))
+            await self._step(record.cluster, desired, MAPPING, self._map_out(record, MappingKind.AWS_AUTH))
         try:
             if MappingKind.ACCESS_ENTRY in mappings:
                 await self._map_out(record, MappingKind.ACCESS_ENTRY)
-            await remove_role(self._aws(), record.role, partial(self._tell, record))
+            await remove_role(self._aws(), record.role, partial(self._record_event, record))
         except (NoIdentity, AccessDenied) as error:
             if isinstance(error, AccessDenied) and record.made_by != ADMINISTRATOR:
-                raise self._trouble(record.cluster, wish, ROLE, _said(error)) from None
-            await self._leave(record, wish, f"role {record.role_arn} could not be removed ({_said(error)})")
+                raise self._trouble(record.cluster, desired, ROLE, _explained(error)) from None
+            await self._leave(record, desired, f"role {record.role_arn} could not be removed ({_explained(error)})")
             return
         except AwsError as error:
-            raise self._trouble(record.cluster, wish, ROLE, _said(error)) from None
+            raise self._trouble(record.cluster, desired, ROLE, _explained(error)) from None
         if MappingKind.AWS_AUTH in mappings and self._map is None:
             await self._leave(
-                record, wish, f"the entry for {record.role_arn} in ConfigMap {NAMESPACE}/{NAME} is not this hub's to remove"
+                record, desired, f"the entry for {record.role_arn} in ConfigMap {NAMESPACE}/{NAME} is not this hub's to remove"
             )
             return
-        await self._step(record.cluster, wish, RECORD, self.records.delete(record))
+        await self._step(record.cluster, desired, RECORD, self.records.delete(record))
         log.info("AWS identity removed", cluster=record.cluster, role=record.role)
 
-    async def _leave(self, record: Record, wish: DesiredIdentity, why: str) -> None:
-        await self._noted(record.cluster, wish, record, phase=Phase.LEFT)
+    async def _leave(self, record: Record, desired: DesiredIdentity, why: str) -> None:
+        await self._noted(record.cluster, desired, record, phase=Phase.LEFT)
         log.warning("AWS identity left", cluster=record.cluster, role=record.role, why=why)
-        self._tell(record, "AwsIdentityLeft", f"{why}: {_CLEANUP}, with an AWS identity that may", kind="Warning")
+        self._record_event(record, "AwsIdentityLeft", f"{why}: {_CLEANUP}, with an AWS identity that may", kind="Warning")
 
     # Steps
 
-    async def _step(self, cluster: str, wish: DesiredIdentity, name: str, work: Awaitable[T]) -> T:
+    async def _step(self, cluster: str, desired: DesiredIdentity, name: str, work: Awaitable[T]) -> T:
         """Raises Unfinished."""
         try:
             return await work
         except AlreadyExists:
-            raise self._trouble(cluster, wish, name, "somebody has put this role on record meanwhile") from None
+            raise self._trouble(cluster, desired, name, "somebody has put this role on record meanwhile") from None
         except (AwsError, AnothersRole, MapProblem, KubeError) as error:
-            raise self._trouble(cluster, wish, name, _said(error)) from error
+            raise self._trouble(cluster, desired, name, _explained(error)) from error
 
-    def _trouble(self, cluster: str, wish: DesiredIdentity, step: str, problem: str) -> Unfinished:
-        self._troubles[cluster] = (wish, GrantStep(step, problem))
+    def _trouble(self, cluster: str, desired: DesiredIdentity, step: str, problem: str) -> Unfinished:
+        self._troubles[cluster] = (desired, GrantStep(step, problem))
         return Unfinished(f"{step}: {problem}")
 
-    async def _noted(self, cluster: str, wish: DesiredIdentity, record: Record, **changes: object) -> Record:
+    async def _noted(self, cluster: str, desired: DesiredIdentity, record: Record, **changes: object) -> Record:
         changed = msgspec.structs.replace(record, **changes)
-        await self._step(cluster, wish, RECORD, self.records.update(changed))
+        await self._step(cluster, desired, RECORD, self.records.update(changed))
         return changed
 
-    def _tell(self, record: Record, reason: str, note: str, kind: Literal["Normal", "Warning"] = "Normal") -> None:
+    def _record_event(self, record: Record, reason: str, note: str, kind: Literal["Normal", "Warning"] = "Normal") -> None:
         cluster = self._clusters.cache.named(record.cluster)
         about = cluster.document() if cluster is not None else _gone(record)
         self._context.events.event(about, kind, reason, note)
@@ -400,7 +400,7 @@ class Identities:
         return self._map
 
 
-def _said(error: Exception) -> str:
+def _explained(error: Exception) -> str:
     """In words that say what to do, where there is something."""
     match error:
         case Malformed():

@@ -71,11 +71,11 @@ def configured_side(own: AwsIrsaHubDriver) -> HubSide:
 
 
 def _choice(kind: Any, option: str, options: DriverOptions) -> Any:
-    said = last(options, option) or "auto"
+    given = last(options, option) or "auto"
     known = [one.value for one in kind]
-    if said not in known:
-        raise DriverConfigError(AWS, option, f"{said!r} is none of {', '.join(known)}")
-    return kind(said)
+    if given not in known:
+        raise DriverConfigError(AWS, option, f"{given!r} is none of {', '.join(known)}")
+    return kind(given)
 
 
 def _pattern(text: str) -> Any:

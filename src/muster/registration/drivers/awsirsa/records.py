@@ -111,12 +111,12 @@ class Records:
     def on_change(self, changed: Callable[[str], None]) -> None:
         """Tells whose record came, went or changed: the cluster's name."""
 
-        def tell(old: Snapshot | None, new: Snapshot | None) -> None:
+        def notify(old: Snapshot | None, new: Snapshot | None) -> None:
             for side in (old, new):
                 if side is not None and (record := _read(side)):
                     changed(record.cluster)
 
-        self.informer.on_change(tell)
+        self.informer.on_change(notify)
 
     def get(self, role: str) -> Record | None:
         snapshot = self._cache.snapshot(self._key(role))

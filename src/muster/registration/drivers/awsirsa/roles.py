@@ -45,29 +45,29 @@ class HubRole:
     def all_tags(self) -> Mapping[str, str]:
         return {**self.tags, HUB_ARN_TAG: str(self.pair.hub), CLUSTER_TAG: self.cluster}
 
-    async def ensure(self, iam: Iam, tell: StepReport) -> RoleState:
+    async def ensure(self, iam: Iam, record_step: StepReport) -> RoleState:
         """The role with its trust and its tags. Raises AnothersRole and AwsError."""
-        return self._told(await self._wanted.ensure(iam, self.check), tell)
+        return self._record_correction(await self._wanted.ensure(iam, self.check), record_step)
 
-    async def correct(self, iam: Iam, tell: StepReport) -> RoleState:
+    async def correct(self, iam: Iam, record_step: StepReport) -> RoleState:
         """Raises NotFound, AnothersRole and AwsError."""
-        return self._told(await self._wanted.correct(iam, self.check), tell)
+        return self._record_correction(await self._wanted.correct(iam, self.check), record_step)
 
     @property
     def _wanted(self) -> WantedTrust:
         return WantedTrust(self.pair.hub_role, policies.hub_trust(self.pair), self.all_tags, DESCRIPTION)
 
-    def _told(self, state: RoleState, tell: StepReport) -> RoleState:
+    def _record_correction(self, state: RoleState, record_step: StepReport) -> RoleState:
         if state.had_other_trust:
             arn = self.pair.hub_role_arn
-            tell("AwsRoleCorrected", f"role {arn} trusted somebody else than this cluster's role, and was set right")
+            record_step("AwsRoleCorrected", f"role {arn} trusted somebody else than this cluster's role, and was set right")
         return state
 
     async def ensure_access(self, iam: Iam) -> None:
         """Raises AwsError."""
         await iam.put_role_policy(self.pair.hub_role, policies.ACCESS_POLICY, policies.hub_access(self.pair.hub))
 
-    async def correct_access(self, iam: Iam, tell: StepReport) -> None:
+    async def correct_access(self, iam: Iam, record_step: StepReport) -> None:
         """Raises AwsError."""
         wanted = policies.hub_access(self.pair.hub)
         found: PolicyDocument | None = None
@@ -75,7 +75,7 @@ class HubRole:
             found = await iam.get_role_policy(self.pair.hub_role, policies.ACCESS_POLICY)
         if found != wanted:
             await self.ensure_access(iam)
-            tell("AwsRoleCorrected", f"policy {policies.ACCESS_POLICY} of role {self.pair.hub_role_arn} was set right")
+            record_step("AwsRoleCorrected", f"policy {policies.ACCESS_POLICY} of role {self.pair.hub_role_arn} was set right")
 
     def check(self, found: RoleDescription) -> None:
         """Whether a role that is there is ours. Raises AnothersRole."""
@@ -88,17 +88,17 @@ class HubRole:
             raise AnothersRole(f"role {found.arn} belongs to this hub's cluster {cluster}; if that is gone: clusteradm aws cleanup")
 
 
-async def remove_role(iam: Iam, name: str, tell: StepReport) -> None:
+async def remove_role(iam: Iam, name: str, record_step: StepReport) -> None:
     """Gone is success. Raises AwsError."""
     await _unless_gone(iam.delete_role_policy(name, policies.ACCESS_POLICY))
     try:
         await _unless_gone(iam.delete_role(name))
     except Conflict:
-        await _strip(iam, name, tell)
+        await _strip(iam, name, record_step)
         await _unless_gone(iam.delete_role(name))
 
 
-async def _strip(iam: Iam, name: str, tell: StepReport) -> None:
+async def _strip(iam: Iam, name: str, record_step: StepReport) -> None:
     """Of what others have put on it."""
     foreign = []
     with suppress(NotFound):
@@ -109,7 +109,9 @@ async def _strip(iam: Iam, name: str, tell: StepReport) -> None:
             await _unless_gone(iam.delete_role_policy(name, policy))
             foreign.append(policy)
     if foreign:
-        tell("AwsPoliciesDetached", f"role {name} had policies that the hub did not make; they are detached: {', '.join(foreign)}")
+        record_step(
+            "AwsPoliciesDetached", f"role {name} had policies that the hub did not make; they are detached: {', '.join(foreign)}"
+        )
 
 
 async def _unless_gone(call: Awaitable[None]) -> None:

@@ -41,7 +41,7 @@ APPROVED: Final = "EKSRegistrationRequestApproved"
 """The event by which upstream tells of it."""
 UNMARKED: Final = "ManagedClusterArnMissing"
 OTHERS: Final = "ManagedClusterArnDiffers"
-LOOK_SECONDS: Final = 60.0
+ROLE_CHECK_INTERVAL: Final = 60.0
 """Between two looks at a ManagedCluster that waits, beside the watch of it: whether the bootstrap identity still counts, a silent
 watch does not tell."""
 
@@ -92,16 +92,18 @@ class AwsIrsaSpoke(KubeconfigSpoke):
     ) -> StepResult:
         if stored and not self.problem(stored):
             return StepResult()
-        self._look_around()
+        self._check_role()
         name = self._context.identity.cluster
         watch = WatchTarget(MANAGED_CLUSTERS, name)
         if seen is None or not self._is_ready(seen):
             seen = await hub.get(MANAGED_CLUSTERS, name)
         if self._is_ready(seen):
             text = f"the hub has accepted {self._pair.managed}; its agent goes there as {self._pair.hub_role_arn}"
-            return StepResult(credential={}, report=self._told(CredentialReport(True, "ClusterAccepted", text, APPROVED)))
-        again = LOOK_SECONDS * (1 + self._context.random() / 4)
-        return StepResult(again=again, watch=watch, report=self._told(_unmarked(seen, self._pair)))
+            return StepResult(
+                credential={}, report=self._with_role_problem(CredentialReport(True, "ClusterAccepted", text, APPROVED))
+            )
+        again = ROLE_CHECK_INTERVAL * (1 + self._context.random() / 4)
+        return StepResult(again=again, watch=watch, report=self._with_role_problem(_unmarked(seen, self._pair)))
 
     def _is_ready(self, cluster: Document) -> bool:
         try:
@@ -111,13 +113,13 @@ class AwsIrsaSpoke(KubeconfigSpoke):
         is_ours = not awaited(found.metadata.annotations, self._pair, found.metadata.name)
         return is_ours and is_true(found.status.conditions, ACCEPTED) and not found.metadata.deletion_timestamp
 
-    def _told(self, report: CredentialReport | None) -> CredentialReport | None:
+    def _with_role_problem(self, report: CredentialReport | None) -> CredentialReport | None:
         """Each once: a step may be taken many times before anything changes."""
-        said = "" if report is None else report.message
-        news, self._reported = said != self._reported, said
+        message = "" if report is None else report.message
+        news, self._reported = message != self._reported, message
         return report if news else None
 
-    def _look_around(self) -> None:
+    def _check_role(self) -> None:
         if self._looked_around:
             return
         self._looked_around = True
@@ -186,7 +188,7 @@ def _is_aws(command: str) -> bool:
 
 def role_in(kubeconfig: bytes, hub: EksCluster) -> str:
     """The role as which a kubeconfig's program signs for this hub; empty when it does not."""
-    said = dict(pairwise(program_of(kubeconfig) or ()))
-    if (said.get("--region"), said.get("--cluster-name")) != (hub.region, hub.name):
+    message = dict(pairwise(program_of(kubeconfig) or ()))
+    if (message.get("--region"), message.get("--cluster-name")) != (hub.region, hub.name):
         return ""
-    return said.get("--role-arn") or said.get("--role") or ""
+    return message.get("--role-arn") or message.get("--role") or ""

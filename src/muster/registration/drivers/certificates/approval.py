@@ -98,7 +98,7 @@ class Approver:
         if self._vouches(csr, request) or (not request.renewal and verdict_of(csr.data, "Approved") is not None):
             self._context.reconsider(request.identity.cluster)
         if is_settled(csr.data):
-            await self._tell_approved(csr, request)
+            await self._notify_approved(csr, request)
             return None
         if request.renewal:
             return await self._renew(csr, request)
@@ -106,7 +106,7 @@ class Approver:
             await self._admit(csr, request)
         return None
 
-    async def _tell_approved(self, csr: Snapshot, request: AgentRequest) -> None:
+    async def _notify_approved(self, csr: Snapshot, request: AgentRequest) -> None:
         cluster = self._clusters.cache.named(request.identity.cluster)
         if self._on_approved is not None and cluster is not None and not request.renewal and is_approved_for(csr.data, cluster):
             await self._on_approved(cluster)
@@ -121,17 +121,17 @@ class Approver:
         """Users whose first requests were approved for this very ManagedCluster."""
         return frozenset(
             request.identity.common_name
-            for csr, request in self._asked(cluster.metadata.name)
+            for csr, request in self._requests_of(cluster.metadata.name)
             if not request.renewal and is_approved_for(csr.data, cluster)
         )
 
-    def _asked(self, cluster: str) -> Iterator[tuple[Snapshot, AgentRequest]]:
+    def _requests_of(self, cluster: str) -> Iterator[tuple[Snapshot, AgentRequest]]:
         for cached in self._requests.cache.by_index(self._by_cluster, cluster):
             csr = self._latest.snapshot(cached.key)
             if csr is not None and (request := self._understand(csr)) is not None:
                 yield csr, request
 
-    def _asked_elsewhere(self, cluster: str) -> Iterator[tuple[Snapshot, AgentRequest]]:
+    def _other_requests(self, cluster: str) -> Iterator[tuple[Snapshot, AgentRequest]]:
         """Requests of agents that are another driver's."""
         for csr in self._requests.cache.by_index(self._by_cluster, cluster):
             if self._understand(csr) is None and (request := _read_any(csr)) is not None:
@@ -139,7 +139,7 @@ class Approver:
 
     def _contenders(self, cluster: ManagedCluster) -> Iterator[AgentRequest]:
         """Requests that were approved, by whomever, and those that could be approved here, of whichever driver's agents."""
-        for csr, request in (*self._asked(cluster.metadata.name), *self._asked_elsewhere(cluster.metadata.name)):
+        for csr, request in (*self._requests_of(cluster.metadata.name), *self._other_requests(cluster.metadata.name)):
             eligible = is_settled(csr.data) or request.requester.name in self._trusted
             if eligible and is_contender(csr.data, request, cluster):
                 yield request

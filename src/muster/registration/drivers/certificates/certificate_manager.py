@@ -96,7 +96,7 @@ def rotated(certificate: bytes) -> CredentialReport:
 
 
 @dataclass(frozen=True)
-class Ask:
+class PendingRequest:
     """The pending request is to be made, or asked about."""
 
     name: str
@@ -138,35 +138,35 @@ class CertificateMachine:
         answer = await self._answer(channel, step, seen)
         return self.follow(step, answer, channel.watched(step.name))
 
-    def next_step(self, stored: Mapping[str, bytes], pending: Mapping[str, bytes]) -> Ask | Draw | StepResult:
+    def next_step(self, stored: Mapping[str, bytes], pending: Mapping[str, bytes]) -> PendingRequest | Draw | StepResult:
         """What is to be done with what is stored and pending."""
         name, key = pending.get(PENDING_NAME, b"").decode(errors="replace"), pending.get(PENDING_KEY, b"")
         if key and key == stored.get(self._profile.key_entry):
             # Its certificate came, and the agent died before it had forgotten what was pending.
             return StepResult(_NOTHING_PENDING, again=0)
         if name.startswith(self._profile.prefix) and is_key(key):
-            return Ask(name, key)
+            return PendingRequest(name, key)
         if not self.problem(stored):
             rest = self._until_renewal(stored[self._profile.certificate_entry])
             if rest > 0:
                 return StepResult(again=rest)
         return Draw()
 
-    def follow(self, asked: Ask, answer: RequestState, watched: WatchTarget | None) -> StepResult:
+    def follow(self, request: PendingRequest, answer: RequestState, watched: WatchTarget | None) -> StepResult:
         """What the signer's answer so far means."""
         if not answer.is_ours:
             # Somebody else's request has that name, or the agent had another name when it asked: begin anew.
             return StepResult(_NOTHING_PENDING, again=0)
         if answer.refusal:
-            return self._refused(asked, answer, f": {answer.refusal}", watched)
+            return self._refused(request, answer, f": {answer.refusal}", watched)
         if not answer.certificate:
-            self._log_waiting(asked)
+            self._log_waiting(request)
             return StepResult(again=UNHEARD_PAUSE, watch=watched)
-        problem = certificate_problem(answer.certificate, asked.key, self._profile.common_name, self._clock.now())
+        problem = certificate_problem(answer.certificate, request.key, self._profile.common_name, self._clock.now())
         if problem:
-            return self._refused(asked, answer, f" was answered, but {problem}", watched)
+            return self._refused(request, answer, f" was answered, but {problem}", watched)
         return StepResult(
-            credential={self._profile.certificate_entry: answer.certificate, self._profile.key_entry: asked.key},
+            credential={self._profile.certificate_entry: answer.certificate, self._profile.key_entry: request.key},
             again=max(self._until_renewal(answer.certificate), 0.0),
             report=rotated(answer.certificate),
         )
@@ -179,32 +179,32 @@ class CertificateMachine:
         self._drawn = generate_name(self._profile.prefix, lambda alphabet: alphabet[int(self._random() * len(alphabet))])
         return StepResult({PENDING_KEY: new_key(), PENDING_NAME: self._drawn.encode()}, again=0)
 
-    async def _answer(self, channel: RequestChannel, asked: Ask, seen: Document | None) -> RequestState:
+    async def _answer(self, channel: RequestChannel, request: PendingRequest, seen: Document | None) -> RequestState:
         """What is said of the pending request; it is made, if it is not there (yet, or any more)."""
-        new, self._drawn = self._drawn == asked.name, ""
-        known = None if seen is None else channel.read(seen, asked.name, asked.key)
+        new, self._drawn = self._drawn == request.name, ""
+        known = None if seen is None else channel.read(seen, request.name, request.key)
         if known is None and not new:
-            known = await channel.find(asked.name, asked.key)
-        return known or await channel.submit(asked.name, asked.key)
+            known = await channel.find(request.name, request.key)
+        return known or await channel.submit(request.name, request.key)
 
-    def _log_waiting(self, asked: Ask) -> None:
+    def _log_waiting(self, request: PendingRequest) -> None:
         """Once for each request: an administrator compares the key with what the hub shows."""
-        if self._waiting != asked.name:
-            self._waiting = asked.name
-            subject, key = self._profile.common_name, key_fingerprint(asked.key)
-            log.info("waiting for approval", subject=subject, request=asked.name, key=key)
+        if self._waiting != request.name:
+            self._waiting = request.name
+            subject, key = self._profile.common_name, key_fingerprint(request.key)
+            log.info("waiting for approval", subject=subject, request=request.name, key=key)
 
-    def _refused(self, asked: Ask, answer: RequestState, why: str, watched: WatchTarget | None) -> StepResult:
+    def _refused(self, request: PendingRequest, answer: RequestState, why: str, watched: WatchTarget | None) -> StepResult:
         """Begin anew some time after the refusal; earlier if somebody removes the refused request from the hub."""
-        if self._refusal is None or self._refusal[0] != asked.name:
-            self._refusal = (asked.name, self._clock.now())
+        if self._refusal is None or self._refusal[0] != request.name:
+            self._refusal = (request.name, self._clock.now())
         since = answer.decided or self._refusal[1]
         rest = REFUSED_PAUSE - (self._clock.now() - since).total_seconds()
         if rest <= 0:
             return StepResult(_NOTHING_PENDING, again=0)
         return StepResult(
             again=self._later(min(rest, REFUSED_PAUSE)),
-            report=CredentialReport(False, FAILED, f"Failed to rotate client certificate: request {asked.name}{why}"),
+            report=CredentialReport(False, FAILED, f"Failed to rotate client certificate: request {request.name}{why}"),
             watch=watched,
         )
 

@@ -40,8 +40,8 @@ def is_approved_for(csr: Object, cluster: ManagedCluster) -> bool:
     approved = verdict_of(csr, "Approved")
     if approved is None or verdict_of(csr, "Denied", "Failed") is not None:
         return False
-    _, said, uid = str(approved.get("message") or "").rpartition(_FOR)
-    if said:
+    _, fingerprint, uid = str(approved.get("message") or "").rpartition(_FOR)
+    if fingerprint:
         return uid == cluster.metadata.uid
     moment = approved.get("lastTransitionTime") or approved.get("lastUpdateTime") or csr["metadata"]["creationTimestamp"]
     try:

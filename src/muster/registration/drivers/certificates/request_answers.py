@@ -22,8 +22,8 @@ _SHORT: Final = 10
 
 def lifetime_of(csr: Object, longest: timedelta) -> timedelta:
     """How long the certificate is to be valid: as asked for, and not longer than the hub allows."""
-    asked = (csr.get("spec") or {}).get("expirationSeconds")
-    return min(timedelta(seconds=asked), longest) if isinstance(asked, int) and asked > 0 else longest
+    requested = (csr.get("spec") or {}).get("expirationSeconds")
+    return min(timedelta(seconds=requested), longest) if isinstance(requested, int) and requested > 0 else longest
 
 
 def validity_for(csr: Object, authority: CertificateAuthority, longest: timedelta, now: datetime) -> tuple[datetime, datetime]:

@@ -51,8 +51,8 @@ class SigningRequests:
         refusal = verdict_of(csr, "Denied", "Failed")
         decided = _moment(refusal or verdict_of(csr, "Approved") or {}, csr)
         if refusal is not None:
-            words = ": ".join(str(refusal[part]) for part in ("type", "reason", "message") if refusal.get(part))
-            return RequestState(refusal=words, decided=decided)
+            message = ": ".join(str(refusal[part]) for part in ("type", "reason", "message") if refusal.get(part))
+            return RequestState(refusal=message, decided=decided)
         return RequestState(certificate=issued_certificate(csr), decided=decided)
 
 

@@ -120,7 +120,7 @@ class GrpcDriver(Driver):
         server = last(options, SERVER)
         if not server:
             raise Unfit(f"--{SERVER}: {SERVER} is required when registration-auth type is {self.name}")
-        told = last(options, AUTHORITY).encode(errors="surrogateescape")
+        given = last(options, AUTHORITY).encode(errors="surrogateescape")
         trusted = {"caData": base64.b64encode(ca).decode()} if ca else {}
         config = yaml.dump({"url": server, "token": token, **trusted, **_proxy(options)})
         return MemberSetup(
@@ -128,13 +128,13 @@ class GrpcDriver(Driver):
             {CONFIG: config},
             (server,),
             server=server,
-            ca=told,
+            ca=given,
             hashes=tuple(options.get(AUTHORITY_HASH, ())),
         )
 
     def join_flags(self, hub: ClusterManagerSpec, authority: bytes = b"") -> tuple[str, ...]:
         exposures = hub.server_configuration.grpc_exposures if hub.server_configuration else ()
-        address = next((one.host for one in exposures if one.host), "")
+        address = next((exposure.host for exposure in exposures if exposure.host), "")
         if not address:
             return ()
         hashes = ",".join(_hashes(authority))

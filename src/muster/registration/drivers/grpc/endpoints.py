@@ -105,13 +105,13 @@ class GrpcConfigFormat:
     name: Final = GRPC
     key: Final = CONFIG
 
-    def read(self, file: Path, content: bytes, source: str = "", beside: Mapping[str, bytes] | None = None) -> GrpcEndpoint:
+    def read(self, file: Path, content: bytes, source: str = "", siblings: Mapping[str, bytes] | None = None) -> GrpcEndpoint:
         source = source or shown(file)
         try:
-            config = _with_own_files(parse_config(content, source, file.parent), file.parent, beside)
+            config = _with_own_files(parse_config(content, source, file.parent), file.parent, siblings)
         except ConfigError as error:
             raise EndpointError(source, ": ".join(part for part in (error.key, error.problem) if part)) from None
-        authority = _authority(config, file.parent, source, beside or {})
+        authority = _authority(config, file.parent, source, siblings or {})
         return GrpcEndpoint(HubAddress("", config.url, authority, details=_details(config)), config, source)
 
 
@@ -121,13 +121,13 @@ CONFIGS: Final = GrpcConfigFormat()
 def hub_config(hub: HubAddress, directory: Path | None) -> bytes:
     """The configuration of the agent's own identity, whose files are in `directory`; beside it where that is None."""
     details = msgspec.json.decode(hub.details, type=Details) if hub.details else _NONE
-    place = Path() if directory is None else Path(shown(directory.absolute()))
+    location = Path() if directory is None else Path(shown(directory.absolute()))
     config = TransportConfig(
         hub.server,
         details.urls,
         hub.ca + b"\n" if hub.ca else None,
-        place / CERTIFICATE,
-        place / KEY,
+        location / CERTIFICATE,
+        location / KEY,
         keepalive=details.keepalive,
         health_timeout=details.health_timeout,
         proxy=details.proxy or NO_PROXY,
@@ -140,25 +140,25 @@ def _details(config: TransportConfig) -> bytes:
     return b"" if details == _NONE else msgspec.json.encode(details)
 
 
-def _with_own_files(config: TransportConfig, base: Path, beside: Mapping[str, bytes] | None) -> TransportConfig:
+def _with_own_files(config: TransportConfig, base: Path, siblings: Mapping[str, bytes] | None) -> TransportConfig:
     """The credential's files are those beside the configuration, wherever it says that they are."""
 
     def own(material: object, entry: str) -> bool:
         if not isinstance(material, Path) or material.name != entry:
             return False
-        return entry in beside if beside is not None else (base / entry).is_file()
+        return entry in siblings if siblings is not None else (base / entry).is_file()
 
     if own(config.cert, CERTIFICATE) and own(config.key, KEY):
         return dataclasses.replace(config, cert=base / CERTIFICATE, key=base / KEY)
     return config
 
 
-def _authority(config: TransportConfig, base: Path, source: str, beside: Mapping[str, bytes]) -> bytes:
+def _authority(config: TransportConfig, base: Path, source: str, siblings: Mapping[str, bytes]) -> bytes:
     """By its content, wherever it is kept."""
     if config.ca is None or isinstance(config.ca, bytes):
         return (config.ca or b"").strip()
-    if config.ca.parent == base and config.ca.name in beside:
-        return beside[config.ca.name].strip()
+    if config.ca.parent == base and config.ca.name in siblings:
+        return siblings[config.ca.name].strip()
     try:
         return read(config.ca).strip()
     except OSError as error:

@@ -165,16 +165,16 @@ class Acceptance:
         # A binding needs its namespace, and its role too: who binds must show that he has all the role's rights himself.
         agents = self._agents.of(cluster)
         problems += await self._ensure(rbac.own_binding(name, labels, agents), *rbac.namespace_bindings(name, labels, agents))
-        standing = await self._drive(cluster, granted=True) + problems
-        if await self._set_condition(cluster, accepted_condition(standing)) and not standing.missing:
+        acceptance = await self._drive(cluster, granted=True) + problems
+        if await self._set_condition(cluster, accepted_condition(acceptance)) and not acceptance.missing:
             log.info("cluster accepted", cluster=name)
             self._record_event(cluster, "ManagedClusterAccepted", f"managed cluster {name} is accepted by hub cluster admin")
         if self._permissions.namespace_terminating(name):
             # The agent is needed until its works are gone, and the namespace until then waits for its binding.
             await self._release(name)
-        elif not standing.missing:
+        elif not acceptance.missing:
             self._remains.forget(name)
-        standing.check(name)
+        acceptance.check(name)
 
     def _held(self, cluster: ManagedCluster) -> ManagedCluster:
         """As every cluster should be that is accepted."""
@@ -203,7 +203,7 @@ class Acceptance:
             self._agents.of(cluster)
             return
         denied = condition is not None and condition.reason == DENIED
-        standing = await self._shut_out(cluster, unseen=not denied)
+        acceptance = await self._shut_out(cluster, unseen=not denied)
         works: list[Object] = []
         try:
             if self._permissions.holds_works(name):
@@ -211,11 +211,11 @@ class Acceptance:
             else:
                 self._remains.forget(name)
         except KubeError as error:
-            standing += (f"ManifestWorks in namespace {name}: {error}",)
-        if await self._set_condition(cluster, denied_condition(name, works, standing.missing)) and not denied:
+            acceptance += (f"ManifestWorks in namespace {name}: {error}",)
+        if await self._set_condition(cluster, denied_condition(name, works, acceptance.missing)) and not denied:
             log.info("cluster denied", cluster=name, works=len(works))
             self._record_event(cluster, "ManagedClusterDenied", f"managed cluster {name} is denied by hub cluster admin")
-        standing.check(name)
+        acceptance.check(name)
         if not works:
             await self._permissions.release(name)
 
@@ -242,11 +242,11 @@ class Acceptance:
             await self._shut_out(cluster, unseen=False)
         if names.COLLECTION_CLEANUP in cluster.metadata.finalizers or await self._works(name):
             return
-        standing = await self._drive(cluster, granted=False)
-        standing += await self._remove_all(name, self._permissions.release, unseen=True)
-        if standing.missing:
-            await self._set_condition(cluster, accepted_condition(standing))
-            standing.check(name)
+        acceptance = await self._drive(cluster, granted=False)
+        acceptance += await self._remove_all(name, self._permissions.release, unseen=True)
+        if acceptance.missing:
+            await self._set_condition(cluster, accepted_condition(acceptance))
+            acceptance.check(name)
             return
         await self._clusters.change(name, unless_changed(cluster, remove_finalizer))
         self._driven.pop(name, None)
@@ -259,16 +259,16 @@ class Acceptance:
             name, self._hub.options.namespace, is_new=False
         ):
             return
-        standing = AcceptanceState()
+        acceptance = AcceptanceState()
         if (last := self._departed.get(name)) is not None:
-            standing |= await self._drive(last, granted=False)
+            acceptance |= await self._drive(last, granted=False)
         if self._permissions.of(name):
             log.info("removing permissions of a cluster that is gone", cluster=name)
-            standing += await self._remove_all(name, self._release, unseen=False)
+            acceptance += await self._remove_all(name, self._release, unseen=False)
         else:
             self._remains.forget(name)
-        standing.check(name)
-        if standing.pending:
+        acceptance.check(name)
+        if acceptance.pending:
             return
         self._driven.pop(name, None)
         self._departed.pop(name, None)
@@ -319,16 +319,16 @@ class Acceptance:
             return AcceptanceState()
         # Until it has gone well, something may have been granted.
         self._driven[name] = _Driven(True, 0)
-        standing = AcceptanceState()
+        acceptance = AcceptanceState()
         owners = {name: driver for name, driver in self._hub.drivers.items() if _owns(name, driver, cluster)}
         for driver_name, driver in owners.items():
             outcome = await _drive_one(driver, cluster, granted)
-            standing |= AcceptanceState(_by(driver_name, outcome.problems), _by(driver_name, outcome.pending))
+            acceptance |= AcceptanceState(_by(driver_name, outcome.problems), _by(driver_name, outcome.pending))
         if granted and not owners:
-            standing += (_disabled(cluster, self._hub.options.drivers),)
-        if not standing.missing:
+            acceptance += (_disabled(cluster, self._hub.options.drivers),)
+        if not acceptance.missing:
             self._driven[name] = wanted
-        return standing
+        return acceptance
 
     async def _set_condition(self, cluster: ManagedCluster, condition: Condition) -> bool:
         """Whether that was news."""
@@ -384,8 +384,8 @@ def _by(driver: str, texts: tuple[str, ...]) -> tuple[str, ...]:
 def _disabled(cluster: ManagedCluster, enabled: tuple[str, ...]) -> str:
     """Nobody here can give the cluster's agents credentials, or take them away again."""
     owner = owner_of(cluster)
-    said = cluster.metadata.annotations.get(names.DRIVER_ANNOTATION, "")
-    name = owner.name if owner is not None else said
+    annotation = cluster.metadata.annotations.get(names.DRIVER_ANNOTATION, "")
+    name = owner.name if owner is not None else annotation
     return (
         f"the cluster registers by driver {name!r}, which this hub has not enabled (it has: {', '.join(enabled)}): enable it "
         "(clusteradm init --registration-drivers), or join by one that is"
@@ -415,10 +415,10 @@ async def _problems(steps: Iterable[tuple[str, Awaitable[None]]]) -> tuple[str, 
     return problems
 
 
-def accepted_condition(standing: AcceptanceState) -> Condition:
-    if standing.missing:
-        reason = "Error" if standing.problems else PENDING
-        return Condition(type=ACCEPTED, status="False", reason=reason, message=_listed(standing.missing))
+def accepted_condition(acceptance: AcceptanceState) -> Condition:
+    if acceptance.missing:
+        reason = "Error" if acceptance.problems else PENDING
+        return Condition(type=ACCEPTED, status="False", reason=reason, message=_listed(acceptance.missing))
     return Condition(type=ACCEPTED, status="True", reason="HubClusterAdminAccepted", message="Accepted by hub cluster admin")
 
 

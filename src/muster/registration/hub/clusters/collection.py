@@ -53,7 +53,7 @@ class Collection:
         self._remains = Remains(hub, self._controller.enqueue)
         self._clusters = hub.writer
         self._clusters.always(self._held)
-        self._told: dict[str, tuple[str, float]] = {}
+        self._reported: dict[str, tuple[str, float]] = {}
         """By cluster: about which kind something was said last, and when."""
         self._done: dict[str, tuple[str, float]] = {}
         """Clusters that are collected and not gone yet: uid, and when that was."""
@@ -103,7 +103,7 @@ class Collection:
             found = await self._remains.of(resource, name)
             if found:
                 return await self._shrink(name, cluster, resource, found)
-        self._told.pop(name, None)
+        self._reported.pop(name, None)
         self._remains.forget(name)
         if cluster is None:
             return None
@@ -128,7 +128,7 @@ class Collection:
             raise NotCollected(f"{resource} in namespace {name}: {'; '.join(problems)}")
         if cluster is None:
             return None
-        kind, since = self._told.get(name, ("", 0.0))
+        kind, since = self._reported.get(name, ("", 0.0))
         now = self._context.clock.monotonic()
         condition = condition_of(cluster.status.conditions, DELETING)
         if (
@@ -138,7 +138,7 @@ class Collection:
             and condition.reason != "DeletingError"
         ):
             return STATUS_INTERVAL - (now - since)
-        self._told[name] = (resource.plural, now)
+        self._reported[name] = (resource.plural, now)
         await self._set_condition(cluster, remaining_condition(resource, found))
         return None
 

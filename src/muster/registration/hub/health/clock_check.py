@@ -85,10 +85,10 @@ class ClockCheck:
         if apart is None or cluster.metadata.deletion_timestamp:
             return
         found = verdict(cluster, apart)
-        said = condition_of(cluster.status.conditions, CLOCK_SYNCED)
-        news = said is None or said.reason != found.reason
+        former = condition_of(cluster.status.conditions, CLOCK_SYNCED)
+        news = former is None or former.reason != found.reason
         if news and await self._hub.writer.change(name, with_cluster_condition(found, self._context.clock.now()), status=True):
             # That a new cluster's clock is right is nothing to talk about.
-            write = log.debug if said is None and found is IN_STEP else log.info
+            write = log.debug if former is None and found is IN_STEP else log.info
             write("clock compared", cluster=name, in_step=found is IN_STEP, seconds_apart=round(apart.total_seconds(), 3))
         self._settled[name] = (found is IN_STEP, tolerance(cluster))

@@ -95,8 +95,8 @@ class ClusterSets:
             # The change comes back as an event, and then the clusters are counted.
             return
         count = len(self._clusters.cache.select_keys(selector_of(cluster_set)))
-        said = with_condition(cluster_set, emptiness(count), self._context.clock.now())
-        await self._write(cluster_set, said, status=True)
+        conditions = with_condition(cluster_set, emptiness(count), self._context.clock.now())
+        await self._write(cluster_set, conditions, status=True)
 
     async def _write(self, before: ManagedClusterSet, after: ManagedClusterSet, *, status: bool = False) -> bool:
         answer = await patch_object(self._context.client, before, after, status=status)

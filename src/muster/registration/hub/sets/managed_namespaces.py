@@ -21,14 +21,19 @@ BY_SET = "set of managed namespaces"
 
 def wanted_namespaces(cluster: ManagedCluster, cluster_sets: Iterable[ManagedClusterSet]) -> tuple[ClusterSetManagedNamespace, ...]:
     """What the sets of a cluster ask for, with what is known of each already."""
-    known = {(one.cluster_set, one.name): one for one in cluster.status.managed_namespaces}
-    asked = {
+    known = {
+        (managed_namespace.cluster_set, managed_namespace.name): managed_namespace
+        for managed_namespace in cluster.status.managed_namespaces
+    }
+    desired = {
         (one.metadata.name, namespace.name)
         for one in sets_of(cluster.metadata.labels, cluster_sets)
         if not one.metadata.deletion_timestamp
         for namespace in one.spec.managed_namespaces
     }
-    return tuple(known.get(place) or ClusterSetManagedNamespace(cluster_set=place[0], name=place[1]) for place in sorted(asked))
+    return tuple(
+        known.get(location) or ClusterSetManagedNamespace(cluster_set=location[0], name=location[1]) for location in sorted(desired)
+    )
 
 
 class ManagedNamespaces:

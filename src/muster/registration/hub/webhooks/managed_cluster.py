@@ -126,10 +126,10 @@ def stamp_taints(document: Object, old: ManagedCluster | None, now: str) -> Obje
             # It was stored so before, or it would have been refused.
             stamped.append(taint)
             continue
-        asked = _time(taint.get("timeAdded"), f"spec.taints[{index}].timeAdded")
+        requested = _time(taint.get("timeAdded"), f"spec.taints[{index}].timeAdded")
         known = before.get(taint["key"])
         same = known if known is not None and _is_same(known, taint) else None
-        if old is not None and asked is not None and (same is None or asked != _stored_time(same)):
+        if old is not None and requested is not None and (same is None or requested != _stored_time(same)):
             refused.append(taint["key"])
         # A manifest without times can be applied again: what does not change keeps its time.
         stamped.append({**taint, "timeAdded": same.time_added or now if same is not None else now})

@@ -164,4 +164,4 @@ def _reported(work: Object) -> Object | None:
 def _own(work: Object) -> list[Any]:
     """The conditions that agents do not write."""
     conditions = (work.get("status") or {}).get("conditions") or ()
-    return [one for one in conditions if one.get("type") in OWN_CONDITIONS]
+    return [condition for condition in conditions if condition.get("type") in OWN_CONDITIONS]

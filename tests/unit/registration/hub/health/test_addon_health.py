@@ -28,7 +28,7 @@ async def test_unknown_is_copied_with_its_reason_to_every_addon_also_to_later_on
     async with play.running(AddonHealth):
         await play.at_rest()
         assert play.hub_client.writes() == []
-        await first.say(**{AVAILABLE: "Unknown"})
+        await first.report(**{AVAILABLE: "Unknown"})
         condition = await play.until(lambda: available(play, "c1", "search"))
         assert (condition["status"], condition["reason"]) == ("Unknown", "Said")
         await create_addon(play, "c1", "late")
@@ -42,6 +42,6 @@ async def test_an_unwell_cluster_leaves_its_addons_their_word(play: Play) -> Non
     await cluster.join()
     await create_addon(play, "c1", "search")
     async with play.running(AddonHealth):
-        await cluster.say(**{AVAILABLE: "False"})
+        await cluster.report(**{AVAILABLE: "False"})
         await play.at_rest()
         assert await available(play, "c1", "search") is None

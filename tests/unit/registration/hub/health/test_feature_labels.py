@@ -18,7 +18,7 @@ async def labels(play: Play, cluster: str = "c1") -> dict[str, str]:
     return {key.removeprefix(PREFIX): value for key, value in found.items() if key.startswith(PREFIX)}
 
 
-async def say(play: Play, addon: str, status: str) -> None:
+async def report(play: Play, addon: str, status: str) -> None:
     conditions = [{"type": "Available", "status": status, **DATED}]
     await play.admin.patch(ADDONS, addon, {"status": {"conditions": conditions}}, "c1", subresource="status")
 
@@ -33,12 +33,12 @@ async def until_labelled(play: Play, **expected: Any) -> None:
 async def test_labels_follow_the_addons(play: Play) -> None:
     cluster = Watched(play)
     await cluster.join()
-    await cluster.say(**{AVAILABLE: "True"})
+    await cluster.report(**{AVAILABLE: "True"})
     await create_addon(play, "c1", "search")
     async with play.running(FeatureLabels):
         await until_labelled(play, search="unreachable")
         for status, value in (("True", "available"), ("False", "unhealthy"), ("Unknown", "unreachable")):
-            await say(play, "search", status)
+            await report(play, "search", status)
             await until_labelled(play, search=value)
         await create_addon(play, "c1", "other")
         await until_labelled(play, search="unreachable", other="unreachable")
@@ -53,7 +53,7 @@ async def test_labels_follow_the_addons(play: Play) -> None:
 async def test_an_addon_that_is_being_deleted_has_no_label(play: Play) -> None:
     cluster = Watched(play)
     await cluster.join()
-    await cluster.say(**{AVAILABLE: "True"})
+    await cluster.report(**{AVAILABLE: "True"})
     await create_addon(play, "c1", "search")
     async with play.running(FeatureLabels):
         await until_labelled(play, search="unreachable")
@@ -65,7 +65,7 @@ async def test_an_addon_that_is_being_deleted_has_no_label(play: Play) -> None:
 async def test_labels_of_addons_that_went_unseen_go_and_others_stay(play: Play) -> None:
     cluster = Watched(play)
     await cluster.join()
-    await cluster.say(**{AVAILABLE: "True"})
+    await cluster.report(**{AVAILABLE: "True"})
     mine = {"metadata": {"labels": {f"{PREFIX}gone": "available", "mine": "too"}}}
     await play.admin.patch(MANAGED_CLUSTERS, "c1", mine)
     async with play.running(FeatureLabels):
@@ -87,7 +87,7 @@ async def test_a_name_that_is_too_long_keeps_no_other_addon_from_its_label(play:
     longest = "a" * LONGEST_NAME
     cluster = Watched(play)
     await cluster.join()
-    await cluster.say(**{AVAILABLE: "True"})
+    await cluster.report(**{AVAILABLE: "True"})
     for name in (f"{longest}a", longest, "search"):
         await create_addon(play, "c1", name)
     async with play.running(FeatureLabels):

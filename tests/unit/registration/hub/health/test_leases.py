@@ -125,7 +125,7 @@ async def test_after_an_outage_the_next_one_is_noticed_too(play: Play, cluster: 
             await play.clock.advance(301)
             await play.until_condition("c1", "Unknown", "ManagedClusterLeaseUpdateStopped", AVAILABLE)
             await cluster.renew()
-            await cluster.say(HubAcceptedManagedCluster="True", **{AVAILABLE: "True"})
+            await cluster.report(HubAcceptedManagedCluster="True", **{AVAILABLE: "True"})
             await play.at_rest()
             assert await cluster.available() == "True"
 

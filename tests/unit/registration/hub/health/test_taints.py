@@ -50,13 +50,13 @@ async def test_a_new_cluster_is_unreachable_until_it_answers(play: Play) -> None
     async with play.running(Taints):
         await play.create_cluster("c1")
         assert await play.until(taints) == [UNREACHABLE_TAINT]
-        await cluster.say(**{AVAILABLE: "True"})
+        await cluster.report(**{AVAILABLE: "True"})
 
         async def untainted() -> bool:
             return await taints() == []
 
         await play.until(untainted)
-        await cluster.say(**{AVAILABLE: "False"})
+        await cluster.report(**{AVAILABLE: "False"})
         assert await play.until(taints) == [UNAVAILABLE_TAINT]
         await play.at_rest()
         play.hub_client.writes()

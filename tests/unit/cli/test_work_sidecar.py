@@ -10,9 +10,10 @@ import click
 import pytest
 import yaml
 
-from muster.cli import hub_address, work_agent, work_beside
+from muster.cli import hub_address, work_agent, work_sidecar
 from muster.cli.process import ProcessEnv
-from muster.cli.work_beside import beside, run_beside
+from muster.cli.work_sidecar import run_work_sidecar
+from muster.cli.work_sidecar import work_sidecar as sidecar
 from muster.machinery.metrics import Metrics
 from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
@@ -42,8 +43,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
             seen.put_nowait(f"left {settings.options.hub_url}")
 
     monkeypatch.setattr(work_agent, "serve", serve)
-    monkeypatch.setattr(work_beside, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(hub_address, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(work_sidecar, "POLL_INTERVAL", 0.01)
+    monkeypatch.setattr(hub_address, "POLL_INTERVAL", 0.01)
     return seen
 
 
@@ -56,7 +57,7 @@ def process_env(tmp_path: Path) -> ProcessEnv:
 async def test_it_runs_while_there_is_a_hub_and_anew_for_another_one(tmp_path: Path, runs: asyncio.Queue[str]) -> None:
     directory = tmp_path / "hub"
     running = asyncio.create_task(
-        run_beside(beside(str(directory), KUBECONFIGS, ["--agent-id=a"]), process_env(tmp_path), Metrics())
+        run_work_sidecar(sidecar(str(directory), KUBECONFIGS, ["--agent-id=a"]), process_env(tmp_path), Metrics())
     )
     try:
         async with asyncio.timeout(10):
@@ -74,7 +75,7 @@ async def test_it_runs_while_there_is_a_hub_and_anew_for_another_one(tmp_path: P
 async def test_a_kubeconfig_that_is_being_written_is_waited_for(tmp_path: Path, runs: asyncio.Queue[str]) -> None:
     directory = tmp_path / "hub"
     lead_to(directory, "https://first:6443")
-    moved = asyncio.create_task(hub_address.until_elsewhere(directory / "kubeconfig", KUBECONFIGS, "https://first:6443"))
+    moved = asyncio.create_task(hub_address.until_moved(directory / "kubeconfig", KUBECONFIGS, "https://first:6443"))
     (directory / "kubeconfig").write_text("{half")
     await asyncio.sleep(0.05)
     assert not moved.done()
@@ -90,7 +91,7 @@ async def test_the_end_of_the_work_agent_is_the_end_of_both(tmp_path: Path, monk
     monkeypatch.setattr(work_agent, "serve", serve)
     lead_to(tmp_path / "hub", "https://first:6443")
     with pytest.raises(click.ClickException, match="no"):
-        await run_beside(beside(str(tmp_path / "hub"), KUBECONFIGS, []), process_env(tmp_path), Metrics())
+        await run_work_sidecar(sidecar(str(tmp_path / "hub"), KUBECONFIGS, []), process_env(tmp_path), Metrics())
 
 
 @pytest.mark.parametrize("broken", [lambda file: file.unlink(), lambda file: file.write_text("a: 1")])
@@ -102,10 +103,10 @@ def test_what_is_no_kubeconfig_has_no_address(tmp_path: Path, broken: Callable[[
 
 
 def test_the_work_agent_is_told_how_the_way_to_the_hub_is_written() -> None:
-    told = beside("dir", KUBECONFIGS, [])
-    assert told.arguments[:2] == ("--hub-kubeconfig=dir/kubeconfig", "--workload-source-driver=kube")
+    arguments = sidecar("dir", KUBECONFIGS, [])
+    assert arguments.arguments[:2] == ("--hub-kubeconfig=dir/kubeconfig", "--workload-source-driver=kube")
 
 
 def test_a_wrong_argument_is_told_before_there_is_a_hub() -> None:
     with pytest.raises(click.ClickException):
-        beside("dir", KUBECONFIGS, ["--status-sync-interval=soon"])
+        sidecar("dir", KUBECONFIGS, ["--status-sync-interval=soon"])

@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.cli import work_agent
-from muster.cli.hub_address import find_hub, until_elsewhere
+from muster.cli.hub_address import find_hub, until_moved
 from muster.cli.process import LOOPBACK, ProcessEnv
 
 if TYPE_CHECKING:
     from muster.machinery.metrics import Metrics
     from muster.registration.drivers.endpoints import EndpointFormat
 
-LOOK_SECONDS = 1.0
+POLL_INTERVAL = 1.0
 
 
 @dataclass(frozen=True)
-class Beside:
+class WorkSidecar:
     """`file` leads to the hub, as flags name it; `arguments` are those of `muster work-agent`."""
 
     file: str
@@ -32,23 +32,23 @@ class Beside:
     arguments: tuple[str, ...]
 
 
-def beside(directory: str, endpoints: EndpointFormat, arguments: Sequence[str]) -> Beside:
+def work_sidecar(directory: str, endpoints: EndpointFormat, arguments: Sequence[str]) -> WorkSidecar:
     file = f"{directory}/{endpoints.key}"
     hub = (f"--hub-kubeconfig={file}", f"--workload-source-driver={endpoints.name}")
-    told = (*hub, f"--health-host={LOOPBACK}", "--health-port=0", *arguments)
+    all_arguments = (*hub, f"--health-host={LOOPBACK}", "--health-port=0", *arguments)
     # Nobody should learn of a wrong argument only when the cluster is accepted.
-    work_agent.command.make_context("work-agent", list(told))
-    return Beside(file, endpoints, told)
+    work_agent.command.make_context("work-agent", list(all_arguments))
+    return WorkSidecar(file, endpoints, all_arguments)
 
 
-async def run_beside(beside: Beside, here: ProcessEnv, metrics: Metrics) -> None:
+async def run_work_sidecar(sidecar: WorkSidecar, here: ProcessEnv, metrics: Metrics) -> None:
     """Until cancelled, or until the work agent ends by itself: then so does this, in the same way."""
-    file = here.path(beside.file)
+    file = here.path(sidecar.file)
     while True:
         await _until_there(file)
-        context = work_agent.command.make_context("work-agent", list(beside.arguments))
+        context = work_agent.command.make_context("work-agent", list(sidecar.arguments))
         agent = asyncio.create_task(work_agent.serve(work_agent.settings(context.params, here), here, metrics))
-        moved = asyncio.create_task(until_elsewhere(file, beside.endpoints, find_hub(file, beside.endpoints).url))
+        moved = asyncio.create_task(until_moved(file, sidecar.endpoints, find_hub(file, sidecar.endpoints).url))
         try:
             await asyncio.wait((agent, moved), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -64,4 +64,4 @@ async def run_beside(beside: Beside, here: ProcessEnv, metrics: Metrics) -> None
 async def _until_there(file: Path) -> None:
     # Files have no event to wait for.
     while not await asyncio.to_thread(file.is_file):  # noqa: ASYNC110
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(POLL_INTERVAL)
