@@ -18,7 +18,7 @@ async def fetch(url: str, method: str = "GET", body: bytes = b"", trust: ssl.SSL
     asked = encode_request(method, target, [("Host", parts.netloc), ("Connection", "close")], body)
     pool = UpstreamPool()
     try:
-        answer, content = await pool.ask((parts.hostname, parts.port, trust, None), asked, timeout=10, repeat=False)
+        answer, content = await pool.request((parts.hostname, parts.port, trust, None), asked, timeout=10, repeat=False)
     finally:
         pool.close()
     return answer.status, content

@@ -147,7 +147,7 @@ class WebhookTarget:
             ("Content-Type", "application/json"),
         ]
         request = encode_request("POST", f"{path}?timeout={seconds}s", fields, payload)
-        answer, content = await self._pool.ask(key, request, timeout=seconds, repeat=True, longest=MAX_ANSWER)
+        answer, content = await self._pool.request(key, request, timeout=seconds, repeat=True, longest=MAX_ANSWER)
         return answer.status, answer.field("content-type") or "", content
 
     def _go_request(self, seconds: int) -> str:

@@ -40,7 +40,7 @@ CALL_SECONDS: Final = 30.0
 THREADS: Final = 8
 PAGE: Final = 1000
 _UNSIGNED_HEADERS: Final = ("user-agent", "expect", "transfer-encoding", "x-amzn-trace-id", "connection", "content-length")
-_asking: contextvars.ContextVar[AwsCredentials | None] = contextvars.ContextVar("whose call of AWS this is", default=None)
+_call_credentials: contextvars.ContextVar[AwsCredentials | None] = contextvars.ContextVar("whose call of AWS this is", default=None)
 T = TypeVar("T")
 
 
@@ -207,7 +207,7 @@ class AwsClient:
         credentials = None if unsigned else await self._credentials(operation)
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._threads.run(lambda: self._ask(service, operation, given, credentials))
+                return await self._threads.run(lambda: self._run(service, operation, given, credentials))
         except TimeoutError:
             raise errors.Unavailable(operation, "", f"no answer from {service} within {self._seconds:g} s") from None
         except errors.NoIdentity:
@@ -220,9 +220,9 @@ class AwsClient:
             raise errors.NoIdentity(operation, "", "there is no AWS identity to ask with")
         return await self._source.credentials()
 
-    def _ask(self, service: str, operation: str, given: Mapping[str, Any], credentials: AwsCredentials | None) -> Any:
+    def _run(self, service: str, operation: str, given: Mapping[str, Any], credentials: AwsCredentials | None) -> Any:
         """In a thread, with a context of its own. Raises AwsError."""
-        _asking.set(credentials)
+        _call_credentials.set(credentials)
         try:
             from muster.aws import library
             from muster.aws.transport import NoAnswer
@@ -257,7 +257,7 @@ class AwsClient:
         region = partitions.of_region(self._region).iam_region if service == "iam" else self._region
 
         def send(method: str, url: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
-            credentials = _asking.get()
+            credentials = _call_credentials.get()
             if credentials is not None:
                 signed = {name: value for name, value in headers.items() if name.lower() not in _UNSIGNED_HEADERS}
                 now = self._clock.now()
@@ -294,7 +294,7 @@ def _entry(entry: AccessEntry) -> dict[str, Any]:
 
 
 def _service_error(operation: str, response: Mapping[str, Any]) -> errors.AwsError:
-    said = response.get("Error") or {}
-    code, message = str(said.get("Code") or ""), str(said.get("Message") or "")
+    details = response.get("Error") or {}
+    code, message = str(details.get("Code") or ""), str(details.get("Message") or "")
     status = int((response.get("ResponseMetadata") or {}).get("HTTPStatusCode") or 0)
     return errors.of_code(operation, code, message, status)

@@ -145,13 +145,13 @@ class ProfileCredentials:
         except (library.BotoCoreError, library.ClientError) as error:
             raise NoIdentity(_WHO, type(error).__name__, str(error)) from None
         if keys is None:
-            raise _nobody()
+            raise _no_identity()
         return AwsCredentials(keys.access_key, keys.secret_key, keys.token or "")
 
 
 class NoCredentials:
     async def credentials(self) -> AwsCredentials:
-        raise _nobody()
+        raise _no_identity()
 
     def discard(self, credentials: AwsCredentials) -> None:
         """There are none."""
@@ -173,12 +173,12 @@ def own_identity(
         return FixedCredentials(AwsCredentials(key, secret, environ.get("AWS_SESSION_TOKEN", "")))
     role, file = environ.get(ROLE_ARN, ""), environ.get(TOKEN_FILE, "")
     if role and file:
-        asked = sts or AwsClient(region, process_env, clock=clock, threads=threads)
+        client = sts or AwsClient(region, process_env, clock=clock, threads=threads)
 
         async def fetch() -> AwsCredentials:
             token = await _token(process_env, file)
             session = environ.get(SESSION_NAME) or DEFAULT_SESSION
-            return await asked.assume_role_with_web_identity(role, session, token, ROLE_SECONDS)
+            return await client.assume_role_with_web_identity(role, session, token, ROLE_SECONDS)
 
         return RenewedCredentials(fetch, clock=clock, random=random)
     return ProfileCredentials(process_env, threads) if process_env.of_machine else NoCredentials()
@@ -211,9 +211,9 @@ async def _token(process_env: ProcessEnv, file: str) -> str:
     return token
 
 
-def _nobody() -> NoIdentity:
-    words = f"no AWS identity is there: expected {ROLE_ARN} and {TOKEN_FILE}, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-    return NoIdentity(_WHO, "", f"{words}, or on a user's machine a profile")
+def _no_identity() -> NoIdentity:
+    message = f"no AWS identity is there: expected {ROLE_ARN} and {TOKEN_FILE}, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    return NoIdentity(_WHO, "", f"{message}, or on a user's machine a profile")
 
 
 def _again(error: AwsError) -> AwsError:

@@ -60,7 +60,7 @@ def service_client(service: str, region: str, endpoint: str, send: Send) -> Any:
 def profile_session(environ: Mapping[str, str]) -> Session:
     """What a user's profiles say, with the programs and logins that they name; of instances and containers nothing is asked."""
     variables = {
-        name: (setting, None, _said(variable, environ) or default, conversion)
+        name: (setting, None, _first_set(variable, environ) or default, conversion)
         for name, (setting, variable, default, conversion) in Session.SESSION_VARIABLES.items()
     }
     session = Session(session_vars=variables)
@@ -70,7 +70,7 @@ def profile_session(environ: Mapping[str, str]) -> Session:
     return session
 
 
-def _said(variables: str | list[str] | None, environ: Mapping[str, str]) -> str:
+def _first_set(variables: str | list[str] | None, environ: Mapping[str, str]) -> str:
     names = [variables] if isinstance(variables, str) else variables or []
     return next((environ[name] for name in names if environ.get(name)), "")
 

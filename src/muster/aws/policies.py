@@ -68,8 +68,8 @@ def creator_access(hub: EksCluster, *, entries: bool) -> PolicyDocument:
     mode = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": str(hub)}
     if not entries:
         return _document(roles, mode)
-    place = f"arn:{hub.partition}:eks:{hub.region}:{hub.account}:access-entry/{hub.name}/*"
-    mapped = {"Effect": "Allow", "Action": list(CREATOR_ENTRY_ACTIONS), "Resource": [str(hub), place]}
+    access_entries = f"arn:{hub.partition}:eks:{hub.region}:{hub.account}:access-entry/{hub.name}/*"
+    mapped = {"Effect": "Allow", "Action": list(CREATOR_ENTRY_ACTIONS), "Resource": [str(hub), access_entries]}
     return _document(roles, mode, mapped)
 
 

@@ -65,8 +65,8 @@ def exec_credential(token: Token, version: str = DEFAULT_EXEC_VERSION) -> bytes:
 def exec_version(environ: Mapping[str, str]) -> str:
     """The version that whoever runs us asks for; the one that `aws` takes where nothing is said, or nothing that is known."""
     try:
-        asked = json.loads(environ.get(EXEC_INFO, ""))
+        exec_info = json.loads(environ.get(EXEC_INFO, ""))
     except ValueError:
         return DEFAULT_EXEC_VERSION
-    version = asked.get("apiVersion") if isinstance(asked, dict) else None
+    version = exec_info.get("apiVersion") if isinstance(exec_info, dict) else None
     return version if version in EXEC_VERSIONS else DEFAULT_EXEC_VERSION

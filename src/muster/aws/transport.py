@@ -76,7 +76,7 @@ class Transport:
                 response = pool.urlopen(method, target, body=body, headers=sent, redirect=False, preload_content=False)
             content = response.read(LONGEST_ANSWER + 1)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoAnswer(f"{host}: {_words(error)}") from error
+            raise NoAnswer(f"{host}: {_message(error)}") from error
         if len(content) > LONGEST_ANSWER:
             response.close()
             raise NoAnswer(f"{host}: the answer is longer than {LONGEST_ANSWER} bytes")
@@ -89,20 +89,20 @@ class Transport:
 
     def _proxy(self, scheme: str, host: str) -> str:
         environ = self._surroundings.environ
-        said = {name: environ.get(f"{name}_proxy") or environ.get(f"{name.upper()}_PROXY", "") for name in (scheme, "no")}
-        return "" if not said[scheme] or proxy_bypass_environment(host, said) else said[scheme]
+        variables = {name: environ.get(f"{name}_proxy") or environ.get(f"{name.upper()}_PROXY", "") for name in (scheme, "no")}
+        return "" if not variables[scheme] or proxy_bypass_environment(host, variables) else variables[scheme]
 
     def _by(self, proxy: str) -> urllib3.ProxyManager:
         parts = urlsplit(proxy)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         address = _dialled(host, port)
-        place = f"{parts.scheme}://{f'[{address}]' if ':' in address else address}:{port}"
-        if place not in self._proxied:
+        proxy_address = f"{parts.scheme}://{f'[{address}]' if ':' in address else address}:{port}"
+        if proxy_address not in self._proxied:
             who = f"{parts.username}:{parts.password or ''}" if parts.username else None
             headers = urllib3.make_headers(proxy_basic_auth=who)
             named = {"proxy_assert_hostname": host} if parts.scheme == "https" and address != host else {}
-            self._proxied[place] = urllib3.ProxyManager(place, proxy_headers=headers, **named, **self._options)  # type: ignore[arg-type]
-        return self._proxied[place]
+            self._proxied[proxy_address] = urllib3.ProxyManager(proxy_address, proxy_headers=headers, **named, **self._options)  # type: ignore[arg-type]
+        return self._proxied[proxy_address]
 
 
 def _trusting(process_env: ProcessEnv, bundle: str) -> ssl.SSLContext:
@@ -129,16 +129,16 @@ def _dialled(host: str, port: int) -> str:
     except ValueError:
         pass
     refusal: OSError | None = None
-    for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    for *_, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         try:
-            confinement.check_dial(host, str(place[0]), port)
-            return str(place[0])
+            confinement.check_dial(host, str(address[0]), port)
+            return str(address[0])
         except OSError as error:
             refusal = error
     raise refusal or OSError(f"{host} has no address")
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """urllib3 puts a URL, which may have been signed, into some of its texts."""
     reason = getattr(error, "reason", None) if not isinstance(error, OSError) else error.strerror
     inner = getattr(reason, "reason", None) or reason

@@ -19,7 +19,7 @@ from typing import Any
 from muster.gotemplate import codegen as gen
 from muster.gotemplate import nodes as nd
 from muster.gotemplate import runtime
-from muster.gotemplate.error_context import Place, PlaceTable
+from muster.gotemplate.error_context import Position, PositionTable
 from muster.gotemplate.expressions import ExpressionCompiler, FunctionState, Value, Variable
 from muster.gotemplate.signature import Func
 from muster.gotemplate.values import MISSING
@@ -57,7 +57,7 @@ class Program:
     """A compiled set of templates."""
 
     functions: dict[str, FunctionType]
-    places: list[Place | None]
+    positions: list[Position | None]
     namespace: dict[str, Any]
     called: frozenset[str]
     """The names of all functions that are called, in branches not taken too."""
@@ -280,15 +280,15 @@ def compile_trees(
     trees: Mapping[str, nd.ListNode], funcs: Mapping[str, Func], builtins: Mapping[str, Func], missing_key: str
 ) -> Program:
     """Compiles all templates of one text."""
-    places = PlaceTable()
+    positions = PositionTable()
     namespace = dict(_NAMESPACE)
     idents = {name: f"t_{number}" for number, name in enumerate(trees)}
     body = []
     for number, (name, root) in enumerate(trees.items()):
-        compiler = _TemplateCompiler(idents, name, number, funcs, builtins, places, namespace, missing_key, root.assigned)
+        compiler = _TemplateCompiler(idents, name, number, funcs, builtins, positions, namespace, missing_key, root.assigned)
         body.append(compiler.compile(idents[name], root))
     code = compile(gen.module(body), FILENAME, "exec")
     exec(code, namespace)
     nodes = (node for root in trees.values() for node in walk(root))
     called = frozenset(node.ident for node in nodes if isinstance(node, nd.IdentifierNode))
-    return Program({name: namespace[ident] for name, ident in idents.items()}, places.places, namespace, called)
+    return Program({name: namespace[ident] for name, ident in idents.items()}, positions.positions, namespace, called)

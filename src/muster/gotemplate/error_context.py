@@ -37,24 +37,24 @@ def resolve(node: Node | LastVisited, frame_locals: Mapping[str, Any]) -> Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     template: str
     node: Node | LastVisited
     calling: str = ""
     """The function that is called here, if any: what it raises is reported as `error calling <name>`."""
 
 
-class PlaceTable:
+class PositionTable:
     """Gives places their line numbers."""
 
     def __init__(self) -> None:
-        self.places: list[Place | None] = [None, None]
+        self.positions: list[Position | None] = [None, None]
         self._lines: dict[tuple[int, int, str], int] = {}
 
     def line(self, template: str, template_id: int, node: Node | LastVisited, calling: str = "") -> int:
         key = (template_id, id(node), calling)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = len(self.places)
-            self.places.append(Place(template, node, calling))
+            line = self._lines[key] = len(self.positions)
+            self.positions.append(Position(template, node, calling))
         return line

@@ -18,7 +18,7 @@ from typing import Any
 from muster.gotemplate import codegen as gen
 from muster.gotemplate import nodes as nd
 from muster.gotemplate import runtime
-from muster.gotemplate.error_context import LastVisited, PlaceTable
+from muster.gotemplate.error_context import LastVisited, PositionTable
 from muster.gotemplate.errors import EvalFailure
 from muster.gotemplate.signature import ANY, VALUE, Func
 from muster.gotemplate.values import ANY_MAP, ANY_SLICE, MISSING, go_type
@@ -68,13 +68,13 @@ class FunctionState:
 class ExpressionCompiler:
     def __init__(
         self, template: str, template_id: int, funcs: Mapping[str, Func], builtins: Mapping[str, Func],
-        places: PlaceTable, namespace: dict[str, Any], missing_key: str, assigned: frozenset[str],
+        positions: PositionTable, namespace: dict[str, Any], missing_key: str, assigned: frozenset[str],
     ) -> None:  # fmt: skip
         self.template = template
         self.template_id = template_id
         self.funcs = funcs
         self.builtins = builtins
-        self.places = places
+        self.positions = positions
         self.namespace = namespace
         self.field_helper = {"error": "field_or_fail", "zero": "field_or_zero"}.get(missing_key, "field")
         self.assigned = assigned
@@ -95,7 +95,7 @@ class ExpressionCompiler:
         return f"{prefix}{self.locals}"
 
     def line(self, calling: str = "", node: nd.Node | LastVisited | None = None) -> int:
-        return self.places.line(self.template, self.template_id, self.at if node is None else node, calling)
+        return self.positions.line(self.template, self.template_id, self.at if node is None else node, calling)
 
     def keep(self, value: Any) -> ast.expr:
         """An object that is no constant, under a name in the program's namespace."""
@@ -321,11 +321,11 @@ class ExpressionCompiler:
             held = gen.name(temp)
         if not with_args:
             return value
-        place = self.line(idents[-1])
+        line = self.line(idents[-1])
         thunks = [self.argument_thunk(arg) for arg in args[1:]]
         finals = [] if before is None else [before]
         call_args = [value.expr, gen.const(idents[-1]), gen.tuple_(thunks), held, *finals]
-        return Value(gen.call_named("field_call", call_args, place), None, True, True)
+        return Value(gen.call_named("field_call", call_args, line), None, True, True)
 
     def argument_thunk(self, node: nd.Node) -> ast.expr:
         """A function from the wanted type to the argument: a method's parameters are known only at run time."""

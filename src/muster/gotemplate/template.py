@@ -18,7 +18,7 @@ from typing import Any, Literal
 from muster.gotemplate import nodes as nd
 from muster.gotemplate.builtins import BUILTINS
 from muster.gotemplate.compiler import Program, compile_trees, walk
-from muster.gotemplate.error_context import Place, resolve
+from muster.gotemplate.error_context import Position, resolve
 from muster.gotemplate.errors import EvalFailure, ExecError, LimitError, LimitExceeded, ParseError, TemplateError
 from muster.gotemplate.limits import DEFAULT_LIMITS, Limits, current_meter
 from muster.gotemplate.parser import parse_trees
@@ -161,7 +161,7 @@ class Template:
     # Errors
 
     def _located(self, error: Exception) -> TemplateError:
-        place, frame_locals = self._place(error.__traceback__)
+        position, frame_locals = self._position(error.__traceback__)
         kind: type[ExecError] = ExecError
         function, shows_value = "", True
         if isinstance(error, LimitExceeded):
@@ -170,33 +170,33 @@ class Template:
             kind, message, shows_value = LimitError, "the template needs too much memory or nesting", False
         elif isinstance(error, EvalFailure):
             message, shows_value = str(error), error.shows_value
-        elif place is None or not place.calling:
+        elif position is None or not position.calling:
             message = str(error)
         else:
-            function = place.calling
+            function = position.calling
             message = f"error calling {function}: {error}"
-        if place is None:
+        if position is None:
             text = f"template: {self.name}: {message}"
             return kind(text, message=message, name=self.name, shows_value=shows_value)
-        node = resolve(place.node, frame_locals)
+        node = resolve(position.node, frame_locals)
         if isinstance(error, EvalFailure) and error.names_node:
             message = message.replace("{node}", str(node))
         before = self.text[: node.pos]
         line = before.count("\n") + 1
         column = len(encode(before[before.rfind("\n") + 1 :]))
-        text = f"template: {self.name}:{line}:{column}: executing {quote(place.template)} at <{node}>: {message}"
+        text = f"template: {self.name}:{line}:{column}: executing {quote(position.template)} at <{node}>: {message}"
         return kind(
-            text, message=message, name=place.template, line=line, column=column, node=str(node), function=function,
+            text, message=message, name=position.template, line=line, column=column, node=str(node), function=function,
             shows_value=shows_value,
         )  # fmt: skip
 
-    def _place(self, traceback: TracebackType | None) -> tuple[Place | None, Mapping[str, Any]]:
+    def _position(self, traceback: TracebackType | None) -> tuple[Position | None, Mapping[str, Any]]:
         """The place of the innermost frame of this program."""
-        place: Place | None = None
+        position: Position | None = None
         frame_locals: Mapping[str, Any] = {}
         while traceback is not None:
             frame = traceback.tb_frame
             if frame.f_globals is self._program.namespace:
-                place, frame_locals = self._program.places[traceback.tb_lineno], frame.f_locals
+                position, frame_locals = self._program.positions[traceback.tb_lineno], frame.f_locals
             traceback = traceback.tb_next
-        return place, frame_locals
+        return position, frame_locals

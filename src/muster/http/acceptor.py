@@ -129,7 +129,9 @@ class Acceptor(Generic[G]):
             accepted.close()
             return
         tls = None if self._tls is None else self._tls.listening
-        arrival = Arrival(loop, accepted, lambda: self._protocol(loop), tls, self._first_word, self._table.heard, self._greeted)
+        arrival = Arrival(
+            loop, accepted, lambda: self._protocol(loop), tls, self._first_word, self._table.first_byte_received, self._greeted
+        )
         self._arrivals.add(arrival)
         self._table.add(arrival)
 

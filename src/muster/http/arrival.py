@@ -26,17 +26,17 @@ class Arrival:
         protocol: Callable[[], asyncio.BaseProtocol],
         tls: ssl.SSLContext | None,
         timeout: float,
-        heard: Callable[[Arrival], None],
+        on_first_byte: Callable[[Arrival], None],
         left: Callable[[Arrival], None],
     ) -> None:
-        """`heard` is told when its client has said something, `left` when it is a connection of `protocol`, or gone. `timeout` is
-        for the first byte, and for the handshake."""
+        """`on_first_byte` is called when the client has sent something, `left` when this is a connection of `protocol`, or gone.
+        `timeout` is for the first byte, and for the handshake."""
         self._loop = loop
         self._socket = accepted
         self._protocol = protocol
         self._tls = tls
         self._timeout = timeout
-        self._tell_heard = heard
+        self._on_first_byte = on_first_byte
         self._left = left
         self.silent = True
         self._since = time.monotonic()
@@ -46,13 +46,13 @@ class Arrival:
         except OSError:
             self.address = ""
         accepted.setblocking(False)
-        loop.add_reader(accepted.fileno(), self._heard)
+        loop.add_reader(accepted.fileno(), self._first_byte_received)
 
-    def _heard(self) -> None:
+    def _first_byte_received(self) -> None:
         self._loop.remove_reader(self._socket.fileno())
         self._since = time.monotonic()
         self.silent = False
-        self._tell_heard(self)
+        self._on_first_byte(self)
         self._greeting = self._loop.create_task(self._greet())
 
     async def _greet(self) -> None:

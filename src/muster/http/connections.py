@@ -134,7 +134,7 @@ class ConnectionTable:
     def add(self, entry: ConnectionEntry) -> None:
         (self._strangers if entry.owner is None else self._owned).add(entry)
 
-    def heard(self, entry: ConnectionEntry) -> None:
+    def first_byte_received(self, entry: ConnectionEntry) -> None:
         """A silent one is none any longer."""
         self.discard(entry)
         self.add(entry)

@@ -41,13 +41,13 @@ def _begin_eagerly(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
 
 def _begin_by_hand(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> tuple[asyncio.Task[T] | None, T | None]:
     context = copy_context()
-    stand_in = _StandIn()
+    suspended = _Suspended()
     try:
-        waits_for = _step(loop, stand_in, coroutine, context)
+        waits_for = _step(loop, suspended, coroutine, context)
     except StopIteration as stop:
         return None, stop.value
     task: asyncio.Task[T] = loop.create_task(_Rest(coroutine, waits_for), context=context)
-    stand_in.become(task)
+    suspended.become(task)
     return task, None
 
 
@@ -62,7 +62,7 @@ def _step(loop: asyncio.AbstractEventLoop, current: Any, coroutine: Coroutine[An
 _begin = _begin_eagerly if sys.version_info >= (3, 12) else _begin_by_hand
 
 
-class _StandIn:
+class _Suspended:
     """What `asyncio.current_task()` gives during the first step."""
 
     __slots__ = ("__weakref__", "_cancellations", "_task")

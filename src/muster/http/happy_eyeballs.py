@@ -36,8 +36,8 @@ async def dial(host: str, port: int) -> socket.socket:
     """A connected socket. Raises OSError, or UnicodeError for what cannot be a name."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    places = [(family, protocol, place) for family, _, protocol, _, place in found]
-    return await first(alternating(places), lambda place: _connected(loop, host, place), _close)
+    addresses = [(family, protocol, address) for family, _, protocol, _, address in found]
+    return await first(alternating(addresses), lambda address: _connected(loop, host, address), _close)
 
 
 def alternating(addresses: Sequence[Address]) -> list[Address]:
@@ -47,9 +47,9 @@ def alternating(addresses: Sequence[Address]) -> list[Address]:
     return [address for address in chain.from_iterable(zip_longest(preferred, others)) if address is not None]
 
 
-async def first(ways: Sequence[A], attempt: Callable[[A], Coroutine[Any, Any, T]], undo: Callable[[T], None]) -> T:
+async def first(candidates: Sequence[A], attempt: Callable[[A], Coroutine[Any, Any, T]], undo: Callable[[T], None]) -> T:
     """What the first successful attempt gives; `undo` gets what later ones give. Raises the OSError of the last that failed."""
-    waiting = list(ways)
+    waiting = list(candidates)
     attempts: set[asyncio.Task[T]] = set()
     failure = OSError("the name has no address")
     try:

@@ -42,12 +42,12 @@ def explained(upstream: str, whose: str = "") -> Iterator[None]:
     except ConnectionRefusedError as error:
         raise UpstreamUnavailable(upstream, f"{whose}connection refused") from error
     except OSError as error:
-        raise UpstreamUnavailable(upstream, f"{whose}{_words(error)}") from error
+        raise UpstreamUnavailable(upstream, f"{whose}{_message(error)}") from error
     except UnicodeError as error:
         raise UpstreamUnavailable(upstream, f"{whose}no host can have this name") from error
 
 
-def _words(error: OSError) -> str:
+def _message(error: OSError) -> str:
     """The loop's own errors may have none."""
     if error.strerror or str(error):
         return error.strerror or str(error)
@@ -135,7 +135,7 @@ class UpstreamPool:
                 self.release(key, connection)
             connection = await self.connect(key, timeout, fresh=True)
 
-    async def ask(
+    async def request(
         self, key: UpstreamKey, message: bytes, *, timeout: float, repeat: bool, bodiless: bool = False, longest: int | None = None
     ) -> tuple[AnswerHead, bytes]:
         """As `begin`, and the whole body of `longest` bytes at most."""

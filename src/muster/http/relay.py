@@ -176,7 +176,7 @@ class _Exchange:
                 raise RequestBodyTooLarge
             connection.exchange(head, bodiless=request.method == "HEAD", upgrade=upgrade)
             self._upload = asyncio.create_task(_send_body(body, connection, max_body, self._meter))
-            self._upload.add_done_callback(_heard)
+            self._upload.add_done_callback(_retrieve_exception)
             await self._until_sent_or_answered(self._upload)
         return await (connection.answer() if head_timeout is None else connection.answer_within(head_timeout))
 
@@ -258,7 +258,7 @@ class _Exchange:
         self._connection.abort()
 
 
-def _heard(upload: asyncio.Task[None]) -> None:
+def _retrieve_exception(upload: asyncio.Task[None]) -> None:
     """An upload that fails after the answer began has nobody to tell: the answer's own end says it."""
     if not upload.cancelled():
         upload.exception()

@@ -47,15 +47,15 @@ class SocksPool(UpstreamPool):
         host, port, tls, _ = key
         loop = asyncio.get_running_loop()
         with explained(host_port(host, port), f"the proxy {self._name}: "):
-            way = await dial(self._host, self._port)
+            sock = await dial(self._host, self._port)
             try:
-                await self._lead(_Conversation(loop, way), host, port)
+                await self._lead(_Conversation(loop, sock), host, port)
             except BaseException:
-                way.close()
+                sock.close()
                 raise
         name = proven_name(key) if tls is not None else None
         _, connection = await loop.create_connection(
-            lambda: self.protocol(host_port(host, port)), sock=way, ssl=tls, server_hostname=name
+            lambda: self.protocol(host_port(host, port)), sock=sock, ssl=tls, server_hostname=name
         )
         return connection
 
@@ -82,19 +82,19 @@ class _Conversation:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, way: socket.socket) -> None:
         self._loop = loop
-        self._way = way
+        self._connection = way
 
     async def send(self, data: bytes) -> None:
-        await self._loop.sock_sendall(self._way, data)
+        await self._loop.sock_sendall(self._connection, data)
 
     async def receive(self, size: int) -> bytes:
-        heard = b""
-        while len(heard) < size:
-            more = await self._loop.sock_recv(self._way, size - len(heard))
+        received = b""
+        while len(received) < size:
+            more = await self._loop.sock_recv(self._connection, size - len(received))
             if not more:
                 raise ProxyRefused("it closed the connection")
-            heard += more
-        return heard
+            received += more
+        return received
 
 
 def _counted(text: bytes) -> bytes:

@@ -155,7 +155,7 @@ class Pausable(Protocol):
     def resume_reading(self) -> None: ...
 
 
-class _Nobody:
+class _NullFlow:
     """Stands where the connection of an inbox was once it is lost: they would hold each other until a garbage collection."""
 
     loop: asyncio.AbstractEventLoop
@@ -165,7 +165,7 @@ class _Nobody:
     def resume_reading(self) -> None: ...
 
 
-_NOBODY = _Nobody()
+_NULL_FLOW = _NullFlow()
 
 
 def lose_nothing_unread(transport: Any) -> None:
@@ -210,7 +210,7 @@ class Inbox:
 
     def let_go(self) -> None:
         """The connection is lost, and its end was fed: what is here can still be read."""
-        self._connection = _NOBODY
+        self._connection = _NULL_FLOW
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

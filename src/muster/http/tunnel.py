@@ -56,13 +56,13 @@ class Proxy:
         host, port, tls, _ = key
         assert tls is not None, "tunnels are for TLS"
         try:
-            await self._ask(outer, host_port(host, port))
+            await self._connect(outer, host_port(host, port))
             await outer.start_tls(inner, tls, proven_name(key))
         except BaseException:
             outer.abort()
             raise
 
-    async def _ask(self, outer: UpstreamConnection, where: str) -> None:
+    async def _connect(self, outer: UpstreamConnection, where: str) -> None:
         outer.exchange(f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{self.authorization}\r\n".encode(), bodiless=True)
         answer = await outer.answer()
         if not 200 <= answer.status < 300:

@@ -137,9 +137,9 @@ def _part(part: str, low: int, high: int) -> _Field:
 
 
 def _number(text: str, high: int) -> int:
-    words = {12: _MONTH_NAMES, 6: _DAY_NAMES}.get(high, ())
-    if text and text.lower() in words:
-        return words.index(text.lower())
+    names = {12: _MONTH_NAMES, 6: _DAY_NAMES}.get(high, ())
+    if text and text.lower() in names:
+        return names.index(text.lower())
     if not (text.isascii() and text.isdigit()):
         raise ScheduleError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
     if len(text) > _DIGITS:

@@ -76,29 +76,31 @@ class RemoteUsers:
 
     def __init__(self, names: FrontProxyHeaders = USUAL) -> None:
         self._names = names
-        self._telling: dict[bytes, bool] = {}
+        self._relevant: dict[bytes, bool] = {}
         """Whether fields of a name, as it is spelled, say anything of a user."""
         self._users: dict[tuple[tuple[bytes, bytes], ...], UserInfo | None] = {}
 
     def find(self, fields: Iterable[tuple[bytes, bytes]]) -> UserInfo | None:
         """`fields`: all of a request, as they came."""
-        telling = self._telling
-        said = tuple([field for field in fields if (telling[field[0]] if field[0] in telling else self._tells(field[0]))])
-        if said in self._users:
-            return self._users[said]
-        user = remote_user([(_lowered(name), value.decode("latin-1")) for name, value in said], self._names)
-        if sum([len(value) for _, value in said]) <= _LONGEST_REMEMBERED:
+        relevant = self._relevant
+        user_fields = tuple(
+            [field for field in fields if (relevant[field[0]] if field[0] in relevant else self._is_relevant(field[0]))]
+        )
+        if user_fields in self._users:
+            return self._users[user_fields]
+        user = remote_user([(_lowered(name), value.decode("latin-1")) for name, value in user_fields], self._names)
+        if sum([len(value) for _, value in user_fields]) <= _LONGEST_REMEMBERED:
             if len(self._users) >= _REMEMBERED:
                 self._users.clear()
-            self._users[said] = user
+            self._users[user_fields] = user
         return user
 
-    def _tells(self, raw_name: bytes) -> bool:
+    def _is_relevant(self, raw_name: bytes) -> bool:
         name = _lowered(raw_name)
-        tells = name in self._names.names or name.startswith(self._names.extra_prefixes)
-        if len(self._telling) < _REMEMBERED:
-            self._telling[raw_name] = tells
-        return tells
+        relevant = name in self._names.names or name.startswith(self._names.extra_prefixes)
+        if len(self._relevant) < _REMEMBERED:
+            self._relevant[raw_name] = relevant
+        return relevant
 
 
 def _lowered(raw_name: bytes) -> str:

@@ -42,21 +42,21 @@ class Rule:
         self.names = frozenset(raw.get("resourceNames") or ())
         self.paths = tuple(raw.get("nonResourceURLs") or ())
 
-    def allows(self, asked: AccessAttributes) -> bool:
-        if asked.verb not in self.verbs and "*" not in self.verbs:
+    def allows(self, attributes: AccessAttributes) -> bool:
+        if attributes.verb not in self.verbs and "*" not in self.verbs:
             return False
-        if not asked.resource:
-            return any(path_matches(pattern, asked.path) for pattern in self.paths)
-        if asked.group not in self.groups and "*" not in self.groups:
+        if not attributes.resource:
+            return any(path_matches(pattern, attributes.path) for pattern in self.paths)
+        if attributes.group not in self.groups and "*" not in self.groups:
             return False
-        if self.names and asked.name not in self.names:
+        if self.names and attributes.name not in self.names:
             return False
-        resources, subresource = self.resources, asked.subresource
+        resources, subresource = self.resources, attributes.subresource
         if "*" in resources:
             return True
         if not subresource:
-            return asked.resource in resources
-        return f"{asked.resource}/{subresource}" in resources or f"*/{subresource}" in resources
+            return attributes.resource in resources
+        return f"{attributes.resource}/{subresource}" in resources or f"*/{subresource}" in resources
 
 
 EVERYTHING: Final = (
@@ -142,13 +142,13 @@ class Grants:
         self._bound: dict[RbacRef, set[RbacRef]] = {}
         """Role → bindings that refer to it, whether it exists or not."""
 
-    def decide(self, user: UserInfo, asked: AccessAttributes) -> AccessDecision:
+    def decide(self, user: UserInfo, attributes: AccessAttributes) -> AccessDecision:
         problems: dict[str, None] = {}
-        for grant in self.held(user, asked.namespace):
+        for grant in self.held(user, attributes.namespace):
             if grant.problem:
                 problems[grant.problem] = None
             for rule in grant.rules:
-                if rule.allows(asked):
+                if rule.allows(attributes):
                     return AccessDecision(True, f"RBAC: allowed by {grant.description}")
         if not problems:
             return NO_OPINION
@@ -175,59 +175,59 @@ class Grants:
         role = self._read(role_ref(kind, namespace, name))
         return None if role is None else list(role.get("rules") or ())
 
-    def changed(self, place: RbacRef) -> set[Subject]:
+    def changed(self, binding_ref: RbacRef) -> set[Subject]:
         """A role or binding came, changed or went. Tells whose rights are others now."""
-        if place.kind in ("RoleBinding", "ClusterRoleBinding"):
-            return self._renew(place)
+        if binding_ref.kind in ("RoleBinding", "ClusterRoleBinding"):
+            return self._renew(binding_ref)
         touched: set[Subject] = set()
-        for binding in tuple(self._bound.get(place, ())):
+        for binding in tuple(self._bound.get(binding_ref, ())):
             touched |= self._renew(binding)
         return touched
 
-    def _renew(self, place: RbacRef) -> set[Subject]:
-        former = self._take(place)
-        now = self._put(place)
+    def _renew(self, binding_ref: RbacRef) -> set[Subject]:
+        former = self._take(binding_ref)
+        now = self._put(binding_ref)
         before = set(former.subjects) if former is not None else set()
         after = set(now.subjects) if now is not None else set()
         same = former is not None and now is not None and _same(former.rules, now.rules)
         return before ^ after if same else before | after
 
-    def _take(self, place: RbacRef) -> _Binding | None:
-        known = self._bindings.pop(place, None)
+    def _take(self, binding_ref: RbacRef) -> _Binding | None:
+        known = self._bindings.pop(binding_ref, None)
         if known is None:
             return None
-        table = self._namespaced.get(place.namespace, {}) if place.namespace else self._cluster_wide
+        table = self._namespaced.get(binding_ref.namespace, {}) if binding_ref.namespace else self._cluster_wide
         for subject in known.subjects:
             held = table.get(subject)
             if held is not None:
-                held.pop(place, None)
+                held.pop(binding_ref, None)
                 if not held:
                     del table[subject]
         referring = self._bound[known.role]
-        referring.discard(place)
+        referring.discard(binding_ref)
         if not referring:
             del self._bound[known.role]
         if not table:
-            self._namespaced.pop(place.namespace, None)
+            self._namespaced.pop(binding_ref.namespace, None)
         return known
 
-    def _put(self, place: RbacRef) -> _Binding | None:
-        binding = self._read(place)
+    def _put(self, binding_ref: RbacRef) -> _Binding | None:
+        binding = self._read(binding_ref)
         if binding is None:
             return None
-        namespace = place.namespace
+        namespace = binding_ref.namespace
         ref = binding.get("roleRef") or {}
         kind, name = str(ref.get("kind", "")), str(ref.get("name", ""))
         raw = self.role_rules(kind, namespace, name)
         problem = "" if raw is not None else f'{kind.lower()}.rbac.authorization.k8s.io "{name}" not found'
         rules = _compiled(orjson.dumps(raw or ()))
-        known = self._bindings[place] = _Binding(role_ref(kind, namespace, name), rules)
-        self._bound.setdefault(known.role, set()).add(place)
+        known = self._bindings[binding_ref] = _Binding(role_ref(kind, namespace, name), rules)
+        self._bound.setdefault(known.role, set()).add(binding_ref)
         for subject in binding.get("subjects") or ():
             key = subject_key(subject, namespace)
             known.subjects.append(key)
             table = self._namespaced.setdefault(namespace, {}) if namespace else self._cluster_wide
-            table.setdefault(key, {})[place] = Grant(rules, _describe(binding, subject, namespace), problem)
+            table.setdefault(key, {})[binding_ref] = Grant(rules, _describe(binding, subject, namespace), problem)
         return known
 
 

@@ -34,23 +34,23 @@ class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
     @classmethod
     def decode(cls, spec: Mapping[str, Any]) -> AccessAttributes:
         """From the spec of an access review, which has one of the two kinds."""
-        asked = spec.get("resourceAttributes")
-        if asked is None:
+        attributes = spec.get("resourceAttributes")
+        if attributes is None:
             path = spec["nonResourceAttributes"]
             return cls(path.get("verb", ""), path=path.get("path", ""))
-        return cls(**{name: asked.get(name, "") for name in _OF_RESOURCE})
+        return cls(**{name: attributes.get(name, "") for name in _OF_RESOURCE})
 
     def spec(self) -> dict[str, Any]:
         """What the spec of an access review says of them."""
         if not self.resource:
             return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
         named = ((name, getattr(self, name)) for name in _OF_RESOURCE)
-        asked: dict[str, Any] = {name: value for name, value in named if value}
+        attributes: dict[str, Any] = {name: value for name, value in named if value}
         if self.field_selector:
-            asked["fieldSelector"] = {"rawSelector": self.field_selector}
+            attributes["fieldSelector"] = {"rawSelector": self.field_selector}
         if self.label_selector:
-            asked["labelSelector"] = {"rawSelector": self.label_selector}
-        return {"resourceAttributes": asked}
+            attributes["labelSelector"] = {"rawSelector": self.label_selector}
+        return {"resourceAttributes": attributes}
 
     @property
     def is_resource(self) -> bool:

@@ -46,8 +46,8 @@ class Unavailable(StoreError):
     """The medium refused the write (disk full, database away); nothing was written. Retrying may help. `place` names the file
     or database for the operator; `problem` is what a client may hear."""
 
-    def __init__(self, place: object, problem: object) -> None:
-        super().__init__(f"{place}: {problem}")
+    def __init__(self, source: object, problem: object) -> None:
+        super().__init__(f"{source}: {problem}")
         self.problem = str(problem)
 
 
@@ -171,10 +171,10 @@ class Store(Protocol):
         from_revision: int | None,
         listener: Listener,
         on_lost: Lost | None = None,
-        place: str | None = None,
+        prefix: str | None = None,
     ) -> Subscription:
         """Deliver events of one cluster (None: all) and resource (None: all) after `from_revision` (None: from now on).
-        With a `place`, only those of that key, or of all keys in that namespace if it ends in a slash: whoever wants little is
+        With a `prefix`, only those of that key, or of all keys in that namespace if it ends in a slash: whoever wants little is
         not asked about everything, so that thousands may watch one object each.
         Retained past events are delivered synchronously, before this returns; raises Compacted if they are gone.
         `on_lost` is told if the store itself has to end the subscription."""

@@ -40,18 +40,18 @@ class Renderings:
         self.limit = limit
 
     def render(self, bucket: Bucket, base: BaseLayer, template: Entry) -> Entry:
-        place = (bucket, template.key)
-        entry = self.entries.get(place)
+        entry_key = (bucket, template.key)
+        entry = self.entries.get(entry_key)
         if entry is None:
             entry = base.materialize(bucket.cluster.name, bucket.resource, template)
-            self.entries[place] = entry
+            self.entries[entry_key] = entry
             if len(self.entries) > self.limit:
                 self.entries.popitem(last=False)
         return entry
 
     def forget(self, cluster: Cluster) -> None:
-        for place in [place for place in self.entries if place[0].cluster is cluster]:
-            del self.entries[place]
+        for entry_key in [entry_key for entry_key in self.entries if entry_key[0].cluster is cluster]:
+            del self.entries[entry_key]
 
 
 class BaseIndex:

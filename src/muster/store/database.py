@@ -107,9 +107,9 @@ async def lock_counter(connection: Any) -> int:
     return revision
 
 
-async def heads(connection: Any, places: Sequence[tuple[str, str, str]]) -> Sequence[tuple[int | None, bool]]:
+async def heads(connection: Any, keys: Sequence[tuple[str, str, str]]) -> Sequence[tuple[int | None, bool]]:
     """For each place its revision (None: no row) and whether the row is a tombstone."""
-    rows = await connection.fetch(_HEADS, *map(list, zip(*places, strict=True)))
+    rows = await connection.fetch(_HEADS, *map(list, zip(*keys, strict=True)))
     return [(row["rev"], row["buried"]) for row in rows]
 
 

@@ -76,7 +76,7 @@ class DataFile:
             _refuse_network_filesystem(self.path)
             # Secrets live in this file, and SQLite gives the files beside it the same mode.
             os.close(open_private(self.path, os.O_RDWR | os.O_CREAT))
-            self._check_beside()
+            self._check_sidecar_files()
             connection = sqlite3.connect(self.path, timeout=_LOCK_WAIT_SECONDS, isolation_level=None)
             self._prepare(connection)
         except (sqlite3.Error, OSError) as error:
@@ -90,7 +90,7 @@ class DataFile:
         self._connection = connection
         return connection
 
-    def _check_beside(self) -> None:
+    def _check_sidecar_files(self) -> None:
         """SQLite opens these itself, and would follow a link."""
         for suffix in ("-wal", "-shm", "-journal"):
             with contextlib.suppress(FileNotFoundError):
@@ -193,11 +193,11 @@ class DataFile:
     def _write_objects(self, connection: sqlite3.Connection, last: dict[tuple[str, str, str], LoggedChange]) -> None:
         """Only the last change of a key matters to the present."""
         rows = [
-            (*place, change.entry.revision, change.entry.value if change.op == PUT else None)
-            for place, change in last.items()
+            (*key, change.entry.revision, change.entry.value if change.op == PUT else None)
+            for key, change in last.items()
             if change.op in (PUT, TOMBSTONE)
         ]
-        gone = [place for place, change in last.items() if change.op == DELETE]
+        gone = [key for key, change in last.items() if change.op == DELETE]
         if rows:
             connection.executemany(
                 "INSERT INTO obj VALUES (?,?,?,?,?) ON CONFLICT DO UPDATE SET rev=excluded.rev, value=excluded.value", rows

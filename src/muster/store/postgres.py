@@ -65,7 +65,7 @@ class PostgresStore(ResidentStore):
         self._work = asyncio.Event()
         self._news = asyncio.Event()
         self._questions: list[asyncio.Future[int]] = []
-        self._asked = asyncio.Event()
+        self._revision_wanted = asyncio.Event()
         self._expecting: list[tuple[int, asyncio.Future[None]]] = []
         self._log_floor = 0
         self._writer: asyncio.Task[None] | None = None
@@ -295,7 +295,7 @@ class PostgresStore(ResidentStore):
         self._require_open()
         question: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._questions.append(question)
-        self._asked.set()
+        self._revision_wanted.set()
         try:
             async with asyncio.timeout(_DATABASE_TIMEOUT):
                 newest = await question
@@ -308,8 +308,8 @@ class PostgresStore(ResidentStore):
     async def _answer_forever(self) -> None:
         """One read of the counter serves all who asked before it began."""
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._revision_wanted.wait()
+            self._revision_wanted.clear()
             questions, self._questions = self._questions, []
             try:
                 async with self._pool.acquire(timeout=_DATABASE_TIMEOUT) as connection:

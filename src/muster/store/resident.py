@@ -172,16 +172,16 @@ class ResidentStore:
         from_revision: int | None,
         listener: Listener,
         on_lost: Lost | None = None,
-        place: str | None = None,
+        prefix: str | None = None,
     ) -> Watch:
-        scope = (cluster, resource, place)
+        scope = (cluster, resource, prefix)
         missed: Sequence[Event] = ()
         if from_revision is not None and from_revision < self._revision:
             self._require_history(scope, from_revision)
             parts = [found for bucket in self._in_scope(scope) if (found := bucket.since(from_revision))]
             missed = parts[0] if len(parts) == 1 else [*heapq.merge(*parts, key=_revision_of)]
-            if place is not None:
-                missed = [event for event in missed if _is_in(event.entry.key, place)]
+            if prefix is not None:
+                missed = [event for event in missed if _is_in(event.entry.key, prefix)]
         watch = Watch(self._watches, scope, from_revision or 0, listener, on_lost)
         if missed:
             watch.deliver(missed)
@@ -332,11 +332,11 @@ class ResidentStore:
     def _adopt(self, objects: Iterable[ObjectRow], log: Iterable[LogRow], revision: int, floor: int) -> None:
         """Fill an empty state from the medium. `log` comes newest first: it holds what each write replaced, so walking back
         from the present gives every event its new and its previous version. Reading stops where retention ends."""
-        place: tuple[str, str] | None = None
+        entry_key: tuple[str, str] | None = None
         bucket: Bucket | None = None
         for cluster, resource, key, written, value in objects:
-            if bucket is None or place != (cluster, resource):
-                place = (cluster, resource)
+            if bucket is None or entry_key != (cluster, resource):
+                entry_key = (cluster, resource)
                 bucket = self._bucket(self._cluster(cluster), resource)
             if value is None:
                 bucket.hide(key)
@@ -389,8 +389,8 @@ def _scopes_of(event: Event) -> tuple[Scope, ...]:
     return (*named, (cluster, None, None), (None, resource, None), (None, None, None))
 
 
-def _is_in(key: str, place: str) -> bool:
-    return key.startswith(place) if place.endswith("/") else key == place
+def _is_in(key: str, prefix: str) -> bool:
+    return key.startswith(prefix) if prefix.endswith("/") else key == prefix
 
 
 def _lighten(event: Event) -> None:

@@ -205,9 +205,9 @@ class SQLiteStore(ResidentStore):
         heads = self._heads
         for write in writes:
             self._outstanding.popleft()
-            place = (write.cluster, write.resource, write.entry.key)
-            if heads.get(place) is write:
-                del heads[place]
+            key = (write.cluster, write.resource, write.entry.key)
+            if heads.get(key) is write:
+                del heads[key]
         self.publish(writes)
         for write in writes:
             if not write.done.done():

@@ -63,7 +63,7 @@ class WriteResult:
 def next_group(requests: deque[WriteRequest]) -> Sequence[WriteRequest]:
     """Take the oldest requests, each key once (a second write of a key waits for the next group); a drop goes alone."""
     group: list[WriteRequest] = []
-    places: set[tuple[str, str, str]] = set()
+    keys: set[tuple[str, str, str]] = set()
     waiting: list[WriteRequest] = []
     while requests and len(group) < _LARGEST:
         if requests[0].encode is None:
@@ -71,11 +71,11 @@ def next_group(requests: deque[WriteRequest]) -> Sequence[WriteRequest]:
                 group.append(requests.popleft())
             break
         request = requests.popleft()
-        place = (request.cluster, request.resource, request.key)
-        if place in places:
+        key = (request.cluster, request.resource, request.key)
+        if key in keys:
             waiting.append(request)
         else:
-            places.add(place)
+            keys.add(key)
             group.append(request)
     requests.extendleft(reversed(waiting))
     return group

@@ -83,7 +83,7 @@ class Front:
 
     async def ask(self, method: str, target: str, *fields: tuple[str, str], body: bytes = b"") -> tuple[AnswerHead, bytes]:
         asked = encode_request(method, target, [("Host", "x"), *fields], body)
-        return await self.pool.ask(
+        return await self.pool.request(
             ("127.0.0.1", self.http.port, None, None), asked, timeout=10, repeat=False, bodiless=method == "HEAD"
         )
 

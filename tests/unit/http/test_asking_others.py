@@ -76,7 +76,7 @@ def always(answer: bytes) -> Talk:
 
 async def ask(site: Site, pool: UpstreamPool, asked: bytes = GET, *, repeat: bool = True, **options: Any) -> tuple[int, bytes]:
     async with asyncio.timeout(WAIT):
-        head, body = await pool.ask(site.key, asked, timeout=WAIT, repeat=repeat, **options)
+        head, body = await pool.request(site.key, asked, timeout=WAIT, repeat=repeat, **options)
     return head.status, body
 
 

@@ -37,7 +37,7 @@ async def test_what_servers_and_clients_of_one_loop_read_at_once_does_not_mix() 
         port = servers[number].port
         said = bytes([ord("a") + number]) * 700_000
         head = f"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: {len(said)}\r\n\r\n".encode()
-        _, heard = await pools[number].ask(("127.0.0.1", port, None, None), head + said, timeout=5.0, repeat=False)
+        _, heard = await pools[number].request(("127.0.0.1", port, None, None), head + said, timeout=5.0, repeat=False)
         return heard
 
     try:

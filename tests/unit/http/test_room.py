@@ -121,7 +121,7 @@ def test_a_flood_that_says_nothing_does_not_push_out_those_who_speak() -> None:
         table.add(visitor)
         if visitor is speaking:
             visitor.silent = False
-            table.heard(visitor)
+            table.first_byte_received(visitor)
     assert not speaking.dropped
     assert [visitor.dropped for visitor in flood] == [True] * 6 + [False] * 3
 

@@ -71,7 +71,7 @@ async def test_a_server_is_reached_by_name_or_address(serve: Serve, host: str, a
     async with started(SocksProxy(password=b"p@ss"), site.port) as proxy:
         pool = SocksPool(f"socks5://user:p%40ss@127.0.0.1:{proxy.port}")
         for _ in range(2):
-            head, body = await pool.ask(
+            head, body = await pool.request(
                 (host, 7, site.tls, None), encode_request("GET", "/x", [("Host", "h")]), timeout=5, repeat=True
             )
             assert (head.status, body.splitlines()[0]) == (201, b"GET /x")
@@ -90,7 +90,7 @@ async def test_what_the_proxy_refuses_is_told(serve: Serve) -> None:
         async with started(proxy, site.port):
             pool = SocksPool(f"{address}127.0.0.1:{proxy.port}")
             with pytest.raises(UpstreamUnavailable, match=told) as raised:
-                await pool.ask(("localhost", 7, site.tls, None), asked, timeout=5, repeat=True)
+                await pool.request(("localhost", 7, site.tls, None), asked, timeout=5, repeat=True)
             assert not raised.value.sent
             assert "wrong" not in str(raised.value)
             pool.close()

@@ -10,7 +10,7 @@ from muster.machinery.objects import Object
 from muster.runtime.client.builtin import CONFIG_MAPS, EVENTS
 from muster.runtime.client.errors import Unreachable
 from muster.runtime.client.rest import JSON, Query
-from muster.runtime.controller.events import GIVES_WAY, EventRecorder
+from muster.runtime.controller.events import YIELD_TIMEOUT, EventRecorder
 from tests.support.fake_clock import FakeClock, settle
 from tests.unit.runtime.conftest import config_map
 
@@ -62,9 +62,9 @@ async def test_events_give_way_to_what_is_more_urgent_but_not_for_ever(
     client: InProcessClient, recorder: EventRecorder, subject: Object, clock: FakeClock
 ) -> None:
     busy = True
-    recorder.give_way(lambda: busy)
+    recorder.yield_to(lambda: busy)
     recorder.event(subject, "Normal", "First", "one")
-    await clock.advance(GIVES_WAY - 0.5)
+    await clock.advance(YIELD_TIMEOUT - 0.5)
     await settle()
     assert await events(client) == []
     busy = False
@@ -76,7 +76,7 @@ async def test_events_give_way_to_what_is_more_urgent_but_not_for_ever(
         recorder.event(subject, "Normal", reason, "more")
     await settle()
     assert len(await events(client)) == 1
-    await clock.advance(GIVES_WAY + 0.1)
+    await clock.advance(YIELD_TIMEOUT + 0.1)
     await recorder.flushed()
     assert len(await events(client)) == 3
 

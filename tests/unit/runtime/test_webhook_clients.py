@@ -51,7 +51,7 @@ class Door:
         pool = UpstreamPool(max_idle=1)
         asked = encode_request("POST", path, [("Host", "h"), ("Content-Type", "application/json")], orjson.dumps(REVIEW))
         try:
-            answer, _ = await pool.ask(("127.0.0.1", self.server.port, context, None), asked, timeout=10, repeat=False)
+            answer, _ = await pool.request(("127.0.0.1", self.server.port, context, None), asked, timeout=10, repeat=False)
         finally:
             pool.close()
         return answer.status

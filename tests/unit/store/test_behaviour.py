@@ -408,7 +408,7 @@ async def test_a_subscription_to_one_key_hears_of_no_other(medium: Medium) -> No
     before = await create(store, "ns/a", "1")
     await create(store, "ns/ab", "1")
     heard: list[str] = []
-    store.subscribe("c", PODS, before.revision - 1, lambda events: heard.extend(event.entry.key for event in events), place="ns/a")
+    store.subscribe("c", PODS, before.revision - 1, lambda events: heard.extend(event.entry.key for event in events), prefix="ns/a")
     assert heard == ["ns/a"]
     for key in ("ns/ab", "other/a", "a"):
         await put(store, key, "2")
@@ -423,7 +423,7 @@ async def test_a_subscription_to_a_namespace_hears_of_what_is_in_it(medium: Medi
     await create(store, "nsx/a", "1")
     heard: list[str] = []
     subscription = store.subscribe(
-        "c", PODS, before.revision - 1, lambda events: heard.extend(event.entry.key for event in events), place="ns/"
+        "c", PODS, before.revision - 1, lambda events: heard.extend(event.entry.key for event in events), prefix="ns/"
     )
     for key in ("ns/b", "nsx/b", "b"):
         await create(store, key, "1")

@@ -90,7 +90,7 @@ class TokenWebhook:
         try:
             async with asyncio.timeout(_REQUEST_TIMEOUT):
                 request = encode_request("POST", self._path, self._fields, body)
-                _, answer = await self._pool.ask(self._key, request, timeout=_REQUEST_TIMEOUT, repeat=True, longest=_MAX_ANSWER)
+                _, answer = await self._pool.request(self._key, request, timeout=_REQUEST_TIMEOUT, repeat=True, longest=_MAX_ANSWER)
             status = orjson.loads(answer).get("status") or {}
         except (UpstreamError, TimeoutError, ValueError, AttributeError) as problem:
             log.warning("token webhook failed", url=self._url, problem=repr(problem))

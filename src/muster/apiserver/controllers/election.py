@@ -80,7 +80,7 @@ class Election:
 
     def _subscribe(self) -> None:
         self._subscription = self._store.subscribe(
-            self._cluster, _RESOURCE, None, self._on_events, self._on_events_lost, place=self._name
+            self._cluster, _RESOURCE, None, self._on_events, self._on_events_lost, prefix=self._name
         )
 
     def _on_events_lost(self) -> None:

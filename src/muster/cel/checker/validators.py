@@ -116,11 +116,11 @@ def _validate_format(node: Call) -> Iterator[Issue]:
     template, arguments = node.target, node.args[0] if len(node.args) == 1 else None
     if not isinstance(template, Literal) or not isinstance(template.value, str) or not isinstance(arguments, ListExpr):
         return
-    items, asked, blamed = arguments.elements, 0, node
+    items, consumed, blamed = arguments.elements, 0, node
 
     def argument(index: int) -> Node:
-        nonlocal asked
-        asked += 1
+        nonlocal consumed
+        consumed += 1
         if index >= len(items):
             raise FormatError(f"index {index} out of range")
         return items[index]
@@ -140,8 +140,8 @@ def _validate_format(node: Call) -> Iterator[Issue]:
     except FormatError as error:
         yield Issue(blamed.offset, str(error))
         return
-    if len(items) > asked:
-        yield Issue(node.offset, f"too many arguments supplied to string.format (expected {asked}, got {len(items)})")
+    if len(items) > consumed:
+        yield Issue(node.offset, f"too many arguments supplied to string.format (expected {consumed}, got {len(items)})")
 
 
 def _formatted_parts(node: Node) -> Iterator[Node]:

@@ -13,7 +13,7 @@ from muster.cel.library import costs
 from muster.cel.library.registry import Library, method
 from muster.cel.types import INT, STRING, list_type
 
-_GO_WORDS = {
+_GO_MESSAGES = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
     "unexpected )": "unexpected )",
@@ -26,10 +26,10 @@ _GO_WORDS = {
 }
 
 
-def _in_go_words(reason: str) -> str:
+def _go_message(reason: str) -> str:
     """RE2's complaint as Go's regexp package puts it."""
-    words, _, fragment = reason.partition(": ")
-    return f"{_GO_WORDS.get(words, words)}: `{fragment}`"
+    message, _, fragment = reason.partition(": ")
+    return f"{_GO_MESSAGES.get(message, message)}: `{fragment}`"
 
 
 _LONGEST_KEPT = 4096
@@ -50,7 +50,7 @@ def _fresh(pattern: str) -> Any:
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if error.args else error
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise ValueError(_in_go_words(text)) from None
+        raise ValueError(_go_message(text)) from None
 
 
 _kept = lru_cache(maxsize=512)(_fresh)

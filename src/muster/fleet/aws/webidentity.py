@@ -163,7 +163,7 @@ async def fetch_document(url: str, authority: bytes | None) -> bytes:
     try:
         async with asyncio.timeout(FETCH_TIMEOUT):
             key = (parts.hostname, parts.port or 443, tls, None)
-            head, content = await pool.ask(key, request, timeout=FETCH_TIMEOUT, repeat=True, longest=LONGEST)
+            head, content = await pool.request(key, request, timeout=FETCH_TIMEOUT, repeat=True, longest=LONGEST)
     except (UpstreamError, TimeoutError) as error:
         raise OSError(f"{url[:200]}: {error}") from error
     finally:

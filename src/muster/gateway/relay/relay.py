@@ -138,7 +138,7 @@ class ClusterRelay:
                     host = ("Host", host_port(endpoint.host, endpoint.port))
                     encoded = encode_request("GET", endpoint.base_path + path, (host, *fields))
                     try:
-                        head, _ = await pool.connections.ask(
+                        head, _ = await pool.connections.request(
                             pool.key(endpoint, context),
                             encoded,
                             timeout=self._connect_timeout,

@@ -90,7 +90,7 @@ class Tunnels:
         transport.begin()
         running = asyncio.create_task(transport.run(opened.initial))
         try:
-            ready = asyncio.create_task(tunnel.ready_to_ask())
+            ready = asyncio.create_task(tunnel.wait_ready())
             await asyncio.wait([running, ready], return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
             if tunnel.usable:

@@ -59,9 +59,9 @@ class _Scanner:
             return self.zero
         if "1" <= char <= "9":
             return self.digits
-        words = {"t": ("true", 1), "f": ("false", 1), "n": ("null", 1)}
-        if char in words:
-            return self.word(*words[char])
+        literals = {"t": ("true", 1), "f": ("false", 1), "n": ("null", 1)}
+        if char in literals:
+            return self.word(*literals[char])
         raise self.fail(byte, "looking for beginning of value")
 
     def begin_value_or_empty(self, byte: int) -> _State:

@@ -111,7 +111,7 @@ class ClientConnection(Http2Connection):
         if self._keepalive is not None:
             self._sweep()
 
-    async def ready_to_ask(self) -> None:
+    async def wait_ready(self) -> None:
         """Until the server has spoken HTTP/2. Raises ConnectionResetError, or why there is no connection."""
         if not self.lost:
             await asyncio.shield(self._first_settings)
@@ -252,7 +252,7 @@ async def connect(
                 else:
                     outer = await proxy.reach(lambda upstream: UpstreamConnection(loop, upstream))
                     await proxy.tunnel(outer, key, made)
-                await made.ready_to_ask()
+                await made.wait_ready()
     except TimeoutError:
         made.abort()
         raise UpstreamTimeout(name, f"no connection within {timeout:g} s") from None

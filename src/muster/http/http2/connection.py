@@ -321,12 +321,12 @@ class Http2Connection(Http2Flow):
         if flags & frames.ACK:
             self.pong()
             return
-        asked_for = self.has_sent
+        is_solicited = self.has_sent
         self.has_sent = False
-        if not asked_for:
+        if not is_solicited:
             self.charge()
         self.put(frames.ping(payload, ack=True))
-        self.pinged(asked_for)
+        self.pinged(is_solicited)
 
     def _goaway(self, flags: int, number: int, payload: bytes) -> None:
         if number:

@@ -34,7 +34,7 @@ class StreamHandler(Protocol):
         """The other side has reset the stream, by an error of this code, or the connection is gone (None). Never after `close`."""
 
 
-class _Nobody:
+class _NullHandler:
     """Stands where a handler was once a stream is closed: the two would hold each other until a garbage collection."""
 
     def head_received(self, fields: Fields) -> None: ...
@@ -46,7 +46,7 @@ class _Nobody:
     def lost(self, code: int | None) -> None: ...
 
 
-_NOBODY = _Nobody()
+_NULL_HANDLER = _NullHandler()
 
 
 class Stream:
@@ -76,7 +76,7 @@ class Stream:
         """Bytes that we may send."""
         self.allowance = allowance
         """Bytes that the other side may send."""
-        self.handler: StreamHandler = _NOBODY
+        self.handler: StreamHandler = _NULL_HANDLER
         self.expected: int | None = None
         """What is left of the announced length of the other side's data."""
         self.unsent = 0
@@ -209,7 +209,7 @@ class Stream:
     def close(self) -> None:
         """For the connection: nothing more will come or go."""
         self.closed = True
-        self.handler = _NOBODY
+        self.handler = _NULL_HANDLER
         self.connection.unsent -= self.unsent
         self.unsent = 0
         self._queue.clear()

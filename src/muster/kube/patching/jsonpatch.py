@@ -136,13 +136,13 @@ class _Patch:
             if not isinstance(child, dict | list):
                 return None
             if change and (mine := self._mine(child)) is not child:
-                place: Any = key if isinstance(container, dict) else _index(key, len(container))
-                container[place] = child = mine
+                location: Any = key if isinstance(container, dict) else _index(key, len(container))
+                container[location] = child = mine
             container = child
         return container, _key(parts[-1])
 
-    def _insert(self, place: tuple[Any, str], value: Any) -> None:
-        container, key = place
+    def _insert(self, location: tuple[Any, str], value: Any) -> None:
+        container, key = location
         if isinstance(container, dict):
             container[key] = value
         elif key == "-":
@@ -152,8 +152,8 @@ class _Patch:
         else:
             container.insert(_index(key, len(container) + 1), value)
 
-    def _delete(self, place: tuple[Any, str]) -> None:
-        container, key = place
+    def _delete(self, location: tuple[Any, str]) -> None:
+        container, key = location
         if not isinstance(container, dict):
             del container[_index(key, len(container))]
         elif key in container:
@@ -163,21 +163,21 @@ class _Patch:
 
     def add(self, operation: Mapping[str, Any]) -> None:
         path = _path(operation, "add")
-        place = self.find(path, change=True)
-        if place is None:
+        location = self.find(path, change=True)
+        if location is None:
             raise PatchError(f'add operation does not apply: doc is missing path: "{path}": missing value')
         try:
-            self._insert(place, operation.get("value"))
+            self._insert(location, operation.get("value"))
         except PatchError as problem:
             raise PatchError(f"error in add for path: '{path}': {problem}") from None
 
     def remove(self, operation: Mapping[str, Any]) -> None:
         path = _path(operation, "remove")
-        place = self.find(path, change=True)
-        if place is None:
+        location = self.find(path, change=True)
+        if location is None:
             raise PatchError(f'remove operation does not apply: doc is missing path: "{path}": missing value')
         try:
-            self._delete(place)
+            self._delete(location)
         except PatchError as problem:
             raise PatchError(f"error in remove for path: '{path}': {problem}") from None
 
@@ -189,10 +189,10 @@ class _Patch:
                 raise PatchError("replace operation value must be object or array")
             self.document = value
             return
-        place = self.find(path, change=True)
-        if place is None:
+        location = self.find(path, change=True)
+        if location is None:
             raise PatchError(f"replace operation does not apply: doc is missing path: {path}: missing value")
-        container, key = place
+        container, key = location
         if isinstance(container, dict):
             container[key] = value
             return
@@ -203,14 +203,14 @@ class _Patch:
 
     def move(self, operation: Mapping[str, Any]) -> None:
         source = _from(operation, "move")
-        place = self.find(source, change=True)
-        if place is None:
+        location = self.find(source, change=True)
+        if location is None:
             raise PatchError(f"move operation does not apply: doc is missing from path: {source}: missing value")
         try:
-            value = _get(*place)
-            self._delete(place)
+            value = _get(*location)
+            self._delete(location)
         except PatchError as problem:
-            raise PatchError(f"error in move for path: '{place[1]}': {problem}") from None
+            raise PatchError(f"error in move for path: '{location[1]}': {problem}") from None
         path = _path(operation, "move")
         target = self.find(path, change=True)
         if target is None:
@@ -222,11 +222,11 @@ class _Patch:
 
     def copy(self, operation: Mapping[str, Any]) -> None:
         source = _from(operation, "copy")
-        place = self.find(source, change=False)
-        if place is None:
+        location = self.find(source, change=False)
+        if location is None:
             raise PatchError(f"copy operation does not apply: doc is missing from path: {source}: missing value")
         try:
-            value = _get(*place)
+            value = _get(*location)
         except PatchError as problem:
             raise PatchError(f"error in copy for from: '{source}': {problem}") from None
         path = _path(operation, "copy")
@@ -250,11 +250,11 @@ class _Patch:
         if path == "":
             found = self.document
         else:
-            place = self.find(path, change=False)
-            if place is None:
+            location = self.find(path, change=False)
+            if location is None:
                 raise PatchError(f"test operation does not apply: is missing path: {path}: missing value")
             try:
-                found = _get(*place)
+                found = _get(*location)
             except PatchError as problem:
                 raise PatchError(f"error in test for path: '{path}': {problem}") from None
         if not _equal(found, expected):

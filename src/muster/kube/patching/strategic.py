@@ -298,8 +298,8 @@ def _arranged(merged: list[Any], order: list[Any], server: list[Any], key: str) 
     result: list[Any] = []
     waiting = 0
     for item in mine:
-        place = known.get(_key_of(item, key))
-        while place is not None and waiting < len(others) and 0 <= known.get(_key_of(others[waiting], key), -1) < place:
+        position = known.get(_key_of(item, key))
+        while position is not None and waiting < len(others) and 0 <= known.get(_key_of(others[waiting], key), -1) < position:
             result.append(others[waiting])
             waiting += 1
         result.append(item)
@@ -342,16 +342,16 @@ def _check_order(items: list[Any], order: list[Any], key: str) -> None:
             raise _wrong_type("map[string]interface {}", item)
     checked = [item for item in items if not (key and item.get(_DIRECTIVE) == "delete")]
     at = 0
-    for place in order:
+    for index in order:
         # Other directives stand for no item, but only as long as the order list goes on.
         while at < len(checked) and isinstance(checked[at], dict) and _DIRECTIVE in checked[at]:
             at += 1
         if at == len(checked):
             return
-        for side in (checked[at], place) if key else ():
+        for side in (checked[at], index) if key else ():
             if key not in side:
                 raise _no_merge_key(side, key)
-        at += _key_of(place, key) == _key_of(checked[at], key)
+        at += _key_of(index, key) == _key_of(checked[at], key)
     if at < len(checked):
         shown = f"{formatting.text(items)}\n doesn't match {_ORDER} list:\n{formatting.text(order)}"
         raise StrategicPatchError(f"The order in patch list:\n{shown}\n")

@@ -34,7 +34,7 @@ class RuleChecker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Context:
     """What the surroundings of a node decide."""
 
     no_default: str | None = None
@@ -55,23 +55,23 @@ class _Errors:
 
 def check_keywords(raw: Raw, path: str, rules: RuleChecker | None = None) -> list[FieldError]:
     """Everything wrong with the keywords of a resource's schema; rules are compiled if a checker is given."""
-    errors = _check(raw, path, _Place(), True, rules)
+    errors = _check(raw, path, _Context(), True, rules)
     return errors.schema + errors.rules
 
 
-def _check(raw: Raw, path: str, place: _Place, root: bool, rules: RuleChecker | None) -> _Errors:
-    errors = _Errors(list(_check_supported(raw, path, place)), [])
+def _check(raw: Raw, path: str, context: _Context, root: bool, rules: RuleChecker | None) -> _Errors:
+    errors = _Errors(list(_check_supported(raw, path, context)), [])
     if raw.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         errors.schema.append(forbidden(f"{path}.uniqueItems", detail))
-    _check_fields(raw, path, place, root, rules, errors)
+    _check_fields(raw, path, context, root, rules, errors)
     for child, child_path in _combinations(raw, path):
-        errors.extend(_check(child, child_path, place, False, None))
+        errors.extend(_check(child, child_path, context, False, None))
     items = raw.get("items")
     if items is not None:
-        below = place
-        if raw.get("x-kubernetes-list-type") != "map" and not place.uncorrelatable:
-            below = replace(place, uncorrelatable=path)
+        below = context
+        if raw.get("x-kubernetes-list-type") != "map" and not context.uncorrelatable:
+            below = replace(context, uncorrelatable=path)
         for index, child in enumerate(items if isinstance(items, list) else (items,)):
             child_path = f"{path}.items[{index}]" if isinstance(items, list) else f"{path}.items"
             errors.extend(_check(child, child_path, below, False, rules and rules.for_items(child)))
@@ -85,16 +85,16 @@ def _check(raw: Raw, path: str, place: _Place, root: bool, rules: RuleChecker | 
     if raw.get("x-kubernetes-validations"):
         errors.schema += _check_rules(raw, path)
         if rules is not None and not errors.schema:
-            errors.rules += rules.check(raw, path, place.uncorrelatable)
+            errors.rules += rules.check(raw, path, context.uncorrelatable)
     return errors
 
 
-def _check_supported(raw: Raw, path: str, place: _Place) -> Iterator[FieldError]:
+def _check_supported(raw: Raw, path: str, context: _Context) -> Iterator[FieldError]:
     kind = raw.get("type") or ""
     if kind and kind not in TYPES:
         yield not_supported(f"{path}.type", kind, TYPES)
-    if raw.get("default") is not None and place.no_default is not None:
-        yield forbidden(f"{path}.default", f"must not be set {place.no_default}")
+    if raw.get("default") is not None and context.no_default is not None:
+        yield forbidden(f"{path}.default", f"must not be set {context.no_default}")
     for keyword in _UNSUPPORTED:
         if raw.get(keyword) is not None and raw[keyword] != "":
             yield forbidden(f"{path}.{keyword}", f"{keyword} is not supported")
@@ -102,11 +102,11 @@ def _check_supported(raw: Raw, path: str, place: _Place) -> Iterator[FieldError]
         yield forbidden(f"{path}.type", "type cannot be set to null, use nullable as an alternative")
     if isinstance(raw.get("items"), list):
         yield forbidden(f"{path}.items", "items must be a schema object and not an array")
-    if place.in_resource_meta and raw.get("x-kubernetes-embedded-resource"):
+    if context.in_resource_meta and raw.get("x-kubernetes-embedded-resource"):
         yield forbidden(f"{path}.x-kubernetes-embedded-resource", "must not be used inside of resource meta")
 
 
-def _check_fields(raw: Raw, path: str, place: _Place, root: bool, rules: RuleChecker | None, errors: _Errors) -> None:
+def _check_fields(raw: Raw, path: str, context: _Context, root: bool, rules: RuleChecker | None, errors: _Errors) -> None:
     properties: Mapping[str, Raw] = raw.get("properties") or {}
     additional = raw.get("additionalProperties")
     if additional is not None:
@@ -114,13 +114,13 @@ def _check_fields(raw: Raw, path: str, place: _Place, root: bool, rules: RuleChe
             detail = "additionalProperties and properties are mutual exclusive"
             errors.schema.append(forbidden(f"{path}.additionalProperties", detail))
         if isinstance(additional, Mapping):
-            below = place
-            if place.in_resource_meta:
-                below = replace(place, no_default="inside additionalProperties applying to object metadata")
+            below = context
+            if context.in_resource_meta:
+                below = replace(context, no_default="inside additionalProperties applying to object metadata")
             child_rules = rules and rules.for_additional(additional)
             errors.extend(_check(additional, f"{path}.additionalProperties", below, False, child_rules))
     for name, child in properties.items():
-        below = place
+        below = context
         if raw.get("x-kubernetes-map-type") not in (None, "granular", "atomic") and not below.uncorrelatable:
             below = replace(below, uncorrelatable=path)
         if (root or raw.get("x-kubernetes-embedded-resource")) and name in _META_FIELDS:

@@ -51,7 +51,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     try:
         search = re2.compile(pattern, _OPTIONS).search
     except re2.error as problem:
-        raise BadPattern(_in_go_words(problem)) from None
+        raise BadPattern(_go_message(problem)) from None
     quick = re2.Set.SearchSet(_OPTIONS)
     try:
         quick.Add(pattern)
@@ -62,7 +62,7 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     return lambda text: match(text) is not None or search(text) is not None
 
 
-def _in_go_words(problem: Exception) -> str:
+def _go_message(problem: Exception) -> str:
     raw = problem.args[0]
     text = raw.decode() if isinstance(raw, bytes) else str(raw)
     phrase, _, argument = text.partition(": ")

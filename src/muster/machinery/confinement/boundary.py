@@ -84,12 +84,12 @@ class Confinement:
     def inside(self, kept: Path) -> PurePosixPath | None:
         """The opposite: what the container calls a path; None for one that is not its own."""
         plain = Path(os.path.normpath(kept))
-        tops = [*((place, top) for top, place in self.mounts.items()), (self.scratch, "/")]
-        found = [(place, top) for place, top in tops if plain.is_relative_to(place)]
+        tops = [*((mount_point, top) for top, mount_point in self.mounts.items()), (self.scratch, "/")]
+        found = [(mount_point, top) for mount_point, top in tops if plain.is_relative_to(mount_point)]
         if not found:
             return None
-        place, top = max(found, key=lambda one: len(one[0].parts))
-        return PurePosixPath(top, *plain.relative_to(place).parts)
+        mount_point, top = max(found, key=lambda one: len(one[0].parts))
+        return PurePosixPath(top, *plain.relative_to(mount_point).parts)
 
 
 _current: ContextVar[Confinement | None] = ContextVar("the pod whose program this is", default=None)

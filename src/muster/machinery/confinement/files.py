@@ -34,8 +34,8 @@ def own(path: Path) -> Path:
     if confinement is None:
         return path
     real = os.path.realpath(path)
-    for place in (confinement.scratch, *confinement.mounts.values()):
-        top = os.path.realpath(place)
+    for directory in (confinement.scratch, *confinement.mounts.values()):
+        top = os.path.realpath(directory)
         if real == top or real.startswith(top + os.sep):
             return path
     raise _outside(path)
@@ -58,9 +58,9 @@ def temporary_directory(prefix: str) -> tempfile.TemporaryDirectory[str]:
     confinement = current()
     if confinement is None:
         return tempfile.TemporaryDirectory(prefix=prefix)
-    place = confinement.path("/tmp")
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix=prefix, dir=own(place))
+    directory = confinement.path("/tmp")
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=own(directory))
 
 
 def _outside(path: Path) -> Outside:

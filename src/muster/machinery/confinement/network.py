@@ -39,8 +39,8 @@ def check_dial(name: str, address: str, port: int) -> None:
     if str(plain) == confinement.ip:
         # What else of the machine listens on all of its addresses is not the pod's.
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-    words = f"{name} is on this machine, where a pod may dial its fleet and what an administrator has allowed"
-    raise Outside(errno.EPERM, f"{words}: {confinement.network.remedy(name, port)}")
+    reason = f"{name} is on this machine, where a pod may dial its fleet and what an administrator has allowed"
+    raise Outside(errno.EPERM, f"{reason}: {confinement.network.remedy(name, port)}")
 
 
 def may_listen(host: str) -> None:

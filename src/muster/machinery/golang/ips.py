@@ -55,8 +55,8 @@ class _Reader:
         self.text = text
 
     def error(self, reason: str, at: str = "") -> GoError:
-        place = f" (at {quote(at)})" if at else ""
-        return GoError(f"ParseAddr({quote(self.text)}): {reason}{place}")
+        position = f" (at {quote(at)})" if at else ""
+        return GoError(f"ParseAddr({quote(self.text)}): {reason}{position}")
 
     def read(self) -> None:
         first = re.search("[.:%]", self.text)

@@ -92,7 +92,7 @@ class Placements:
         self._running: set[ObjectKey] = set()
         self._controller = context.controller(NAME, self.reconcile)
         # Whoever waits for a decision waits longer if those of others are told of first.
-        context.events.give_way(lambda: self._controller.crowded)
+        context.events.yield_to(lambda: self._controller.crowded)
         self._writer = DecisionWriter(context.client, context.events, self.inventory.decisions)
         self.measurements = Measurements(context.metrics, context.clock)
         inventory = self.inventory

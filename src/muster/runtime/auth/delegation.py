@@ -34,7 +34,7 @@ class Authenticator(Protocol):
 
 
 class Authorizer(Protocol):
-    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision: ...
+    async def authorize(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision: ...
 
 
 class TTLCache(Generic[V]):
@@ -45,7 +45,7 @@ class TTLCache(Generic[V]):
         self._clock = clock
         self._limit = limit
         self._known: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
-        self._asking: dict[Hashable, asyncio.Task[V]] = {}
+        self._pending: dict[Hashable, asyncio.Task[V]] = {}
         self.hits = 0
         self.misses = 0
 
@@ -69,10 +69,10 @@ class TTLCache(Generic[V]):
         if remembered is not None:
             return remembered[0]
         self.misses += 1
-        task = self._asking.get(question)
+        task = self._pending.get(question)
         if task is None:
-            task = self._asking[question] = asyncio.ensure_future(self._find(question, answer))
-            task.add_done_callback(_heard)
+            task = self._pending[question] = asyncio.ensure_future(self._find(question, answer))
+            task.add_done_callback(_retrieve_exception)
         # One who stops waiting must not take the answer from the others.
         return await asyncio.shield(task)
 
@@ -80,7 +80,7 @@ class TTLCache(Generic[V]):
         try:
             found = await answer()
         finally:
-            self._asking.pop(question, None)
+            self._pending.pop(question, None)
         seconds = self._lasts(found)
         if seconds > 0:
             self._known[question] = (self._clock.monotonic() + seconds, found)
@@ -92,7 +92,7 @@ class TTLCache(Generic[V]):
         self._known.clear()
 
 
-def _heard(task: asyncio.Task[Any]) -> None:
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     """A failure that everybody stopped waiting for is nobody's."""
     if not task.cancelled():
         task.exception()
@@ -158,19 +158,19 @@ class AccessReviewer:
             lambda decision: allowed_for if decision.allowed else refused_for, clock, limit
         )
 
-    def cached(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision | None:
+    def cached(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision | None:
         """The answer, where it is remembered and nobody has to be asked."""
-        found = self.cache.get((who, asked))
+        found = self.cache.get((who, attributes))
         return None if found is None else found[0]
 
-    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
-        if _length(asked) > MAX_CACHED_QUESTION:
-            return await self.review(who, asked)
-        return await self.cache.get_or_load((who, asked), lambda: self.review(who, asked))
+    async def authorize(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision:
+        if _length(attributes) > MAX_CACHED_QUESTION:
+            return await self.review(who, attributes)
+        return await self.cache.get_or_load((who, attributes), lambda: self.review(who, attributes))
 
-    async def review(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
+    async def review(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision:
         """What the cluster says now, whatever is remembered."""
-        spec: dict[str, Any] = {"user": who.name, **asked.spec()}
+        spec: dict[str, Any] = {"user": who.name, **attributes.spec()}
         if who.uid:
             spec["uid"] = who.uid
         if who.groups:
@@ -193,19 +193,19 @@ class AccessReviewer:
         return answer
 
 
-def _length(asked: AccessAttributes) -> int:
+def _length(attributes: AccessAttributes) -> int:
     """Of everything in it that whoever asks can make as long as they like."""
     return (
-        len(asked.verb)
-        + len(asked.group)
-        + len(asked.version)
-        + len(asked.resource)
-        + len(asked.subresource)
-        + len(asked.namespace)
-        + len(asked.name)
-        + len(asked.path)
-        + len(asked.field_selector)
-        + len(asked.label_selector)
+        len(attributes.verb)
+        + len(attributes.group)
+        + len(attributes.version)
+        + len(attributes.resource)
+        + len(attributes.subresource)
+        + len(attributes.namespace)
+        + len(attributes.name)
+        + len(attributes.path)
+        + len(attributes.field_selector)
+        + len(attributes.label_selector)
     )
 
 

@@ -36,7 +36,7 @@ from muster.runtime.client.builtin import CONFIG_MAPS
 log = get_logger("muster.runtime.auth")
 
 _MEMO: Final = "muster.aggregated-caller"
-_NOBODY: Final = AggregationTrust()
+_NO_TRUST: Final = AggregationTrust()
 _REMEMBERED: Final = 256
 """Certificates."""
 
@@ -61,7 +61,7 @@ class CallerAuthentication:
     def __init__(self, informers: Informers, *, tokens: Authenticator, clock: Clock = SYSTEM) -> None:
         self._tokens = tokens
         self._clock = clock
-        self._trust = _NOBODY
+        self._trust = _NO_TRUST
         self._remote_users = RemoteUsers()
         self._certified: dict[tuple[bytes, ...], _Certified] = {}
         """By certificate with its chain: a front proxy makes many connections with one."""
@@ -154,7 +154,7 @@ class CallerAuthentication:
 
     def _changed(self, _: Snapshot | None, new: Snapshot | None) -> None:
         try:
-            trust = _NOBODY if new is None else read_trust(_data(new))
+            trust = _NO_TRUST if new is None else read_trust(_data(new))
         except ValueError as error:
             log.error("callers are known by what was there before", error=str(error))
             return

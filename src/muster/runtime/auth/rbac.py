@@ -99,13 +99,13 @@ class RbacAuthorizer:
         """Whether anything that decides has changed that recently: the server may not have heard of it yet."""
         return self._clock.monotonic() - self._changed_at < seconds
 
-    def decide(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
+    def decide(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision:
         if MASTERS in who.groups:
             return ALLOWED
-        return self._grants.decide(who, asked)
+        return self._grants.decide(who, attributes)
 
-    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
-        return self.decide(who, asked)
+    async def authorize(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision:
+        return self.decide(who, attributes)
 
     def rules_for(self, who: UserInfo, namespace: str) -> list[Rule]:
         """Every rule somebody has in a namespace, those for the whole cluster included; "" for the latter only."""
@@ -117,9 +117,9 @@ class RbacAuthorizer:
         """The rules of a (Cluster)Role, or None if there is no such role."""
         return self._grants.role_rules(kind, namespace, name)
 
-    def read(self, place: RbacRef) -> Mapping[str, Any] | None:
+    def read(self, ref: RbacRef) -> Mapping[str, Any] | None:
         """A role or binding as far as it decides anything, or None where there is none."""
-        found = self._informers[place.kind].cache.snapshot(ObjectKey(place.namespace, place.name))
+        found = self._informers[ref.kind].cache.snapshot(ObjectKey(ref.namespace, ref.name))
         return None if found is None else found.decode()
 
     def on_change(self, handler: ChangeHandler) -> None:

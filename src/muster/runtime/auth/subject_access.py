@@ -78,35 +78,35 @@ class SubjectAccess:
 
     async def authorize(self, action: AccessAttributes) -> AccessDecision:
         """Raises KubeError where the cluster cannot be asked."""
-        if not self._asks_everything:
+        if not self._reviews_everything:
             local = self._rbac.decide(self.who, action)
             question: Hashable = action
             if local.allowed:
                 verb = "read" if action.verb in _READING else action.verb
                 question = (verb, action.group, action.resource, action.subresource, action.namespace)
             verdict = await self._confirmed.get_or_load(question, lambda: self._confirm(action))
-            if not self._asks_everything:
+            if not self._reviews_everything:
                 # They agree; what the cluster adds to RBAC's reason is worth telling.
                 return verdict if verdict.reason and not verdict.reason.startswith(RBAC_REASON) else local
         return await self._reviewer.authorize(self.who, action)
 
-    async def should_retry(self, asked: int) -> bool:
+    async def should_retry(self, attempts: int) -> bool:
         """Whether to ask once more after so many times; answered after a pause in which the cluster may have heard of a change that
         is known here already."""
-        if asked > len(REVIEW_RETRY_DELAYS) or not self.followed or not self._rbac.changed_within(DISAGREEMENT_WINDOW):
+        if attempts > len(REVIEW_RETRY_DELAYS) or not self.followed or not self._rbac.changed_within(DISAGREEMENT_WINDOW):
             return False
-        await sleep(self._clock, REVIEW_RETRY_DELAYS[asked - 1])
+        await sleep(self._clock, REVIEW_RETRY_DELAYS[attempts - 1])
         return True
 
     @property
-    def _asks_everything(self) -> bool:
+    def _reviews_everything(self) -> bool:
         return self._review_all or self.doubted or not self.followed
 
     async def _confirm(self, action: AccessAttributes) -> AccessDecision:
         """The cluster's answer, once it agrees with RBAC's rules as they are known here; otherwise there is doubt."""
-        asked = 0
-        while not asked or await self.should_retry(asked):
-            asked += 1
+        attempts = 0
+        while not attempts or await self.should_retry(attempts):
+            attempts += 1
             verdict = await self._reviewer.review(self.who, action)
             if _explained(verdict, self._rbac.decide(self.who, action)):
                 return verdict

@@ -46,11 +46,11 @@ class NamespaceState:
 class Collection:
     """What is known of one resource."""
 
-    def __init__(self, resource: GVR, tell: Callable[[ObjectState], None], prefetch: Prefetch) -> None:
+    def __init__(self, resource: GVR, notify: Callable[[ObjectState], None], prefetch: Prefetch) -> None:
         self.resource = resource
         self.prefetch = prefetch
         self.namespaces: dict[str, NamespaceState] = {}
-        self.tell = tell
+        self.notify = notify
 
     def find(self, namespace: str, name: str) -> ObjectState | None:
         local = self.namespaces.get(namespace)
@@ -140,7 +140,7 @@ class CollectionWatch(Reflector):
             state = self._collection.namespace_state(metadata.namespace).states[metadata.name] = ObjectState()
         state.seen(metadata.uid, metadata.resourceVersion, lambda: trimmed(raw, self.resource))
         if state.news:
-            self._collection.tell(state)
+            self._collection.notify(state)
 
     def drop(self, raw: bytes, found: set[ObjectKey] | None) -> None:
         metadata = self._glance(raw)
@@ -158,7 +158,7 @@ class CollectionWatch(Reflector):
             return
         state.gone(metadata.uid, metadata.resourceVersion, lambda: trimmed(raw, self.resource))
         if state.news:
-            self._collection.tell(state)
+            self._collection.notify(state)
 
     def complete(self, found: set[ObjectKey], version: str) -> None:
         if older(version, self._newest):
@@ -173,7 +173,7 @@ class CollectionWatch(Reflector):
                     # It came by before somebody asked for it, so it was dropped.
                     state.unread = True
                 if state.news:
-                    self._collection.tell(state)
+                    self._collection.notify(state)
             local.ready.set()
         self._prefetching = True
         if self._timer is not None:

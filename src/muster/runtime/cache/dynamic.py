@@ -85,7 +85,7 @@ class DynamicCache:
         self._untold: dict[int, ObjectState] = {}
         self._sharing: dict[str, None] = {}
         """Followers to be told of what one of them has done."""
-        self._telling: Timer | None = None
+        self._notification: Timer | None = None
 
     def on_change(self, handler: Callable[[str], None]) -> None:
         self._handlers.append(handler)
@@ -180,11 +180,11 @@ class DynamicCache:
         self._notify_later()
 
     def _notify_later(self) -> None:
-        if self._telling is None:
-            self._telling = self._clock.call_later(NOTIFY_DELAY, self._notify)
+        if self._notification is None:
+            self._notification = self._clock.call_later(NOTIFY_DELAY, self._notify)
 
     def _notify(self) -> None:
-        self._telling = None
+        self._notification = None
         untold, self._untold = self._untold, {}
         followers, self._sharing = self._sharing, {}
         for state in untold.values():
@@ -207,9 +207,9 @@ class DynamicCache:
         finally:
             for followed in self._resources.values():
                 followed.running.clear()
-            if self._telling is not None:
-                self._telling.cancel()
-                self._telling = None
+            if self._notification is not None:
+                self._notification.cancel()
+                self._notification = None
 
     def _arrange(self, tasks: asyncio.TaskGroup) -> float | None:
         """Start the watches that are needed, end those that are not; in how many seconds to look again."""
@@ -277,14 +277,14 @@ class DynamicCache:
     async def _poll(self) -> None:
         """Ask for what no watch tells about. A local is ready when it was asked for the first time."""
         while True:
-            asked = False
+            polled = False
             for followed in list(self._resources.values()):
                 for namespace, local in list(followed.collection.namespaces.items()):
                     if local.followed and self._unwatched(followed, namespace):
-                        asked = True
+                        polled = True
                         await self._read([ObjectRef(followed.collection.resource, namespace, name) for name in local.states])
                         local.ready.set()
-            await pause(self._clock, self._refusals, self._poll_seconds if asked else None)
+            await pause(self._clock, self._refusals, self._poll_seconds if polled else None)
 
     @staticmethod
     def _unwatched(followed: _Followed, namespace: str) -> bool:

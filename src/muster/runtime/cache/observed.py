@@ -69,7 +69,7 @@ def head(raw: bytes) -> Metadata:
 class ObjectState:
     """What is known of one object. Each report returns nothing; `news` says whether somebody is to be told."""
 
-    __slots__ = ("asked", "differs", "followers", "presence", "raw", "reported", "uid", "unread", "version")
+    __slots__ = ("differs", "followers", "presence", "raw", "reported", "uid", "unread", "version", "was_read")
 
     def __init__(self) -> None:
         self.followers: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class ObjectState:
         """The version that is known to those who follow; empty: that it is absent; None: nothing."""
         self.differs = False
         """Whether it differs from what those who share it were told in more than whose it is."""
-        self.asked = False
+        self.was_read = False
         """Somebody has been told that nothing is known."""
         self.unread = False
         """It was there when the state was taken in, but nobody followed it yet."""
@@ -105,7 +105,7 @@ class ObjectState:
             return ObservedObject(Presence.PRESENT, self.uid, self.version, self.raw)
         if self.presence is Presence.ABSENT:
             return ObservedObject(Presence.ABSENT, raw=self.raw) if self.raw else ABSENT
-        self.asked = True
+        self.was_read = True
         return UNKNOWN
 
     def seen(self, uid: str, version: str, raw: Callable[[], bytes]) -> None:
@@ -145,7 +145,7 @@ class ObjectState:
 
     def forget(self) -> None:
         """What was known counts no longer; what will be known is news unless it is the same."""
-        self.asked = True
+        self.was_read = True
         self._learn(Presence.UNKNOWN)
 
     def _learn(self, presence: Presence, uid: str = "", version: str = "", raw: bytes = b"") -> None:
@@ -153,7 +153,7 @@ class ObjectState:
         if len(self.followers) > 1 and not self.differs:
             self.differs = presence is not self.presence or not alike(self.raw, raw)
         self.presence, self.uid, self.version, self.raw, self.unread = presence, uid, version, raw, False
-        if first and not self.asked:
+        if first and not self.was_read:
             self.mark_reported()
 
 
@@ -184,6 +184,6 @@ def kept(document: Object, resource: GVR) -> bytes:
     if "managedFields" in metadata:
         metadata = {name: value for name, value in metadata.items() if name != "managedFields"}
     # Items of built-in lists come without their type.
-    said = orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind, **document, "metadata": metadata})
+    raw = orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind, **document, "metadata": metadata})
     # A copy has the size it needs; what orjson returns has 4 KiB at least, for as long as it is kept.
-    return bytes(memoryview(said))
+    return bytes(memoryview(raw))

@@ -200,7 +200,7 @@ class DynamicRESTMapper(RESTMapper):
         if old == new or (new is not None and not new.ready):
             return
         expected = dict.fromkeys(old.serves if old else (), False) | dict.fromkeys(new.serves if new else (), True)
-        changes = {one: there for one, there in expected.items() if self.is_asked_for(one.api_version) and self.has(one) != there}
+        changes = {one: there for one, there in expected.items() if self.is_discovered(one.api_version) and self.has(one) != there}
         if changes:
             self._promises.setdefault(next(iter(changes)).group, {}).update(changes)
             self._news.set()

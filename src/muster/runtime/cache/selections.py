@@ -58,7 +58,7 @@ class FollowedSelections:
         self._follows: dict[str, frozenset[Selection]] = {}
         self._handlers: list[Callable[[str], None]] = []
         self._untold: dict[tuple[str, Selection], None] = {}
-        self._telling: Timer | None = None
+        self._notification: Timer | None = None
         self._tasks: asyncio.TaskGroup | None = None
         self._suspicion: asyncio.Task[None] | None = None
 
@@ -142,9 +142,9 @@ class FollowedSelections:
                 await asyncio.Event().wait()
             finally:
                 self._tasks = None
-                if self._telling is not None:
-                    self._telling.cancel()
-                    self._telling = None
+                if self._notification is not None:
+                    self._notification.cancel()
+                    self._notification = None
 
     def _join(self, follower: str, selection: Selection) -> _Followed:
         followed = self._followed.get(selection)
@@ -181,15 +181,15 @@ class FollowedSelections:
     def _notify_later(self, selection: Selection) -> None:
         followed = self._followed[selection]
         self._untold |= dict.fromkeys((name, selection) for name in followed.followers if name not in followed.waiting)
-        if self._untold and self._telling is None:
-            self._telling = self._clock.call_later(NOTIFY_DELAY, self._notify)
+        if self._untold and self._notification is None:
+            self._notification = self._clock.call_later(NOTIFY_DELAY, self._notify)
 
     def _notify(self) -> None:
-        self._telling = None
+        self._notification = None
         untold, self._untold = self._untold, {}
         # Whoever has turned away in the meantime is not told.
-        told = dict.fromkeys(follower for follower, selection in untold if selection in self.selections_of(follower))
-        for follower in told:
+        notified = dict.fromkeys(follower for follower, selection in untold if selection in self.selections_of(follower))
+        for follower in notified:
             for handler in self._handlers:
                 try:
                     handler(follower)

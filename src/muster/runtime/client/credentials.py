@@ -310,8 +310,8 @@ async def _run(plugin: ExecPlugin, config: ClientConfig) -> bytes:
         if process.returncode is None:
             process.kill()
     if process.returncode != 0:
-        said = complaint.decode(errors="replace").strip()[-300:]
-        raise CredentialError(f"exec plugin {plugin.command}: exit code {process.returncode}: {said}")
+        message = complaint.decode(errors="replace").strip()[-300:]
+        raise CredentialError(f"exec plugin {plugin.command}: exit code {process.returncode}: {message}")
     return output
 
 

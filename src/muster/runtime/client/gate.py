@@ -68,9 +68,9 @@ class Gate:
 
     async def check(self) -> None:
         """See whether the server is there, unless somebody does so already: then what they find counts."""
-        asked = self._clock.monotonic()
+        started = self._clock.monotonic()
         async with self._turn:
-            if self._error is None and self._probed_at < asked:
+            if self._error is None and self._probed_at < started:
                 await self._attempt()
 
     async def passage(self) -> None:

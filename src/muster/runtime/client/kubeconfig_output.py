@@ -23,17 +23,17 @@ def dump_kubeconfig(
     identity = AuthInfo() if token_file else config.identity
     if identity.exec_plugin is not None:
         raise KubeconfigError("kubeconfig", "user", "exec", "a program of this machine is of no use elsewhere")
-    place = {} if config.insecure else _embedded("certificate-authority", config.ca)
+    trust = {} if config.insecure else _embedded("certificate-authority", config.ca)
     who: dict[str, Any] = {**_embedded("client-certificate", identity.cert), **_embedded("client-key", identity.key)}
     token = _content(identity.token_file, "tokenFile").decode().strip() if identity.token_file else identity.token
     who |= _set({"token": token, "tokenFile": token_file})
-    return yaml.dump(_written(replace(config, identity=identity), place, who, cluster, user, context))
+    return yaml.dump(_written(replace(config, identity=identity), trust, who, cluster, user, context))
 
 
 def context_of(config: ClientConfig, name: str = "default") -> dict[str, Any]:
     """A kubeconfig for this machine, with one context: files stay files, and plugins run. Raises KubeconfigError."""
     identity, plugin = config.identity, config.identity.exec_plugin
-    place = {} if config.insecure else _referred("certificate-authority", config.ca)
+    trust = {} if config.insecure else _referred("certificate-authority", config.ca)
     who: dict[str, Any] = {**_referred("client-certificate", identity.cert), **_referred("client-key", identity.key)}
     who |= {"tokenFile": str(identity.token_file)} if identity.token_file else _set({"token": identity.token})
     if plugin is not None:
@@ -45,13 +45,13 @@ def context_of(config: ClientConfig, name: str = "default") -> dict[str, Any]:
             "provideClusterInfo": plugin.provide_cluster_info,
             "interactiveMode": "IfAvailable",
         }
-    return _written(config, place, who, name, name, name)
+    return _written(config, trust, who, name, name, name)
 
 
 def _written(
-    config: ClientConfig, place: dict[str, Any], who: dict[str, Any], cluster: str, user: str, context: str
+    config: ClientConfig, trust: dict[str, Any], who: dict[str, Any], cluster: str, user: str, context: str
 ) -> dict[str, Any]:
-    """`place` and `who` have certificates, keys and tokens; what is plain is added."""
+    """`trust` and `who` have certificates, keys and tokens; what is plain is added."""
     if config.identity.impersonate:
         raise KubeconfigError("kubeconfig", "user", "as", "cannot be carried over")
     plain: dict[str, Any] = {"tls-server-name": config.tls_server_name, "proxy-url": config.proxy_url}
@@ -61,7 +61,7 @@ def _written(
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": cluster, "cluster": {"server": config.server, **place, **_set(plain)}}],
+        "clusters": [{"name": cluster, "cluster": {"server": config.server, **trust, **_set(plain)}}],
         "users": [{"name": user, "user": {**who, **_set(person)}}],
         "contexts": [{"name": context, "context": where}],
         "current-context": context,

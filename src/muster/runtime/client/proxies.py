@@ -46,24 +46,24 @@ def _covers(entry: str, host: str, port: int) -> bool:
     address = _address(host)
     if "/" in entry:
         return address is not None and _within(address, entry)
-    place, only = _split(entry)
-    if not place or only not in ("", str(port)):
+    entry_host, only = _split(entry)
+    if not entry_host or only not in ("", str(port)):
         return False
-    if (excepted := _address(place)) is not None:
+    if (excepted := _address(entry_host)) is not None:
         return excepted == address
-    place = place.removeprefix("*") if place.startswith("*.") else place
-    return host.endswith(place if place.startswith(".") else f".{place}") or host == place
+    entry_host = entry_host.removeprefix("*") if entry_host.startswith("*.") else entry_host
+    return host.endswith(entry_host if entry_host.startswith(".") else f".{entry_host}") or host == entry_host
 
 
 def _split(entry: str) -> tuple[str, str]:
     """Place and port of an entry. The colons of an IPv6 address without brackets are its own."""
     if entry.startswith("["):
-        place, _, rest = entry[1:].partition("]")
-        return place, rest.removeprefix(":")
+        entry_host, _, rest = entry[1:].partition("]")
+        return entry_host, rest.removeprefix(":")
     if entry.count(":") > 1:
         return entry, ""
-    place, _, only = entry.partition(":")
-    return place, only
+    entry_host, _, only = entry.partition(":")
+    return entry_host, only
 
 
 def _within(address: IPv4Address | IPv6Address, network: str) -> bool:

@@ -123,8 +123,8 @@ class RestClient(KubeClient, abc.ABC):
         first = {"resourceVersion": resource_version} if resource_version else {}
         path, token = gvr_of(resource).path(namespace), ""
         while True:
-            asked = {**query, **({"continue": token} if token else first)}
-            answer = await self.exchange("GET", path, asked, idempotent=True)
+            parameters = {**query, **({"continue": token} if token else first)}
+            answer = await self.exchange("GET", path, parameters, idempotent=True)
             try:
                 decoded = _decode_list(answer)
             except msgspec.DecodeError as error:

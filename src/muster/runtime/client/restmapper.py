@@ -40,12 +40,12 @@ class NoKindMatch(Exception):
 class _Listing:
     """What one group version said it has."""
 
-    __slots__ = ("asked", "asking", "error", "failed_at", "kinds")
+    __slots__ = ("discovered_at", "error", "failed_at", "kinds", "lock")
 
     def __init__(self) -> None:
         self.kinds: dict[str, GVR] = {}
-        self.asked = float("-inf")
-        self.asking = asyncio.Lock()
+        self.discovered_at = float("-inf")
+        self.lock = asyncio.Lock()
         self.error: KubeError | None = None
         """Why it could not say, where that is so, since `failed_at`."""
         self.failed_at = float("-inf")
@@ -81,9 +81,9 @@ class RESTMapper:
             raise NoKindMatch(api_version, kind)
         listing = self._listing(api_version)
         came = self._clock.monotonic()
-        async with listing.asking:
+        async with listing.lock:
             if kind not in listing.kinds and self._is_due(listing, came):
-                await self._ask(api_version, listing)
+                await self._discover(api_version, listing)
         found = listing.kinds.get(kind)
         if found is None:
             raise NoKindMatch(api_version, kind, _answer(listing.error)) from listing.error
@@ -109,9 +109,9 @@ class RESTMapper:
         found = listing.named(plural)
         if found is None:
             came = self._clock.monotonic()
-            async with listing.asking:
+            async with listing.lock:
                 if listing.named(plural) is None and self._is_due(listing, came):
-                    await self._ask(api_version, listing)
+                    await self._discover(api_version, listing)
             found = listing.named(plural)
             if found is None:
                 _answer(listing.error)
@@ -121,7 +121,7 @@ class RESTMapper:
         """Whether somebody who came then and now has its turn is to ask: not where others have just found out, or failed to."""
         if listing.error is not None:
             return listing.failed_at < came
-        return self._clock.monotonic() - listing.asked >= MISS_TTL
+        return self._clock.monotonic() - listing.discovered_at >= MISS_TTL
 
     def _listing(self, api_version: str) -> _Listing:
         found = self._listings.get(api_version)
@@ -137,7 +137,7 @@ class RESTMapper:
             return
         self._tidied = now
         for api_version, listing in list(self._listings.items()):
-            if not listing.kinds and not listing.asking.locked() and now - listing.asked >= UNSERVED_TTL:
+            if not listing.kinds and not listing.lock.locked() and now - listing.discovered_at >= UNSERVED_TTL:
                 del self._listings[api_version]
 
     async def _versions(self, group: str) -> list[str]:
@@ -146,7 +146,7 @@ class RESTMapper:
         except StatusError:
             return []
 
-    async def _ask(self, api_version: str, listing: _Listing) -> None:
+    async def _discover(self, api_version: str, listing: _Listing) -> None:
         """What was known before a failure remains: an aggregated API may be dead, or kinds not to be seen by us."""
         listing.error = None
         try:
@@ -159,7 +159,7 @@ class RESTMapper:
         listing.kinds = {}
         for resource in served:
             listing.kinds.setdefault(resource.kind, resource)
-        listing.asked = self._clock.monotonic()
+        listing.discovered_at = self._clock.monotonic()
 
     async def _api_resources(self, api_version: str) -> list[GVR]:
         gate = self._client.gate
@@ -176,11 +176,11 @@ class RESTMapper:
         """Ask anew for what was asked for of a group. Raises KubeError when the server could not be asked at all."""
         for api_version, listing in list(self._listings.items()):
             if api_version.rpartition("/")[0] == group:
-                async with listing.asking:
-                    await self._ask(api_version, listing)
+                async with listing.lock:
+                    await self._discover(api_version, listing)
                 _answer(listing.error)
 
-    def is_asked_for(self, api_version: str) -> bool:
+    def is_discovered(self, api_version: str) -> bool:
         """Whether anybody has ever needed something of this group version, or of its group in whichever version."""
         return api_version in self._listings or api_version.rpartition("/")[0] in self._groups
 

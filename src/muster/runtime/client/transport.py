@@ -203,7 +203,7 @@ class Transport:
         self.requests += 1
         try:
             async with asyncio.timeout(timeout):
-                head, content = await self._pool.ask(
+                head, content = await self._pool.request(
                     key, message, timeout=CONNECT_TIMEOUT, repeat=idempotent, bodiless=request.method == "HEAD"
                 )
         except TimeoutError:

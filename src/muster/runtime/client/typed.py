@@ -36,8 +36,8 @@ class WritableKind(Protocol[T]):
 @cache
 def served(kind: type[api.TypedObject]) -> GVR:
     """Where objects of a typed kind are served."""
-    place = kind.resource
-    return GVR(place.api_version, place.plural, place.kind, namespaced=place.scope == "Namespaced")
+    resource = kind.resource
+    return GVR(resource.api_version, resource.plural, resource.kind, namespaced=resource.scope == "Namespaced")
 
 
 def gvr_of(kind: Kind[Any]) -> GVR:

@@ -67,7 +67,7 @@ class Controller(Generic[K]):
         self._clock = clock
         self._informers: list[Informer[Any]] = []
         self._stop = asyncio.Event()
-        self._told: dict[K, str] = {}
+        self._reported: dict[K, str] = {}
         """Why keys fail, as it was logged."""
         metrics = metrics or Metrics()
         self.queue: WorkQueue[K] = WorkQueue(
@@ -206,7 +206,7 @@ class Controller(Generic[K]):
     def _forget(self, key: K) -> None:
         """How often it has failed, and why."""
         self.queue.forget(key)
-        self._told.pop(key, None)
+        self._reported.pop(key, None)
 
     def _failed(self, key: K, error: Exception) -> None:
         self._results["error"].inc()
@@ -218,9 +218,9 @@ class Controller(Generic[K]):
         ordinary = isinstance(error, Conflict | TooManyRequests | Unreachable) and failures < 5
         text = f"no end within {self._timeout:g} s" if isinstance(error, TimeoutError) and not str(error) else str(error)
         problem = f"{type(error).__name__}: {text}"
-        write = log.debug if ordinary or self._told.get(key) == problem else log.error
+        write = log.debug if ordinary or self._reported.get(key) == problem else log.error
         if not ordinary:
-            self._told[key] = problem
+            self._reported[key] = problem
         write(
             "reconcile failed",
             controller=self.name,

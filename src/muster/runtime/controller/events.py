@@ -33,9 +33,9 @@ NOTE_BYTES = 1024
 SERIES_END = 360.0
 """Silence after which the next occurrence is a new Event, as in client-go."""
 ATTEMPTS = 12
-GIVES_WAY = 2.0
+YIELD_TIMEOUT = 2.0
 """Seconds for which Events wait at most while there is something more urgent."""
-_LOOK_AGAIN = 0.05
+_BUSY_POLL_INTERVAL = 0.05
 
 
 class _EventKey(NamedTuple):
@@ -90,7 +90,7 @@ class EventRecorder:
         self._waiting: OrderedDict[_EventKey, None] = OrderedDict()
         self._stamp = 0
         self._busy: Callable[[], bool] = lambda: False
-        self._gives_way_until: float | None = None
+        self._yields_until: float | None = None
         self._news = asyncio.Event()
         self._written = asyncio.Event()
         self._written.set()
@@ -190,19 +190,19 @@ class EventRecorder:
             "reportingInstance": self._instance[:128],
         }
 
-    def give_way(self, busy: Callable[[], bool]) -> None:
-        """Write no Event while there is something more urgent to write, for `GIVES_WAY` seconds at most each time."""
+    def yield_to(self, busy: Callable[[], bool]) -> None:
+        """Write no Event while there is something more urgent to write, for `YIELD_TIMEOUT` seconds at most each time."""
         self._busy = busy
 
     async def _turn(self) -> None:
         while self._busy():
             now = self._clock.monotonic()
-            if self._gives_way_until is None:
-                self._gives_way_until = now + GIVES_WAY
-            if now >= self._gives_way_until:
+            if self._yields_until is None:
+                self._yields_until = now + YIELD_TIMEOUT
+            if now >= self._yields_until:
                 return
-            await sleep(self._clock, _LOOK_AGAIN)
-        self._gives_way_until = None
+            await sleep(self._clock, _BUSY_POLL_INTERVAL)
+        self._yields_until = None
 
     async def flushed(self) -> None:
         """Until nothing waits to be written."""

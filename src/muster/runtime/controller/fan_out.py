@@ -18,10 +18,10 @@ async def write_each(
 ) -> dict[str, str]:
     """Do all of it. Gives what failed in an expected way, by the name that came with it, and why."""
     failed: dict[str, str] = {}
-    places = asyncio.Semaphore(at_once)
+    slots = asyncio.Semaphore(at_once)
 
     async def one(name: str, write: WriteOne) -> None:
-        async with places:
+        async with slots:
             try:
                 await write()
             except expected as error:

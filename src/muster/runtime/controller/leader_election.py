@@ -126,7 +126,7 @@ class LeaderElector:
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease, then `lead` for as long as it is held. Returns when `lead` does; raises LeadershipLost."""
         if not await self._try():
-            await self._stand()
+            await self._campaign()
         log.info("became leader", lease=f"{self._namespace}/{self._name}", identity=self.identity)
         work = asyncio.ensure_future(lead())
         renewal = asyncio.ensure_future(self._renew())
@@ -142,7 +142,7 @@ class LeaderElector:
             await asyncio.gather(renewal, work, return_exceptions=True)
             await self._release()
 
-    async def _stand(self) -> None:
+    async def _campaign(self) -> None:
         """Returns with the lease taken."""
         free = asyncio.Event()
         watch = asyncio.ensure_future(self._watch(free))

@@ -133,14 +133,14 @@ class ServingCertificate:
 
     async def run(self, on_change: Callable[[ServingPair], Awaitable[None]], *, interval: float = 600.0) -> None:
         """Tell `on_change` the pair, now and whenever it is another one, until cancelled. What fails is tried again."""
-        told: ServingPair | None = None
+        reported: ServingPair | None = None
         while True:
             pause = interval
             try:
                 pair = await self.ensure()
-                if pair != told:
+                if pair != reported:
                     await on_change(pair)
-                    told = pair
+                    reported = pair
             except (KubeError, TimeoutError, OSError) as error:
                 log.warning("serving certificate not looked after", secret=f"{self._namespace}/{self._name}", error=str(error))
                 pause = min(30.0, interval)
@@ -165,13 +165,13 @@ async def follow_files(
     cert: Path, key: Path, on_change: Callable[[bytes, bytes], Awaitable[None]], *, interval: float = 10.0, clock: Clock = SYSTEM
 ) -> None:
     """For certificates that somebody else renews in files: tell `on_change` now and whenever they change, until cancelled."""
-    watched, told = (ReloadedFile(cert), ReloadedFile(key)), (b"", b"")
+    watched, reported = (ReloadedFile(cert), ReloadedFile(key)), (b"", b"")
     while True:
         try:
             found = watched[0].read(), watched[1].read()
-            if found != told:
+            if found != reported:
                 await on_change(*found)
-                told = found
+                reported = found
         except (CredentialError, OSError, ValueError) as error:
             # OSError covers ssl's: the writer may be between the two files.
             log.warning("certificate files are unusable so far", cert=str(cert), error=str(error))
@@ -185,14 +185,14 @@ async def inject_ca_bundle(client: KubeClient, resource: GVR, name: str, ca: byt
     async def attempt() -> bool:
         current = await client.get(resource, name)
         wanted = copy.deepcopy(current)
-        for place in _bundle_places(wanted):
-            place["caBundle"] = bundle
+        for client_config in _client_configs(wanted):
+            client_config["caBundle"] = bundle
         return await patch_changes(client, resource, current, wanted, optimistic=True) is not None
 
     return await retry_on_conflict(attempt, clock=clock)
 
 
-def _bundle_places(obj: Object) -> list[dict[str, Any]]:
+def _client_configs(obj: Object) -> list[dict[str, Any]]:
     if obj["kind"] == "APIService":
         return [obj["spec"]]
     if obj["kind"] == "CustomResourceDefinition":

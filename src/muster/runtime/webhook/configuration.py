@@ -71,9 +71,9 @@ class Hook:
         return {"metadata": {"name": self.name}, "webhooks": [webhook]}
 
 
-async def trust_webhooks(client: KubeClient, places: Iterable[tuple[GVR, str]], ca: bytes, *, clock: Clock = SYSTEM) -> None:
+async def trust_webhooks(client: KubeClient, targets: Iterable[tuple[GVR, str]], ca: bytes, *, clock: Clock = SYSTEM) -> None:
     """Tell the API server whom to trust when it calls webhooks; configurations that are not there are left so."""
-    for resource, name in places:
+    for resource, name in targets:
         try:
             await inject_ca_bundle(client, resource, name, ca, clock=clock)
         except NotFound:

@@ -199,9 +199,9 @@ class WebhookServer:
             return Response(405, b"webhooks are called by POST\n", content_type=_TEXT)
         try:
             review = orjson.loads(await request.read_body())
-            asked = review["request"]
+            admission_request = review["request"]
             version = review["apiVersion"]
-            admission = AdmissionRequest.read(asked) if admit else None
+            admission = AdmissionRequest.read(admission_request) if admit else None
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
             return Response(400, b"the body is not a review\n", content_type=_TEXT)
         try:
@@ -212,7 +212,7 @@ class WebhookServer:
                 response = decision.document(admission.uid)
             else:
                 assert convert is not None
-                response = await _convert(convert, asked)
+                response = await _convert(convert, admission_request)
         except Exception as error:
             log.error("webhook failed", path=request.path, error=f"{type(error).__name__}: {error}")
             return Response(500, b"the webhook failed\n", content_type=_TEXT)

@@ -162,7 +162,7 @@ class TransportClient(KubeClient):
         except NotFound:
             if not self.connection.markers:
                 # Such a server may have answered before it served the stream: whoever looks again finds what was missed.
-                self.subscription(row).ask()
+                self.subscription(row).request_resync()
             raise
 
     async def list(
@@ -352,7 +352,7 @@ class TransportClient(KubeClient):
             # The hub has another version, which ought to be here in a moment; if it is not, it is asked for.
             if not await self._until(subscription, moved, CONFLICT_WAIT):
                 mirror.doubt(uid)
-                subscription.ask()
+                subscription.request_resync()
             raise
         if not await self._until(subscription, moved, ECHO_TIMEOUT):
             return document

@@ -116,7 +116,7 @@ class Mirror:
         """Those of them that were said to be gone while, as far as was known, the hub called the objects otherwise."""
         self._doubts: dict[str, float] = {}
         """By uid: since when a lower version is said to be there."""
-        self._asked: set[str] = set()
+        self._resyncing: set[str] = set()
         """Doubts that the resync under way is about."""
         self._forgotten: OrderedDict[str, float] = OrderedDict()
         """By uid, until when nothing but deletions of it counts."""
@@ -161,7 +161,7 @@ class Mirror:
         if self._touched is None or not again:
             self._touched, self._misnamed = set(), set()
         now = self._clock.monotonic()
-        self._asked = {uid for uid, since in self._doubts.items() if now - since >= CONFIRM_SECONDS}
+        self._resyncing = {uid for uid, since in self._doubts.items() if now - since >= CONFIRM_SECONDS}
         known = [
             Known(self._hub_ids.get(entry.uid, entry.uid), 0 if entry.uid in self._doubts else entry.version or 0, entry.key)
             for entry in self._entries.values()
@@ -171,9 +171,9 @@ class Mirror:
     def end_resync(self) -> None:
         """All answers have come, as far as anybody knows. A doubt of which nothing more was said is none."""
         self._touched = None
-        for uid in self._asked:
+        for uid in self._resyncing:
             self._doubts.pop(uid, None)
-        self._asked = set()
+        self._resyncing = set()
 
     def doubt(self, uid: str) -> None:
         """The hub has said something else of this object than what is known: the next resync is to tell how it is."""
@@ -202,7 +202,7 @@ class Mirror:
             self._withhold(uid, arrival, known)
             return
         if arrival.gone and uid in self._withheld:
-            self._tell(self._withheld.pop(uid), None)
+            self._notify(self._withheld.pop(uid), None)
         if arrival.gone and not self._is_left_to_us(arrival, uid, known):
             if known is not None:
                 self._remove(known)
@@ -270,7 +270,7 @@ class Mirror:
         """What is known of an object stays: nobody can say more of it."""
         if known is None and arrival.key is not None and not self._is_forgotten(uid) and uid not in self._withheld:
             entry = self._withheld[uid] = Entry(arrival.key, uid, arrival.version, False, b"")
-            self._tell(None, entry)
+            self._notify(None, entry)
 
     def _note_status(self, uid: str, arrival: MirrorEvent) -> None:
         """Whatever else the event says is old: nobody but this agent changes the status."""
@@ -304,9 +304,9 @@ class Mirror:
         if arrival.version is None or known.version is None or arrival.version >= known.version:
             self._doubts.pop(uid, None)
             return True
-        if arrival.answer and uid in self._asked:
+        if arrival.answer and uid in self._resyncing:
             del self._doubts[uid]
-            self._asked.discard(uid)
+            self._resyncing.discard(uid)
             return True
         self._doubts.setdefault(uid, self._clock.monotonic())
         return False
@@ -338,7 +338,7 @@ class Mirror:
         self._entries[entry.key] = entry
         self._by_uid[entry.uid] = entry.key
         self._withheld.pop(entry.uid, None)
-        self._tell(known, entry)
+        self._notify(known, entry)
 
     def _remove(self, entry: Entry) -> None:
         del self._entries[entry.key]
@@ -346,9 +346,9 @@ class Mirror:
         self._doubts.pop(entry.uid, None)
         self._hub_ids.pop(entry.uid, None)
         self._statuses.pop(entry.uid, None)
-        self._tell(entry, None)
+        self._notify(entry, None)
 
-    def _tell(self, old: Entry | None, new: Entry | None) -> None:
+    def _notify(self, old: Entry | None, new: Entry | None) -> None:
         self.revision += 1
         for handler in list(self._handlers):
             handler(old, new)

@@ -83,11 +83,11 @@ class EventStream:
         self._random = random
         self._on_open = on_open
         self._on_current = on_current
-        self._heard = clock.monotonic()
+        self._last_message = clock.monotonic()
         """When anything came last."""
-        self._told = self._heard
+        self._last_event = self._last_message
         """When anything but a heartbeat came last, or was asked for."""
-        self._asked = ""
+        self._resync_id = ""
         """The id of the resync under way."""
         self._ended = False
         """Whether the server has told the end of the resync under way."""
@@ -95,13 +95,13 @@ class EventStream:
         self._wanted = asyncio.Event()
         """Another resync is."""
 
-    def ask(self) -> None:
+    def request_resync(self) -> None:
         """Have another resync."""
         self._wanted.set()
 
     async def run(self) -> None:
         async with self._connection.subscribe(self._row, self._cluster) as (channel, stream):
-            self._heard = self._clock.monotonic()
+            self._last_message = self._clock.monotonic()
             self.opened.set()
             self._on_open()
             await race(self._read(channel, stream), self._resyncs(channel), self._watch_silence(channel))
@@ -109,7 +109,7 @@ class EventStream:
     async def _read(self, channel: Channel, stream: ClientStream) -> None:
         count = 0
         async for message in stream:
-            self._heard = self._clock.monotonic()
+            self._last_message = self._clock.monotonic()
             self._take(message)
             count += 1
             if count % YIELD_EVERY == 0:
@@ -122,7 +122,7 @@ class EventStream:
             if event.type == HEARTBEAT:
                 self._connection.heartbeats = True
                 return
-            self._told = self._heard
+            self._last_event = self._last_message
             self._connection.metrics.received(self._data_type)
             if ended := resync_end(event):
                 self._end(ended)
@@ -138,7 +138,7 @@ class EventStream:
 
     def _end(self, resync: str) -> None:
         self._connection.markers = True
-        if resync == self._asked:
+        if resync == self._resync_id:
             self._ended = True
             self._news.set()
 
@@ -168,7 +168,7 @@ class EventStream:
                 await self._request(channel, again=True)
         while not self._ended:
             silence = MARKER_TIMEOUT if self._connection.markers else QUIET_SECONDS
-            left = self._told + silence - self._clock.monotonic()
+            left = self._last_event + silence - self._clock.monotonic()
             if left <= 0:
                 break
             await self._ending(left)
@@ -186,12 +186,12 @@ class EventStream:
         backoff = Backoff(0.2, 5.0, random=self._random)
         since = self._clock.monotonic()
         while True:
-            self._asked = self._asked if again else new_event_id()
+            self._resync_id = self._resync_id if again else new_event_id()
             self._ended = False
-            self._told = self._clock.monotonic()
+            self._last_event = self._clock.monotonic()
             known = self._mirror.begin_resync(again=again)
             event = resync_event(
-                self._row, self._cluster, self._source, known, self._asked, self._clock, with_status=self._with_status
+                self._row, self._cluster, self._source, known, self._resync_id, self._clock, with_status=self._with_status
             )
             try:
                 timeout = STATUS_TIMEOUT if self._with_status else PUBLISH_TIMEOUT
@@ -201,7 +201,7 @@ class EventStream:
                     self._connection.failed(channel)
                     raise
             else:
-                self._told = self._heard = self._clock.monotonic()
+                self._last_event = self._last_message = self._clock.monotonic()
                 return
             await sleep(self._clock, backoff.next())
 
@@ -210,19 +210,19 @@ class EventStream:
     async def _watch_silence(self, channel: Channel) -> None:
         """A server that is known to send heartbeats is dead without them. Of another one silence says nothing: it is asked for a
         resync, less and less often, and dead if it does not take the question."""
-        patience = HEALTH_TIMEOUT
+        silence_timeout = HEALTH_TIMEOUT
         while True:
             timeout = self._health_timeout or (HEALTH_TIMEOUT if self._connection.heartbeats else None)
-            if timeout is None and self._silent_for >= patience:
-                self.ask()
+            if timeout is None and self._silent_for >= silence_timeout:
+                self.request_resync()
                 await sleep(self._clock, PUBLISH_TIMEOUT)
-                timeout, patience = patience, min(2 * patience, LONGEST_SILENCE)
+                timeout, silence_timeout = silence_timeout, min(2 * silence_timeout, LONGEST_SILENCE)
             if timeout is not None and self._silent_for >= timeout:
                 self._connection.silent(channel)
                 problem = f"nothing heard for {self._silent_for:.0f} s, no heartbeat either"
                 raise Unreachable(self._connection.server, problem)
-            await sleep(self._clock, (timeout or patience) - self._silent_for)
+            await sleep(self._clock, (timeout or silence_timeout) - self._silent_for)
 
     @property
     def _silent_for(self) -> float:
-        return self._clock.monotonic() - self._heard
+        return self._clock.monotonic() - self._last_message

@@ -83,10 +83,10 @@ class Subscription:
         """Try again at once, if this is a pause between two attempts."""
         self._hurry.set()
 
-    def ask(self) -> None:
+    def request_resync(self) -> None:
         """Somebody has heard from the hub what does not agree with the mirror: have another resync."""
         if self._stream is not None:
-            self._stream.ask()
+            self._stream.request_resync()
 
     async def ready(self, timeout: float = READY_TIMEOUT) -> None:
         """Until the mirror shows what the hub has. Raises KubeError: why it cannot be had."""
@@ -114,7 +114,7 @@ class Subscription:
         finally:
             ignore()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in list(self._listeners):
             listener()
 
@@ -163,7 +163,7 @@ class Subscription:
         self._failures += 1
         if self.lost_at is None:
             self.lost_at = self._clock.monotonic()
-        self._tell()
+        self._notify()
 
     def _opened(self) -> None:
         if self._failures:
@@ -173,11 +173,11 @@ class Subscription:
             log.info("stream resumed", **self._fields())
         self.live, self.problem, self.lost_at = True, None, None
         self._connection.reached()
-        self._tell()
+        self._notify()
 
     def _is_current(self) -> None:
         self.current = self.synced = True
-        self._tell()
+        self._notify()
 
     def _fields(self) -> dict[str, str]:
         return {"cluster": self._cluster, "data_type": str(self.row.data_type), "server": self._connection.server}

@@ -35,7 +35,7 @@ async def request_token(
     document = {**request, "metadata": {"name": account, "namespace": namespace, "uid": uid}}
     event = encode_object(TOKENS, document, _CREATE, source=source, now=clock.now())
 
-    async def ask() -> Object:
+    async def request_once() -> Object:
         async with connection.subscribe(TOKENS, cluster) as (channel, stream):
             answer = asyncio.ensure_future(_answer(stream, uid, connection.server))
             try:
@@ -49,7 +49,7 @@ async def request_token(
                 await asyncio.gather(answer, return_exceptions=True)
 
     try:
-        return await within(clock, TOKEN_TIMEOUT, ask())
+        return await within(clock, TOKEN_TIMEOUT, request_once())
     except TimeoutError:
         raise Unreachable(connection.server, f"no token for {namespace}/{account} within {TOKEN_TIMEOUT:g} s") from None
 

@@ -65,7 +65,7 @@ class MirrorWatch:
         self._mirror = subscription.mirror
         self._selected = selected
         self._clock = clock
-        self._told: dict[ObjectKey, Entry] = {}
+        self._sent: dict[ObjectKey, Entry] = {}
         self._changed: dict[ObjectKey, None] = {}
         self._news = asyncio.Event()
 
@@ -74,7 +74,7 @@ class MirrorWatch:
         try:
             for entry in self._mirror:
                 if self._selected(entry):
-                    self._told[entry.key] = entry
+                    self._sent[entry.key] = entry
                     if initial:
                         yield WatchEvent("ADDED", entry.raw, kind)
             if initial:
@@ -96,18 +96,18 @@ class MirrorWatch:
         self._news.set()
 
     def _differences(self, key: ObjectKey, kind: Kind[T]) -> list[WatchEvent[T]]:
-        told, now = self._told.get(key), self._mirror.get(key)
+        sent, now = self._sent.get(key), self._mirror.get(key)
         if now is not None and not self._selected(now):
             now = None
-        if told == now:
+        if sent == now:
             return []
         events: list[WatchEvent[T]] = []
-        if told is not None and (now is None or now.uid != told.uid):
-            del self._told[key]
-            events.append(WatchEvent("DELETED", told.raw, kind))
+        if sent is not None and (now is None or now.uid != sent.uid):
+            del self._sent[key]
+            events.append(WatchEvent("DELETED", sent.raw, kind))
         if now is not None:
-            events.append(WatchEvent("MODIFIED" if key in self._told else "ADDED", now.raw, kind))
-            self._told[key] = now
+            events.append(WatchEvent("MODIFIED" if key in self._sent else "ADDED", now.raw, kind))
+            self._sent[key] = now
         return events
 
     async def _wait(self) -> None:

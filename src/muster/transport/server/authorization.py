@@ -53,7 +53,7 @@ class Authorization:
         self._client = client
         self._rbac = rbac
         self._clock = clock
-        self._standings: OrderedDict[UserInfo, SubjectAccess] = OrderedDict()
+        self._accesses: OrderedDict[UserInfo, SubjectAccess] = OrderedDict()
         self._by_subject: dict[Subject, set[UserInfo]] = {}
         self._handlers: list[ChangeHandler] = []
         rbac.on_change(self._changed)
@@ -72,50 +72,50 @@ class Authorization:
         # Nobody lists tokens: there is nothing to answer, and the right to listen is the right to ask.
         verb = SUBSCRIBE if row is TOKENS and event_type.action is Action.RESYNC else _VERBS[event_type.action]
         status = event_type.subresource is Subresource.STATUS
-        asked = _attributes(row, verb, cluster, "status" if status else "", name if row is TOKENS else "")
-        await self._check(who, row, cluster, asked)
+        attributes = _attributes(row, verb, cluster, "status" if status else "", name if row is TOKENS else "")
+        await self._check(who, row, cluster, attributes)
 
-    async def _check(self, who: Identity, row: Row, cluster: str, asked: AccessAttributes) -> None:
+    async def _check(self, who: Identity, row: Row, cluster: str, attributes: AccessAttributes) -> None:
         if not is_cluster_name(cluster):
             raise _refused(row, cluster)
         if who.is_agent:
             if who.cluster != cluster:
-                raise self._denied(who, row, cluster, asked)
+                raise self._denied(who, row, cluster, attributes)
         elif not row.bootstrap or not await self.may(who.user, _attributes(CLUSTERS, "create", cluster)):
-            raise self._denied(who, row, cluster, asked)
-        if not await self.may(who.user, asked):
-            raise self._denied(who, row, cluster, asked)
+            raise self._denied(who, row, cluster, attributes)
+        if not await self.may(who.user, attributes):
+            raise self._denied(who, row, cluster, attributes)
 
-    def _denied(self, who: Identity, row: Row, cluster: str, asked: AccessAttributes) -> RpcError:
-        log.info("call denied", user=who.user.name, cluster=cluster, verb=asked.verb, resource=asked.full_resource)
+    def _denied(self, who: Identity, row: Row, cluster: str, attributes: AccessAttributes) -> RpcError:
+        log.info("call denied", user=who.user.name, cluster=cluster, verb=attributes.verb, resource=attributes.full_resource)
         return _refused(row, cluster)
 
-    async def may(self, user: UserInfo, asked: AccessAttributes) -> bool:
+    async def may(self, user: UserInfo, attributes: AccessAttributes) -> bool:
         """Raises RpcError where the cluster cannot be asked."""
         try:
-            return (await self.authorize(user, asked)).allowed
+            return (await self.authorize(user, attributes)).allowed
         except KubeError as error:
             log.warning("cannot review access", user=user.name, error=str(error))
             raise RpcError(Code.UNAVAILABLE, "the hub cannot find out what the caller may; try again") from None
 
-    async def authorize(self, who: UserInfo, asked: AccessAttributes) -> AccessDecision:
+    async def authorize(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision:
         """An Authorizer's answer. Raises KubeError where the cluster cannot be asked."""
         for _ in range(ATTEMPTS):
-            standing = self._standing(who)
-            decision = await standing.authorize(asked)
-            if self._standings.get(who) is standing:
+            access = self._access(who)
+            decision = await access.authorize(attributes)
+            if self._accesses.get(who) is access:
                 return decision
         raise TooManyRequests(429, "TooManyRequests", f"what {who.name} may does not stop changing; try again")
 
     def follows_rights_of(self, user: UserInfo) -> bool:
         """Whether `on_change` tells whenever a user's rights change: RBAC is followed, and decides alone."""
-        standing = self._standings.get(user)
-        return self._rbac.followed and standing is not None and standing.followed and not standing.doubted
+        access = self._accesses.get(user)
+        return self._rbac.followed and access is not None and access.followed and not access.doubted
 
-    def _standing(self, user: UserInfo) -> SubjectAccess:
-        standing, followed = self._standings.get(user), self._rbac.followed
-        if standing is None or standing.followed != followed:
-            standing = self._standings[user] = SubjectAccess(
+    def _access(self, user: UserInfo) -> SubjectAccess:
+        access, followed = self._accesses.get(user), self._rbac.followed
+        if access is None or access.followed != followed:
+            access = self._accesses[user] = SubjectAccess(
                 self._client,
                 self._rbac,
                 user,
@@ -127,13 +127,13 @@ class Authorization:
             )
             for subject in subjects_of(user):
                 self._by_subject.setdefault(subject, set()).add(user)
-            if len(self._standings) > MOST_REMEMBERED:
-                self._forget(next(iter(self._standings)))
-        self._standings.move_to_end(user)
-        return standing
+            if len(self._accesses) > MOST_REMEMBERED:
+                self._forget(next(iter(self._accesses)))
+        self._accesses.move_to_end(user)
+        return access
 
     def _forget(self, user: UserInfo) -> None:
-        if self._standings.pop(user, None) is None:
+        if self._accesses.pop(user, None) is None:
             return
         for subject in subjects_of(user):
             users = self._by_subject[subject]

@@ -37,7 +37,7 @@ HEARTBEAT_INTERVAL: Final = 10.0
 BEATS_PER_TURN: Final = 500
 K = TypeVar("K")
 V = TypeVar("V")
-_NOBODY: Final[frozenset[Subscriber]] = frozenset()
+_NO_SUBSCRIBERS: Final[frozenset[Subscriber]] = frozenset()
 _NO_STATUSES: Final[Mapping[str, bytes]] = {}
 
 
@@ -127,7 +127,7 @@ class Broker:
     def of_asker(self, connection: Connection, user: UserInfo, cluster: str, data_type: DataType) -> list[Subscriber]:
         """The streams on which answers to a call go out: those of its connection, else those of the same user, since an agent may
         be about to change its connection for another."""
-        listening = self._listeners[data_type].get(cluster, _NOBODY)
+        listening = self._listeners[data_type].get(cluster, _NO_SUBSCRIBERS)
         own = [one for one in listening if one.call.connection is connection]
         return own or [one for one in listening if one.who.user == user]
 
@@ -147,12 +147,12 @@ class Broker:
         data_type = service.row.data_type
         listeners = self._listeners[data_type]
 
-        def told(change: ResourceChange) -> None:
+        def on_change(change: ResourceChange) -> None:
             listening = listeners.get(change.cluster)
             if listening:
                 self._deliver(change, data_type, listening)
 
-        return told
+        return on_change
 
     def _deliver(self, change: ResourceChange, data_type: DataType, listening: set[Subscriber]) -> None:
         try:

@@ -70,7 +70,7 @@ class StreamGuard:
             await pause(self._clock, self._news, RETRY_INTERVAL if self._touched else None)
             await sleep(self._clock, COALESCE)
             touched, self._touched = self._touched, {}
-            undecided = await self._look_at(touched)
+            undecided = await self._check_all(touched)
             now = self._clock.monotonic()
             for subscriber in undecided:
                 if now - touched[subscriber] < UNDECIDED_TIMEOUT:
@@ -81,17 +81,17 @@ class StreamGuard:
     async def _sweep(self) -> None:
         while True:
             await sleep(self._clock, SWEEP_INTERVAL)
-            await self._look_at([one for one in self._broker if self._is_unwatched(one)])
+            await self._check_all([one for one in self._broker if self._is_unwatched(one)])
 
     def _is_unwatched(self, subscriber: Subscriber) -> bool:
         return subscriber.who.not_after is None or not self._authorization.follows_rights_of(subscriber.who.user)
 
-    async def _look_at(self, subscribers: Iterable[Subscriber]) -> list[Subscriber]:
+    async def _check_all(self, subscribers: Iterable[Subscriber]) -> list[Subscriber]:
         """End those that may not go on. Gives those of which that cannot be found out."""
         undecided: list[Subscriber] = []
         gate = asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 
-        async def look(subscriber: Subscriber) -> None:
+        async def check(subscriber: Subscriber) -> None:
             async with gate:
                 try:
                     await self._check(subscriber)
@@ -104,7 +104,7 @@ class StreamGuard:
         async with asyncio.TaskGroup() as tasks:
             for subscriber in subscribers:
                 if subscriber.error is None:
-                    tasks.create_task(look(subscriber))
+                    tasks.create_task(check(subscriber))
         return undecided
 
     async def _check(self, subscriber: Subscriber) -> None:

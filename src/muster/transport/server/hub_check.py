@@ -35,7 +35,7 @@ class HubCheck:
 
     async def run(self) -> None:
         while True:
-            problem = await self._ask()
+            problem = await self._probe()
             if problem and not self._problem:
                 log.warning("hub does not answer", server=self._client.server, error=problem)
             elif self._problem and not problem:
@@ -43,7 +43,7 @@ class HubCheck:
             self._problem = problem
             await sleep(self._clock, RETRY_INTERVAL if problem else CHECK_INTERVAL)
 
-    async def _ask(self) -> str | None:
+    async def _probe(self) -> str | None:
         try:
             await within(self._clock, ANSWERED_WITHIN, self._client.server_version())
         except TimeoutError:

@@ -54,7 +54,7 @@ class Resync:
         """Ids of which nobody could say whether there is or was such an object."""
         self._broker = broker
         self._clock = clock
-        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By cluster: held while the hub is asked for statuses."""
 
     async def answer(self, service: Service, event: CloudEvent, caller: Caller, subscribers: list[Subscriber]) -> None:
@@ -78,7 +78,7 @@ class Resync:
                     subscriber.answer(current.resource_id, make)
             elif has is None or current.deleting or not current.version or has.version != current.version:
                 for subscriber in subscribers:
-                    subscriber.ask(current.resource_id, make)
+                    subscriber.enqueue(current.resource_id, make)
         gone = {resource_id: has for resource_id, has in known.items() if resource_id not in live}
         self._answer_gone(service, caller.cluster, gone, subscribers)
         if request.resync_id:
@@ -86,7 +86,7 @@ class Resync:
 
     async def _statuses(self, service: Service, caller: Caller) -> Mapping[str, bytes]:
         """One question at a time for a cluster: the answers to it are as large as all that its agent has reported."""
-        async with self._asking.setdefault(caller.cluster, asyncio.Lock()):
+        async with self._locks.setdefault(caller.cluster, asyncio.Lock()):
             return await service.live_statuses(caller.cluster, caller)
 
     async def _live(self, service: Service, caller: Caller, known: Mapping[str, KnownObject]) -> Mapping[str, int]:
@@ -109,7 +109,7 @@ class Resync:
                 unknown += 1
                 continue
             for subscriber in subscribers:
-                subscriber.ask(resource_id, make)
+                subscriber.enqueue(resource_id, make)
         if unknown:
             self.unknown[service.row.data_type] += unknown
             log.info("resync names objects that nobody knows", cluster=cluster, data_type=str(service.row.data_type), ids=unknown)

@@ -90,7 +90,7 @@ class CloudEventService:
                 if call.deadline is not None and call.deadline <= asyncio.get_running_loop().time():
                     raise RpcError(Code.DEADLINE_EXCEEDED, "the caller's deadline passed before its turn came")
                 event = decode_publish_request(message)
-                service, event_type = self._spoken(event)
+                service, event_type = self._service_for(event)
                 cluster, payload = event.cluster, _read_payload(event, service.row, event_type)
                 await self._authorization.publication(who, service.row, event_type, cluster, (payload and payload.name) or "")
                 caller = AuthorizedCaller(who.user, cluster, who.is_agent)
@@ -152,11 +152,11 @@ class CloudEventService:
         if not service.synced:
             raise RpcError(Code.UNAVAILABLE, "the server does not know all objects yet; try again")
 
-    def _spoken(self, event: CloudEvent) -> tuple[Service, EventType]:
+    def _service_for(self, event: CloudEvent) -> tuple[Service, EventType]:
         event_type = event.event_type
         service = self._service(event_type.data_type)
-        asked = event_type.subresource, event_type.action
-        if asked not in service.row.accepts and asked != (Subresource.SPEC, Action.RESYNC):
+        requested = event_type.subresource, event_type.action
+        if requested not in service.row.accepts and requested != (Subresource.SPEC, Action.RESYNC):
             accepted = ", ".join(sorted(f"{subresource}.{action}" for subresource, action in service.row.accepts))
             raise InvalidType(f"{event.type!r}: of {service.row.data_type} agents may ask for {accepted}, spec.resync_request")
         return service, event_type
@@ -240,12 +240,12 @@ def _read_payload(event: CloudEvent, row: Row, event_type: EventType) -> _Metada
 
 def _check_payload(row: Row, cluster: str, metadata: _Metadata) -> None:
     """Raises RpcError where the object says that it is another cluster's."""
-    said = {
+    owner = {
         Belongs.NAMESPACE: metadata.namespace,
         Belongs.NAME: metadata.name,
         Belongs.LABEL: (metadata.labels or {}).get(CLUSTER_LABEL),
     }[row.belongs]
-    if said != cluster:
+    if owner != cluster:
         raise RpcError(Code.PERMISSION_DENIED, f"the object is not of cluster {cluster!r}: {row.belongs.value}")
 
 

@@ -149,7 +149,7 @@ class Subscriber:
             self._queue[resource_id] = self._make
         self._want_flush()
 
-    def ask(self, resource_id: str, make: Make | None = None) -> None:
+    def enqueue(self, resource_id: str, make: Make | None = None) -> None:
         """Have an object told of, by looking it up when there is room, unless something of it waits already."""
         if self.error is None:
             self._queue.setdefault(resource_id, make or self._make)

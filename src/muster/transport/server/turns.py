@@ -62,19 +62,19 @@ class FairTurns:
         if full:
             self.refused += 1
             raise RpcError(Code.RESOURCE_EXHAUSTED, "too many calls of this caller are waiting; try again later")
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line.append(place)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        line.append(waiter)
         if held:
             self._held[caller] = held
         self._all_held += size
         try:
-            await place
+            await waiter
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
+            if waiter.done() and not waiter.cancelled():
                 # The turn had come in the same moment: it is somebody else's now.
                 self._end(caller)
             else:
-                self._leave(caller, place)
+                self._leave(caller, waiter)
             raise
         finally:
             self._all_held -= size
@@ -82,9 +82,9 @@ class FairTurns:
             if left > 0:
                 self._held[caller] = left
 
-    def _leave(self, caller: Hashable, place: asyncio.Future[None]) -> None:
+    def _leave(self, caller: Hashable, waiter: asyncio.Future[None]) -> None:
         line = self._lines[caller]
-        line.remove(place)
+        line.remove(waiter)
         if not line:
             del self._lines[caller]
 
@@ -105,11 +105,11 @@ class FairTurns:
             if caller is None:
                 return
             line = self._lines[caller]
-            place = line.popleft()
+            waiter = line.popleft()
             if line:
                 self._lines.move_to_end(caller)
             else:
                 del self._lines[caller]
-            if not place.done():
+            if not waiter.done():
                 self._begin(caller)
-                place.set_result(None)
+                waiter.set_result(None)

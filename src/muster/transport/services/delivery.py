@@ -52,7 +52,7 @@ class DeliveryConditions:
         self._objects = objects
         self._client = client
         self._max_event = max_event
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         """Uids of works that have the condition from here."""
         self._clock = clock
         self._works: Controller[str] = Controller(
@@ -77,7 +77,7 @@ class DeliveryConditions:
         """By uid. Raises KubeError; of these Conflict where the work has changed in between."""
         kept = self._objects.get(uid)
         if kept is None:
-            self._said.discard(uid)
+            self._reported.discard(uid)
             return
         name, namespace = kept.snapshot.name, kept.snapshot.namespace
         try:
@@ -92,9 +92,9 @@ class DeliveryConditions:
                 kind = {"apiVersion": resource.api_version, "kind": resource.kind}
                 await self._client.update(resource, {**kind, "metadata": identity_of(work), "status": status}, subresource="status")
                 if any(one.get("type") == DELIVERED for one in wanted):
-                    self._said.add(uid)
+                    self._reported.add(uid)
                 else:
-                    self._said.discard(uid)
+                    self._reported.discard(uid)
         except NotFound:
             # It went in between.
             return
@@ -108,7 +108,7 @@ class DeliveryConditions:
             return others
         size = self._size(work)
         if size <= self._max_event:
-            reported_by_another = there.get("observedGeneration") == generation and work["metadata"]["uid"] not in self._said
+            reported_by_another = there.get("observedGeneration") == generation and work["metadata"]["uid"] not in self._reported
             return conditions if reported_by_another else others
         message = f"The work takes {size} bytes as a message; agents receive at most {self._max_event}: split it into several works"
         condition = {

@@ -130,8 +130,8 @@ class ObjectService:
 
     async def handle_status_update(self, event: CloudEvent, caller: Caller) -> CloudEvent | None:
         event_type = event.event_type
-        asked = (event_type.subresource, event_type.action)
-        verb = VERBS.get((self._row.data_type, *asked)) if asked in self._row.accepts else None
+        requested = (event_type.subresource, event_type.action)
+        verb = VERBS.get((self._row.data_type, *requested)) if requested in self._row.accepts else None
         if verb is None or event_type.data_type != self._row.data_type:
             message = f"{event_type} is nothing that agents can ask for; of {self._row.data_type} they can ask for " + ", ".join(
                 sorted(f"{subresource}.{action}" for subresource, action in self._row.accepts)
@@ -182,18 +182,18 @@ class ObjectService:
         if before is not None and after is not None and (before.uid, before.cluster) == (after.uid, after.cluster):
             self._objects.put(after)
             if after.differs(before):
-                self._tell(after, Action.UPDATE)
+                self._notify(after, Action.UPDATE)
             return
         if before is not None:
             self._objects.remove(before.uid)
             self._tombstones.add(before)
-            self._tell(before, Action.DELETE)
+            self._notify(before, Action.DELETE)
         if after is not None and after.cluster:
             self._tombstones.forget(after.uid)
             self._objects.put(after)
-            self._tell(after, Action.CREATE)
+            self._notify(after, Action.CREATE)
 
-    def _tell(self, kept: KeptObject, action: Action) -> None:
+    def _notify(self, kept: KeptObject, action: Action) -> None:
         if self._source.synced:
             change = ObjectChange(self._row, kept, action, self._clock)
             for handler in self._handlers:

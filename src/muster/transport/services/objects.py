@@ -115,7 +115,7 @@ def selection_of(row: Row, cluster: str) -> Selection:
 class KeptObject:
     """One version of one object."""
 
-    __slots__ = ("_told", "cluster", "deleting", "generation", "snapshot")
+    __slots__ = ("_fingerprint", "cluster", "deleting", "generation", "snapshot")
 
     def __init__(self, row: Row, snapshot: Snapshot) -> None:
         metadata = _decode_head(snapshot.raw).metadata
@@ -123,11 +123,11 @@ class KeptObject:
         self.snapshot = snapshot
         self.generation = metadata.generation
         self.deleting = bool(metadata.deletionTimestamp)
-        self._told: object = snapshot.resource_version
+        self._fingerprint: object = snapshot.resource_version
         if row.versioned is Versioned.GENERATION:
             # Annotations may be as large as the object: their hash is kept, not they.
             named = _encode((metadata.labels or {}, metadata.annotations or {}))
-            self._told = (self.generation, self.deleting, hashlib.blake2b(named, digest_size=16).digest())
+            self._fingerprint = (self.generation, self.deleting, hashlib.blake2b(named, digest_size=16).digest())
 
     @property
     def uid(self) -> str:
@@ -159,7 +159,7 @@ class KeptObject:
         """Whether agents are told of the step from one to the other. Of works they are not told what they have reported themselves:
         labels, annotations, generation and deletion count. Of other kinds every version counts, because whoever writes next has
         to know it."""
-        return self._told != other._told
+        return self._fingerprint != other._fingerprint
 
 
 class KeptObjects:

@@ -36,7 +36,7 @@ class Wire:
         tls = ssl.create_default_context(cadata=self.aws.ca_pem.decode())
         fields = {"host": f"127.0.0.1:{self.aws.port}", **headers}
         asked = encode_request(method, target, fields.items(), body if method == "POST" else None)
-        head, content = await self.pool.ask(("127.0.0.1", self.aws.port, tls, None), asked, timeout=10, repeat=True)
+        head, content = await self.pool.request(("127.0.0.1", self.aws.port, tls, None), asked, timeout=10, repeat=True)
         return head.status, content.decode()
 
     async def post(self, body: str, headers: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ async def review(stage: Stage, body: Any, path: str = f"/tokens/{HUB}/{REGION}/h
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     try:
         asked = encode_request("POST", path, fields, content)
-        head, answer = await pool.ask(("127.0.0.1", stage.aws.port, tls, None), asked, timeout=10, repeat=True)
+        head, answer = await pool.request(("127.0.0.1", stage.aws.port, tls, None), asked, timeout=10, repeat=True)
     finally:
         pool.close()
     return head.status, json.loads(answer) if head.status in (200, 403, 429) else answer

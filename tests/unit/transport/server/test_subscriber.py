@@ -158,7 +158,7 @@ async def test_deletions_beyond_the_bound_end_the_stream_so_that_the_agent_resyn
     assert ended.value.code is Code.UNAVAILABLE
     assert (reader.subscriber.waiting, reader.subscriber.waiting_bytes) == (0, 0)
     reader.subscriber.offer("later", b"message")
-    reader.subscriber.ask("later")
+    reader.subscriber.enqueue("later")
     assert reader.subscriber.waiting == 0
 
 
@@ -177,7 +177,7 @@ async def test_answers_that_have_to_be_made_are_spread_over_turns() -> None:
     reader = Reader()
     for index in range(3 * MADE_PER_TURN):
         reader.state[f"w{index}"] = b"now"
-        reader.subscriber.ask(f"w{index}")
+        reader.subscriber.enqueue(f"w{index}")
     assert reader.flushes == 1
     reader.subscriber.flush()
     assert (len(reader.stream.messages), reader.flushes) == (MADE_PER_TURN, 2)
@@ -187,8 +187,8 @@ async def test_what_waits_already_is_not_asked_for_again_and_news_replace_what_w
     reader = Reader()
     reader.state |= {"a": b"old", "b": b"old"}
     reader.subscriber.offer("a", b"news")
-    reader.subscriber.ask("a")
-    reader.subscriber.ask("b")
+    reader.subscriber.enqueue("a")
+    reader.subscriber.enqueue("b")
     reader.subscriber.offer("b", b"news")
     reader.subscriber.flush()
     assert reader.stream.messages == [b"news", b"news"]
@@ -215,7 +215,7 @@ async def test_a_reader_ends_with_the_latest_of_every_object(steps: list[tuple[s
                 deletions.append(message)
                 reader.subscriber.offer(name, message, keep=True)
             case "ask":
-                reader.subscriber.ask(name)
+                reader.subscriber.enqueue(name)
             case "flush":
                 reader.subscriber.flush()
             case "pause":

@@ -36,10 +36,10 @@ def _chunk_start(text: str, at: int) -> int:
     if text[:at].isascii():
         return at - at % _CHUNK
     start = size = 0
-    for place in range(at + 1):
-        size += len(text[place].encode("utf-8", "surrogatepass")) if place < at else 1
+    for index in range(at + 1):
+        size += len(text[index].encode("utf-8", "surrogatepass")) if index < at else 1
         if size > _CHUNK:
-            start, size = place, len(text[place].encode("utf-8", "surrogatepass"))
+            start, size = index, len(text[index].encode("utf-8", "surrogatepass"))
     return start
 
 

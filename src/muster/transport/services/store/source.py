@@ -79,8 +79,8 @@ class StoreSource:
             for event in events:
                 gone = self._read(event.entry) if event.deleted else None
                 if gone is not None:
-                    self._tell(None, gone)
-                    self._tell(gone, None)
+                    self._notify(None, gone)
+                    self._notify(gone, None)
 
         try:
             past = self._store.subscribe(self._cluster, self._resource, 0, replay, _nothing)
@@ -115,7 +115,7 @@ class StoreSource:
         elif old is not None:
             del self._known[key]
         if old is not None or new is not None:
-            self._tell(old, new)
+            self._notify(old, new)
 
     def _read(self, entry: Entry) -> Snapshot | None:
         """None for what is not of this row, and for what cannot be read."""
@@ -130,7 +130,7 @@ class StoreSource:
             return None
         return snapshot if self._selector is None or self._selector.matches(snapshot.labels) else None
 
-    def _tell(self, old: Snapshot | None, new: Snapshot | None) -> None:
+    def _notify(self, old: Snapshot | None, new: Snapshot | None) -> None:
         for handler in self._handlers:
             try:
                 handler(old, new)

@@ -34,9 +34,9 @@ _SPEC_FIELDS: Final = ("managedClusterClientConfigs", "hubAcceptsClient", "taint
 
 
 async def introduce(request: WriteRequest) -> None:
-    asked = own_object(request)
-    name, metadata = name_of(asked), asked["metadata"]
-    spec = without_nulls(part(asked, "spec", dict, "the data"))
+    requested = own_object(request)
+    name, metadata = name_of(requested), requested["metadata"]
+    spec = without_nulls(part(requested, "spec", dict, "the data"))
     if spec.get("hubAcceptsClient"):
         raise forbidden(request.row, name, "spec.hubAcceptsClient is true, and a cluster that introduces itself accepts nobody")
     refused = [f"metadata.{field}" for field in ("finalizers", "ownerReferences", "generateName") if metadata.get(field)]
@@ -88,26 +88,26 @@ def _is_unclaimed(document: Object) -> bool:
 
 
 async def update(request: WriteRequest) -> None:
-    asked = own_object(request)
-    old = await current_version(request, asked)
-    new = _changed(request, old, asked)
+    requested = own_object(request)
+    old = await current_version(request, requested)
+    new = _changed(request, old, requested)
     if new == old:
         return
     await _judge(request, new, old)
     await request.client.update(request.row.resource, new)
 
 
-def _changed(request: WriteRequest, old: Object, asked: Object) -> Object:
+def _changed(request: WriteRequest, old: Object, requested: Object) -> Object:
     """The hub's object with what the agent may change of it. Raises Forbidden for what else differs."""
-    before, metadata = old["metadata"], asked["metadata"]
+    before, metadata = old["metadata"], requested["metadata"]
     labels, annotations = _texts(metadata, "labels"), _texts(metadata, "annotations")
-    spec, old_spec = without_nulls(part(asked, "spec", dict, "the data")), old.get("spec") or {}
+    spec, old_spec = without_nulls(part(requested, "spec", dict, "the data")), old.get("spec") or {}
     refused = [f"metadata.{field}" for field in ("finalizers", "ownerReferences") if _differ(before, metadata, field)]
     refused += [f"metadata.labels[{one}]" for one in _foreign(_texts(before, "labels").keys() - labels.keys())]
     refused += [f"metadata.annotations[{one}]" for one in _foreign(_different(_texts(before, "annotations"), annotations))]
     refused += [f"spec.{field}" for field in sorted(_different(old_spec, spec)) if field not in _SPEC_FIELDS]
     if refused:
-        raise forbidden(request.row, name_of(asked), f"agents of a cluster cannot change {', '.join(refused)}")
+        raise forbidden(request.row, name_of(requested), f"agents of a cluster cannot change {', '.join(refused)}")
     changed = {**before, "annotations": _marked(annotations)}
     changed.pop("labels", None)
     if labels:

@@ -17,16 +17,16 @@ from muster.transport.services.writes.request import WriteRequest
 
 
 async def create(request: WriteRequest) -> CloudEvent:
-    asked = own_object(request)
-    name, resource = name_of(asked), request.row.resource
+    requested = own_object(request)
+    name, resource = name_of(requested), request.row.resource
     body: Object = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "metadata": {"name": name, "namespace": request.cluster},
-        "spec": without_nulls(part(asked, "spec", dict, "the data")),
+        "spec": without_nulls(part(requested, "spec", dict, "the data")),
     }
     answer = await request.client.create(SERVICE_ACCOUNTS, body, request.cluster, name=name, subresource="token")
-    uid = asked["metadata"].get("uid") or request.event.text(RESOURCE_ID)
-    told = {**answer, "metadata": {**body["metadata"], "uid": uid}}
+    uid = requested["metadata"].get("uid") or request.event.text(RESOURCE_ID)
+    answer_object = {**answer, "metadata": {**body["metadata"], "uid": uid}}
     event_type = EventType(request.row.data_type, Subresource.SPEC, Action.CREATE)
-    return encode_object(request.row, told, event_type, source=HUB_SOURCE, now=request.clock.now())
+    return encode_object(request.row, answer_object, event_type, source=HUB_SOURCE, now=request.clock.now())

@@ -44,7 +44,7 @@ _LATE: Final = LATE_SECONDS * 1000 << _MILLISECOND_BITS
 
 async def report_status(request: WriteRequest) -> None:
     report = decode_status(request.event)
-    work = _known(request, report) or await _asked_by_name(request, report)
+    work = _known(request, report) or await _by_name(request, report)
     if report.cleaned_up and work is not None and WORK_FINALIZER not in (work["metadata"].get("finalizers") or ()):
         # Another server may have put it on a moment ago; the agent says this once, and nobody else would ever take it off.
         work = await _live(request, work["metadata"]["name"], report.resource_id)
@@ -71,7 +71,7 @@ def _known(request: WriteRequest, report: WorkStatus) -> Object | None:
     return request.answers.latest(kept)
 
 
-async def _asked_by_name(request: WriteRequest, report: WorkStatus) -> Object | None:
+async def _by_name(request: WriteRequest, report: WorkStatus) -> Object | None:
     written = request.event.text(METADATA)
     metadata = parse_document(f"attribute {METADATA!r}", written) if written else {}
     name: str = part(metadata, "name", str, METADATA)
