@@ -36,13 +36,13 @@ async def doctor(hub: Hub) -> dict[str, str]:
     return dict(one)
 
 
-async def deploy(hub: Hub) -> None:
+async def deploy(hub: Hub, ready: int = 1) -> None:
     container = {"name": "server", "image": "muster"}
     template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container]}}
     spec = {"replicas": 1, "selector": {"matchLabels": {"app": "x"}}, "template": template}
     metadata = {"name": "cluster-manager-grpc-server", "namespace": HUB_NAMESPACE}
     made = await hub.fleet.admin().apply(DEPLOYMENTS, {"metadata": metadata, "spec": spec}, manager="test")
-    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), ready)
     status = {"observedGeneration": made["metadata"]["generation"], **counts}
     await hub.fleet.admin().patch(DEPLOYMENTS, metadata["name"], {"status": status}, metadata["namespace"], subresource="status")
 
@@ -58,6 +58,14 @@ async def test_the_doctor_looks_for_the_server_that_agents_come_through(hub: Hub
     found = await doctor(hub)
     assert found["verdict"] == "problem"
     assert "its certificate ends at" in found["text"], "in an hour, and nobody has renewed it"
+
+
+async def test_the_doctor_tells_a_server_that_is_down(hub: Hub) -> None:
+    await deploy(hub, ready=0)
+    found = await doctor(hub)
+    assert found["verdict"] == "problem"
+    assert "it does not run: Deployment" in found["text"]
+    assert "describe deployment cluster-manager-grpc-server" in found["remedy"]
 
 
 async def test_the_doctor_tells_a_server_that_nobody_can_trust_or_reach(hub: Hub) -> None:
