@@ -1,8 +1,8 @@
-"""The work agent: one hub, one managed cluster, and everything that keeps the one's works on the other.
+"""Assembly of the work agent: one hub, one managed cluster.
 
-Here the parts are put together; what happens to a work is in `reconcile`, what happens to a record in `leaving`. Each has a queue
-of its own. A work is looked at when it changes on the hub, when one of its objects changes, when its executor's rights do, when a
-kind that it needs comes, and when its record changes.
+`reconcile` handles works, `deletion` handles AppliedManifestWorks (records), each with its own queue. A work is requeued when it
+changes on the hub, when one of its objects, its record or the permissions of its executor change, and when a kind that it needs
+is served.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class WorkAgent:
 
 
 def is_applied(metadata: Metadata) -> bool:
-    """Whether an object belongs to an AppliedManifestWork: an agent that starts again asks for it soon."""
+    """Whether an object belongs to an AppliedManifestWork: a restarted agent reads it soon."""
     owners = metadata.ownerReferences
     return owners is not None and any(
         owner.kind == APPLIED_WORKS.kind and owner.apiVersion == APPLIED_WORKS.api_version for owner in owners

@@ -1,8 +1,8 @@
-"""What a work says, understood: which objects its manifests are, in which order they go, and how each is treated.
+"""The parsed spec of a work: the objects of its manifests, their order, and how each is applied.
 
-Nothing here asks or writes. A manifest that cannot be an object of the cluster becomes a `InvalidManifest` that says why; the
-others go on without it. Of two manifests for one object only the first counts. Names that would lead a request to another place
-than the object's (`..`) are refused here, before anybody builds a path of them.
+Nothing here sends requests. A manifest that cannot be an object of the cluster becomes an `InvalidManifest` with the reason, and
+the others are applied without it. Of two manifests for one object only the first is used. Names that would change the path of a
+request (`..`) are refused here, before a path is built from them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RANKED: Final = (
     "apiservices mutatingwebhookconfigurations validatingwebhookconfigurations validatingadmissionpolicies "
     "validatingadmissionpolicybindings",
 )
-"""By rank: what others stand on comes first, whatever the group. As upstream, but that roles come before what binds them."""
+"""By rank: objects that others depend on come first, in every group. As upstream, but roles come before their bindings."""
 _RANKS: Final = {plural: rank for rank, plurals in enumerate(_RANKED) for plural in plurals.split()}
 LAST_RANK: Final = 1000
 _DEFAULT_STRATEGY: Final = UpdateStrategy()
@@ -104,7 +104,7 @@ _decode_head = msgspec.json.Decoder(_Head).decode
 
 
 def kinds(spec: ManifestWorkSpec) -> frozenset[Kind]:
-    """What has to be asked of discovery before a plan can be made."""
+    """The kinds that discovery must resolve before a plan can be made."""
     found: set[Kind] = set()
     for raw in spec.workload.manifests:
         try:
@@ -226,7 +226,7 @@ class _Treatment:
 
 
 def _treatment(ref: ObjectRef, configs: Sequence[ManifestConfig]) -> _Treatment:
-    """Of the configurations that name the object, for each question the first that says something counts."""
+    """Of the configurations that match the object, for each field the first that sets it."""
     matching = [config for config in configs if _names(config, ref)]
     return _Treatment(
         next((config.update_strategy for config in matching if config.update_strategy is not None), _DEFAULT_STRATEGY),

@@ -1,7 +1,7 @@
-"""When a work, or one of its manifests, has reached its end: a rule calls it Complete, and nothing more is applied for it.
+"""Completion of a work or of one of its manifests: a condition rule reports Complete, and nothing more is applied for it.
 
-It counts for the generation in which it was said, and only of what was applied in that generation: an object may be complete that
-the cluster would not have changed, or beside one that failed, and neither is a reason to stop trying.
+It counts for the generation for which it was reported, and only for manifests that were applied in that generation: an object may
+be complete although the cluster would refuse the manifest now, or next to one that failed; neither is a reason to stop retrying.
 """
 
 from __future__ import annotations

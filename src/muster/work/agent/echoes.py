@@ -1,7 +1,7 @@
-"""Tells news from echoes: a change that a watch brings is no news if it is what we have just written ourselves.
+"""Separates changes by others from watch events of our own writes, as client-go's MutationCache does by resourceVersion.
 
-An echo is known by its resourceVersion. It often comes before the answer to the write that made it, so while a write is under way
-what comes about its object is held back; when the answer is there, it is either that version, and forgotten, or told.
+The event of a write often comes before the answer to the write, so events of an object are held back while a write to it is under
+way; with the answer they are either recognized as its echo and dropped, or delivered.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ class Echoes:
         self._ours: dict[str, str] = {}
         """By name: the version that we wrote last."""
         self._held: dict[str, str | None] = {}
-        """By name, while a write is under way: the version that came last."""
+        """By name, during a write: the version that arrived last."""
         self._gone: set[str] = set()
-        """Of those that are being written: what the watch has told to be gone."""
+        """During a write: names whose deletion the watch has reported."""
 
     def on_change(self, handler: Callable[[str], None]) -> None:
         self._handlers.append(handler)
@@ -39,7 +39,7 @@ class Echoes:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Around a write; what it gives is to be told the version that came of it. One write per object at a time."""
+        """Context of a write; the function that it yields takes the resulting version. One write per object at a time."""
         self._held.setdefault(name, None)
 
         def wrote(version: str) -> None:
@@ -50,7 +50,7 @@ class Echoes:
         finally:
             held = self._held.pop(name, None)
             if name in self._gone:
-                # The write took the last finalizer away, and its answer came after the word of the end: no more will come.
+                # The write removed the last finalizer, and its answer came after the deletion's event: no other event will come.
                 self._gone.discard(name)
                 self._ours.pop(name, None)
             elif held is not None and held != self._ours.get(name):

@@ -1,8 +1,8 @@
-"""What the managed cluster's own people see of works: a line in the agent's log, and Events about the record of a work.
+"""Events on the managed cluster about failures of works, and lines in the agent's log.
 
-The hub's status is out of their sight, and yet it is they who can give an executor or the agent what it lacks. So whatever makes a
-manifest fail is told here too when it is news: once, not at every try. Of a manifest that only waits for another one nothing is
-said. An Event is written for trouble and for its end; a work that never had any costs no request.
+Administrators of the managed cluster do not see the hub's status, but they can grant what an executor or the agent lacks. So each
+failure of a manifest is reported here too when it is new: once, not at every retry. A manifest that only waits for another one is
+not reported. An Event is written when a failure begins and ends; a work without failures costs no request.
 """
 
 from __future__ import annotations

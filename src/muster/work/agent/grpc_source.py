@@ -1,21 +1,21 @@
-"""Works as a hub sends them over gRPC: specs come, statuses go, and nothing else of a work can be written.
+"""Works over gRPC: the hub sends specs, the agent sends statuses, and nothing else of a work can be written.
 
-Why this is no `KubeWorkSource` over the transport's client: the hub sends neither a work's status with its changes nor its
-resourceVersion, and an agent cannot patch its metadata. So the status that was last told is kept here, and the two writes of
-metadata that an agent needs are said by a status, as OCM does it:
+This is not a `KubeWorkSource` over the transport's client, because the hub sends neither statuses with changes nor
+resourceVersions, and an agent cannot patch metadata. So the last reported status is kept here, and the two metadata writes that an
+agent needs are expressed by a status, as OCM does:
 
-- `hold`: the hub puts the agent's finalizer on a work when it takes the work's first status, before it stores that. Its OK is the
-  confirmation, and counts for the generation that was reported: whatever the hub sends of the work later says whether the
-  finalizer is there. So nothing is applied that could go unnoticed.
-- `release`: the hub takes the finalizer away when the status says `Deleted`. From then on the work is forgotten, and no message
-  that is late brings it back (`mirror.Mirror.forget`): a work that is deleted is never applied again.
+- `hold`: the hub adds the agent's finalizer when it receives the first status of the work, before it stores that. Its OK is the
+  confirmation, for the reported generation; later events of the work show whether the finalizer is there. So nothing is applied
+  that could remain when the work is deleted.
+- `release`: the hub removes the finalizer when the status has `Deleted`. From then on the work is forgotten, and late messages do
+  not bring it back (`mirror.Mirror.forget`): a deleted work is never applied again.
 
-A report carries the generation that it is about, and a number that grows with every report, so that an older one never takes the
-place of a newer. One that says nothing new is not sent.
+A report has the generation that it is about and an increasing sequence number, so that an older one never replaces a newer one. A
+report without changes is not sent.
 
-What was told before the agent was started is known to the hub alone, and a work that had reached its end is not to be applied again
-though nothing is left of it. So the first resync brings each work's status, with the number of that report, from which the numbers
-of this process go on; upstream's servers do not know of that, and to them all is reported anew.
+Only the hub has the statuses that were reported before the agent started, and a completed work must not be applied again though all
+its objects are gone. So the first resync brings each work's status with its sequence number, from which this process continues.
+Upstream's servers do not implement this, and receive all statuses anew.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GrpcWorkSource:
         self._clock = clock
         self._sequence = Sequence(clock)
         self._statuses: dict[str, ManifestWorkStatus] = {}
-        """By uid: what the hub was last told, by this process or by one before it."""
+        """By uid: the status that was last reported to the hub, by this process or an earlier one."""
         self._decoded: dict[str, tuple[Entry, ManifestWork]] = {}
         """By name: what was last read, and what it was read from."""
         self._recording = False
@@ -100,7 +100,7 @@ class GrpcWorkSource:
         return work if work is None or status is None else msgspec.structs.replace(work, status=status)
 
     def _reported_status(self, entry: Entry) -> ManifestWorkStatus | None:
-        """None where nothing is known to have been told."""
+        """None if no status is known to have been reported."""
         sent = self._mirror.take_status(entry.uid)
         if sent and entry.uid not in self._statuses:
             try:

@@ -1,11 +1,11 @@
-"""Where the agent's parts meet: what they hand to each other, and what each may ask of the others.
+"""Interfaces between the parts of the work agent.
 
-`WorkSource` is where works come from and where their status goes: the hub's API, or gRPC. `Observer` knows the live objects that
-works are about, `Applier` writes one of them, `Gate` says what an executor may. The pass over a work puts them together and is the
-only one that knows them all.
+`WorkSource` reads works and writes their status: the hub's API, or gRPC. `Observer` has the live objects of works, `Applier` writes
+one of them, `Gate` checks the executor's permissions. The pass over a work (`reconcile`) combines them and is the only one that
+depends on all.
 
-What the gate judges is what the applier sends, because both have the same `ManifestWrite` in hands: before anything is written the
-gate is shown what would be sent (`Drafts`), and each write is shown to it again just before it is sent (`Consent`).
+The gate checks exactly what the applier sends, because both use the same `ManifestWrite`: before anything is written the gate
+receives all writes (`Drafts`), and each one again just before it is sent (`Consent`).
 """
 
 from __future__ import annotations
@@ -76,18 +76,18 @@ class Observer(Protocol):
     """Follows the objects that works are about with a few watches, and forgets the others."""
 
     def follow(self, follower: str, refs: frozenset[ObjectRef]) -> None:
-        """From now on `follower`, a work, is about these; it is told of each of their changes, but not of writes to what it alone
-        is about. Empty: forget it."""
+        """From now on `follower`, a work, follows these objects: it is notified of their changes, but not of writes to objects
+        that it alone follows. Empty: it follows none."""
 
     async def settle(self, refs: Iterable[ObjectRef], timeout: float) -> None:
         """Until what there is of these is known, or until it is clear that it cannot be; never longer than `timeout`."""
 
     def get(self, ref: ObjectRef) -> ObservedObject:
-        """UNKNOWN where nothing follows it (yet); then only asking the cluster tells."""
+        """UNKNOWN if no work follows it (yet); then it has to be read from the cluster."""
 
     def record_write(self, ref: ObjectRef, document: Object | None) -> None:
-        """What a write or a read has just answered (None: it is not there). An older event that comes later is no news. Where
-        several works are about it they are told: one of them did it, and the others do not know."""
+        """The result of a write or read (None: the object is missing). Older events that arrive later are ignored. If several
+        works follow the object, they are notified: one of them wrote it, and the others do not know."""
 
     def on_change(self, handler: Callable[[str], None]) -> None:
         """`handler` is called with a work's name."""
@@ -132,7 +132,7 @@ class ManifestWrite:
 
 
 class RightsChanged(Exception):
-    """The executor's rights have changed since they were looked at."""
+    """The executor's permissions have changed since the check."""
 
 
 class NotPermitted(Exception):
@@ -184,9 +184,9 @@ class Refusal:
     withheld: bool = False
     """Nothing is wrong with this manifest: it waits for another one of the work."""
     failure: bool = False
-    """Nobody said no: it could not be found out, so it is to be tried again soon."""
+    """Not a refusal: the check failed and is to be retried soon."""
     hidden: str = ""
-    """Why nothing of the object may be told to the hub: the executor may not even read it."""
+    """Why nothing of the object may be reported to the hub: the executor may not even read it."""
 
 
 class Gate(Protocol):
@@ -198,10 +198,10 @@ class Gate(Protocol):
         """The refused manifests by ordinal; empty: all may be written. Never raises for what the cluster answers."""
 
     def consent(self, executor: ExecutorServiceAccount, manifests: Sequence[Manifest]) -> Consent:
-        """To be got before `check` of the same manifests: it stands until what the executor may changes."""
+        """To be created before `check` of the same manifests: it is valid until the executor's permissions change."""
 
     def on_change(self, handler: Callable[[ExecutorServiceAccount], None]) -> None:
-        """`handler` is called when what an executor may, and that was asked for before, may have changed."""
+        """`handler` is called when the permissions of an executor that were checked before may have changed."""
 
     async def run(self) -> None: ...
 
@@ -236,6 +236,6 @@ class WorkSource(Protocol):
         """Take our finalizer away."""
 
     async def report(self, work: ManifestWork, status: ManifestWorkStatus) -> ManifestWork:
-        """Make its status be this; raises Conflict if somebody else has written meanwhile. Nothing is sent when nothing differs."""
+        """Write its status; raises Conflict if another client has written meanwhile. Nothing is sent if nothing differs."""
 
     async def run(self) -> None: ...

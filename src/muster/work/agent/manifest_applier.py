@@ -1,7 +1,7 @@
-"""Applying a work's manifests: those of one rank side by side, each by itself, and what became of each.
+"""Applies a work's manifests: those of one rank concurrently, each on its own, with a result for each.
 
-A manifest that agrees with what there is costs no request; one that has failed is left alone until its time comes. None is
-written once the executor's rights have changed since they were looked at, nor anything that it does not consent to.
+A manifest that matches its object costs no request; one that has failed is not retried before its backoff. Nothing is written after
+the executor's permissions have changed since the check, nor anything to which the gate does not consent.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from muster.work.agent.work_state import WorkState
 log = get_logger("muster.work.agent")
 
 OVERTAKEN: Final = ManifestFailure("", "")
-"""Of a manifest that is not written because the executor's rights have changed since they were looked at; never told, for the pass
-ends with it and another one asks anew."""
+"""Result of a manifest that is not written because the executor's permissions have changed since the check; never reported, because
+the pass ends with it and the next one checks again."""
 
 
 class ManifestApplier:

@@ -17,7 +17,7 @@ _SERVER_SET: Final = (
 
 
 def cleaned(document: Object) -> Object:
-    """A manifest without the metadata that is not its to say."""
+    """A manifest without the metadata that the server sets."""
     metadata = {key: value for key, value in (document.get("metadata") or {}).items() if key not in _SERVER_SET}
     return {**document, "metadata": metadata}
 

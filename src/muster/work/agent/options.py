@@ -1,4 +1,4 @@
-"""What can be chosen about the work agent; every value is the one that upstream's agent has, but for those said to be ours."""
+"""Options of the work agent; every default is upstream's, except for the options that are marked as ours."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""The pass over one work: make the managed cluster agree with it, and tell the hub how that went.
+"""Reconciles one work: applies its manifests to the managed cluster and reports the status to the hub.
 
-The steps, in `_keep`: understand the manifests; hold the work by our finalizer; see that its record exists; ask whether its
-executor may; apply what does not agree, rank by rank; remove what the work no longer has; write the record; write the status. A
-step that finds everything as it should be sends nothing, so a pass over a work that is all right costs no request. A manifest
-that fails delays nobody else and is tried again later by itself.
+The steps, in `_keep`: parse the manifests; add the finalizer; ensure the record; check the executor's permissions; apply what
+differs, rank by rank; delete what the work no longer contains; update the record; report the status. A step without changes sends
+nothing, so a pass over an unchanged work costs no request. A manifest that fails does not delay others and is retried on its own.
 
-Safe to stop anywhere: what is about to be written is on record before it is written (see `records`), and a pass starts from what
-there is, never from what the last one meant to do. That is why the last word of the record, with the uids, is in no hurry: while
-other works wait for their turn it is put off, for at most `RECORDED_WITHIN`.
+It may be stopped anywhere: objects are recorded before they are written (see `records`), and a pass starts from the current state,
+never from the intention of the last one. So the final update of the record, with uids, is not urgent: while other works wait for
+their turn it is postponed, for at most `RECORDED_WITHIN`.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ log = get_logger("muster.work.agent")
 CACHE_SYNC_TIMEOUT: Final = 5.0
 """Seconds to wait for what there is."""
 DENIED_RETRY: Final = 120.0
-"""Seconds after which a refused work is checked again, though a change of rights should have told."""
+"""Seconds after which a refused work is checked again, though a change of permissions should have triggered it."""
 UNSERVED_RETRY: Final = 300.0
 LAST_REMOVAL: Final = 60.0
 RECORDED_WITHIN: Final = 60.0
@@ -80,8 +79,8 @@ class Reconciler:
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
-        """`when_idle` has a work looked at again once no other waits for its turn, after so many seconds at the latest; False: none
-        waits. `on_status_reported` is called with a work as it was and the status that the hub was told."""
+        """`when_idle` requeues a work once no other waits for its turn, after so many seconds at the latest; False: none waits.
+        `on_status_reported` is called with a work as it was and the status that was reported to the hub."""
         self._source = source
         self._records = records
         self._mapper = mapper
@@ -287,7 +286,8 @@ class Reconciler:
     # Telling.
 
     async def _report(self, work: ManifestWork, outcomes: list[ManifestResult], memory: WorkState) -> float | None:
-        """Tell the hub. Values of objects that change all the time are told now and then: gives the seconds until it is time."""
+        """Report to the hub. Values that change all the time are reported at intervals: returns the seconds until the next
+        report."""
         now = format_time(self._clock.now())
         ruled = any(isinstance(outcome.manifest, Manifest) and outcome.manifest.conditions for outcome in outcomes)
         if ruled:

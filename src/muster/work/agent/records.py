@@ -1,9 +1,9 @@
-"""AppliedManifestWorks: the managed cluster's own record of what works have put there, and owner of what they put.
+"""AppliedManifestWorks: the managed cluster's record of the objects of works, and their owner.
 
-What is written to the cluster is recorded before it is written, so that nothing is forgotten by an agent that dies in between. A
-new record names in an annotation what is about to be applied (`INTENT`, ours; creation cannot set a status); what a later version
-of the work adds is entered into the status before it is applied, still without uid. Such an entry claims nothing: whether an
-object is the work's is told by the object's owner reference alone.
+Objects are recorded before they are written, so that an agent that dies in between loses none. A new record has an annotation with
+the objects that are about to be applied (`INTENT`, ours; a create cannot set the status); objects that a later version of the work
+adds are written into the status before they are applied, still without uid. Such an entry claims nothing: only the owner
+references of an object decide whether it belongs to the work.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _intent(refs: Iterable[ObjectRef]) -> dict[str, str]:
 
 
 def known(record: AppliedManifestWork) -> dict[Identity, AppliedResource]:
-    """All that the work may have put on the cluster, so far as the record tells."""
+    """All objects that the work may have applied, according to the record."""
     entries = [*intended(record), *record.status.applied_resources]
     return {entry_identity(entry): entry for entry in entries}
 
@@ -116,7 +116,7 @@ class Records:
         await self._informer.run()
 
     def on_change(self, handler: Callable[[str], None]) -> None:
-        """`handler` is called with the name of a record that somebody else than this agent has changed."""
+        """`handler` is called with the name of a record that another client has changed."""
         self._echoes.on_change(handler)
         for key in self._informer.cache.all_keys():
             handler(key.name)
@@ -136,7 +136,7 @@ class Records:
         return self.get(self.name_for(work))
 
     async def sure_of(self, work: str) -> AppliedManifestWork | None:
-        """The record of a work; asked for when nobody knows whether one was made that no watch has brought yet."""
+        """The record of a work; read from the cluster if the cache may not have it yet."""
         name = self.name_for(work)
         record = self.get(name)
         if record is None and name in self._doubtful:

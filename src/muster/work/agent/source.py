@@ -1,7 +1,7 @@
-"""Works as the hub's API has them: those of the managed cluster's namespace, followed by one watch.
+"""Works from the hub's API: those of the managed cluster's namespace, from one informer.
 
-A write holds for the version that was read: whoever wrote in between makes it fail with `Conflict`. What comes back of our own
-writes is not told as a change.
+A write applies to the version that was read: if another client wrote in between, it fails with `Conflict`. Events of our own writes
+are not reported as changes.
 """
 
 from __future__ import annotations

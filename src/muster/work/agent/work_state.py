@@ -1,9 +1,9 @@
-"""What the agent remembers of a work between two passes: what it found to be right, and what it failed at.
+"""The agent's state of a work between two passes: what it found to match, and what failed.
 
-All of it may be lost at any time: then the next pass compares once more, which costs a look at what the watches have brought and
-no request. What failed is not tried again before its time, unless the manifest or the object has changed since; the longer it
-fails, the rarer it is tried. What somebody keeps changing back (another work, a controller, another agent) is set right at once a
-few times, and then now and then: whoever is faster would only make the other write more.
+All of it may be lost at any time: then the next pass compares once more with the caches, without requests. A failed manifest is not
+retried before its backoff, unless the manifest or the object has changed since. An object that another client keeps changing back
+(another work, a controller, another agent) is corrected at once a few times, and then at intervals: correcting faster would only
+make the other client write more.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class WorkState:
     setbacks: int = 0
     """How often in a row it could not be found out what the executor may."""
     reported: float = float("-inf")
-    """When the hub was last told something."""
+    """When a status was last reported to the hub."""
     removals: int = 0
     """How often in a row something was left to be removed."""
     record: str = ""
@@ -93,7 +93,7 @@ class WorkState:
         )
 
     def had(self, manifest: Manifest) -> bool:
-        """Whether the object was as this manifest says, the last time that it was looked at."""
+        """Whether the object matched this manifest when it was last compared."""
         settled = self.settled.get(manifest.ref)
         return settled is not None and settled.digest == manifest.digest
 

@@ -1,9 +1,9 @@
-"""Writes as they are sent, for those who send them and for those who rehearse them: both must do the same.
+"""Writes as they are sent, shared by the applier and by dry runs: both must send the same.
 
-Of most kinds a server asks no more than the verb. Of some it asks more of whoever writes them: roles and bindings must grant
-nothing that the writer does not hold (OpenShift's too, which become Kubernetes' own in the writer's name), the parameters of
-admission policies must be the writer's to read, and a signer's trust the writer's to attest. The agent would pass where an executor
-does not, so writes of these kinds are `guarded`.
+For most kinds a server authorizes the verb only. For some it also checks the writer: roles and bindings must grant nothing that the
+writer does not hold (OpenShift's too, which become Kubernetes' own in the writer's name), the writer must be allowed to read the
+parameters of admission policies, and to attest a signer's trust. The agent would pass where an executor does not, so writes of
+these kinds are `guarded`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GUARDED: Final = {
 
 
 def guarded(resource: GVR) -> bool:
-    """Whether a server asks more of the writer than the verb."""
+    """Whether a server checks more than the verb."""
     return resource.plural in _GUARDED.get(resource.group, ())
 
 

@@ -1,10 +1,11 @@
-"""What is remembered of objects that were applied, so that what a manifest no longer says can be taken away, and nothing is written
-for ever to a server that will not have it so.
+"""The fields that were applied to each object, so that fields removed from a manifest are removed from the object.
 
-Of each (work, object) only the digest of the last manifest that was written or found to be so, the shape of what it said (one
-string for all that say the same), and for the odd ones a fingerprint: how the object was after a write that a server answered
-with something else, because a webhook changed it. As long as it is still so, writing again would change nothing. Forgetting is
-safe: it costs a needless write, or leaves a field that was said before a restart and no longer after it.
+It also prevents endless writes of an object that the server or a webhook changes on every write.
+
+For each (work, object) this keeps the digest of the last manifest that was applied or found to be in effect, the shape of its
+fields (one string for all manifests of the same shape), and, if the server stored something else than was sent because a webhook
+changed it, a fingerprint of the object after that write: as long as the object has it, another write would change nothing.
+Losing an entry is safe: it costs one write, or leaves a field that a manifest lost during a restart.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class AppliedShapes:
         self._capacity = capacity
 
     def before(self, manifest: Manifest, owner: ManifestOwner) -> Any:
-        """The shape of what this work said last, if that was something else."""
+        """The shape that this work applied last, if it differs."""
         entry = self._entries.get(_key(manifest, owner))
         return orjson.loads(entry.shape) if entry is not None and entry.digest != manifest.digest else None
 
@@ -52,7 +53,7 @@ class AppliedShapes:
         return entry is not None and entry.digest == manifest.digest and entry.settled == fingerprint(live)
 
     def keep(self, manifest: Manifest, owner: ManifestOwner, settled: Object | None = None) -> None:
-        """The manifest is so now, or as near as the server lets it be."""
+        """The manifest is in effect now, or as far as the server allows."""
         key = _key(manifest, owner)
         entry = self._entries.get(key)
         if entry is None or entry.digest != manifest.digest or settled is not None or entry.settled:
@@ -71,7 +72,7 @@ def _key(manifest: Manifest, owner: ManifestOwner) -> bytes:
 
 
 def fingerprint(live: Object) -> bytes:
-    """Of all that can be said of an object; not of its status and its versions."""
+    """Of the whole object but its status and its versions."""
     metadata = live.get("metadata") or {}
     compared = [content_of(live), [metadata.get(field) for field in _METADATA]]
     return hashlib.blake2b(orjson.dumps(compared, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()

@@ -1,11 +1,11 @@
-"""`ClusterApplier` makes one object agree with its manifest, with as few requests as that takes.
+"""`ClusterApplier` applies one manifest to its object, with as few requests as possible.
 
-An object that is not known to exist is created at once: the server says if it exists, and only then is it read. One that is known
-is compared with what was seen of it, and written only where it differs, with the version that was compared; when somebody was
-faster it is read and compared again. Within a process, writes to one object wait for each other. Where a work has an executor, each
-write is shown to it as it will be sent (`Consent`); only whose an object is, is the agent's own affair.
+An object that is not known to exist is created at once; only if the server answers that it exists, it is read. A known object is
+compared with its cached state and written only if it differs, with the resourceVersion that was compared; on a conflict it is read
+and compared again. Writes of this process to one object are serialized. If the work has an executor, each write is checked as it
+will be sent (`Consent`); owner references are the agent's own.
 
-The strategies are methods of a table; Update's decisions are in `merging`, server-side apply is in `serverside`.
+The strategies are methods of a table; Update's decisions are in `update`, server-side apply is in `serverside`.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from muster.work.agent.writes import seen, send
 from muster.work.names import AGENT
 
 ATTEMPTS: Final = 5
-"""How often an object is read anew because somebody else wrote it meanwhile."""
+"""How often an object is read again after a conflict with another writer."""
 _MAYBE_THERE: Final = frozenset((400, 403, 405, 409, 422))
-"""Refusals of a creation that say nothing of whether the object exists: a quota refuses before it is looked for."""
+"""Refusals of a create that do not prove that the object is missing: a quota is checked before the name."""
 
 
 _Attempt = Callable[[Manifest, ManifestOwner, Object | None, bool], Awaitable[Applied]]
@@ -97,7 +97,7 @@ class ClusterApplier:
         owner: ManifestOwner,
         observed: ObservedObject,
     ) -> Applied:
-        """By what was seen first, then by what is read, until nobody writes in between."""
+        """First with the cached state, then with what is read, until no other client writes in between."""
         live = seen(manifest.ref, observed)
         known = observed.presence is not Presence.UNKNOWN
         backoff = Backoff(0.01, 1.0, random=self._random)
@@ -190,7 +190,7 @@ class ClusterApplier:
                 raise error from None
 
     async def _replace(self, manifest: Manifest, live: Object, wanted: Object) -> Object:
-        """What the server would not take is not worth what there is: it is asked first."""
+        """A replacement that the server would refuse must not delete the existing object: a dry run comes first."""
         ref, metadata = manifest.ref, live["metadata"]
         kept = {key: wanted["metadata"][key] for key in _KEPT if key in wanted["metadata"]}
         anew = ManifestWrite("create", {**wanted, "metadata": kept}, AGENT)

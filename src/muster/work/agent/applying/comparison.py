@@ -1,12 +1,12 @@
-"""What a manifest says, what is so, and how the one becomes the other without touching what the manifest is silent about.
+"""Comparison of a manifest with its live object, and the merge that keeps all fields which the manifest does not set.
 
-`agrees` is the question whether all that is said is so already. Servers fill in defaults, drop empty fields and print quantities
-their own way: none of that is a difference. `overlay` makes what is said so and leaves the rest. `drop_unspecified` takes away what
-an earlier manifest said and this one does not. Some maps are *closed*: what is said of them is all there may be (the data of a
-ConfigMap, a selector), because an entry more changes their meaning.
+`agrees` is whether all fields of the manifest have their values already. Defaults of the server, dropped empty fields and other
+spellings of quantities are no differences. `overlay` sets the manifest's fields and keeps the rest. `drop_unspecified` removes the
+fields that an earlier manifest had set and this one does not. Some maps are *closed*: the manifest has all their entries (the
+data of a ConfigMap, a selector), because one more entry changes their meaning.
 
-Nothing here changes its arguments; a result shares with them what did not change. What is said comes through `drop_nulls` first: a
-null says nothing. After `overlay(said, live)` the answer to `agrees(said, …)` is yes.
+Nothing here changes its arguments; a result shares with them what did not change. Manifests pass through `drop_nulls` first: a null
+sets nothing. After `overlay(desired, live)`, `agrees(desired, …)` is true.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEYS: Final = (
     ("type",),
     ("ip",),
 )
-"""What tells the elements of Kubernetes' lists apart, the first that does in both lists."""
+"""Keys that identify elements of Kubernetes' lists; the first one is used that all elements of both lists have."""
 _MAPS: Final = frozenset(
     ("annotations", "binaryData", "data", "labels", "limits", "matchLabels", "nodeSelector", "requests", "selector")
 )
@@ -51,14 +51,14 @@ class ComparisonRules:
 
 
 def drop_nulls(desired: Any) -> Any:
-    """What is said, without nulls in maps."""
+    """The manifest without nulls in maps."""
     if isinstance(desired, dict):
         return {key: drop_nulls(value) for key, value in desired.items() if value is not None}
     return [drop_nulls(value) for value in desired] if isinstance(desired, list) else desired
 
 
 def agrees(desired: Any, live: Any, rules: ComparisonRules, field: str = "", parent: str = "") -> bool:
-    """Whether all that `desired` says is so in `live`; None is a field that is not there."""
+    """Whether `live` has all fields of `desired`; None is a missing field."""
     if isinstance(desired, dict):
         return _map_agrees(desired, live, rules, field)
     if isinstance(desired, list):
@@ -103,7 +103,7 @@ def _same_quantity(desired: Any, live: Any) -> bool:
 
 
 def overlay(desired: Any, live: Any, rules: ComparisonRules, field: str = "") -> Any:
-    """`live` with all that `desired` says."""
+    """`live` with all fields of `desired`."""
     if isinstance(desired, dict) and isinstance(live, dict) and field not in rules.closed:
         return {**live, **{key: overlay(value, live.get(key), rules, key) for key, value in desired.items()}}
     if isinstance(desired, list) and isinstance(live, list) and field not in rules.closed:
@@ -152,7 +152,7 @@ def _indexed(elements: list[Any], key: tuple[str, ...]) -> dict[tuple[Any, ...],
 
 
 def drop_unspecified(before: Any, desired: Any, live: Any) -> Any:
-    """`live` without what `before` said and `desired` does not; values do not matter, only what is spoken of."""
+    """`live` without the fields that `before` had and `desired` has not; only the names of fields count, not their values."""
     if isinstance(before, dict) and isinstance(desired, dict) and isinstance(live, dict):
         gone = {key for key in before if key in live and key not in desired}
         kept = {
@@ -173,7 +173,7 @@ def _drop_unspecified_elements(before: list[Any], desired: list[Any], live: list
 
 
 def shape(desired: Any, rules: ComparisonRules) -> Any:
-    """What a manifest speaks of, without what it says: enough to know later what is no longer spoken of."""
+    """The names of a manifest's fields without their values: enough to find later which fields were removed from it."""
     if isinstance(desired, dict):
         return {key: _outline(key, value, rules) for key, value in desired.items()}
     if isinstance(desired, list):

@@ -20,7 +20,7 @@ from muster.work.agent.interfaces import ApplyProblem
 
 REASON: Final = "AppliedManifestSSAIgnoreFieldError"
 MOST: Final = 100_000
-"""Values that all selectors of a manifest may look at together: no manifest may keep the agent from the others."""
+"""Limit of values that all selectors of a manifest may visit together: no manifest may block the agent."""
 ON_PRESENT: Final = "OnSpokePresent"
 _LAST: Final = re.compile(r"(?P<parent>.*)(?:\.(?P<name>[^.\[\]{}'\"]+)|\['(?P<quoted>[^']+)'\])", re.DOTALL)
 

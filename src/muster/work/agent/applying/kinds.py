@@ -1,8 +1,8 @@
-"""Kinds that are treated in their own way, as a table: what of a manifest counts, and which of its fields are closed.
+"""Rules of single kinds, as a table: which parts of a manifest are applied, and which of its fields are closed.
 
-Of namespaces, pods and service accounts only labels and annotations are kept in step, because the rest is the cluster's or cannot
-change. What others put into an object by right stays: certificate authorities that are injected, tokens, aggregated rules. Status
-is never the manifest's to say. What is closed is empty where a manifest does not have it at all: no data are no data.
+Of namespaces, pods and service accounts only labels and annotations are kept in sync, because the rest belongs to the cluster or is
+immutable. What other controllers inject stays: CA bundles, tokens, aggregated rules. The status of a manifest is never applied. A
+closed field that a manifest does not have is empty: no data means no entries.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _SELECTORS: Final = frozenset(("matchLabels", "nodeSelector"))
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _PLACEHOLDERS: Final = ("", "Cg==")
-"""Bundles that say no more than that somebody will inject one."""
+"""CA bundles that are placeholders for an injected one."""
 _INJECTED: Final = (
     ("labels", "config.openshift.io/inject-trusted-cabundle", "ca-bundle.crt"),
     ("annotations", "service.beta.openshift.io/inject-cabundle", "service-ca.crt"),
 )
-"""Where a ConfigMap asks for an authority, by which key, and where it is put."""
+"""Labels and annotations that request an injected CA, and the key of the ConfigMap where it is put."""
 
 Content = Callable[[Object, Object], Object]
 """From a manifest's own content and the live object to what the manifest says of it."""

@@ -1,7 +1,7 @@
-"""Whose permission is missing when a server refuses with 403.
+"""Finds out whether a 403 is the agent's own missing permission.
 
-A quota, an admission webhook and the agent's own role answer alike. Only the last is helped by giving the agent a permission, so
-the server is asked which of the verbs that applying takes the agent itself may not use; the answer goes into the error's message.
+A quota, an admission webhook and missing RBAC all answer 403. Only the last one is solved by granting permissions to the agent, so
+the verbs that applying needs are reviewed for the agent itself; the missing ones are added to the error's message.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from muster.runtime.client import Forbidden, KubeClient, KubeError
 
 
 async def explained(client: KubeClient, ref: ObjectRef, error: Forbidden) -> Forbidden:
-    """The error itself, or one that says that the agent lacks permissions and how it gets them."""
+    """The error itself, or one that names the agent's missing permissions and how to grant them."""
     group, plural = ref.resource.group, ref.resource.plural
     # A creation has no name when it is authorized.
     needed = (

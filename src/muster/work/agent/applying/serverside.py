@@ -1,13 +1,13 @@
-"""Server-side apply: the server merges, and knows which fields are the manifest's by its field manager.
+"""Server-side apply: the server merges, and tracks the manifest's fields by its field manager.
 
-Fields to be ignored are left out of what is applied, but not when the object is created. What is left has a hash, kept in an
-annotation of the object: as long as it is the same nothing is applied, so fields changed on the cluster stay changed until the
-manifest changes. The hash is that of upstream's agent, so that neither agent applies anew what the other has applied.
+Ignored fields are omitted from what is applied, except when the object is created. The rest has a hash, stored in an annotation of
+the object: as long as it is unchanged nothing is applied, so fields changed on the cluster stay changed until the manifest changes.
+The hash is that of upstream's agent, so that neither agent repeats what the other has applied.
 
-Without such fields nothing is applied as long as all that is said is so and this process has applied it once: only then it is
-known that the fields are ours.
+Without ignored fields nothing is applied as long as the object has all fields of the manifest and this process has applied it once:
+only then the fields are known to be owned by the field manager.
 
-What is applied to a guarded object bears the version that it was judged with: merged into another it could be more than that.
+A write to a guarded object carries the resourceVersion that was checked: merged into another version it could grant more.
 """
 
 from __future__ import annotations

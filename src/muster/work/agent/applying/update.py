@@ -25,9 +25,9 @@ def creation(manifest: Manifest, owner: ManifestOwner) -> Object:
 
 
 def merged(manifest: Manifest, live: Object, owner: ManifestOwner, before: Any = None, *, replacing: bool = False) -> Object | None:
-    """What to PUT, or None when all is as it should be. `before` is the shape of what the last manifest said, if that is known.
+    """The object to PUT, or None if nothing differs. `before` is the shape of the last manifest, if known.
 
-    With `replacing`, parts that change lose what the manifest does not say, for a server that refused them beside it.
+    With `replacing`, maps that change lose the fields that the manifest does not set, for a server that refused both together.
     """
     kind = rules_of(manifest.ref.resource)
     content = wanted = content_of(live)
@@ -46,7 +46,7 @@ def merged(manifest: Manifest, live: Object, owner: ManifestOwner, before: Any =
 
 
 def _removable(before: Any) -> Any:
-    """A number of replicas that is no longer said is handed over to whoever scales, not reset to the default of one."""
+    """A number of replicas that was removed from the manifest is left to the autoscaler, not reset to the default of one."""
     spec = before.get("spec")
     if not isinstance(spec, dict) or "replicas" not in spec:
         return before
@@ -54,7 +54,7 @@ def _removable(before: Any) -> Any:
 
 
 def metadata_wanted(manifest: Manifest, live: Object, owner: ManifestOwner) -> Object | None:
-    """The live metadata with what the manifest says of it, or None when that is so already."""
+    """The live metadata with the manifest's labels, annotations and owners, or None if it has them already."""
     desired = manifest.document.get("metadata") or {}
     metadata = live["metadata"]
     changes: Object = {}
@@ -76,7 +76,7 @@ def _keyed(desired: Object, live: Object) -> Object:
 
 
 def agreed(manifest: Manifest, live: Object) -> bool:
-    """Whether all the manifest says is so, whatever others say beside it; owners are another question."""
+    """Whether the object has all fields of the manifest, whatever else it has; owners are not compared."""
     rules = ComparisonRules(builtin=rules_of(manifest.ref.resource).fields.builtin)
     desired = manifest.document.get("metadata") or {}
     metadata = live["metadata"]

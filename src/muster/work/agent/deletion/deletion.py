@@ -1,9 +1,9 @@
-"""How works and their records leave.
+"""Deletion of works and of their records (AppliedManifestWorks).
 
-A work that is deleted on the hub has its record deleted on the managed cluster; the record stays until the objects that it names
-are gone (`AppliedWorkFinalizer`), and when it is gone the work is released (`WorkFinalizer`). Objects that take their time are
-named in the work's `Deleting` condition. A record may also go for other reasons (eviction, or somebody deletes it): its objects go
-all the same, and the work, if there still is one, is applied anew.
+When a work is deleted on the hub, its record is deleted on the managed cluster. The record stays until its objects are gone
+(`AppliedWorkFinalizer`); then the finalizer of the work is removed (`WorkFinalizer`). Objects whose deletion takes long are listed
+in the work's `Deleting` condition. If a record is deleted for another reason (eviction, or by a user), its objects are deleted too,
+and the work, if it still exists, is applied again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ log = get_logger("muster.work.agent")
 
 CACHE_SYNC_TIMEOUT: Final = 5.0
 PENDING_REPORT_DELAY: Final = 2.0
-"""Seconds after which it is told what a deletion waits for: most do not take that long."""
+"""Seconds after which the objects that block a deletion are reported: most do not take that long."""
 RESYNC_INTERVAL: Final = 60.0
 FOLLOWER: Final = "record/"
-"""Begins the name under which a record follows its objects, to tell it from a work's."""
+"""Prefix of a record's name as a follower of its objects, which distinguishes it from a work's."""
 
 
 class WorkFinalizer:
@@ -81,7 +81,7 @@ class WorkFinalizer:
         return RESYNC_INTERVAL
 
     async def _spare(self, plan: ApplyPlan, record: AppliedManifestWork) -> None:
-        """Somebody may have said what is to stay, and deleted the work before that came to the cluster."""
+        """The delete options may have been changed just before the work was deleted, which the cluster does not have yet."""
         for manifest in plan.manifests:
             if not manifest.owned:
                 await self._remover.let_go(manifest.ref, owner_of(record))
@@ -128,7 +128,7 @@ class AppliedWorkFinalizer:
         self._clock = clock
         self._backoff = Backoff(0.25, RESYNC_INTERVAL, jitter=0.2, random=random)
         self._since: dict[str, tuple[float, int]] = {}
-        """By record: when its objects were first found to take their time, and how often they were looked at since."""
+        """By record: when its objects were first found to block the deletion, and how often they were checked since."""
 
     async def reconcile(self, name: str) -> float | None:
         record = self._records.get(name)
@@ -161,7 +161,7 @@ class AppliedWorkFinalizer:
         return self._wait(name, removal.pending)
 
     def _wait(self, name: str, pending: Iterable[Pending]) -> float:
-        """When to look again; whoever waits for the work's end is told what it waits for."""
+        """When to check again; the blocking objects are reported to the work."""
         now = self._clock.monotonic()
         since, rounds = self._since.get(name, (now, 0))
         self._since[name] = (since, rounds + 1)

@@ -1,7 +1,7 @@
-"""What becomes of records whose work is not on the hub: their objects go, but only after a time of grace.
+"""Eviction of records whose work is not on the hub: their objects are deleted after a grace period.
 
-Nothing is decided before the hub has said which works there are. The time counts from when the work was first missed, which is
-written into the record, so it goes on over restarts; a work that comes back ends it.
+Nothing is evicted before the hub has listed its works. The period starts when the work was first missed, which is stored in the
+record, so it continues over restarts; a work that comes back ends it.
 """
 
 from __future__ import annotations

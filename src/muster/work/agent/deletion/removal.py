@@ -1,10 +1,9 @@
-"""Taking objects away that a work no longer wants: what is the work's and nobody else's, in the reverse of the order of applying.
+"""Deletion of objects that a work no longer contains, in the reverse order of applying.
 
-An object is the work's if it names the work's record, by uid, among its owners; whatever else was recorded about it, an object
-without that mark is left alone. If other records own it too, it only loses our mark. Deletions carry the uid and the version of
-the object that was looked at, so one that was made anew in between stays, and so does one that another work has taken on in
-between: a manifest may move from one work to another. What one rank waits for (finalizers, pods that end) is waited for
-before the next rank begins.
+An object belongs to a work if it has the work's record, by uid, among its owner references; without that reference it is left
+alone, whatever was recorded. If other records own it too, only our reference is removed. Deletes carry uid and resourceVersion as
+preconditions, so an object that was recreated or adopted by another work in between stays: a manifest may move between works. Each
+rank waits for the previous one to be gone, with its finalizers and pods.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from muster.work.agent.interfaces import ManifestOwner, Observer
 from muster.work.kinds import APPLIED_WORKS
 
 ATTEMPTS: Final = 4
-"""How often an object is looked at again that somebody changes meanwhile."""
+"""How often an object is read again after a conflict with another writer."""
 Locate = Callable[[str, str, str], Awaitable[GVR | None]]
 """Where objects of a group, version and plural are served; None: nowhere."""
 
@@ -87,7 +86,7 @@ class Remover:
         return ObjectRef(resource, entry.namespace if resource.namespaced else "", entry.name)
 
     async def remove(self, entries: Iterable[AppliedResource], owner: ManifestOwner) -> Removal:
-        """One round; whoever called comes again while something is pending or waits."""
+        """One round; the caller repeats it while something is pending."""
         ranks: dict[int, list[AppliedResource]] = {}
         for entry in entries:
             ranks.setdefault(rank_of(entry.resource), []).append(entry)

@@ -1,7 +1,7 @@
-"""What an executor must be allowed for a manifest to be applied in its name, and how a refusal is worded. Nothing here asks.
+"""The permissions that an executor needs for a manifest, and the text of a refusal. Nothing here sends requests.
 
-The verbs are the enhancement's: those of an object's whole life under the work. A manifest that stays when the work goes needs no
-`delete`; one that is only read, or only created, needs what that takes, unless every verb is demanded as upstream does.
+The verbs are the enhancement's: those of an object's whole life under the work. A manifest that stays when the work is deleted
+needs no `delete`; one that is only read, or only created, needs fewer verbs, unless every verb is required as upstream does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def malformed(account: ExecutorServiceAccount) -> str:
 
 
 def verbs(manifest: Manifest, every: bool) -> tuple[str, ...]:
-    """The verbs in the order in which they are asked."""
+    """The verbs in the order in which they are checked."""
     strategy = manifest.strategy.type
     taken = _LIFE if every else _TAKEN.get(strategy, _LIFE)
     goes = manifest.owned and (every or strategy != "ReadOnly")

@@ -1,11 +1,9 @@
-"""Rehearsing a write in the executor's name: the very request that will be sent, as a dry run, so that the server itself and its
-admission have their say.
+"""Dry runs of writes as the executor: the same request that will be sent, so that the server's authorization and admission decide.
 
-Which request: the one that will be sent. Only of a creation there are two, because it has no name when it is authorized: who may
-create, or escalate, objects of certain names only could have applied it, which has one; it is enough to pass in either way. Who may
-neither create without a name nor patch cannot be rehearsed.
-Owner references are the agent's mark and no part of it. What came of a rehearsal is remembered with the executor's standing, by
-all that was sent: the version of the object is part of that.
+A create has two forms, because it is authorized without a name: an executor that may create, or escalate, only objects of certain
+names could have applied it, which has a name; one of the two forms must pass. An executor that may neither create without a name
+nor patch cannot be checked. Owner references are the agent's own and are not part of it. Results are cached with the executor's
+permissions, by all that was sent, including the object's resourceVersion.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ log = get_logger("muster.work.agent.executor")
 
 
 class DryRunRefused(Exception):
-    """It could not be rehearsed, or that came to nothing that says anything of permissions; the text says why."""
+    """The dry run was not possible, or its result proves nothing about permissions; the text has the reason."""
 
 
 class DryRuns:

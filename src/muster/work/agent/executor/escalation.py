@@ -1,15 +1,15 @@
-"""Nobody gets more by a work than its executor has: roles and bindings are held to the rule that the API server has for them.
+"""Prevents privilege escalation by works: roles and bindings follow the API server's escalation check (`rbac/escalation_check.go`).
 
-The agent may `escalate` and `bind`, so the server does not stop it. Whoever writes a role must hold every rule of it (or may
-`escalate` it), whoever binds one must hold every rule of that (or may `bind` it); a role of the same work counts with the rules it
-will have, and with those it has. That is decided here from RBAC as it is known, of the object as it will be after the very write
-that is to be sent. Then that write is rehearsed in the executor's name. A rehearsal alone would not do: the server lets everybody
-write what is there already, and it cannot always be had.
+The agent may `escalate` and `bind`, so the server does not stop it. A writer of a role must hold every rule of it (or may
+`escalate` it), a writer of a binding every rule of its role (or may `bind` it); a role of the same work counts with the rules it
+will have, and with those it has. This is decided here from the cached RBAC, for the object as it will be after the write. Then the
+write is sent as a dry run in the executor's name. A dry run alone is not sufficient: the server permits what exists already, and
+dry runs are not always possible.
 
-Before a work is written all of this is asked of what would be sent, and also of the manifests as if nothing were there: what is
-gone tomorrow is made anew. It is asked again of each write when it is sent, because by then another one may be due.
+Before a work is written, all writes are checked, and also the manifests as if no object existed, because a deleted object will be
+created again. Each write is checked again when it is sent, because it may differ by then.
 
-Of the other guarded kinds nothing is known here: there the rehearsal decides alone.
+For the other guarded kinds nothing is known here: the dry run decides alone.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from muster.work.agent.manifests import as_new
 from muster.work.agent.writes import guarded, seen
 
 READS: Final = 3
-"""How often an object is looked at anew because it is not as it was thought to be."""
+"""How often an object is read again because it changed meanwhile."""
 _ROLES: Final = frozenset({"roles", "clusterroles"})
 Planned = Mapping[RbacRef, Sequence[RawRule]]
 
 
 class Undecided(Exception):
-    """It could not be found out; the text says why."""
+    """The check failed; the text has the reason."""
 
 
 def judged(manifest: Manifest) -> bool:
@@ -109,7 +109,7 @@ class Escalation:
         return f"permission escalation: {refusal}" if refusal else ""
 
     async def _as_new(self, access: ExecutorAccess, manifest: Manifest, planned: Planned) -> str:
-        """Of a manifest that does not say what it binds nothing can be made."""
+        """A manifest without the role that it binds cannot be checked as new."""
         document = as_new(manifest.document)
         role_ref = document.get("roleRef")
         partly = isinstance(role_ref, Mapping) and not (role_ref.get("kind") and role_ref.get("name"))

@@ -1,4 +1,4 @@
-"""What an executor may (`muster.runtime.auth.SubjectAccess`), and beside it what rehearsing writes in its name came to."""
+"""Permissions of an executor (`muster.runtime.auth.SubjectAccess`), with the cached results of its dry runs."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""The gate before every write of a work with an executor: which of its manifests may be applied in the executor's name.
+"""The gate: checks which manifests of a work may be applied with its executor's permissions.
 
-Strictly (the enhancement's rule) one refusal withholds the whole work, and so does a manifest that cannot be applied whatever is
-permitted; per manifest (upstream's rule) each is judged alone. What the executor may is its standing; when a role or binding
-changes that touches it, by its own name or by one of its groups, the standing goes at once, and whoever listens is told a moment
-later. Nothing is followed before the first work with an executor comes.
+In strict mode (the enhancement's rule) one refusal withholds the whole work, and so does a manifest that cannot be applied for any
+other reason; per manifest (upstream's rule) each is checked alone. Permissions are cached per executor; when a role or binding of
+it or of one of its groups changes, they are dropped at once, and handlers are called a moment later. RBAC is watched only once
+there is a work with an executor.
 
-A work is judged by what would be sent for it, before any of it is; each write of a guarded kind is judged once more as it is sent.
+A work is checked with all writes that would be sent for it, before the first one; each write of a guarded kind is checked once more
+when it is sent.
 
-It fails closed: what cannot be found out is a refusal, marked as a failure so that it is tried again soon.
+It fails closed: a check that fails is a refusal, marked as a failure so that it is retried soon.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ from muster.work.agent.interfaces import Drafts, InvalidManifest, Manifest, Mani
 log = get_logger("muster.work.agent.executor")
 
 MAX_CONCURRENT_CHECKS: Final = 16
-"""Manifests of a work that are asked about at the same time."""
+"""Manifests of a work that are checked at the same time."""
 COALESCE: Final = 0.2
-"""Seconds from a change of RBAC to telling: changes come in groups, and the cluster's own authorizer needs a moment too."""
+"""Seconds between a change of RBAC and the notification: changes come in groups, and the cluster's own authorizer needs a moment
+too."""
 SYNC_TIMEOUT: Final = 5.0
 ATTEMPTS: Final = 10
 """How often a check begins anew because permissions changed while it ran."""
 MOST: Final = 10_000
-"""Executors that are remembered; of one that is forgotten no changes are told, until it is checked again."""
+"""Executors whose permissions are cached; changes for others are not reported until they are checked again."""
 
 Handler = Callable[[ExecutorServiceAccount], None]
 
@@ -67,9 +69,9 @@ class _Executor:
         self.access: ExecutorAccess | None = None
         self.changes = 0
         self.notify_at = float("inf")
-        """Its rights have changed: when to say so."""
+        """When to call the handlers, after a change of its permissions."""
         self.recheck_at = float("inf")
-        """When to look again at what no watch tells about."""
+        """When to check again what no watch reports."""
         self.doubts = Backoff(1.0, ExecutorAccess.ALLOWED_TTL, random=random)
 
 
@@ -234,7 +236,8 @@ class ExecutorGate:
                 self._news.set()
 
     async def _catch_up(self) -> None:
-        """Of what changed before RBAC was taken in nobody is told: who was judged without it is looked at again."""
+        """Changes before the RBAC caches were synced are not reported: executors that were checked without them are checked
+        again."""
         while not await self._rbac.synced(SYNC_TIMEOUT):
             pass
         for executor in self._executors.values():
@@ -264,7 +267,7 @@ class ExecutorGate:
 
 
 class ExecutorConsent:
-    """Satisfies `seam.Consent`."""
+    """Implements `interfaces.Consent`."""
 
     def __init__(self, gate: ExecutorGate, account: ExecutorServiceAccount, planned: Planned) -> None:
         self._gate = gate
@@ -291,7 +294,7 @@ def _unknown(access: ExecutorAccess, ref: ObjectRef, error: Exception) -> str:
 
 
 async def _hidden(access: ExecutorAccess, manifest: Manifest) -> str:
-    """Why nothing that is asked about the object may be told. Raises KubeError."""
+    """Why feedback and conditions of the object must not be reported. Raises KubeError."""
     reported = manifest.feedback or manifest.conditions
     if not reported or (await access.authorize(action(manifest.ref, "get"))).allowed:
         return ""

@@ -1,7 +1,7 @@
-"""What a role or binding would grant, read from a document that nobody has checked. Nothing here asks.
+"""The rules that a role or binding would grant, read from an unvalidated document. Nothing here sends requests.
 
-Servers pass over what they do not know and make something of what is odd: a rule with a field too many is a rule for them, and a
-null among resources is an empty name. So what is not read with certainty counts as everything, and says why.
+Servers ignore unknown fields and convert odd values: a rule with an additional field is a rule for them, and a null among resources
+is an empty name. So a document that cannot be read with certainty counts as granting everything, with the reason.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from muster.work.agent.interfaces import ManifestWrite
 _RULE: Final = frozenset(("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs"))
 _REFERENCE: Final = frozenset(("apiGroup", "kind", "name"))
 _DECIDING: Final = ("rules", "aggregationRule", "roleRef")
-"""What of a role or binding says what it grants."""
+"""Fields of roles and bindings that determine what they grant."""
 _UNSPECIFIED: Final = object()
 _SPELT: Final = {field.lower(): field for field in (*_DECIDING, "metadata")}
 
 
 @dataclass(frozen=True)
 class GrantedRules:
-    """Rules, or everything where `doubt` says what could not be read."""
+    """The rules, or everything if `doubt` has the reason why they could not be read."""
 
     rules: tuple[RawRule, ...]
     doubt: str = ""

@@ -1,7 +1,7 @@
-"""The conditions of a whole work from those of its manifests: Applied, Available, and whatever rules say of the manifests.
+"""The conditions of a work, aggregated from those of its manifests: Applied, Available, and those of condition rules.
 
-One manifest that is not so makes the work not so; for Progressing it is the other way round. A condition made of manifests that
-were last looked at in an earlier generation says that generation: a work is not Complete in one in which nothing was applied.
+One manifest that is False makes the work False; for Progressing it is the opposite. A condition of manifests that were last checked
+in an earlier generation has that generation: a work is not Complete in a generation in which nothing was applied.
 """
 
 from __future__ import annotations

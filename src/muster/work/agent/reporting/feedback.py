@@ -111,7 +111,7 @@ class _Unreadable(Exception):
 
 
 def _paths_of(resource: GVR, rules: Iterable[FeedbackRule], problems: dict[str, None]) -> Iterator[JsonPath]:
-    """The paths that the rules ask for; what no path can be found for is a problem."""
+    """The paths of the rules; a rule without a known path is a problem."""
     for rule in rules:
         if rule.type == "JSONPaths":
             for path in rule.json_paths:

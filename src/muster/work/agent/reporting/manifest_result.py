@@ -1,8 +1,7 @@
-"""What came of a manifest, as the pass over a work tells it to those who write the status.
+"""The result of a manifest, from the pass over a work to the writer of the status.
 
-An `ManifestResult` has two halves that know nothing of each other: whether the manifest was applied (`failure`), and how the object
-is now (`live`, or why that is not known). The status is a function of the work, its outcomes and the time; nothing is asked of a
-cluster.
+A `ManifestResult` has two independent halves: whether the manifest was applied (`failure`), and the object's current state (`live`,
+or why that is unknown). The status is a function of the work, these results and the time; it needs no requests.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ class ManifestResult:
     last: bytes = b""
     """The object as it was when it went, where it had reached its end by then; `live` is None."""
     unfetched: str = ""
-    """Why it is not known whether the object is there; `live` says nothing then."""
+    """Why it is unknown whether the object exists; `live` means nothing then."""
     hidden: str = ""
-    """Why nothing more may be told of the object than that it is there."""
+    """Why nothing but the object's existence may be reported."""
 
     @property
     def meta(self) -> ManifestResourceMeta:
@@ -49,7 +48,7 @@ class ManifestResult:
 
 
 def failed(problem: Exception) -> ManifestFailure:
-    """A manifest that the cluster did not take, or that there was no way to apply."""
+    """A manifest that the cluster refused, or that could not be applied."""
     if isinstance(problem, ApplyProblem):
         if problem.reason == IGNORED_FIELDS:
             return ManifestFailure(problem.reason, problem.message)

@@ -1,8 +1,8 @@
-"""What of a status there is room for: etcd stores no object above 1.5 MiB, and a status that is refused would tell nothing at all.
+"""Limits a status to what etcd stores: an object above 1.5 MiB is refused, and with it the whole status.
 
-A work of 500 KiB may have thousands of manifests, whose entries are longer than they are. Where they do not all fit, those that
-tell something are listed first: what failed, what is missing, and what was asked for by rules; then the others, as many as fit.
-The conditions of the whole are made of all of them. Invariant: the same entries give the same list, in the order of the spec.
+A work of 500 KiB may have thousands of manifests, whose entries are longer than they are. If they do not all fit, entries with
+information come first: failures, missing objects, and values or conditions that rules request; then as many of the others as fit.
+The conditions of the work are made of all of them. Invariant: the same entries give the same list, in the order of the spec.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OBJECT: Final = 1_400_000
 LEAST: Final = 128 * 1024
 """Bytes for the entries, however large the spec is."""
 _ENTRY: Final = 700
-"""Bytes of an entry of three conditions at most, without what its names, messages and values say."""
+"""Bytes of an entry of three conditions at most, without its names, messages and values."""
 _ESCAPED: Final = 6
 """Bytes that one character may take: some are written by their number."""
 
@@ -28,7 +28,7 @@ Entries = tuple[ManifestCondition, ...]
 
 
 def fitting(entries: Entries, spec: ManifestWorkSpec) -> Entries:
-    """Those for which there is room beside the spec."""
+    """The entries that fit into the object together with the spec."""
     spec_size = sum(map(len, spec.workload.manifests))
     if spec_size + sum(map(_at_most, entries)) <= OBJECT:
         return entries

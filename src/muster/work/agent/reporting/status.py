@@ -1,12 +1,12 @@
-"""The status of a work from its outcomes: one entry per manifest, in the order of the spec, and the conditions of the whole.
+"""The status of a work from the results of its manifests: one entry per manifest, in the order of the spec, and the conditions.
 
-A new entry is laid over the one that the status had for the same resource, found by its whole identity or else, if that is
-unambiguous, by its identity without the place in the spec. What this pass does not know stays: feedback and rule conditions of an
-object that is not there or cannot be read. Times move as OCM's do: with the status of a condition, and for a manifest's Applied
-also with the generation, for StatusFeedbackSynced also with the values.
+A new entry is merged into the former entry of the same resource, found by its whole identity or else, if that is unambiguous, by
+its identity without the ordinal. What this pass does not know is kept: feedback and rule conditions of an object that is missing
+or cannot be read. Transition times change as OCM's do: with the status of a condition, for a manifest's Applied also with the
+generation, and for StatusFeedbackSynced also with the values.
 
-Invariants: the same outcomes again give the very status they gave; every condition has a reason; all texts together stay within
-what an API server stores, since a status that it refuses would tell nothing at all.
+Invariants: the same results give the same status; every condition has a reason; all texts together stay within what an API server
+stores, since otherwise it would refuse the whole status.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Reporter:
 
 
 def _with_omission(whole: list[Condition], listed: int, total: int) -> list[Condition]:
-    """Applied says so where there is no room for all manifests."""
+    """Applied mentions it if not all manifests fit into the status."""
     if listed == total:
         return whole
     note = f"; there is room for {listed} of {total} manifests in this status, which has those first that are not as they should be"
@@ -157,7 +157,7 @@ class _EntryWriter:
     def _read(
         self, manifest: Manifest, document: Object, conditions: Conditions, old: StatusFeedback
     ) -> tuple[Conditions, StatusFeedback]:
-        """What the object itself tells: that it is there, the values asked for, and what the rules make of it."""
+        """The state of the object: its existence, its feedback values, and the conditions of rules."""
         resource = manifest.ref.resource
         feedback = self._reader.read(resource, document, manifest.feedback)
         ruled = evaluate(resource, document, manifest.conditions)
@@ -173,7 +173,7 @@ class _EntryWriter:
         return _without(conditions, gone), _feedback(old, feedback.values)
 
     def _unread(self, manifest: Manifest, why: str, conditions: Conditions) -> Conditions:
-        """An object that is there, and of which no more is to be told: what was told before stays."""
+        """An object that exists but must not be reported further: its former values and conditions are kept."""
         conditions = _still_ruled(conditions, manifest)
         if all(rule.condition != AVAILABLE for rule in manifest.conditions):
             conditions = self._put(conditions, _AVAILABLE)
