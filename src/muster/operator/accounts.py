@@ -1,8 +1,8 @@
 """Credentials of a service account for pods on another cluster: a Secret with `kubeconfig` and `token`.
 
-The token is asked for with a bounded life and replaced when two thirds of it are over; the kubeconfig refers to it by file, so a
-program that mounts the Secret takes up the new one without being restarted. It is replaced at once when the account was made anew
-or the cluster's address or authority changed.
+The token is requested with a limited lifetime and replaced after two thirds of it; the kubeconfig refers to it by file, so a
+program that mounts the Secret reads the new one without a restart. It is replaced at once if the account was recreated or the
+cluster's address or CA changed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AccountSecret:
 async def ensure_account_secret(
     here: KubeClient, far: KubeClient, target: ClientConfig, wanted: AccountSecret, manager: str, clock: Clock = SYSTEM
 ) -> datetime:
-    """Have it, good for a while; gives when it is to be looked at again."""
+    """Ensure valid credentials; returns when they are to be checked again."""
     account = await far.get(SERVICE_ACCOUNTS, wanted.account, wanted.account_namespace)
     origin = sha256(repr((account["metadata"]["uid"], target.server, _authority(target))).encode()).hexdigest()[:32]
     try:

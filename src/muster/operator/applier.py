@@ -1,15 +1,15 @@
-"""Making lists of objects be there, and making them be gone.
+"""Applies and deletes lists of objects.
 
-`Applier` applies documents server-side under one field manager, one after the other, and says of each what became of it: a failure
-stops nothing. It remembers what it applied and what the server made of it; where a cache shows that both are unchanged, nothing
-is sent. So a reconcile at rest costs no request, and drift of any field (of ours, or one that the server defaulted) is repaired.
-Deployments that upstream's operator has made are adopted before (`adoption`).
+`Applier` applies documents server-side with one field manager, one after the other, with a result for each: a failure does not stop
+the others. It keeps what it applied and what the server stored; if a cache shows that both are unchanged, nothing is sent. So a
+reconcile without changes costs no request, and drift of any field (ours, or one that the server defaulted) is reverted.
+Deployments of upstream's operator are adopted before (`adoption`).
 
-`remove` deletes objects and never waits: it deletes what still exists and returns what remains, and the caller
-comes back later. `remove_and_wait` does that for callers who have time.
+`remove` deletes objects without waiting: it deletes what still exists and returns what remains, and the caller repeats it.
+`remove_and_wait` repeats it for callers that can wait.
 
-A real API server sometimes fails to empty a definition that is deleted soon after it was made ("storage is (re)initializing"), and
-then does not try again for minutes, unless the definition changes. So `remove` touches a definition that says so.
+A real API server sometimes fails to empty a CRD that is deleted soon after its creation ("storage is (re)initializing"), and then
+does not retry for minutes, unless the CRD changes. So `remove` changes a CRD in that state.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _digest(value: Any) -> bytes:
 
 
 def labelled(documents: Iterable[Wanted], labels: Mapping[str, str]) -> list[Wanted]:
-    """The documents with these labels on them beside their own."""
+    """The documents with these labels added to their own."""
     return [(resource, _labelled(document, labels)) for resource, document in documents]
 
 

@@ -1,7 +1,7 @@
-"""What is installed around an operator: the definition of its kind, namespace, account, role, Deployment, pull secret.
+"""The installation of an operator: its CRD, namespace, service account, role, Deployment and pull secret.
 
-`clusteradm` applies it, and `python -m muster.operator.bundle DIRECTORY` writes it as YAML for those who prefer kubectl or
-kustomize; with `--check` it only says whether what is there is up to date.
+`clusteradm` applies it, and `python -m muster.operator.bundle DIRECTORY` writes it as YAML for kubectl or kustomize; with `--check`
+it only compares the existing files.
 """
 
 from __future__ import annotations

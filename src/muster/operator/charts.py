@@ -1,7 +1,7 @@
-"""The generated part of the Helm charts in `deploy/charts`: the definition, and an operator's objects with values in their places.
+"""The generated part of the Helm charts in `deploy/charts`: the CRD, and an operator's objects with placeholders for values.
 
-Charts, values, and what a chart has beside the operator are written by hand there. `python -m muster.operator.bundle deploy` writes
-the rest from the same documents that `clusteradm` applies, so that the ways to install cannot drift apart.
+The rest of the charts is written by hand there. `python -m muster.operator.bundle deploy` generates this part from the same
+documents that `clusteradm` applies, so that the ways to install cannot diverge.
 """
 
 from __future__ import annotations

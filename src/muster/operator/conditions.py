@@ -1,6 +1,6 @@
-"""What both operators say in the status of their objects, and how: conditions with OCM's types and reasons, for one generation.
+"""Conditions and status of both operators' objects, with OCM's types and reasons, for one generation.
 
-Pure functions: what was found goes in, conditions or an object with another status come out.
+Pure functions: they return conditions, or an object with another status.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def with_status(
     generations: tuple[GenerationStatus, ...] | None = None,
     related: tuple[RelatedResource, ...] | None = None,
 ) -> Kind:
-    """The object with what is said about its present generation; what is None stays as it is."""
+    """The object with these conditions and this generation; None keeps the former value."""
     status: Any = obj.status  # type: ignore[attr-defined]  # both kinds have one, each of its own type
     generation = obj.metadata.generation
     merged = status.conditions

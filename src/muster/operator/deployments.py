@@ -1,8 +1,7 @@
-"""Every Deployment of ours, from one renderer: what differs is data (`Workload`), what is the same is said here once.
+"""Renders all Deployments: the differences are data (`Workload`), the rest is here.
 
-All pods meet the restricted pod security standard: no root, no privileges, no capabilities, a root file system that cannot be
-written. What has to be written goes to the empty directories that a workload names. Each serves /healthz and /readyz on the port
-called `health`.
+All pods meet the restricted Pod Security Standard: no root, no privileges, no capabilities, a read-only root file system. Writable
+directories are emptyDir volumes that a workload names. Each container serves /healthz and /readyz on the port called `health`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The operator that makes a cluster a hub, as a ClusterManager says."""
+"""The ClusterManager operator: installs a hub."""

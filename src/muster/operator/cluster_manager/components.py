@@ -89,7 +89,7 @@ class Webhooks:
         return self.possible if plan.by_bindings else self.hooks
 
     def callers(self, plan: ClusterManagerPlan) -> list[tuple[GVR, str]]:
-        """What tells the API server to call them, and whom to trust then."""
+        """The webhook configurations, into which the CA bundle is written."""
         return [*((hook.resource, hook.name) for hook in self.wanted(plan)), *((CRDS, name) for name in self.converted)]
 
 
@@ -104,13 +104,13 @@ class Component:
     rules: Callable[[], Sequence[Document]]
     command: str
     flags: tuple[str, ...]
-    """What it is told whatever the spec says."""
+    """Arguments that do not depend on the spec."""
     image: Callable[[ClusterManagerPlan], str]
     settings: Callable[[ClusterManagerPlan], list[str]]
     """Flags that come from the spec."""
     webhooks: Webhooks | None = None
     degraded: str = ""
-    """The condition that tells of it, if there is one; `Progressing` tells of all."""
+    """The condition that reports it, if any; `Progressing` covers all."""
     app: str = ""
     """The label by which its pods are selected, if not by its Deployment's name. It and the container's name are upstream's where
     upstream has the component, so that either operator can go on with the other's Deployment."""

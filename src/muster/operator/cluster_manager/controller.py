@@ -1,9 +1,9 @@
-"""The ClusterManager operator: watches ClusterManagers and all that was made for them, and makes the one agree with the other.
+"""Reconciles ClusterManagers.
 
-A pass over a ClusterManager is: hold it by the finalizer → read its spec into a plan → find the hub (this cluster, or the one that
-its Secret leads to) → install, or remove if it is being deleted → say how it went. Every change of a ClusterManager, of an object
-with its label, and of the Secrets and ConfigMaps it depends on begins a pass; a pass at rest writes nothing. One hub has one
-ClusterManager: of several that are not hosted, the oldest has it and the others say so.
+Steps: add the finalizer → read the spec into a plan → connect to the hub (this cluster, or the one of the kubeconfig Secret) →
+install, or remove if it is being deleted → set conditions. A ClusterManager is reconciled when it, an object with its label, or a
+Secret or ConfigMap it depends on changes; a reconcile without changes writes nothing. A cluster has one hub: of several
+ClusterManagers that are not hosted, the oldest is installed, and the others get a condition.
 """
 
 from __future__ import annotations

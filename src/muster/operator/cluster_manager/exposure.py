@@ -1,9 +1,9 @@
-"""How agents reach a hub's gRPC server: by which names, which its certificate has to bear, and through which Service.
+"""Exposure of a hub's gRPC server: the names in its certificate, and its Service.
 
-`serverConfiguration.endpointsExposure` says so. Behind a `hostname` or a `route` is whatever the administrator put there (an
-ingress or an OpenShift Route that passes TLS through), which leads to the Service: as with OCM, no Route is made here, and the
-condition of the server says so. `loadBalancer` makes the Service one, whose addresses are known once somebody has given it some.
-The server is always called by its Service's name too.
+`serverConfiguration.endpointsExposure` configures it. For `hostname` and `route` the administrator creates the load balancer (an
+Ingress or an OpenShift Route that passes TLS through) in front of the Service: as with OCM, no Route is created here, and the
+server's condition mentions that. `loadBalancer` sets the Service's type, whose addresses are known once they are assigned. The
+server's certificate always has the name of its Service too.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def balancers(found: Object | None) -> list[str]:
 
 
 def routed(plan: ClusterManagerPlan) -> list[str]:
-    """The hosts that somebody else's Routes have to lead to the Service from."""
+    """The hosts whose Routes, created by the administrator, must lead to the Service."""
     return [exposure.host for _, exposure in _exposures(plan) if exposure.type == ROUTE and exposure.host]
 
 

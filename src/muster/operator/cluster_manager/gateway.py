@@ -1,8 +1,8 @@
-"""The steps of an installation that lead a hub's API server to its gateway, and what is said of them.
+"""Installation of the gateway's APIServices, and its condition.
 
-The certificate is kept as those of webhooks are: whom to trust is in the APIServices before anything is served with it. APIServices
-are made once the gateway's Deployment is available, since a hub whose APIService does not answer shows errors to all its users, and
-only where nothing else is served in their groups and versions. Those that are there already are kept right whatever happens.
+Its certificate is managed as those of webhooks: the CA is in the APIServices before the certificate is served. APIServices are
+created once the gateway's Deployment is available, since a hub with an unavailable APIService shows errors to all its users, and
+only if nothing else is served in their groups and versions. Existing ones of ours are always kept up to date.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The certificates of a hub's gRPC server: an authority that lasts, and what it signs for the server itself.
+"""The certificates of a hub's gRPC server: a long-lived CA, and the server certificate that it signs.
 
-The authority's Secret has OCM's name and keys: with `tls.crt` and `tls.key` the controllers sign agents' certificates, and `ca.crt`
-lists every authority in whose name somebody may still prove who he is, newest first. Callers of webhooks are told whom to trust
-whenever that changes; agents keep what they were joined with. So this authority lasts for years, and when two thirds of its life
-are over it vouches for a successor (`vouched.crt`). The server shows that beside its own certificate: who knows only the old
-authority recognizes the server until that one ends, and the bundle has both meanwhile. A new authority is trusted before it is
-stored, hence before anything is signed by it. One that somebody else put there is used as it is.
+The CA's Secret has OCM's name and keys: with `tls.crt` and `tls.key` the controllers sign agents' certificates, and `ca.crt` has
+every CA that may still have valid certificates, newest first. Webhook configurations get a changed bundle at once, but agents keep
+the bundle with which they joined. So the CA is valid for years, and after two thirds of its lifetime it cross-signs a successor
+(`vouched.crt`). The server sends that together with its own certificate: clients that know only the old CA trust the server until
+that one expires, and the bundle has both meanwhile. A new CA is published before it is stored, hence before it signs anything. A
+CA that the administrator stored is used unchanged.
 
-The server's certificate is replaced when it is old, when the server goes by other names, and when the authority is another one.
+The server's certificate is replaced when it is old, when the server's names change, and when the CA changes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ VOUCHED: Final = "vouched.crt"
 
 Contents = Mapping[str, bytes]
 Trust = Callable[[bytes], Awaitable[None]]
-"""Is told a bundle before anything is signed in the name of what is new in it."""
+"""Called with a bundle before anything is signed by a CA that is new in it."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class HubAuthority:
     bundle: bytes
     """Every authority to trust, newest first."""
     vouched: bytes = b""
-    """What its predecessor says for it."""
+    """Its certificate signed by its predecessor."""
 
     @property
     def renewal(self) -> datetime:
@@ -172,7 +172,7 @@ def _contents(secret: Object | None) -> Contents:
 
 
 async def _store(client: KubeClient, name: str, namespace: str, secret: Object | None, contents: Contents) -> bool:
-    """False when somebody else was quicker."""
+    """False if another client has written it first."""
     data = {key: base64.b64encode(value).decode() for key, value in contents.items()}
     try:
         if secret is None:

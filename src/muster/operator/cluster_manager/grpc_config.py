@@ -1,8 +1,8 @@
-"""What an administrator configures of the gRPC server, in ConfigMap `grpc-server-config`, key `config.yaml`.
+"""The administrator's configuration of the gRPC server: ConfigMap `grpc-server-config`, key `config.yaml`.
 
-The server reads it when it starts. The operator writes a hash of it on the server's pods, so that another configuration is rolled
-out as another image would be: pod by pod, and where the new one cannot run, the old ones stay. What the server would refuse is told
-in the ClusterManager's condition, by its key. A hub without this ConfigMap has no such mark, hence no rollout of its own.
+The server reads it when it starts. The operator sets a hash of it on the server's pods, so that a change is rolled out like a new
+image: pod by pod, and the old pods stay if the new ones cannot run. Invalid keys are reported in the ClusterManager's condition. A
+hub without this ConfigMap has no hash, hence no rollout.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ async def _definitions(site: HubSite, made: Installed, endpoints: Mapping[Webhoo
 
 
 async def _foreign(site: HubSite, wanted: Wanted) -> bool:
-    """Whether somebody else has made it: then it is that one's to keep, and to take away."""
+    """Whether it was created by another client, which then keeps and deletes it."""
     resource, key = wanted[0], key_of(wanted[1])
     if site.target.find(resource, key) is not None:
         return False

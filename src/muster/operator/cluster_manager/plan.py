@@ -1,7 +1,7 @@
-"""What a ClusterManager asks for, read once: where things run, as which image, with which features and drivers.
+"""The parsed spec of a ClusterManager: where components run, with which image, feature gates and drivers.
 
-Nothing here is wrong beyond repair: what the spec says that we do not know is left out and named in `gate_review` or raised as
-`BadSpec`, so that one bad ClusterManager gets a condition and nobody else notices.
+Unknown parts of a spec are ignored and named in `gate_review`, invalid ones raise `BadSpec`, so that one invalid ClusterManager
+gets a condition and others are not affected.
 """
 
 from __future__ import annotations
@@ -146,14 +146,14 @@ class ClusterManagerPlan:
 
     @property
     def addon_manager(self) -> bool:
-        """Whether the hub manages addons: unless it is told not to."""
+        """Whether the hub manages addons; the default is yes."""
         configured = self.manager.spec.add_on_manager_configuration
         gates = configured.feature_gates if configured else ()
         return not any(gate.feature == ADDON_MANAGEMENT and gate.mode != "Enable" for gate in gates)
 
     @property
     def gateway(self) -> bool:
-        """Whether the hub has a way to the API of each of its clusters."""
+        """Whether the hub has a gateway to the API of its clusters."""
         return CLUSTER_GATEWAY.name in self.hub_addons
 
     @cached_property
@@ -199,7 +199,7 @@ class ClusterManagerPlan:
 
     @property
     def gateway_cluster_proxy(self) -> tuple[str, int] | None:
-        """Host and port at which the gateway reaches upstream's cluster-proxy, if it is told so. Raises BadSpec."""
+        """Host and port of upstream's cluster-proxy for the gateway, if given. Raises BadSpec."""
         text = self.manager.metadata.annotations.get(CLUSTER_PROXY_ANNOTATION, "")
         if not text:
             return None
@@ -211,7 +211,7 @@ class ClusterManagerPlan:
 
     @property
     def placement_debug(self) -> bool:
-        """Whether the placement controller explains itself to who asks."""
+        """Whether the placement controller serves explanations of decisions."""
         configured = self.manager.spec.placement_configuration
         return configured is not None and _is_on(configured.feature_gates, DEBUG_SERVER)
 
@@ -238,7 +238,7 @@ class ClusterManagerPlan:
         return authorization(gates, ExecutorAuthorization.ACCESS_REVIEW).by_bindings
 
     def hosted_webhook(self, webhook: WebhookField) -> HostedWebhookConfiguration:
-        """Raises BadSpec when a hosted hub does not say where its webhooks will be reached."""
+        """Raises BadSpec if a hosted hub has no address of its webhooks."""
         hosted = self.manager.spec.deploy_option.hosted
         configured = webhook.hosted(hosted) if hosted else None
         if configured is None or not configured.address:

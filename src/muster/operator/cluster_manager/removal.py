@@ -68,10 +68,10 @@ from muster.runtime.webhook import Hook
 log = get_logger("muster.operator.removal")
 
 NAMED: Final = 3
-"""How many objects of a kind are named to whoever waits."""
+"""How many objects of a kind are named in messages."""
 CLUSTERS: Final = f"{MANAGED_CLUSTERS.plural}.{MANAGED_CLUSTERS.group}"
 FINALIZERS: Final = {CLUSTERS: REGISTRATION_CONTROLLER, f"manifestworkreplicasets.{WORK_GROUP}": WORK_CONTROLLER}
-"""Definitions whose objects wait for a component of ours alone: without it they are let go at once."""
+"""CRDs whose objects have finalizers of one of our components only: without it their finalizers are removed at once."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Removal:
         return bool(since) and self.clock.now() - parse_time(since) >= self.removal_timeout
 
     async def _silent_webhooks(self, hub: TargetCluster) -> None:
-        """Nobody shall be asked who does not answer."""
+        """Deletes webhook configurations whose server is not available, since they would refuse every write."""
         for component, webhooks in SERVERS:
             if self.overdue or not await self._answers(component):
                 await self._remove(hub, _hook_refs(webhooks.possible))
@@ -137,7 +137,7 @@ class Removal:
         return []
 
     async def _empty(self, hub: TargetCluster, kind: Definition) -> str:
-        """Let go what nobody will finalize; gives what it still waits for."""
+        """Removes finalizers whose controllers are gone; returns the objects that still block the removal."""
         resource = GVR(
             f"{kind.resource.group}/{kind.stored}", kind.resource.plural, kind.resource.kind, kind.resource.scope == "Namespaced"
         )

@@ -1,4 +1,4 @@
-"""What a ClusterManager's status says: pure functions from what was found to conditions, with OCM's types and reasons."""
+"""The conditions of a ClusterManager: pure functions, with OCM's types and reasons."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def gateway(
 def _degraded(
     plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None], kind: str, stem: str, what: str
 ) -> Condition | None:
-    """What is wrong with the Deployments that a condition tells of."""
+    """The condition that reports the problems of its Deployments."""
     names = [one.deployment(plan) for one in wanted(plan) if one.degraded == kind]
     missing = [name for name in names if rollouts.get(name) is None]
     if missing:

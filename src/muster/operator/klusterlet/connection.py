@@ -1,11 +1,10 @@
-"""Whether the agents' credential lets them work on the hub: the hub itself is asked, in the very way that they go.
+"""Checks whether the agents can work on the hub, by requests to the hub with the agents' own credential.
 
-First the credential that the agent got is tried. Where that does not do, the bootstrap kubeconfig is tried too, so that the
-reason, "<bootstrap reason>,<hub reason>", says which of the two somebody has to look after. With several hubs, one bootstrap
-kubeconfig that works is enough. A credential that only the agent's own pod can produce (an exec plugin) is not tried: nothing that
-could be found out here would be about the agent, so the condition is Unknown and says where to look instead; unless the bootstrap
-kubeconfig shows that something has to be done on the hub before that credential can be of use. How a way to a hub is
-written, and how a hub is asked whether it lets an agent work, is known to the Klusterlet's driver alone.
+First the credential of the hub Secret is tried. If it does not work, the bootstrap kubeconfig is tried too, so that the reason,
+"<bootstrap reason>,<hub reason>", shows which of the two needs attention. With several hubs, one working bootstrap kubeconfig is
+sufficient. A credential that only the agent's own pod can produce (an exec plugin) is not tried, since the result would not be
+about the agent: the condition is Unknown and refers to the ManagedCluster, unless the bootstrap kubeconfig shows that the hub does
+not accept the cluster yet. The Klusterlet's driver knows the format of the hub configuration and the permissions to review.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ WITHIN: Final = 20.0
 
 HUB_REASONS: Final = ("HubKubeConfigError", "HubKubeConfigUnauthorized", "HubKubeConfigUnchecked")
 AWAITED: Final = "ManagedClusterIncomplete"
-"""Somebody has to do something on the hub, and the message says what."""
+"""An administrator has to act on the hub; the message has the action."""
 BOOTSTRAP_REASONS: Final = ("BootstrapSecretError", "BootstrapSecretUnauthorized", "BootstrapSecretUnchecked")
 """Of a kubeconfig that does not work, one that may not do enough, and one that cannot be tried here."""
 
 Contents = Mapping[str, bytes]
 Open = Callable[[EndpointFormat, Contents, str, str], AbstractAsyncContextManager[KubeClient]]
-"""A client for the way to a hub in a Secret, whose place is told for errors, and for a cluster. Raises EndpointError."""
+"""A client for the hub configuration of a Secret, with its source for errors and a cluster name. Raises EndpointError."""
 Probe = Callable[[KubeClient, str], Awaitable["Finding"]]
-"""What a hub answers to whoever asks for a cluster."""
+"""The hub's answer for a cluster."""
 
 
 class ForeignCredential(Exception):
-    """A way to a hub that is of use only where the agent runs."""
+    """A hub configuration that works only where the agent runs."""
 
 
 @asynccontextmanager
@@ -110,7 +109,7 @@ class ConnectionCheck:
         return self.plan.driver
 
     def _cluster(self) -> str:
-        """What the cluster is called; empty while the agent has not said which name it has drawn."""
+        """The cluster's name; empty until the agent has stored the one it generated."""
         stored = self.read(HUB_SECRET) or {}
         return self.plan.klusterlet.spec.cluster_name or stored.get(CLUSTER_NAME, b"").decode(errors="replace")
 

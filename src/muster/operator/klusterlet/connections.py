@@ -1,7 +1,7 @@
-"""Keeps the condition HubConnectionDegraded of every Klusterlet true, at the price of few questions to the hubs.
+"""Keeps the condition HubConnectionDegraded of every Klusterlet up to date, with few requests to the hubs.
 
-A hub is asked when the Klusterlet or one of its kubeconfigs has changed, now and then while something is wrong, and rarely while
-all is well. Writes of others to the Klusterlet's status begin a look here that costs nothing.
+A hub is probed when the Klusterlet or one of its kubeconfigs has changed, at intervals while something is wrong, and rarely
+otherwise. Writes of others to the Klusterlet's status trigger a check that costs no requests.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""The Klusterlet operator: watches Klusterlets and all that was made for them, and makes the one agree with the other.
+"""Reconciles Klusterlets.
 
-A pass over a Klusterlet is: hold it by the finalizer → read its spec into a plan → find the managed cluster (this one, or the one
-that its Secret leads to) → install, or remove if it is being deleted → say how it went. Every change of a Klusterlet, of an object
-with its label, and of the Secrets it depends on begins a pass; a pass at rest writes nothing. A namespace belongs to one
-Klusterlet: of several that ask for it, the one that has it keeps it, else the oldest gets it, and the others say so.
+Steps: add the finalizer → read the spec into a plan → connect to the managed cluster (this one, or the one of the kubeconfig
+Secret) → install, or remove if it is being deleted → set conditions. A Klusterlet is reconciled when it, an object with its label,
+or a Secret it depends on changes; a reconcile without changes writes nothing. A namespace belongs to one Klusterlet: of several
+with the same one, the Klusterlet that has it keeps it, else the oldest gets it, and the others get a condition.
 
-Beside that, `Connections` looks whether agents can work on their hub, at a pace of its own: a hub that does not answer delays
-nobody.
+`Connections` checks separately whether agents can work on their hub: a hub that does not answer delays no reconcile.
 """
 
 from __future__ import annotations
@@ -140,7 +139,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, KlusterletPlan, Klusterl
         return WHILE_TAKEN if plan.hosted else None
 
     def _refuse_taken(self, plan: KlusterletPlan) -> None:
-        """Raises Waiting when another Klusterlet has the agents' namespace, or has asked for it earlier."""
+        """Raises Waiting if another Klusterlet has the agents' namespace, or is older and has the same."""
         namespace = plan.agent_namespace
         claims = {one.metadata.name: one for one in self._objects.cache if agent_namespace_of(one) == namespace}
         found = self._namespaces.cache.get(ObjectKey("", namespace))
