@@ -1,6 +1,6 @@
-"""How a cluster becomes a managed one: the hub's controllers, the agent, and the drivers that prove who an agent is.
+"""Registration of managed clusters: the hub's controllers, the agent, and the drivers by which agents authenticate.
 
-`hub/` runs beside the hub's API server, `agent/` beside each managed one; neither knows the other, they meet in ManagedCluster,
-Lease and whatever a driver uses. `drivers/` holds the ways to get a credential for the hub behind two small Protocols
-(`drivers/interfaces.py`). `names.py` has every name that goes over the wire; all of them are OCM's.
+`hub/` runs on the hub, `agent/` on each managed cluster; neither imports the other, they communicate by ManagedCluster, Lease and
+the objects of a driver. `drivers/` has the ways to get a credential for the hub behind two small Protocols
+(`drivers/interfaces.py`). `names.py` has every name of the wire protocol; all of them are OCM's.
 """

@@ -1,1 +1,1 @@
-"""The managed cluster's side of registration: getting and keeping a credential of the hub, and telling how the cluster is."""
+"""The registration agent: gets and renews a credential of the hub, and reports the state of its cluster."""

@@ -1,14 +1,14 @@
-"""The agent of a managed cluster: gets and keeps an identity on a hub, and tells the hub how the cluster is.
+"""The registration agent of a managed cluster: gets and renews an identity on a hub, and reports the cluster's state.
 
-Its life is a loop. *Choose* a hub: the one whose credential is stored, if that still works, else the first of the bootstrap
-kubeconfigs that will have us. *Register* there with the bootstrap identity, when no stored credential works on it: introduce the
-cluster, and let the driver get a credential. *Serve* with that credential: renew the lease, report the status, renew the
-credential in time. When serving ends (the credential has expired or is refused, the bootstrap kubeconfig names another hub, the hub
-has failed us and there are others), the loop begins again.
+It is a loop. *Select* a hub: the one of the stored credential, if that still works, else the first of the bootstrap kubeconfigs
+that accepts the cluster. *Register* there with the bootstrap identity, if no stored credential works: create the ManagedCluster,
+and let the driver get a credential. *Serve* with that credential: renew the lease, report the status, renew the credential in
+time. When serving ends (the credential has expired or is refused, the bootstrap kubeconfig has another hub, the hub has failed and
+there are others), the loop starts again.
 
-Everything that must outlive the process is in two Secrets, so a restart at any moment goes on where it was; and nothing here
-ends the process: whatever is missing is waited for, with growing pauses and one line in the log. Nothing is global: a process may
-run a thousand agents.
+Everything that must outlive the process is in two Secrets, so a restart at any moment continues where it was. Nothing here ends the
+process: it waits for whatever is missing, with growing intervals and one line in the log. Nothing is global: a process may run a
+thousand agents.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class Agent:
             await self._give_up(self._context, address)
 
     async def _give_up(self, context: AgentContext, address: HubAddress) -> None:
-        """Only the names are kept: what was pending there was asked for with an identity that is gone."""
+        """Only the names are kept: pending requests were made with an identity that is gone."""
         others = [candidate.address for candidate in context.bootstraps.candidates if candidate.address != address]
         try:
             await context.secret.pending.begin(names_of(context.identity), others)

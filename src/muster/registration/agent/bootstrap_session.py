@@ -1,10 +1,10 @@
-"""Registering with a hub: with the bootstrap identity, from an introduction to a credential that works.
+"""Registration at a hub with the bootstrap identity: from the ManagedCluster to a credential that works.
 
-A hub that has only moved is not registered with (`moving.py`). An agent whose credential is derived needs the bootstrap identity
-for nothing but its introduction: where a hub does not take that any more, but has accepted the cluster, the agent gets in by
-itself. Registering ends when there is such a credential, or when going on
-with this bootstrap kubeconfig would be wrong: it has changed or gone, or there are other hubs and this one has taken too long. What
-stands in the way is said once, in words that tell an administrator what to do, and tried again with growing pauses.
+A hub that has only moved needs no registration (`hub_move.py`). An agent with a derived credential needs the bootstrap identity
+only to create the ManagedCluster: if the hub refuses that identity but has accepted the cluster, the agent continues without it.
+Registration ends with a credential, or when this bootstrap kubeconfig is no longer right: it has changed or is gone, or there are
+other hubs and this one has taken too long. Problems are reported once, with what the administrator can do, and retried with
+growing intervals.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def _join(context: AgentContext, hub: KubeClient, candidate: Candidate, re
 
 
 async def _introduced(context: AgentContext, hub: KubeClient, trouble: Trouble) -> None:
-    """Make room for what this registration has to remember, then tell the hub of the cluster."""
+    """Prepare the pending Secret, then create the ManagedCluster."""
     backoff = Backoff(1.0, 60.0, random=context.random)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What every part of an agent is given: its own cluster, its memory, who it is, its driver, the ways to hubs, and time."""
+"""The context that all parts of an agent share: its cluster, its Secrets, identity, driver, hubs, and time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AgentContext(ControllerContext):
     """Client and caches are the managed cluster's; events are recorded on the cluster that the agent's Secrets are on."""
 
     management: KubeClient
-    """The cluster that the agent's Secrets are on; the managed one itself, unless the agent is hosted elsewhere."""
+    """The cluster with the agent's Secrets; the managed one itself, unless the agent is hosted."""
     secret: HubSecret
     bootstraps: Bootstraps
     options: AgentOptions
@@ -65,7 +65,7 @@ class AgentContext(ControllerContext):
         return next((candidate for candidate in self.bootstraps.candidates if candidate.address == address), None)
 
     def api_of(self, address: HubAddress) -> HubAddress | None:
-        """The API server of a hub, which addons go to; None where the agent was not told of it."""
+        """The API server of a hub, for addons; None if the agent does not know it."""
         candidate = self.candidate(address)
         return address if self.secret.leads_to_api else None if candidate is None else candidate.api
 

@@ -1,10 +1,10 @@
-"""Runs whoever gets a credential: from nothing to one that works, and from one that ages to the next.
+"""`CredentialKeeper`: the loop that gets a credential and renews it.
 
-A source (a registration driver, or what gets an addon's certificate or token) says what to store and what to wait for; this loop
-stores it before the source is asked again, watches the one object on the hub that it waits for, and wakes it when that changes,
-when its time has come, or when somebody else changed what is stored. A step that fails is tried again later and later. Where things
-are kept is a store's business. What is begun is kept apart from the credential; a credential that was got is written whole, in one
-write, and only then is what was begun forgotten.
+A source (a registration driver, or the source of an addon's certificate or token) returns what to store and what to wait for. The
+loop stores it before the source is called again, watches the one object on the hub that the source waits for, and wakes when it
+changes, when its time has come, or when another client changed the stored data. Failed steps are retried with backoff. The location
+of the data is the store's concern. Pending data is separate from the credential; a credential is written completely, in one write,
+and only then the pending data is removed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEP_SECONDS = 120.0
 """A step that has not ended by then is broken off and tried again."""
 
 Trouble = Callable[[Exception | None], None]
-"""Is told why a step failed, and None when one went well."""
+"""Called with the problem of a failed step, and with None after a successful one."""
 
 
 class CredentialSource(Protocol):

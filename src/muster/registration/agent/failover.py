@@ -1,8 +1,8 @@
-"""Which of several hubs to go to: the checks before joining one, and a memory for those that failed us.
+"""Selection among several hubs: the checks before joining one, and the list of hubs that failed.
 
-A hub fails an agent when it takes back its acceptance, or when it could not be told of the cluster's life for too long. It then
-goes to the end of the list for a while, so that the others get their chance first; it is never struck off, for it may be the only
-one that is left. A hub that has not decided on the cluster yet has not failed.
+A hub fails an agent when it withdraws its acceptance, or when the lease could not be renewed for too long. It then moves to the end
+of the list for a while, so that the others are tried first; it is never removed, for it may be the only one. A hub that has not
+decided about the cluster yet has not failed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHECK_SECONDS = 20.0
 
 
 def denied(cluster: ManagedCluster) -> bool:
-    """Whether the hub has decided against the cluster; one that has not decided yet has not said anything about it."""
+    """Whether the hub has denied the cluster; a hub that has not decided yet has not."""
     return not cluster.spec.hub_accepts_client and condition_of(cluster.status.conditions, ACCEPTED) is not None
 
 

@@ -1,7 +1,7 @@
-"""The agent's own credential, as a `CredentialKeeper` keeps it: whole, names and way to the hub with it, in its Secret.
+"""The store of the agent's own credential for its `CredentialKeeper`: with names and hub configuration, in its Secret.
 
-It takes the place of another hub's if there was one; what is begun is beside it, in a Secret of its own. Where a credential is made
-of what the agent knows anyway (`is_derived`), `store_derived` writes it as this agent would.
+It replaces the credential of another hub if there was one; pending data is in a Secret of its own. If a credential is computed from
+the agent's configuration (`is_derived`), `store_derived` writes it as this agent would.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A hub that has moved: the bootstrap kubeconfig calls it by the same name, but it is elsewhere now or shows another authority.
+"""A hub that has moved: the bootstrap kubeconfig has the same name for it, but another address or CA.
 
-If it takes the credential that the agent has, it is the same hub, and all that changes is the way to it: no new request, nobody
-has to approve anything, and the cluster is hardly away. Only a hub that answers and does not know us is registered with again. One
-that does not answer is waited for: whether it knows us, it could not say yet. A server may refuse a certificate that it does not
-know by breaking off the connection, which looks the same; but it answers the bootstrap identity, and then it does not know us.
+If it accepts the agent's credential, it is the same hub, and only the stored configuration changes: no new request, no approval,
+and hardly an interruption. Only a hub that answers and does not know the agent is registered at again. One that does not answer is
+waited for. A server may refuse an unknown certificate by closing the connection, which looks the same; but it answers the
+bootstrap identity, and then it does not know the agent.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def moved(context: AgentContext, candidate: Candidate, bootstrap: KubeClie
 
 
 async def _answers(hub: KubeClient, cluster: str) -> bool:
-    """Whether the hub says anything at all to whoever asks."""
+    """Whether the hub answers at all."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             await hub.get(MANAGED_CLUSTERS, cluster)

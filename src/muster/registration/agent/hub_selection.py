@@ -1,8 +1,8 @@
-"""Which hub to go to: the one whose credential is stored, if it still serves, else the first that will have the cluster.
+"""Selection of the hub: the one of the stored credential, if it still works, else the first that accepts the cluster.
 
-A single bootstrap kubeconfig is not examined before it is used: what is wrong with it, registering tells. Of several, each is asked
-whether it lets us register and has not denied us. When none will have us, the one that we have a credential for is gone back to:
-it may change its mind. When there is nothing at all to go to, that is waited for.
+A single bootstrap kubeconfig is not checked before: registration reports its problems. With several, each hub is checked for the
+permission to register and for a denial. If none accepts the cluster, the agent returns to the hub of its credential, which may
+accept it again. If there is no hub at all, it waits for one.
 """
 
 from __future__ import annotations

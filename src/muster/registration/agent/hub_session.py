@@ -1,12 +1,12 @@
-"""Serving a hub with a credential of our own: everything an accepted cluster owes its hub, until there is a reason to leave.
+"""A session with the hub of the agent's credential: lease, status and renewal, until there is a reason to leave.
 
-Side by side run: a watch of our own ManagedCluster, the lease, the status, the renewal of the credential, addons, events, and a
-look at whether to go on. There are few reasons to leave, and none of them is an outage as long as there is only one hub.
+Concurrent tasks: a watch of the agent's ManagedCluster, the lease, the status, the renewal of the credential, addons, events, and a
+check of whether to continue. There are few reasons to leave, and no outage is one as long as there is only one hub.
 
-A credential is for the ManagedCluster under which it was given. If that is removed on the hub, the agent does not introduce its
-cluster again; but if somebody makes another of the same name there and accepts it, the agent finds itself shut out of an accepted
-cluster, and registers anew. A credential that is derived is none that somebody has given: registering anew would make the same
-again, so whatever a hub says to it, the agent stays and tries.
+A credential belongs to the ManagedCluster under which it was issued. If that is deleted on the hub, the agent does not create it
+again; but if an administrator creates and accepts another one of the same name, the agent finds that it has no permissions on an
+accepted cluster, and registers again. A derived credential was issued by nobody: registering again would compute the same one, so
+the agent stays and retries.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ log = get_logger("muster.registration.agent")
 
 CONTROLLER = "klusterlet-agent"
 SESSION_CHECK_INTERVAL = 60.0
-"""Between two looks at whether serving should end; what matters more is heard of at once."""
+"""Interval of the check whether the session should end; important changes are noticed at once."""
 ACCEPTED_SECONDS = 2.0
 """So long after the credential came, acceptance is waited for with the bootstrap identity if it was not there yet."""
 HURRY_SECONDS = 1.0
 SHUT_OUT_SECONDS = 15.0
 """Between two looks at whether the hub has shut us out of our cluster; after two that find so, we are."""
 REFUSED_SECONDS = 120.0
-"""So long must a hub say that it does not know us before a credential that looks good is given up."""
+"""How long a hub must refuse a credential that looks valid before it is given up."""
 
 
 class SessionEnd(Enum):

@@ -1,11 +1,11 @@
-"""How an agent introduces its cluster to the hub: the ManagedCluster it creates, and what it keeps right in it later.
+"""Creation of the ManagedCluster by the agent, and what the agent keeps up to date in it.
 
-It is made during bootstrap, without looking first: that it exists already is as good, whoever made it. An existing one cannot be
-changed with a bootstrap identity; once registered, the agent adds what is missing in it: ways to reach the cluster, and what its
-driver needs there. Annotations of the command line are for a new ManagedCluster only, others may have changed them since.
+It is created during bootstrap, without a read: AlreadyExists is as good. A bootstrap identity cannot change an existing one; once
+registered, the agent adds what is missing in it: client configurations, and what its driver needs. Annotations of the command line
+are for a new ManagedCluster only, since they may have been changed on the hub.
 
-An agent that has its credential before the hub has accepted the cluster may not even look at its ManagedCluster with it. The
-bootstrap identity may, and tells when the waiting is over: acceptance counts at once, not when a refused watch is next tried.
+An agent that has its credential before the hub has accepted the cluster may not read its ManagedCluster with it. The bootstrap
+identity may, and so acceptance is noticed at once, not when the refused watch is retried.
 """
 
 from __future__ import annotations

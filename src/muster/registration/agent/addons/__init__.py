@@ -1,7 +1,7 @@
-"""Addons on the managed cluster: each gets its credentials for the hub, and the hub is told how it is.
+"""Addons on the managed cluster: their credentials for the hub, and their health.
 
-`controller.py` follows the addons of this cluster on the hub, one pass per addon. `registrations.py` says which credentials one
-should have, a pure function of its status; `credentials.py` keeps them, with the agent's own `CredentialKeeper` and certificate
-machine, or with `tokens.py`, in `secrets.py`. `leases.py` judges an addon by its lease. `namespaces.py` knows in which namespaces
-all of this may be, and what is there. `status.py` puts what is known into the addon's status, in one write.
+`controller.py` reconciles the addons of this cluster. `registrations.py` computes which credentials an addon should have, a pure
+function of its status; `credentials.py` maintains them, with the agent's own `CredentialKeeper` and certificate state machine, or
+with `tokens.py`, in `secrets.py`. `leases.py` evaluates an addon's lease. `namespaces.py` has the namespaces where all of this is
+allowed, and caches of them. `status.py` computes the addon's status, which is written at once.
 """

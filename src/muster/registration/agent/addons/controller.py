@@ -1,10 +1,9 @@
-"""The controller of addons on a managed cluster: one pass per addon, from the hub's word of it to one write of its status.
+"""The controller of addons on a managed cluster: reconciles one ManagedClusterAddOn.
 
-A pass reads the ManagedClusterAddOn → has its credentials kept, and what is left of others cleared away → judges it by its lease,
-where that is how it is judged → says what has changed. It begins with every change of the addon, of its Secrets and its lease, of
-the namespaces that it may use, when there is news of a credential, and at the moment when its lease is to be judged anew. So at
-rest nothing is asked but that watches are taken up again. While the hub takes the cluster for lost, it says of addons what it
-thinks; nothing is said against that until it has heard of the cluster.
+Steps: read the addon → ensure its credentials and remove those that it no longer needs → evaluate its lease, if its health is
+reported by lease → patch the status. It runs when the addon, its Secrets, its lease or its namespaces change, when a credential
+has changed, and when its lease is due. So without changes there are no requests but renewed watches. While the hub reports the
+cluster as unknown, it sets the conditions of addons itself; the agent does not change them until its lease is renewed.
 """
 
 from __future__ import annotations

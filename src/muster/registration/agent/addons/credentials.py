@@ -1,8 +1,8 @@
-"""The credentials of all addons: each that is wanted is kept, and nothing is left of those that are not.
+"""The credentials of all addons: creates and renews the wanted ones, and removes all others.
 
-What is wanted of an addon is told by `settle`, again and again. A credential whose registration has changed is got anew; what is
-stored stays in use until then, and goes, if it is elsewhere, only when everything that is wanted of the addon is whole. What went
-while no agent was there to see it is found by the labels of Secrets.
+`settle` is called with an addon's wanted credentials at every reconcile. A credential whose registration has changed is requested
+again; the stored one stays in use until then, and, if it is in another Secret, until all credentials of the addon are complete.
+Credentials that became unwanted while no agent ran are found by the labels of their Secrets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from muster.runtime.client.builtin import SECRETS
 log = get_logger("muster.registration.agent.addons")
 
 NOT_POSSIBLE: Final = "AddonCredentialNotPossible"
-"""Ours: why a credential is not even asked for."""
+"""Reason of ours: a credential is not requested."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class _Addon:
     """By the name of the Secret."""
     blocked: tuple[Blocked, ...] = ()
     awaited: tuple[str, ...] = ()
-    """Drivers of credentials that cannot be asked for yet."""
+    """Drivers whose credentials cannot be requested yet."""
 
     @property
     def whole(self) -> bool:

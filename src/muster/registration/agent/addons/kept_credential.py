@@ -1,7 +1,7 @@
-"""One credential of an addon, from when it is wanted until it is not, or is wanted otherwise.
+"""One credential of an addon, as long as it is wanted in this form.
 
-A certificate comes from the machine that the agent's own comes from, a token from `tokens.py`; the same keeper drives both. What is
-wrong with it, and what is in use, is told as the condition that OCM's agents tell it by.
+A certificate comes from the same state machine as the agent's own, a token from `tokens.py`; the same `CredentialKeeper` drives
+both. Its state is reported as the condition that OCM's agents use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How an addon is by its lease, which its agent renews about once a minute: a pure judgement, and when to judge anew.
+"""Health of an addon by its lease, which its agent renews about once a minute: a pure function, and when it changes next.
 
-A renewal counts for five minutes. A lease that was never renewed, or says something that is no time, is one that is not renewed.
+A renewal is valid for five minutes. A lease that was never renewed, or whose time cannot be parsed, counts as expired.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The namespaces of a cluster in which addons' credentials and leases may be, and what is there.
+"""Namespaces of the managed cluster in which addons' credentials and leases are allowed, with caches of both.
 
-The agent may look into `open-cluster-management-agent-addon` and into namespaces that carry a label, and into no others: the
-Klusterlet operator binds its account there, as labels come and go. In each of them two watches run, of the credentials that this
-agent keeps and of leases; nothing is asked besides. `label_hint` says what is to be done about a namespace that is none of them.
+The agent may read `open-cluster-management-agent-addon` and labelled namespaces, and no others: the Klusterlet operator binds its
+service account there, as labels change. Each of them has two watches, of the credentials that this agent manages and of leases;
+there are no other requests. `label_hint` is the remedy for a namespace without the label.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.runtime.client.builtin import LEASES, NAMESPACES, SECRETS
 LABELLED: Final = f"{NAMESPACE_LABEL}=true"
 
 Wake = Callable[[str], None]
-"""Is told the name of an addon of which something has changed."""
+"""Called with the name of an addon that changed."""
 
 
 def label_hint(namespace: str) -> str:

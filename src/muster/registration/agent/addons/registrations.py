@@ -1,8 +1,8 @@
-"""Which credentials an addon should have on this cluster: a pure function of its ManagedClusterAddOn and of what the agent knows.
+"""Which credentials an addon should have on this cluster: a pure function of its ManagedClusterAddOn and the agent's configuration.
 
-Each registration in the status becomes a `WantedCredential`: a Secret of a name and a namespace, a client certificate or a token in
-it, and what stands beside that. What cannot be had as it is asked for is `Blocked`, with what to do about it; the others go on.
-The status is written by whoever manages the addon, so nothing in it is taken for well-formed.
+Each registration of the status becomes a `WantedCredential`: the Secret's name and namespace, a client certificate or a token, and
+further entries. A registration that cannot be fulfilled becomes `Blocked`, with a remedy; the others are not affected. The status
+is written by the addon's manager, so it is validated.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Situation:
     driver: str = CSR
     """By which addons' agents prove themselves to the hub's API server."""
     api: HubAddress | None = None
-    """The hub's API server; None where the agent has no way to it that it could pass on."""
+    """The hub's API server; None if the agent has no address of it for addons."""
     certificate_seconds: int = 0
 
 
@@ -106,7 +106,7 @@ def _text(entries: Mapping[str, bytes]) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Blocked:
-    """A registration that leads to nothing until somebody does something."""
+    """A registration that cannot be fulfilled until somebody acts."""
 
     driver: str
     secret: str
@@ -217,7 +217,7 @@ def addon_profile(cluster: str, addon: str, registration: RegistrationConfig, ex
 
 
 def account_uid(addon: ManagedClusterAddOn) -> str:
-    """Of the service account whose tokens the addon's agent uses, as the hub says it; empty while there is none."""
+    """The uid of the service account for the addon's tokens, as the hub reports it; empty while there is none."""
     ready = condition_of(addon.status.conditions, TOKEN_READY)
     if ready is None or ready.status != "True":
         return ""

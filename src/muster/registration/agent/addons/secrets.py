@@ -1,8 +1,8 @@
-"""The Secrets of an addon's credential: the one that its pods mount, and the one of what is begun, in the agent's namespace.
+"""The Secrets of an addon's credential: the one that its pods mount, and a pending one in the agent's namespace.
 
-What pods mount appears complete or not at all, and is replaced in one write: what a registration asked for before stays in use
-until what it asks for now is whole. For which registration a credential was got is written beside it, as a digest, so that the next
-agent knows without asking anybody. Both Secrets are labelled, by which they are found again when nothing else is known of them.
+The mounted Secret is complete or missing, and is replaced in one write: the former credential stays in use until the new one is
+complete. A digest of its registration is stored with it, so that the next agent recognizes it without requests. Both Secrets are
+labelled, so that they are found when nothing else is known.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What the agent has to say of an addon, put into its status at once: a pure function.
+"""The agent's part of an addon's status, for one write: a pure function.
 
-Conditions: how it went with its credentials, and with health by lease whether it is available. Where an addon has several
-credentials, what is wrong with one counts. The driver that this agent gets addons' client credentials by is said once;
-with tokens also as whom the addon's agent comes, since hubs of OCM take that from here. What others say in the status stays.
+Conditions: the state of its credentials and, for health by lease, Available. If an addon has several credentials, one failure
+decides. The driver of addons' client credentials is set once; for tokens also the user name, since OCM's hubs take it from here.
+The rest of the status is kept.
 
-While a driver takes over from another, the hub lets both identities in, and knows by the conditions when that is over
-(`drivers_in_use`). So what an earlier time of the new driver left behind goes when it is named, and what the old one said goes when
-the new credential is there.
+While one driver replaces another, the hub grants permissions to both identities, and sees by the conditions when that ends
+(`drivers_in_use`). So old conditions of the new driver are removed when it is set, and those of the old driver when the new
+credential exists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AddonFacts:
     credentials: tuple[Condition, ...] = ()
     """Of each credential of which something is known."""
     available: Condition | None = None
-    """None where that is not for this agent to say."""
+    """None if this agent does not report it."""
 
 
 def reported(addon: ManagedClusterAddOn, facts: AddonFacts, now: str) -> ManagedClusterAddOn:

@@ -1,7 +1,7 @@
-"""A token of a service account on the hub as an addon's credential: asked for, and again when a fifth of its life is left.
+"""A service account token of the hub as an addon's credential: requested, and renewed when a fifth of its lifetime is left.
 
-How long a token lives is read from the token itself, so nothing has to be remembered beside it. An account that was made anew has
-another uid, by which a stored credential is known to be of another (`WantedCredential.digest`).
+The lifetime is read from the token itself, so nothing else is stored. A recreated service account has another uid, by which a
+stored credential is recognized as outdated (`WantedCredential.digest`).
 """
 
 from __future__ import annotations

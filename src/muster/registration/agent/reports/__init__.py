@@ -1,1 +1,1 @@
-"""What an agent tells its hub: that the cluster lives, and how it is."""
+"""Reports of the agent to its hub: the lease, and the status of the ManagedCluster."""

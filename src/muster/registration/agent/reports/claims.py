@@ -1,8 +1,8 @@
-"""Which of the managed cluster's claims the hub is told: the reserved ones all, of the others as many as fit, by name.
+"""The claims that are reported to the hub: all reserved ones, and of the others as many as fit, by name.
 
-A ClusterClaim with the label `open-cluster-management.io/spoke-only` stays at home. A ClusterProperty, where they are read, stands
-in front of a claim of the same name. What the hub would refuse (an empty or overlong value) is left out: one odd claim must not
-keep the whole status from being written.
+A ClusterClaim with the label `open-cluster-management.io/spoke-only` is not reported. A ClusterProperty, if enabled, takes
+precedence over a claim of the same name. Values that the hub would refuse (empty or too long) are omitted: one invalid claim must
+not prevent the whole status from being written.
 """
 
 from __future__ import annotations

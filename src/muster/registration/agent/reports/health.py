@@ -1,8 +1,8 @@
-"""Whether the managed cluster's API server is well, as the hub is told.
+"""Health of the managed cluster's API server, as reported to the hub.
 
-`/livez` is asked, and `/healthz` where there is no `/livez` or it is not open to us. One failure says little: it has to last before
-the cluster is called unavailable, and until then it is looked at more often. What an unhealthy server answered becomes the
-condition's message. The version is asked for now and then, and whenever the server was away: that is when it changes.
+It requests `/livez`, or `/healthz` if there is no `/livez` or it is forbidden. A failure must last before the cluster is reported
+as unavailable, and until then it is probed more often. The answer of an unhealthy server becomes the condition's message. The
+version is read at intervals, and whenever the server was unavailable, because that is when it changes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class ApiServerHealth:
         self._failing_since: float | None = None
         self._next = self._version_due = clock.monotonic()
         self.condition: Condition | None = None
-        """What can be said of the server; None before the first answer, and while a first failure has not lasted."""
+        """The state of the server; None before the first answer, and during the first failures."""
         self.version = ""
 
     @property
     def rest(self) -> float:
-        """Seconds until it should be looked at again."""
+        """Seconds until the next probe."""
         return max(0.0, self._next - self._clock.monotonic())
 
     async def probe(self) -> None:

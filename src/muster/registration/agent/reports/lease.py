@@ -1,12 +1,12 @@
-"""Tells the hub that the cluster lives: renews its lease, in one request each time, for as long as the hub accepts the cluster.
+"""Renews the cluster's lease on the hub, with one request each time, for as long as the hub accepts the cluster.
 
-The hub makes the lease and takes a cluster for lost after five times its duration; the agent renews after one to one and a quarter
-of it, drawn anew each time so that a fleet does not knock in step. The version of the last answer is remembered, so that no read
-precedes a renewal; when somebody else has written, the lease is read again. A renewal that fails is tried again sooner than the
-next would be due, and one that the hub missed (`Unknown`) is made up for soon. Without acceptance nothing is asked at all.
+The hub creates the lease and reports a cluster as unknown after five times its duration; the agent renews after one to one and a
+quarter of it, drawn each time so that the agents of a fleet do not renew together. The resourceVersion of the last answer is kept,
+so that no read is needed; after a conflict the lease is read again. A failed renewal is retried sooner than the next one would be
+due, and one after the hub reported `Unknown` follows soon. Without acceptance there are no requests.
 
-Only after such a renewal is the cluster to be called available again: `vouched` tells. Otherwise a hub that sees an expired lease
-and an agent that sees a healthy cluster would write over each other as fast as they can.
+Only after such a renewal the agent reports the cluster as available again (`vouched`). Otherwise a hub that sees an expired lease
+and an agent that sees a healthy cluster would overwrite each other as fast as they can.
 """
 
 from __future__ import annotations

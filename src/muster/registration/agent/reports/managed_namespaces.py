@@ -1,8 +1,8 @@
-"""Keeps the namespaces on the managed cluster that cluster sets of the hub ask for, and says in the status how that went.
+"""Creates the namespaces that cluster sets of the hub require on the managed cluster, and reports the results.
 
 The hub lists them in the ManagedCluster's status. Each gets a label that is named after the hub, with the value `true`; one that is
-no longer asked for keeps its contents and gets the value `false`: a hub never deletes namespaces. They are looked at whenever the
-list changes and once per health check, with one list request by that label, and not at all while none is asked for and none was.
+no longer required keeps its contents and gets the value `false`: a hub never deletes namespaces. They are checked when the list
+changes and once per health check, with one list request by that label, and not at all while there are none.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ class ManagedNamespaces:
         self._spoke = spoke
         self._label = hub_label(server_hash)
         self._kept: set[str] | None = None
-        """Which namespaces have the label, as far as is known; None before the first look."""
+        """Namespaces with the label, as far as is known; None before the first list."""
         self._problems: dict[str, str] = {}
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is asked for and nothing has to be let go."""
+        """Whether no namespace is required or labelled."""
         return self._kept is not None and not self._kept
 
     async def apply(self, wanted: set[str]) -> None:
-        """Make the namespaces be there; raises nothing, `results` tells."""
+        """Ensure the namespaces; raises nothing, see `results`."""
         self._problems = {}
         try:
             found = await self._spoke.list(NAMESPACES, label_selector=f"{self._label}=true")

@@ -1,9 +1,9 @@
-"""Tells the hub how the cluster is: joined, available, its version and resources, its claims, its managed namespaces.
+"""Reports the state of the cluster: joined, available, version and resources, claims, managed namespaces.
 
-One loop, one write. What is observed is laid over the ManagedCluster as the hub has it (`observed`, a pure function), and only what
-differs is patched, with the version it was decided on. A look at the managed cluster's API server happens once per health check
-period; everything else comes from watches. Nothing is said while the hub does not accept the cluster. While the API server is not
-well, that is all that is said. Conditions of others are left alone, and none of them keeps this one from reporting.
+One loop, one write. The observed state is merged into the cached ManagedCluster (`observed`, a pure function), and only differences
+are patched, with the resourceVersion they are based on. The API server of the managed cluster is probed once per health check
+period; everything else comes from watches. Nothing is reported while the hub does not accept the cluster. While the API server is
+unhealthy, only that is reported. Conditions of others are kept, and none of them prevents the report.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class StatusReporter:
 
     @property
     def _informers(self) -> list[Informer[Node] | Informer[ClusterClaim] | Informer[Snapshot]]:
-        """What is told of the managed cluster."""
+        """The reported state of the managed cluster."""
         return [informer for informer in (self._nodes, self._claims, self._properties) if informer is not None]
 
     def _changed(self, old: object, new: object) -> None:
@@ -165,7 +165,7 @@ class StatusReporter:
             await informer.synced()
 
     async def _pass(self) -> float | None:
-        """Say what has changed; seconds until the next look at the API server."""
+        """Report changes; returns the seconds until the next probe of the API server."""
         cluster = self._clusters.cache.named(self._context.cluster)
         if cluster is None or lease_seconds(cluster) is None:
             return None

@@ -1,1 +1,1 @@
-"""What an agent knows: the Secret that is its memory, the hubs it was told of, and who it is."""
+"""The state of an agent: its Secrets, the hubs of its bootstrap kubeconfigs, and its identity."""

@@ -1,9 +1,9 @@
-"""The ways to hubs that an agent was given to introduce itself by, followed while they change.
+"""The bootstrap kubeconfigs of an agent, or configurations of another kind, reread when they change.
 
-They come from Secrets in the agent's namespace or from files, in an order that is the order of preference. A Secret's contents are
-put into a private directory, so that whatever the way names beside itself is found there. Files are read again only when
-they were touched. What cannot be used is left out and said once, and the others go on. A `Candidate` is a value: when a token, an
-authority or the server changes, it is another candidate.
+They come from Secrets in the agent's namespace or from files, in the order of preference. A Secret's contents are written to a
+private directory, so that the files it refers to are found there. Files are read again only when they were modified. Invalid ones
+are skipped and reported once, and the others are used. A `Candidate` is a value: with another token, CA or server it is another
+candidate.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muster.runtime.client import stamp_of
 log = get_logger("muster.registration.agent")
 
 FILE_SECONDS = 10.0
-"""Between two looks at bootstrap kubeconfigs that are files."""
+"""Interval at which bootstrap kubeconfigs in files are checked."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""A directory that shows what a Secret holds, for this and other processes.
+"""A directory with the contents of a Secret, for this and other processes.
 
-It is for its owner alone. Files are replaced in one step, the one that leads to the others last, and what the Secret no longer has
-is removed. So whoever reads finds a kubeconfig only when everything that it names is there.
+Only its owner may read it. Files are replaced atomically, the one that refers to the others last, and files that the Secret no
+longer has are removed. So a reader finds a kubeconfig only if all files that it refers to are there.
 """
 
 from __future__ import annotations

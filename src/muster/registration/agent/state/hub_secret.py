@@ -1,9 +1,9 @@
-"""The Secret that has the agent's credential for one hub, and the directory that mirrors it for this and other processes.
+"""The Secret with the agent's credential for one hub, and the directory that mirrors it for this and other processes.
 
-It has a whole credential (the names, the way to the hub, and what that names), written at once, or it does not exist:
-whoever finds it can use it. What is unfinished is in a Secret of its own (`pending.py`). While a credential for *another* hub is
-being got, the one in use stays whole; once the new one can be used, one write puts it in the other's place. So a hub that was
-named by mistake, or that never lets us in, costs nothing.
+It has a complete credential (the names, the hub configuration, and the files it refers to), written at once, or it does not exist.
+Pending data is in a Secret of its own (`pending_secret.py`). While a credential for *another* hub is requested, the one in use
+stays complete; once the new one can be used, one write replaces it. So a hub that was configured by mistake, or that never accepts
+the cluster, costs nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AGENT_NAME: Final = "agent-name"
 
 
 def names_of(identity: AgentIdentity) -> dict[str, bytes]:
-    """The entries that say who the agent is."""
+    """The entries with the agent's names."""
     return {CLUSTER_NAME: identity.cluster.encode(), AGENT_NAME: identity.agent.encode()}
 
 

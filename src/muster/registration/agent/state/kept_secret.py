@@ -1,6 +1,6 @@
-"""A Secret in which an agent keeps something, as it was last written or seen.
+"""A Secret of the agent, as it was last written or read.
 
-Every write carries the version that it was decided on: of two agents that overlap, one is told `Conflict` and looks again.
+Every write has the resourceVersion it is based on: of two agents that overlap, one gets `Conflict` and reads again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The Secret of what an agent has begun and not finished: its names, and for each hub what its driver has to remember.
+"""The Secret of an agent's pending registrations: its names, and for each hub the data of its driver.
 
-It stands beside the Secret of the credential, which has everything or does not exist. What a driver notes for a hub (for
-certificates: the new private key and the name of the request made with it) is kept under the fingerprint of that hub's address, so
-an agent that tries several hubs in turn finds on each what it has begun there. What is of hubs that are no longer known is
-dropped. When nothing is begun any more and there is a credential, which has the names too, this Secret is removed.
+It is separate from the Secret of the credential, which is complete or missing. The driver's data for a hub (for certificates: the
+new private key and the name of its request) is stored under the fingerprint of that hub's address, so an agent that tries several
+hubs in turn continues on each. Data of hubs that are no longer configured is dropped. When nothing is pending and there is a
+credential, which has the names too, this Secret is deleted.
 
-Nobody but the agent writes it, so it is not watched: it is read at the start, and again when a write meets somebody else's.
+Only the agent writes it, so it is not watched: it is read at the start, and again after a conflict.
 """
 
 from __future__ import annotations
