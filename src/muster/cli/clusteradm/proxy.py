@@ -49,7 +49,7 @@ KUBECTL = examples(
 )
 @click.option("--sa", "account", default="", help="Name of a ManagedServiceAccount; accepted for compatibility and not used.")
 @click.option("--args", "line", default="", help="Arguments of kubectl as one string.")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[-- ARGS...]")
 @connected
 def kubectl(name: tuple[str, ...], account: str, line: str, arguments: tuple[str, ...]) -> None:
     """Run kubectl on a cluster with your credentials of the hub.
