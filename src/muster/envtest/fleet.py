@@ -88,7 +88,7 @@ class Fleet:
     async def _start(self) -> None:
         # With everything that pods run, which a program that only imports `muster` has no use for.
         from muster.cli.aws_token import credential_programs
-        from muster.cli.fleet.running import Wish, discard
+        from muster.cli.fleet.request import FleetRequest, discard_fleet
         from muster.cli.programs import programs
         from muster.fleet.local.directory import FleetDirectory
         from muster.fleet.local.fleet import LocalFleet
@@ -98,8 +98,8 @@ class Fleet:
         path = self._directory or Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="muster-"))) / "fleet"
         directory = FleetDirectory(path)
         self._stack.enter_context(directory.claimed())
-        Wish(self._clusters, None, None, None, None, ephemeral=True, port=0, gateway=self._gateway).write_down(directory)
-        self._stack.callback(discard, directory)
+        FleetRequest(self._clusters, None, None, None, None, ephemeral=True, port=0, gateway=self._gateway).record(directory)
+        self._stack.callback(discard_fleet, directory)
         log = ProcessLog(directory.log, standard=False)
         self._stack.callback(log.close)
         self._kubeconfig = directory.kubeconfig

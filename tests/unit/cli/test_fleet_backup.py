@@ -15,7 +15,7 @@ from muster.cli.muster import main
 from muster.fleet.local.directory import FleetDirectory
 from muster.store.datafile import DataFile
 from tests.support.processes import free_ports
-from tests.unit.cli.test_fleet_wishes import written
+from tests.unit.cli.test_fleet_request import written
 
 
 def muster(*words: object) -> Result:

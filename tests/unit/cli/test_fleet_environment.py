@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from muster.cli.muster import main
-from tests.unit.cli.test_fleet_wishes import written
+from tests.unit.cli.test_fleet_request import written
 
 AWKWARD = 'it\'s a "fleet" $HOME'
 

@@ -109,12 +109,12 @@ def restore(file: Path, data_dir: str, overwrite: bool, port: int | None, host: 
 
     A fleet that is in the data directory is kept unless --overwrite is given, and always while it is running.
     """
-    from muster.cli.fleet.running import Wish
+    from muster.cli.fleet.request import FleetRequest
     from muster.fleet.local import backup as backups
     from muster.fleet.local.directory import FleetDirectory
 
     directory = FleetDirectory(Path(data_dir))
-    settings = Wish(None, None, None, None, None, False, port, host=host, advertise=advertise)
+    settings = FleetRequest(None, None, None, None, None, False, port, host=host, advertise=advertise)
     with reported():
         leaves_behind(lambda: f"{directory.path} is as it was")
         before = directory.read()

@@ -154,7 +154,8 @@ def up(**options: Any) -> None:
 
     If the fleet is already running, its status is shown, and clusters are added if --clusters exceeds their number.
     """
-    from muster.cli.fleet.running import Wish, extend, run, start_detached
+    from muster.cli.fleet.request import FleetRequest
+    from muster.cli.fleet.up import extend, run, start_detached
     from muster.fleet.local.directory import FleetDirectory
 
     if options["auth"] == AWS_ALIAS:
@@ -172,7 +173,7 @@ def up(**options: Any) -> None:
         "simulate_images",
         "hub_cluster",
     )
-    settings = Wish(database=database, **{name: options.pop(name) for name in flags})
+    settings = FleetRequest(database=database, **{name: options.pop(name) for name in flags})
     detach, directory = options.pop("detach"), FleetDirectory(Path(options["data_dir"]))
     with reported():
         directory.read()

@@ -17,7 +17,7 @@ from muster.cli.muster import main as muster
 from muster.registration.kinds import MANIFEST_WORKS
 from muster.runtime.client.builtin import NAMESPACES
 from tests.unit.cli.clusteradm.conftest import Fleet
-from tests.unit.cli.test_fleet_wishes import written
+from tests.unit.cli.test_fleet_request import written
 
 
 async def completed(fleet: Fleet, *words: str, incomplete: str = "") -> list[str]:

@@ -11,22 +11,22 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from muster.cli.fleet.running import Wish
+from muster.cli.fleet.request import FleetRequest
 from muster.cli.muster import main
 from muster.fleet.local.directory import Fleet, FleetDirectory, FleetError
 from tests.support.pages import documented_fields
 from tests.support.processes import free_ports
 
 
-def wish(**asked: Any) -> Wish:
+def request(**asked: Any) -> FleetRequest:
     nothing = dict.fromkeys(("clusters", "auth", "aws_mode", "persistence", "database", "port"))
-    return Wish(**{**nothing, "ephemeral": False, **asked})
+    return FleetRequest(**{**nothing, "ephemeral": False, **asked})
 
 
 def written(path: Path, **asked: Any) -> Fleet:
     directory = FleetDirectory(path / "data")
     with directory.claimed():
-        return wish(port=0, **asked).write_down(directory)
+        return request(port=0, **asked).record(directory)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_fleet_of_before_has_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("gateway", "words"), [(None, []), (True, ["--gateway"]), (False, ["--no-gateway"])])
 def test_a_process_in_the_background_is_told(gateway: bool | None, words: list[str]) -> None:
-    assert wish(gateway=gateway).arguments() == words
+    assert request(gateway=gateway).arguments() == words
 
 
 def test_a_hub_is_a_cluster_of_its_own_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_hub_can_become_one_later_under_a_name_that_is_free(tmp_path: Path) ->
     with pytest.raises(FleetError, match="another cluster of this name"):
         written(tmp_path, hub_cluster="cluster1")
     assert written(tmp_path, hub_cluster="local").hub_cluster == "local"
-    assert wish(hub_cluster="local").arguments() == ["--hub-cluster", "local"]
+    assert request(hub_cluster="local").arguments() == ["--hub-cluster", "local"]
 
 
 @pytest.mark.parametrize("asked", [{"persistence": "sql", "auth": "grpc"}, {"auth": "awsirsa"}], ids=["database", "aws"])
@@ -138,11 +138,11 @@ def test_whether_images_are_simulated_is_kept_until_it_is_asked_for_otherwise(tm
     assert written(tmp_path).simulate_images, "and the next time"
     directory = FleetDirectory(tmp_path / "data")
     with pytest.raises(FleetError, match=r"--no-simulate-images.*muster down"):
-        wish(simulate_images=False).check_running(directory.existing(), directory.path)
-    wish(simulate_images=True).check_running(directory.existing(), directory.path)
+        request(simulate_images=False).check_running(directory.existing(), directory.path)
+    request(simulate_images=True).check_running(directory.existing(), directory.path)
     assert not written(tmp_path, simulate_images=False).simulate_images
-    assert "--simulate-images" in wish(simulate_images=True).arguments()
-    assert "--no-simulate-images" in wish(simulate_images=False).arguments()
+    assert "--simulate-images" in request(simulate_images=True).arguments()
+    assert "--no-simulate-images" in request(simulate_images=False).arguments()
 
 
 def started(path: Path, **asked: Any) -> Fleet:
@@ -159,7 +159,7 @@ def started(path: Path, **asked: Any) -> Fleet:
 def wished(path: Path, **asked: Any) -> Fleet:
     directory = FleetDirectory(path / "data")
     with directory.claimed():
-        return wish(**asked).write_down(directory)
+        return request(**asked).record(directory)
 
 
 @pytest.mark.parametrize("asked", [{"port": 0}, {}, {"host": "127.0.0.1"}, {"advertise": ""}])
@@ -212,4 +212,4 @@ def test_addresses_that_cannot_be_had_are_refused(tmp_path: Path, asked: dict[st
 
 
 def test_a_process_in_the_background_is_told_where_to_listen() -> None:
-    assert wish(host="::1", advertise="a").arguments() == ["--host", "::1", "--advertise", "a"]
+    assert request(host="::1", advertise="a").arguments() == ["--host", "::1", "--advertise", "a"]
