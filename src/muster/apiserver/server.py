@@ -317,4 +317,4 @@ def _on_error(request: Request | None, error: Exception) -> Response:
     log.error(
         "request failed", method=request.method if request else "", target=request.raw_path if request else "", exc_info=error
     )
-    return status_response(errors.internal("the server failed to handle the request; its log says why"))
+    return status_response(errors.internal("the server failed to handle the request; see its log for the reason"))

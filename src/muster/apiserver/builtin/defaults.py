@@ -16,7 +16,7 @@ Default = Callable[[Object], None]
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
-"""Annotation that counts a DaemonSet's templates for old clients."""
+"""Deprecated annotation with the generation of the template of a DaemonSet."""
 
 
 def _spec(obj: Object) -> Object:

@@ -201,7 +201,7 @@ _ORDER: Final = (
     ("min", "default", "default", "min", "min value {} is greater than default value {}"),
     ("default", "max", "default", "max", "default value {} is greater than max value {}"),
 )
-"""What must not be greater than what, which of them is named, which is quoted, and how that is said."""
+"""(smaller field, greater field, field of the error, quoted field, message)"""
 
 
 def _limits_in_order(limit: Object, kind: str, path: str) -> Errors:

@@ -186,7 +186,7 @@ _VOLUME_SOURCES = (
     "ephemeral",
     "image",
 )
-"""In the order they are checked: all but the first found are too many."""
+"""Volume sources in the order of validation: all but the first one found are errors."""
 
 
 def _volumes(volumes: Iterable[Object], path: str) -> tuple[set[str], Errors]:

@@ -149,7 +149,7 @@ WARNINGS: Final[Mapping[tuple[str, str], Warnings]] = {
 DEPRECATED: Final[Mapping[tuple[str, str], str]] = {
     ("", "endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
 }
-"""Resources every request is warned about."""
+"""Deprecated resources, about which every request is warned."""
 
 
 def warning(validate: Validate | None, warnings: Warnings | None) -> Validate | None:
