@@ -128,14 +128,14 @@ class Pipeline:
 
     async def _dispatch(self, ctx: Context, creating: str) -> Answer:
         attributes = ctx.attributes
-        wanted = (
+        attributes_with_name = (
             replace(attributes, name=creating) if creating and attributes.verb == "create" and not attributes.name else attributes
         )
         if ctx.cluster.removed:  # while the request was queued, or for an in-process client of a removed cluster
             raise errors.no_such_cluster(ctx.cluster.name)
-        decision = ctx.cluster.rules.authorize(ctx.user, wanted)
+        decision = ctx.cluster.rules.authorize(ctx.user, attributes_with_name)
         if not decision.allowed and ctx.user is not ANONYMOUS and await ctx.cluster.catch_up():
-            decision = ctx.cluster.rules.authorize(ctx.user, wanted)
+            decision = ctx.cluster.rules.authorize(ctx.user, attributes_with_name)
         if not decision.allowed:
             raise errors.access_denied(ctx.user, attributes, decision.reason)
         if ctx.cluster.part(Aggregator).remotes:

@@ -34,16 +34,16 @@ def parse_target(method: str, raw_path: str, query: Query) -> tuple[AccessAttrib
     is a non-resource path. If the verb is in the path (`watch/pods`), the tail is the whole path and begins with a slash; such
     paths are not served."""
     try:
-        asked = request_info(method, raw_path, query.raw)
+        info = request_info(method, raw_path, query.raw)
     except ValueError:
         return AccessAttributes(method.lower(), path=unquote(raw_path)), ""
-    path, parts = asked.path, asked.parts
+    path, parts = info.path, info.parts
     if not parts or "//" in path:
         return AccessAttributes(method.lower(), path=path), ""
     attributes = AccessAttributes(
-        asked.verb, asked.group, asked.version, asked.resource, asked.subresource, asked.namespace, asked.name, path
+        info.verb, info.group, info.version, info.resource, info.subresource, info.namespace, info.name, path
     )
-    if asked.verb_in_path:
+    if info.verb_in_path:
         return attributes, "/" + "/".join(parts)
     return attributes, "/".join(parts[3:]) if len(parts) > 3 else ""
 

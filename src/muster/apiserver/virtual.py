@@ -162,10 +162,10 @@ class VirtualApi:
 
     def replace_all(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Replace all objects by these."""
-        wanted = {document["metadata"]["name"]: document for document in documents}
-        for name in [entry.key for entry in self._store.list(_CLUSTER, self._row.storage) if entry.key not in wanted]:
+        desired = {document["metadata"]["name"]: document for document in documents}
+        for name in [entry.key for entry in self._store.list(_CLUSTER, self._row.storage) if entry.key not in desired]:
             self.remove(name)
-        for document in wanted.values():
+        for document in desired.values():
             self.put(document)
 
     # Requests

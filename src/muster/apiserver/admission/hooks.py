@@ -107,14 +107,14 @@ class Hook:
         if not isinstance(response, dict):
             problem = "webhook response was absent"
         elif self._version == "v1":
-            wanted, found = (
+            expected, found = (
                 f"admission.k8s.io/v1, Kind={_REVIEW}",
                 f"{reply.get('apiVersion') or ''}, Kind={reply.get('kind') or ''}",
             )
             if response.get("uid", "") != request_id:
                 problem = f"expected response.uid={quote(request_id)}, got {quote(str(response.get('uid') or ''))}"
-            elif found != wanted:
-                problem = f"expected webhook response of {wanted}, got {found}"
+            elif found != expected:
+                problem = f"expected webhook response of {expected}, got {found}"
             else:
                 problem = self._patch_problem(response)
         if problem:

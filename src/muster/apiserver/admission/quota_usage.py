@@ -162,9 +162,9 @@ def _claim(claim: Object) -> Amounts:
     return counted
 
 
-def missing_constraints(resource: ServedResource, obj: Object, wanted: Iterable[str]) -> str:
+def missing_constraints(resource: ServedResource, obj: Object, limited: Iterable[str]) -> str:
     """The resources that containers of a pod must specify and do not, as the error shows them (`Evaluator.Constraints`)."""
-    needed = _REQUIRED.intersection(wanted) if resource.storage == PODS else frozenset()
+    needed = _REQUIRED.intersection(limited) if resource.storage == PODS else frozenset()
     if not needed or _has_pod_resources(obj["spec"]):
         return ""
     missing: dict[str, set[str]] = {}

@@ -104,13 +104,13 @@ def _check(
     interesting: list[int] = []
     for index, quota in enumerate(quotas):
         status = quota.get("status") or {}
-        wanted = matching_resources(resource, status.get("hard") or ())
-        if not wanted or not matches_scopes(resource, new, quota):
+        limited = matching_resources(resource, status.get("hard") or ())
+        if not limited or not matches_scopes(resource, new, quota):
             continue
-        if missing := missing_constraints(resource, new, wanted):
+        if missing := missing_constraints(resource, new, limited):
             raise refused(f"failed quota: {quota['metadata']['name']}: must specify {missing}")
-        if any(each not in (status.get("used") or {}) for each in wanted):
-            raise refused(f"status unknown for quota: {quota['metadata']['name']}, resources: {','.join(wanted)}")
+        if any(each not in (status.get("used") or {}) for each in limited):
+            raise refused(f"status unknown for quota: {quota['metadata']['name']}, resources: {','.join(limited)}")
         interesting.append(index)
     charged: list[Mapping[str, str] | None] = [None] * len(quotas)
     if not interesting:

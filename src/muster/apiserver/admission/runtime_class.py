@@ -68,14 +68,14 @@ def _overhead(found: Object | None) -> Object | None:
 
 def _schedule(pod: Object, scheduling: Object) -> None:
     spec = pod["spec"]
-    wanted = scheduling.get("nodeSelector") or {}
+    node_selector = scheduling.get("nodeSelector") or {}
     given = spec.get("nodeSelector") or {}
-    for key, value in sorted(wanted.items()):
+    for key, value in sorted(node_selector.items()):
         if given.get(key, value) != value:
             text = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {given[key]}"
             raise errors.forbidden("", "pods", display_name(pod), text)
-    if wanted:
-        spec["nodeSelector"] = {**given, **wanted}
+    if node_selector:
+        spec["nodeSelector"] = {**given, **node_selector}
     tolerations = _merged([*(spec.get("tolerations") or ()), *(scheduling.get("tolerations") or ())])
     if tolerations:
         spec["tolerations"] = tolerations

@@ -64,8 +64,8 @@ async def _find_account(ctx: Context, pod: Object, name: str) -> Object:
 
 
 def _wants_token(spec: Object, account: Object) -> bool:
-    wanted = spec.get("automountServiceAccountToken")
-    return bool(account.get("automountServiceAccountToken", True) if wanted is None else wanted)
+    automount = spec.get("automountServiceAccountToken")
+    return bool(account.get("automountServiceAccountToken", True) if automount is None else automount)
 
 
 def mount_token(spec: Object) -> None:

@@ -35,11 +35,11 @@ _BOUND_IN_EXTRA = ("pod", "node")
 """Kinds of bound objects that are shown in the extra fields of the user; a Secret is not."""
 
 
-def implicit_audiences(wanted: Sequence[str]) -> list[str] | None:
+def implicit_audiences(requested: Sequence[str]) -> list[str] | None:
     """The accepted audiences of a token without audiences, which is valid for this API server only; None if only others are
     requested."""
-    accepted = [audience for audience in wanted if audience in API_AUDIENCES]
-    return accepted if accepted or not wanted else None
+    accepted = [audience for audience in requested if audience in API_AUDIENCES]
+    return accepted if accepted or not requested else None
 
 
 class InvalidToken(Exception):
@@ -151,11 +151,11 @@ class TokenIssuer:
             raise InvalidToken("service account token has expired")
         if now < claims.get("nbf", 0) - LEEWAY_SECONDS:
             raise InvalidToken("service account token is not valid yet")
-        wanted = list(audiences or self.audiences)
+        requested = list(audiences or self.audiences)
         given = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
-        shared = [audience for audience in wanted if audience in given]
+        shared = [audience for audience in requested if audience in given]
         if not shared:
-            raise InvalidToken(f"token audiences {_listed(given)} is invalid for the target audiences {_listed(wanted)}")
+            raise InvalidToken(f"token audiences {_listed(given)} is invalid for the target audiences {_listed(requested)}")
         return self._identity(claims), shared
 
     def _identity(self, claims: dict[str, Any]) -> UserInfo:

@@ -92,13 +92,13 @@ class ApiServices:
             reason, _ = await self._probe(cluster, remote)
             return await self._refresh_openapi(cluster, remote, reason)
         api_service = cluster.read(API_SERVICES, key)
-        wanted = any(key in _served(definition) for definition in cluster.scan(_CRDS))
+        desired = any(key in _served(definition) for definition in cluster.scan(_CRDS))
         if api_service is None:
-            if wanted:
+            if desired:
                 version, _, group = key.partition(".")
                 await self._create(cluster, local_api_service(group, version, CUSTOM_PRIORITIES, _CUSTOM))
             return None
-        if not wanted and (api_service["metadata"].get("labels") or {}).get(AUTOMANAGED) == _CUSTOM:
+        if not desired and (api_service["metadata"].get("labels") or {}).get(AUTOMANAGED) == _CUSTOM:
             await self._delete(cluster, key)
             return None
         if api_service["spec"].get("service") is None:

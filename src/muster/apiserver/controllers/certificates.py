@@ -115,9 +115,9 @@ class CertificateController:
         status["conditions"] = [*(status.get("conditions") or ()), condition]
         await self._write(cluster, csr, {**csr, "status": status}, subresource)
 
-    async def _write(self, cluster: Cluster, csr: Object, wanted: Object, subresource: str) -> None:
+    async def _write(self, cluster: Cluster, csr: Object, desired: Object, subresource: str) -> None:
         try:
-            await self._context.client(cluster).update(_path(csr["metadata"]["name"], subresource), wanted)
+            await self._context.client(cluster).update(_path(csr["metadata"]["name"], subresource), desired)
         except ApiError as error:
             if error.code not in (404, 409):
                 raise
@@ -159,9 +159,9 @@ def _node_problem(request: x509.CertificateSigningRequest, spec: Object) -> str:
             return f"{shown} subjectAltNames are not allowed"
     if not common_name(request.subject).startswith("system:node:"):
         return "subject common name does not begin with system:node:"
-    wanted = _NODE_USAGES[signer]
-    if usages not in (wanted, wanted - {"key encipherment"}):
-        return f"usages did not match [{' '.join(sorted(wanted))}]"
+    desired = _NODE_USAGES[signer]
+    if usages not in (desired, desired - {"key encipherment"}):
+        return f"usages did not match [{' '.join(sorted(desired))}]"
     return ""
 
 

@@ -110,10 +110,10 @@ class CRDController:
             await self._write(cluster, updated, "")
         return None
 
-    async def _write(self, cluster: Cluster, wanted: Object, subresource: str) -> Object | None:
-        path = object_path(_VERSION, "customresourcedefinitions", "", wanted["metadata"]["name"], subresource)
+    async def _write(self, cluster: Cluster, desired: Object, subresource: str) -> Object | None:
+        path = object_path(_VERSION, "customresourcedefinitions", "", desired["metadata"]["name"], subresource)
         try:
-            return await self._context.client(cluster, agent="kube-apiserver").update(path, orjson.loads(orjson.dumps(wanted)))
+            return await self._context.client(cluster, agent="kube-apiserver").update(path, orjson.loads(orjson.dumps(desired)))
         except ApiError as error:
             if error.code not in (404, 409):
                 raise

@@ -74,7 +74,7 @@ class NamespaceController:
         current = cluster.read("/configmaps", f"{name}/{ROOT_CA_CONFIGMAP}")
         if current is not None and (current.get("data") or {}).get("ca.crt") == ca:
             return
-        wanted: Object = {
+        desired: Object = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": ROOT_CA_CONFIGMAP, "annotations": {"kubernetes.io/description": ROOT_CA_DESCRIPTION}},
@@ -82,7 +82,7 @@ class NamespaceController:
         }
         path = object_path("v1", "configmaps", name)
         if current is None:
-            await _ignore_exists(client.create(path, wanted))
+            await _ignore_exists(client.create(path, desired))
         else:
             await client.merge(f"{path}/{ROOT_CA_CONFIGMAP}", {"data": {"ca.crt": ca}})
 
@@ -164,7 +164,7 @@ def deletion_conditions(namespace: Object, remaining: dict[str, int], finalizers
     if finalizers:
         parts = ", ".join(f"{finalizer} in {count} resource instances" for finalizer, count in sorted(finalizers.items()))
         finalizer_text = f"Some content in the namespace has finalizers remaining: {parts}"
-    wanted = [
+    desired = [
         ("NamespaceDeletionDiscoveryFailure", False, "ResourcesDiscovered", "All resources successfully discovered"),
         ("NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions", "All legacy kube types successfully parsed"),
         (
@@ -188,7 +188,7 @@ def deletion_conditions(namespace: Object, remaining: dict[str, int], finalizers
     ]
     old = {c["type"]: c for c in (namespace.get("status") or {}).get("conditions") or ()}
     conditions = []
-    for kind, is_true, reason, message in wanted:
+    for kind, is_true, reason, message in desired:
         status = "True" if is_true else "False"
         known = old.get(kind)
         since = known["lastTransitionTime"] if known and known["status"] == status else now

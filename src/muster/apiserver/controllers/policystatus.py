@@ -41,10 +41,10 @@ class PolicyStatus:
             return None
         warnings = check_types(cluster.resources, policy["spec"])
         status = {"observedGeneration": generation, "typeChecking": {"expressionWarnings": warnings} if warnings else {}}
-        wanted = {"apiVersion": _VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": key}, "status": status}
+        desired = {"apiVersion": _VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": key}, "status": status}
         try:
             path = object_path(_VERSION, "validatingadmissionpolicies", "", key, "status")
-            await self._context.client(cluster).apply(path, wanted, _MANAGER)
+            await self._context.client(cluster).apply(path, desired, _MANAGER)
         except ApiError as error:
             if error.code != 404:
                 raise

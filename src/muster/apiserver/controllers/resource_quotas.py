@@ -86,10 +86,10 @@ class ResourceQuotas:
         """The usage of each limited resource that is counted."""
         total: Amounts = {}
         for row in _counted_rows(cluster):
-            wanted = matching_resources(row, hard)
-            if not wanted:
+            desired = matching_resources(row, hard)
+            if not desired:
                 continue
-            sums: Amounts = dict.fromkeys(wanted, ZERO)
+            sums: Amounts = dict.fromkeys(desired, ZERO)
             for obj in cluster.scan(row.storage, quota["metadata"]["namespace"]):
                 if matches_scopes(row, obj, quota):
                     counts = usage(row, obj, cluster.clock())

@@ -84,18 +84,18 @@ class ServiceNetwork:
             (entry.key for entry in cluster.store.list(cluster.name, own.SERVICES) if address in _cluster_ips(entry)), None
         )
         client = self._context.client(cluster, agent=_ALLOCATOR)
-        wanted = own.ip_address(address, *owner.split("/", 1)) if owner is not None else None
+        desired = own.ip_address(address, *owner.split("/", 1)) if owner is not None else None
         if (
             found is not None
             and _is_managed(found)
-            and (wanted is None or found["spec"].get("parentRef") != wanted["spec"]["parentRef"])
+            and (desired is None or found["spec"].get("parentRef") != desired["spec"]["parentRef"])
         ):
             await _ignore_concurrent_change(
                 client.delete(f"{_ADDRESSES_PATH}/{address}", {"preconditions": {"uid": found["metadata"]["uid"]}})
             )
             found = None
-        if found is None and wanted is not None:
-            await _ignore_concurrent_change(client.create(_ADDRESSES_PATH, wanted))
+        if found is None and desired is not None:
+            await _ignore_concurrent_change(client.create(_ADDRESSES_PATH, desired))
 
     async def _service_cidr(self, cluster: Cluster, name: str) -> None:
         found = cluster.read(own.CIDRS, name)

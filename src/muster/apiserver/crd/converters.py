@@ -109,11 +109,11 @@ def _converted_objects(reply: Any, request_id: str, review_version: str) -> list
     """The objects of a valid, successful response."""
     if not isinstance(reply, dict):
         raise _InvalidResponse("no response provided")
-    wanted = f"{_REVIEW_GROUP}/{review_version}"
+    expected = f"{_REVIEW_GROUP}/{review_version}"
     if review_version == "v1":
         found = f"{reply.get('apiVersion', '')}, Kind={reply.get('kind', '')}"
-        if found != f"{wanted}, Kind=ConversionReview":
-            raise _InvalidResponse(f"expected webhook response of {wanted}, Kind=ConversionReview, got {found}")
+        if found != f"{expected}, Kind=ConversionReview":
+            raise _InvalidResponse(f"expected webhook response of {expected}, Kind=ConversionReview, got {found}")
     response = reply.get("response")
     if not isinstance(response, dict):
         raise _InvalidResponse("no response provided")

@@ -60,10 +60,10 @@ def _check(new: Raw, old: Raw | None) -> Iterator[FieldError]:
     spec: Raw = new.get("spec") or {}
     status: Raw = new.get("status") or {}
     if old is None:
-        wanted = f"{(spec.get('names') or {}).get('plural') or ''}.{spec.get('group') or ''}"
+        expected = f"{(spec.get('names') or {}).get('plural') or ''}.{spec.get('group') or ''}"
         for field in ("generateName", "name"):
             given = new["metadata"].get(field)
-            if given and given != wanted:
+            if given and given != expected:
                 yield invalid(f"metadata.{field}", given, 'must be spec.names.plural+"."+spec.group')
     yield from _check_spec(spec, old)
     if old is not None:

@@ -81,9 +81,9 @@ def _value(text: bytes, at: int, depth: int) -> int:
 
 
 def _literal(text: bytes, at: int, literal: bytes) -> int:
-    for offset, wanted in enumerate(literal):
-        if text[at + offset : at + offset + 1] != bytes([wanted]):
-            where = f"in literal {literal.decode()} (expecting '{chr(wanted)}')"
+    for offset, expected in enumerate(literal):
+        if text[at + offset : at + offset + 1] != bytes([expected]):
+            where = f"in literal {literal.decode()} (expecting '{chr(expected)}')"
             raise _SyntaxError(_unexpected(text, at + offset, where))
     return at + len(literal)
 

@@ -239,8 +239,8 @@ def _special_mismatch(value: Any, expr: TypeExpr, struct: str, path: str) -> str
         fits = isinstance(value, int) and -(1 << 31) <= value < 1 << 31
         return None if fits else problem.format(f"number {value}", "int32")
     if name in _SPECIAL_ALLOWED_TYPES and not isinstance(value, _SPECIAL_ALLOWED_TYPES[name]):
-        wanted = {"IntOrString": "int32", "ExtraValue": expr.go, "Verbs": expr.go}.get(name, "string")
-        return problem.format(json_kind(value), wanted)
+        expected = {"IntOrString": "int32", "ExtraValue": expr.go, "Verbs": expr.go}.get(name, "string")
+        return problem.format(json_kind(value), expected)
     if name in ("ExtraValue", "Verbs"):
         return next((problem.format(json_kind(item), "string") for item in value if not isinstance(item, str)), None)
     return None

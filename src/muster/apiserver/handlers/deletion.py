@@ -202,10 +202,10 @@ def _default_policy(resource: ServedResource, meta: Object) -> str:
 def _set_policy_finalizer(meta: Object, policy: str) -> None:
     if not policy and not meta.get("deletionTimestamp"):
         return
-    wanted = _FINALIZER.get(policy)
-    kept = [f for f in meta.get("finalizers", ()) if f not in _FINALIZER.values() or f == wanted or (not policy)]
-    if wanted and wanted not in kept:
-        kept.append(wanted)
+    policy_finalizer = _FINALIZER.get(policy)
+    kept = [f for f in meta.get("finalizers", ()) if f not in _FINALIZER.values() or f == policy_finalizer or (not policy)]
+    if policy_finalizer and policy_finalizer not in kept:
+        kept.append(policy_finalizer)
     if kept:
         meta["finalizers"] = kept
     else:

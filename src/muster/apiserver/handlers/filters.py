@@ -40,8 +40,8 @@ class Filter:
         """The entries that match."""
         if self._labels is None or self._names or self._fields:
             return [entry for entry in entries if self.matches(entry)]
-        wanted = self._labels.compiled()
-        return [entry for entry in entries if wanted(labels(entry))]
+        matches_labels = self._labels.compiled()
+        return [entry for entry in entries if matches_labels(labels(entry))]
 
     def matches(self, entry: Entry) -> bool:
         for is_name, equal, value in self._names:

@@ -60,12 +60,12 @@ async def evict_pod(ctx: Context, resource: ServedResource, name: str) -> Respon
     options = write_options(ctx.query, "CreateOptions")
     eviction = await decode_body(ctx, request_type("policy", "v1", "Eviction"), options)
     eviction = await ctx.cluster.part(AdmissionChain).admit_request(ctx, resource, eviction, options.dry_run)
-    wanted = eviction.get("deleteOptions") or {}
-    preconditions = wanted.get("preconditions") or {}
+    options_of_eviction = eviction.get("deleteOptions") or {}
+    preconditions = options_of_eviction.get("preconditions") or {}
     request = DeleteOptions(
-        dry_run=options.dry_run or bool(wanted.get("dryRun")),
-        policy=wanted.get("propagationPolicy") or "",
-        grace=wanted.get("gracePeriodSeconds"),
+        dry_run=options.dry_run or bool(options_of_eviction.get("dryRun")),
+        policy=options_of_eviction.get("propagationPolicy") or "",
+        grace=options_of_eviction.get("gracePeriodSeconds"),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
     )

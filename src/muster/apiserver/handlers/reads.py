@@ -60,8 +60,8 @@ async def await_revision(ctx: Context, revision: int) -> None:
 async def list_objects(ctx: Context, resource: ServedResource) -> Response:
     format = negotiate(ctx.accept)
     options = list_options(ctx.query, watch=False)
-    wanted = build_filter(resource, options)
-    page = await read_page(ctx, resource, options, wanted)
+    entry_filter = build_filter(resource, options)
+    page = await read_page(ctx, resource, options, entry_filter)
     values = _stored_values(resource, page.entries) or await present_all(resource, page.entries)
     meta = list_metadata(page.revision, page.continuation, page.remaining, resource.is_custom and not format.transform)
     return respond_list(ctx, resource, page.entries, values, meta, format)
@@ -83,7 +83,7 @@ class Page:
         self.remaining = remaining
 
 
-async def read_page(ctx: Context, resource: ServedResource, options: ListOptions, wanted: Filter) -> Page:
+async def read_page(ctx: Context, resource: ServedResource, options: ListOptions, entry_filter: Filter) -> Page:
     store, cluster = ctx.cluster.store, ctx.cluster.name
     prefix = ctx.attributes.namespace + "/" if ctx.attributes.namespace else ""
     start, at, limit = prefix, None, options.limit
@@ -102,10 +102,10 @@ async def read_page(ctx: Context, resource: ServedResource, options: ListOptions
     else:
         await store.synced()
     revision = store.revision if at is None else at
-    if wanted.exact_name is not None and at is None and not options.continuation:
-        return Page(_list_exact_name(ctx, resource, wanted, prefix), revision)
+    if entry_filter.exact_name is not None and at is None and not options.continuation:
+        return Page(_list_exact_name(ctx, resource, entry_filter, prefix), revision)
     try:
-        entries, last = _list_entries(ctx, resource, wanted, prefix, start, limit, at)
+        entries, last = _list_entries(ctx, resource, entry_filter, prefix, start, limit, at)
     except Compacted:
         token = encode_token(-1, start[len(prefix) :]) if options.continuation else ""
         raise errors.expired(EXPIRED_CONTINUE if token else TOO_OLD % (revision, store.revision), token) from None
@@ -113,7 +113,7 @@ async def read_page(ctx: Context, resource: ServedResource, options: ListOptions
         return Page(entries, revision)
     next_key = last + "\0"
     remaining = None
-    if wanted.matches_everything:
+    if entry_filter.matches_everything:
         remaining = (
             store.count(cluster, resource.storage, prefix, next_key)
             if at is None
@@ -131,30 +131,30 @@ EXPIRED_CONTINUE = (
 )
 
 
-def _list_exact_name(ctx: Context, resource: ServedResource, wanted: Filter, prefix: str) -> list[Entry]:
+def _list_exact_name(ctx: Context, resource: ServedResource, entry_filter: Filter, prefix: str) -> list[Entry]:
     """A list with an exact name; in one namespace or for a cluster-scoped resource it needs no scan."""
-    name = wanted.exact_name or ""
+    name = entry_filter.exact_name or ""
     if prefix or not resource.namespaced:
         entry = ctx.cluster.entry(resource.storage, prefix + name)
         found = [entry] if entry is not None else []
     else:
         suffix = "/" + name
         found = [e for e in ctx.cluster.store.list(ctx.cluster.name, resource.storage) if e.key.endswith(suffix)]
-    return [entry for entry in found if wanted.matches(entry)]
+    return [entry for entry in found if entry_filter.matches(entry)]
 
 
 def _list_entries(
-    ctx: Context, resource: ServedResource, wanted: Filter, prefix: str, start: str, limit: int, at: int | None
+    ctx: Context, resource: ServedResource, entry_filter: Filter, prefix: str, start: str, limit: int, at: int | None
 ) -> tuple[Sequence[Entry], str | None]:
     """(entries of one page, last key if more follow)"""
     store, cluster = ctx.cluster.store, ctx.cluster.name
     if at is not None:
         everything = store.list_at(cluster, resource.storage, at, prefix, start)
-    elif limit and wanted.matches_everything:
+    elif limit and entry_filter.matches_everything:
         everything = store.list(cluster, resource.storage, prefix, start, limit + 1)
     else:
         everything = store.list(cluster, resource.storage, prefix, start)
-    entries = everything if wanted.matches_everything else wanted.select(everything)
+    entries = everything if entry_filter.matches_everything else entry_filter.select(everything)
     if not limit or len(entries) <= limit:
         return entries, None
     return entries[:limit], entries[limit - 1].key

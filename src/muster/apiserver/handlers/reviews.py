@@ -95,9 +95,11 @@ async def local_subject_access_review(ctx: Context, resource: ServedResource) ->
     obj = await _decode_review(ctx, resource)
     spec = obj.get("spec") or {}
     problems = check_attributes(spec) + _subject_problems(spec) + _metadata_problems(obj, namespaced=True)
-    asked, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if asked is not None and asked.get("namespace", "") != ctx.attributes.namespace:
-        problem = invalid("spec.resourceAttributes.namespace", asked.get("namespace", ""), "must match metadata.namespace")
+    resource_attributes, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource_attributes is not None and resource_attributes.get("namespace", "") != ctx.attributes.namespace:
+        problem = invalid(
+            "spec.resourceAttributes.namespace", resource_attributes.get("namespace", ""), "must match metadata.namespace"
+        )
         problems.append(problem)
     if path is not None:
         problems.append(invalid("spec.nonResourceAttributes", shown_path(path), "disallowed on this kind of request"))

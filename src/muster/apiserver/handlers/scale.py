@@ -55,11 +55,11 @@ async def _write(ctx: Context, resource: ServedResource, scale: Scale, name: str
 
     def change(old: Object) -> Object:
         if ctx.verb == "update":
-            wanted = sent
+            new_scale = sent
         else:
-            wanted = decode_patched(ctx, row, patch_object(media, scale_of(scale, old), body, row), options)
-        _check_identity(resource, name, wanted["metadata"], old["metadata"])
-        replicas = (wanted.get("spec") or {}).get("replicas", 0)
+            new_scale = decode_patched(ctx, row, patch_object(media, scale_of(scale, old), body, row), options)
+        _check_identity(resource, name, new_scale["metadata"], old["metadata"])
+        replicas = (new_scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0 and not resource.is_custom:
             problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
             raise errors.invalid("autoscaling", "Scale", name, [problem])

@@ -53,14 +53,14 @@ async def watch(ctx: Context, resource: ServedResource) -> StreamResponse:
     if format.transform == "Table":
         check_include_object(ctx.query.get("includeObject"))
     options = list_options(ctx.query, watch=True)
-    wanted = build_filter(resource, options)
+    entry_filter = build_filter(resource, options)
     if options.send_initial_events and options.revision:
         await await_revision(ctx, options.revision)
     elif options.revision is None:
         await ctx.cluster.store.synced()
 
     async def run(writer: StreamWriter) -> None:
-        await _Watch(ctx, resource, options, wanted, format, writer).serve()
+        await _Watch(ctx, resource, options, entry_filter, format, writer).serve()
 
     headers = [("Content-Type", JSON), ("Cache-Control", "no-cache, private")]
     return StreamResponse(200, headers, run)
@@ -77,12 +77,18 @@ class _Queue(asyncio.Queue[Sequence[Event] | int]):
 
 class _Watch:
     def __init__(
-        self, ctx: Context, resource: ServedResource, options: ListOptions, wanted: Filter, format: Format, writer: StreamWriter
+        self,
+        ctx: Context,
+        resource: ServedResource,
+        options: ListOptions,
+        entry_filter: Filter,
+        format: Format,
+        writer: StreamWriter,
     ) -> None:
         self._cluster = ctx.cluster
         self._resource = resource
         self._options = options
-        self._wanted = wanted
+        self._filter = entry_filter
         self._format = format
         self._writer = writer
         self._include = ctx.query.get("includeObject")
@@ -158,7 +164,7 @@ class _Watch:
 
     def _key_or_prefix(self) -> str | None:
         """The key or the prefix of the namespace to which the subscription is limited; None for all."""
-        name = self._wanted.exact_name
+        name = self._filter.exact_name
         if name and (self._prefix or not self._resource.namespaced):
             return self._prefix + name
         return self._prefix or None
@@ -178,7 +184,7 @@ class _Watch:
             return
         snapshot = store.list(self._cluster.name, self._resource.storage, self._prefix)
         self._start = store.revision
-        entries = [entry for entry in snapshot if self._wanted.matches(entry)]
+        entries = [entry for entry in snapshot if self._filter.matches(entry)]
         values = [present(self._resource, entry) for entry in entries]
         if None in values:
             shown = await present_all(self._resource, entries)
@@ -317,12 +323,12 @@ class _Watch:
         entry, previous = event.entry, event.previous
         if entry.revision <= self._start or not entry.key.startswith(self._prefix):
             return None
-        if self._wanted.matches_everything:
+        if self._filter.matches_everything:
             if event.deleted:
                 return "DELETED", entry
             return ("ADDED" if previous is None else "MODIFIED"), entry
-        matched = not event.deleted and self._wanted.matches(entry)
-        did_match = previous is not None and self._wanted.matches(previous)
+        matched = not event.deleted and self._filter.matches(entry)
+        did_match = previous is not None and self._filter.matches(previous)
         if matched:
             return ("MODIFIED" if did_match else "ADDED"), entry
         if not did_match:

@@ -139,12 +139,12 @@ def _require_create(ctx: Context) -> None:
 
 def _match_namespace(ctx: Context, resource: ServedResource, meta: Object) -> None:
     """Set the namespace of the request; drop that of a cluster-scoped object; reject another one."""
-    wanted = ctx.namespace_of(resource)
+    namespace = ctx.namespace_of(resource)
     given = meta.get("namespace") or ""
-    if wanted and given and given != wanted:
+    if namespace and given and given != namespace:
         raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if wanted:
-        meta["namespace"] = wanted
+    if namespace:
+        meta["namespace"] = namespace
     else:
         meta.pop("namespace", None)
 

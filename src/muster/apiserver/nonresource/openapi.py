@@ -262,9 +262,9 @@ def _answer_name(resource: ServedResource, verb: str, sub: Subresource | None, c
 
 
 def _definition_for(group: str, version: str, kind: str) -> str | None:
-    wanted = {"group": group, "version": version, "kind": kind}
+    expected = {"group": group, "version": version, "kind": kind}
     for name, raw in definitions().raw.items():
-        if wanted in raw.get("x-kubernetes-group-version-kind", ()):
+        if expected in raw.get("x-kubernetes-group-version-kind", ()):
             return name
     return None
 

@@ -92,15 +92,15 @@ def _best(header: str, transforms: frozenset[str]) -> Format:
         media = JSON if clause.media in ("*/*", "application/*") else clause.media
         if clause.media == "application/*" or media not in (JSON, YAML):
             continue
-        wanted = clause.get("as")
-        if not wanted:
+        requested = clause.get("as")
+        if not requested:
             return Format(media)
-        if wanted not in transforms or clause.get("g") != "meta.k8s.io":
+        if requested not in transforms or clause.get("g") != "meta.k8s.io":
             continue
         version = clause.get("v")
         if version not in ("v1", "v1beta1"):
             continue
-        return Format(media, wanted, version)
+        return Format(media, requested, version)
     raise not_acceptable(ACCEPTED)
 
 
@@ -126,8 +126,8 @@ def check_produced(header: str, produced: str) -> None:
 @memoized(512, 1024)
 def error_media(header: str) -> str:
     """JSON or YAML for an error; JSON if the client accepts neither."""
-    wanted = (clause.media for clause in accept_clauses(header))
-    return next((YAML if media == YAML else JSON for media in wanted if media in (JSON, YAML, "*/*")), JSON)
+    requested = (clause.media for clause in accept_clauses(header))
+    return next((YAML if media == YAML else JSON for media in requested if media in (JSON, YAML, "*/*")), JSON)
 
 
 @memoized(256, 1024)

@@ -42,8 +42,8 @@ def _metric(metric: Object, seen: Object) -> str:
             f"{(current or {}).get('averageValue', UNKNOWN)}/{target.get('averageValue', '0')}{' (avg)' if marks_average else ''}"
         )
     elif utilization:
-        now, wanted = (current or {}).get("averageUtilization"), target.get("averageUtilization")
-        text = f"{UNKNOWN if now is None else f'{now}%'}/{'<auto>' if wanted is None else f'{wanted}%'}"
+        now, target_value = (current or {}).get("averageUtilization"), target.get("averageUtilization")
+        text = f"{UNKNOWN if now is None else f'{now}%'}/{'<auto>' if target_value is None else f'{target_value}%'}"
     else:
         text = f"{UNKNOWN if current is None else current.get('value', '0')}/{target.get('value', '0')}"
     return f"{metric[key].get('name', '')}: {text}" if utilization else text

@@ -62,10 +62,10 @@ def _keep_conditions(status: Object, old_status: Object, kind: str) -> None:
     """Restore approval conditions that /status may not change, if their number is unchanged."""
     kept = _of_type(old_status, kind)
     conditions = status.get("conditions") or []
-    places = [index for index, condition in enumerate(conditions) if condition.get("type") == kind]
-    if len(places) == len(kept):
-        for place, condition in zip(places, kept, strict=True):
-            conditions[place] = condition
+    indexes = [index for index, condition in enumerate(conditions) if condition.get("type") == kind]
+    if len(indexes) == len(kept):
+        for index, condition in zip(indexes, kept, strict=True):
+            conditions[index] = condition
 
 
 def _with_times(conditions: list[Object] | None, old_status: Object, now: str) -> list[Object]:

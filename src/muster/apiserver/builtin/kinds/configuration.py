@@ -109,10 +109,10 @@ def _docker_config(data: Object, key: str) -> Errors:
         parsed = json.loads(base64.b64decode(data[key] or ""))
     except ValueError as error:
         text = base64.b64decode(data[key] or "").decode("utf-8", "replace")
-        place = getattr(error, "pos", 0)
+        position = getattr(error, "pos", 0)
         problem = (
-            f"invalid character '{text[place]}' looking for beginning of value"
-            if place < len(text)
+            f"invalid character '{text[position]}' looking for beginning of value"
+            if position < len(text)
             else "unexpected end of JSON input"
         )
         return [invalid(f"data[{key}]", "<secret contents redacted>", problem)]
@@ -243,8 +243,8 @@ def validate_event(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
     namespace, event_namespace = (obj.get(about) or {}).get("namespace", ""), obj["metadata"].get("namespace", "")
     mismatch = [invalid("involvedObject.namespace", namespace, "does not match event.namespace")]
     if not obj.get("eventTime"):
-        wanted = {event_namespace} if event_namespace != "default" else {"", "default"}
-        errors = [] if namespace in wanted else mismatch
+        allowed_namespaces = {event_namespace} if event_namespace != "default" else {"", "default"}
+        errors = [] if namespace in allowed_namespaces else mismatch
     else:
         errors = mismatch if not namespace and event_namespace not in ("default", "kube-system") else []
         errors += require(obj, reporter, "") + qualified(obj.get(reporter, ""), reporter)

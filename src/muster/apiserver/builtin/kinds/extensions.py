@@ -292,10 +292,10 @@ def prepare_api_service(ctx: HookContext, obj: Object, old: Object | None) -> No
 def validate_api_service(ctx: HookContext, obj: Object, old: Object | None) -> Errors:
     spec = spec_of(obj)
     group, version = spec.get("group", ""), spec.get("version", "")
-    name, wanted = obj["metadata"].get("name", ""), f"{version}.{group}"
+    name, expected = obj["metadata"].get("name", ""), f"{version}.{group}"
     errors: Errors = []
-    if name != wanted:
-        errors.append(invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{wanted}"'))
+    if name != expected:
+        errors.append(invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{expected}"'))
     if not group and version != "v1":
         errors.append(required("spec.group", "only v1 may have an empty group and it better be legacy kube"))
     if group:

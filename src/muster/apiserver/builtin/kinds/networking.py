@@ -165,10 +165,10 @@ def validate_network_policy(ctx: HookContext, obj: Object, old: Object | None) -
     for direction, side in (("ingress", "from"), ("egress", "to")):
         for index, rule in enumerate(spec.get(direction) or ()):
             path = f"spec.{direction}[{index}]"
-            for place, port in enumerate(rule.get("ports") or ()):
-                errors += _policy_port(port, f"{path}.ports[{place}]")
-            for place, peer in enumerate(rule.get(side) or ()):
-                errors += _policy_peer(peer, f"{path}.{side}[{place}]")
+            for number, port in enumerate(rule.get("ports") or ()):
+                errors += _policy_port(port, f"{path}.ports[{number}]")
+            for number, peer in enumerate(rule.get(side) or ()):
+                errors += _policy_peer(peer, f"{path}.{side}[{number}]")
     for index, kind in enumerate(spec.get("policyTypes") or ()):
         if kind not in ("Ingress", "Egress"):
             errors.append(not_supported(f"spec.policyTypes[{index}]", kind, ["Ingress", "Egress"]))

@@ -109,8 +109,8 @@ def _resources(resources: Object, path: str) -> Errors:
             if str(amount).startswith("-"):
                 errors.append(invalid(f"{path}.{field}[{name}]", amount, "must be greater than or equal to 0"))
     for name, amount in requests.items():
-        wanted, limit = _quantity(amount), _quantity(limits.get(name))
-        if name in limits and wanted is not None and limit is not None and wanted > limit:
+        request, limit = _quantity(amount), _quantity(limits.get(name))
+        if name in limits and request is not None and limit is not None and request > limit:
             text = f"must be less than or equal to {name} limit of {limits[name]}"
             errors.append(invalid(f"{path}.requests", amount, text))
     return errors
@@ -294,7 +294,7 @@ def validate_pod_template(ctx: HookContext, obj: Object, old: Object | None) -> 
 
 def quality_of_service(spec: Object) -> str:
     """The QoS class. Guaranteed: all containers have limits for cpu and memory and equal requests; BestEffort: none has any."""
-    asked = False
+    has_requests = False
     guaranteed = True
     for group in ("containers", "initContainers"):
         for container in spec.get(group) or ():
@@ -305,10 +305,10 @@ def quality_of_service(spec: Object) -> str:
             limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
             for name in ("cpu", "memory"):
                 limited = _positive(limits.get(name))
-                asked = asked or limited or _positive(requests.get(name))
+                has_requests = has_requests or limited or _positive(requests.get(name))
                 if not limited or (name in requests and _quantity(requests[name]) != _quantity(limits[name])):
                     guaranteed = False
-    return "BestEffort" if not asked else "Guaranteed" if guaranteed else "Burstable"
+    return "BestEffort" if not has_requests else "Guaranteed" if guaranteed else "Burstable"
 
 
 def _positive(amount: Any) -> bool:

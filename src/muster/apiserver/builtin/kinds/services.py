@@ -89,18 +89,18 @@ def _carry_over(spec: Object, before: Object) -> None:
 def _address(ctx: HookContext, spec: Object, owner: str) -> None:
     if not spec.get("clusterIP") and spec.get("clusterIPs"):
         spec["clusterIP"] = spec["clusterIPs"][0]
-    wanted = spec.get("clusterIP", "")
-    if not wanted:
+    requested = spec.get("clusterIP", "")
+    if not requested:
         try:
-            spec["clusterIP"] = wanted = ctx.addresses.cluster_ip("", owner)
+            spec["clusterIP"] = requested = ctx.addresses.cluster_ip("", owner)
         except LookupError as error:
             name = owner.partition("/")[2]
             raise internal(f'failed to allocate a serviceIP for Service "{name}": {error.args[0]}') from None
     if not spec.get("clusterIPs"):
-        spec["clusterIPs"] = [wanted]
+        spec["clusterIPs"] = [requested]
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     if not spec.get("ipFamilies"):
-        spec["ipFamilies"] = ["IPv6" if is_ip(wanted) and ipaddress.ip_address(wanted).version == 6 else "IPv4"]
+        spec["ipFamilies"] = ["IPv6" if is_ip(requested) and ipaddress.ip_address(requested).version == 6 else "IPv4"]
 
 
 def _node_ports(ctx: HookContext, spec: Object, owner: str) -> None:
@@ -126,12 +126,12 @@ def allocate_addresses(ctx: HookContext, obj: Object) -> Errors:
         return []
     spec, owner = spec_of(obj), f"{obj['metadata'].get('namespace', '')}/{obj['metadata'].get('name', '')}"
     errors: Errors = []
-    wanted = spec.get("clusterIP", "")
-    if wanted and wanted != "None" and is_ip(wanted) and spec.get("type") != "ExternalName":
+    requested = spec.get("clusterIP", "")
+    if requested and requested != "None" and is_ip(requested) and spec.get("type") != "ExternalName":
         try:
-            ctx.addresses.cluster_ip(wanted, owner)
+            ctx.addresses.cluster_ip(requested, owner)
         except LookupError as error:
-            errors.append(invalid("spec.clusterIPs", spec.get("clusterIPs"), f"failed to allocate IP {wanted}: {error.args[0]}"))
+            errors.append(invalid("spec.clusterIPs", spec.get("clusterIPs"), f"failed to allocate IP {requested}: {error.args[0]}"))
     if spec.get("type") in _WITH_NODE_PORTS:
         for index, port in enumerate(spec.get("ports") or ()):
             if port.get("nodePort"):
@@ -276,13 +276,13 @@ def validate_endpoints(ctx: HookContext, obj: Object, old: Object | None) -> Err
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
             errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
         for group in ("addresses", "notReadyAddresses"):
-            for place, address in enumerate(subset.get(group) or ()):
-                here = f"{path}.{group}[{place}].ip"
+            for number, address in enumerate(subset.get(group) or ()):
+                here = f"{path}.{group}[{number}].ip"
                 ip = address.get("ip", "")
                 errors += valid_ip(ip, here) + endpoint_ip(ip, here, ctx.pods_on_loopback)
         ports = subset.get("ports") or []
-        for place, port in enumerate(ports):
-            here = f"{path}.ports[{place}]"
+        for number, port in enumerate(ports):
+            here = f"{path}.ports[{number}]"
             if len(ports) > 1 and not port.get("name"):
                 errors.append(required(f"{here}.name"))
             elif port.get("name"):
