@@ -1,11 +1,10 @@
-"""Make a cluster a managed one: the operator with its bundle, what its agents introduce themselves with, and a Klusterlet.
+"""Makes a cluster a managed cluster: installs the operator with its bundle, the bootstrap kubeconfig, and a Klusterlet.
 
-What the options mean is decided first and purely (`check`, `klusterlet`). Then the hub is asked, with the very token that the
-agents will have: is it a hub, does it take the token, is the cluster's name free? A name that another cluster lives under is not
-taken from it. Only then is something written, and server-side, so that doing it again changes only what is asked for
-differently. By a driver that has a transport of its own, the hub is asked over that, and nothing that is written leads to its API
-server unless somebody wants it (`api`). Joining ends with the cluster being known to the hub; letting it in is for the hub's
-administrator.
+Options are validated first, by pure functions (`check`, `klusterlet`). Then the hub is queried with the token that the agents will
+use: is it a hub, does it accept the token, is the name of the cluster free? The name of another cluster is not taken over. Only
+then objects are written, by server-side apply, so that a repeated call changes only what differs. With a driver that has its own
+transport the hub is queried over that, and nothing that is written contains the address of its API server, unless `api` is set.
+Joining ends when the hub knows the cluster; the administrator of the hub has to accept it.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ class JoinOptions:
         return installed_driver(self.auth, "--registration-auth: invalid registration-Auth type")
 
     def setup(self, ca: bytes = b"") -> MemberSetup:
-        """`ca` is that of the hub, where agents of this driver reach it. Raises AdministrationError."""
+        """The driver's setup; `ca` is the CA of the endpoint that agents of this driver use. Raises AdministrationError."""
         driver = self.driver
         options = {**driver.member_defaults(self.called), **options_of(driver, self.driver_options)}
         if driver.grpc_server and self.proxy_url:
@@ -133,7 +132,7 @@ class JoinOptions:
 
     @property
     def addon_driver(self) -> str:
-        """How agents of addons prove themselves; empty leaves that to the agent. Raises AdministrationError."""
+        """The registration driver of addons; empty for the agent's default. Raises AdministrationError."""
         return self.addon_auth or self.driver.addon_driver
 
     @property
@@ -155,7 +154,7 @@ class Joined:
 
 
 def check(options: JoinOptions) -> None:
-    """Raises AdministrationError for options that cannot be, or do not fit together, as OCM's own tool words it."""
+    """Raises AdministrationError for invalid or conflicting options, with the messages of upstream's clusteradm."""
     if not options.token:
         raise AdministrationError("--hub-token: token is missing", "get one with get token on the hub")
     if not options.cluster_name:
@@ -262,7 +261,7 @@ async def join(
 
 @asynccontextmanager
 async def _hub(hub: HubAddress, options: JoinOptions, connect: Connect) -> AsyncIterator[KubeClient]:
-    """The hub, as agents with this token reach it."""
+    """The hub as agents with this token access it."""
     if not options.setup().server:
         async with _open(_api_config(hub, options), connect) as client:
             yield client
@@ -295,7 +294,7 @@ async def _open(config: ClientConfig, connect: Connect) -> AsyncIterator[KubeCli
 
 @asynccontextmanager
 async def _managed(client: KubeClient, options: JoinOptions, connect: Connect) -> AsyncIterator[KubeClient]:
-    """The managed cluster; it is the one that runs the agents unless they are hosted."""
+    """A client of the managed cluster, which runs the agents unless they are hosted."""
     if options.managed is None:
         yield client
         return
@@ -304,7 +303,7 @@ async def _managed(client: KubeClient, options: JoinOptions, connect: Connect) -
 
 
 async def _existing(client: KubeClient, options: JoinOptions) -> Klusterlet | None:
-    """The Klusterlet to change. Raises Refused where another one has its place."""
+    """The Klusterlet to change, if any. Raises Refused if the existing one is for another cluster."""
     for one in await list_klusterlets(client):
         name, cluster = one.metadata.name, await cluster_name_of(client, one)
         if one.metadata.deletion_timestamp and (cluster == options.cluster_name or not options.hosted):
@@ -361,7 +360,7 @@ async def _prepare(
 
 
 def _dialled(hub: HubAddress, options: JoinOptions) -> list[str]:
-    """Where the agents, and the operator that looks after them, have to get through."""
+    """The endpoints that the agents and their operator have to reach."""
     managed = [options.managed.server, options.managed.proxy_url] if options.managed is not None else []
     api = _api(hub, options)
     ours = [options.agent_server or api.server] if api is not None else []
@@ -369,7 +368,7 @@ def _dialled(hub: HubAddress, options: JoinOptions) -> list[str]:
 
 
 def _api(hub: HubAddress, options: JoinOptions) -> HubAddress | None:
-    """The hub's API server, if agents are to have a way to it."""
+    """The kubeconfig for the hub's API server, if agents need one."""
     return options.api if options.setup().server else hub
 
 
@@ -390,7 +389,7 @@ async def install_operator(client: KubeClient, options: BundleOptions, clock: Cl
 
 
 def _secrets(namespace: str, hub: HubAddress, options: JoinOptions) -> list[Wanted]:
-    """What agents introduce themselves with, and where they run elsewhere, the way to the managed cluster."""
+    """The Secrets with the bootstrap kubeconfig and, in hosted mode, with the kubeconfig of the managed cluster."""
     content, api = dict(options.setup(hub.ca).files), _api(hub, options)
     if api is not None:
         reached = _api_config(replace(api, server=options.agent_server or api.server), options)

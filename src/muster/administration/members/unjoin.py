@@ -1,15 +1,15 @@
-"""Let a managed cluster leave its hub, from its own side.
+"""Removes a managed cluster from its hub, from its own side.
 
-Order: nothing that the hub has applied may be left running unseen → the hub is told, for as long as there is a credential to
-tell it with → the Klusterlet goes, and with it all that its operator made → the operator goes with the last Klusterlet.
+Order: check that no applied objects would be left behind → notify the hub, while there is a credential for it → delete the
+Klusterlet, with which its operator removes everything it has created → remove the operator with the last Klusterlet.
 
-With an administrator's way to the hub the ManagedCluster is deleted there. The agents' own credential may only take back the
-cluster's acceptance: the hub withdraws every permission, and an administrator has to delete the rest. A hub that is away does
-not keep a cluster from leaving; what is left there is told. With the ManagedCluster goes the account whose tokens were good for
-introducing this cluster alone; where nobody may remove it, it is told how. Everything may be done again at any time.
+With an administrator's kubeconfig for the hub the ManagedCluster is deleted there. The agents' own credential can only reset its
+acceptance: the hub revokes all permissions, and an administrator has to delete the rest. An unreachable hub does not prevent a
+cluster from leaving; what is left there is printed. With the ManagedCluster the account is deleted whose tokens could only
+bootstrap this cluster; if that is not permitted, the command for it is printed. Everything can be repeated at any time.
 
-A hub that manages itself is administered from here: it is known by the agents' hub having the very ManagedCluster that is on this
-cluster. It stays a hub.
+A hub that manages itself is handled as such: it is recognized by the ManagedCluster on this cluster being that of the agents' hub.
+It stays a hub.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _refuse(run: _Leave, problem: str, remedy: str = "") -> None:
 
 
 async def _applied(managed: KubeClient, others: set[str]) -> list[str]:
-    """What was applied for this Klusterlet, or for nobody who is there."""
+    """The AppliedManifestWorks of this Klusterlet, or of none that exists."""
     try:
         found = (await managed.list(APPLIED_WORKS)).items
     except NotFound:
@@ -182,7 +182,7 @@ async def _applied(managed: KubeClient, others: set[str]) -> list[str]:
 
 @asynccontextmanager
 async def _managed(run: _Leave, klusterlet: Klusterlet) -> AsyncIterator[KubeClient]:
-    """The managed cluster, wherever it is. Raises KubeconfigError where there is no way to it."""
+    """A client of the managed cluster. Raises KubeconfigError if there is no kubeconfig for it."""
     if not is_hosted(klusterlet):
         yield run.client
         return
@@ -213,7 +213,7 @@ async def _is_own_hub(run: _Leave, klusterlet: Klusterlet) -> bool:
 
 
 async def _notify_hub(run: _Leave, klusterlet: Klusterlet) -> None:
-    """What could not be done is noted."""
+    """Notify the hub; what fails is recorded in `left`."""
     by_hand = f"an administrator of the hub removes it with kubectl delete managedcluster {run.cluster}"
     if not run.administers_hub and not (await hub_secret(run.client, klusterlet)).get(_endpoints(klusterlet).key):
         run.left.append(f"the agents have no credential for the hub; if ManagedCluster {run.cluster} is on the hub, {by_hand}")
@@ -237,7 +237,7 @@ async def _notify_hub(run: _Leave, klusterlet: Klusterlet) -> None:
 
 
 async def _take_back_tokens(run: _Leave, hub: KubeClient) -> None:
-    """Those that were good for introducing this cluster alone: nobody is to use one that was lost on the way."""
+    """Revoke the bootstrap tokens of this cluster, so that a leaked one cannot be used."""
     with suppress(KubeError):
         if await revoke(hub, run.cluster):
             run.progress.info(f"Tokens for {run.cluster} alone {'would be' if run.dry_run else 'are'} good for nothing any more")
@@ -285,12 +285,12 @@ async def _closing(client: KubeClient) -> AsyncIterator[KubeClient]:
 
 
 def _like(client: KubeClient, hub: KubeClient) -> KubeClient:
-    """What is written there is noted, or only pretended, as here."""
+    """A client for the hub with the same recording and dry run as that of the cluster."""
     return JournalingClient(hub, client.journal, dry_run=client.dry_run) if isinstance(client, JournalingClient) else hub
 
 
 async def _leave_hub(run: _Leave, hub: KubeClient, by_hand: str) -> bool:
-    """Whether the ManagedCluster is being deleted; if that is not permitted, its acceptance is taken back."""
+    """Delete the ManagedCluster, or reset its acceptance if that is not permitted. Returns whether it is being deleted."""
     name = run.cluster
     try:
         found = await hub.get(MANAGED_CLUSTERS, name)
@@ -367,7 +367,7 @@ async def _remove_klusterlet(run: _Leave, klusterlet: Klusterlet, others: Sequen
 
 
 async def _remains(client: KubeClient, name: str, uid: str) -> str:
-    """Why a Klusterlet is still there; empty when it is not."""
+    """Why a Klusterlet still exists; empty if it does not."""
     try:
         found = await client.get(Klusterlet, name)
     except NotFound:
@@ -381,13 +381,13 @@ async def _remains(client: KubeClient, name: str, uid: str) -> str:
 
 
 def _made_here(namespace: Object) -> bool:
-    """Whether `join` made it; one that was there before is not ours to delete."""
+    """Whether `join` has created the namespace; another one is not deleted."""
     fields = namespace["metadata"].get("managedFields") or ()
     return any(one.get("manager") == CLUSTERADM for one in fields)
 
 
 async def _purge(run: _Leave) -> bool:
-    """The operator and what is around it; whether there was one."""
+    """Remove the operator and its objects; return whether it existed."""
     around = [ref for ref in reversed(object_refs(bundle(KLUSTERLET_OPERATOR))) if ref.resource is not NAMESPACES]
     around.append(ObjectRef(LEASES, operator_lock(KLUSTERLET_OPERATOR.name), OPERATOR_NAMESPACE))
     found = [ref for ref in around if await _is_there(run.client, ref)]
@@ -409,7 +409,7 @@ async def _is_there(client: KubeClient, ref: ObjectRef) -> bool:
 
 
 async def _is_free(client: KubeClient, namespace: str) -> bool:
-    """Whether nothing but ours is in it: a hub that manages itself has its own operator there."""
+    """Whether the namespace contains only our objects: a hub that manages itself has another operator in it."""
     own = {KLUSTERLET_OPERATOR.name, "default"}
     for resource in (DEPLOYMENTS, SERVICE_ACCOUNTS):
         found = (await client.list(resource, namespace)).items

@@ -1,6 +1,6 @@
-"""Flags about what is installed, the same wherever an operator is: its image, namespace, pull secret, resources, feature gates.
+"""Flags of the installed bundle, which several commands share: image, namespace, pull secret, resources, feature gates.
 
-`installing` gives a command these flags; the other functions say what they mean together.
+`installing` adds these flags to a command; the other functions evaluate them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _INSTALLED = (
 
 
 def versioned(command: F) -> F:
-    """Give a command the flags that choose an image."""
+    """Add the flags that select an image to a command."""
     for option in reversed(_IMAGES):
         command = option(command)
     return command
@@ -125,7 +125,7 @@ def bundle_of(given: dict[str, Any], *args: str) -> BundleOptions:
 
 
 def flat(given: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
-    """What a flag was given, all times together."""
+    """All values of a repeatable flag."""
     return tuple(value for values in given for value in values)
 
 
@@ -160,7 +160,7 @@ def resources_of(given: dict[str, Any]) -> ResourceRequirement | None:
 
 
 def report_flags() -> None:
-    """As OCM's tool does: what was said on the command line."""
+    """Print the given flags, as upstream's clusteradm."""
     context = click.get_current_context()
     for parameter in context.command.params:
         if parameter.name and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE:

@@ -1,8 +1,8 @@
-"""Which pending pods the one node takes: what a scheduler decides, reduced to one node.
+"""The filters of kube-scheduler, reduced to one node: which pending pods the node accepts.
 
-Honoured are scheduling gates, another scheduler's name, node selectors, required node affinity, cordoning and taints unless they
-are tolerated, and the number of pods and of containers in one. Requests for CPU and memory are not counted: tasks of one process
-share what it has.
+Evaluated are scheduling gates, schedulerName, node selectors, required node affinity, cordoning and taints with tolerations, and
+the number of pods and of containers in a pod. Requests for CPU and memory are not counted, because tasks of one process share its
+resources.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from muster.fleet.workloads.nodefit import is_selected, tolerates, untolerated
 from muster.machinery.objects import Object
 
 SCHEDULER = "default-scheduler"
-MOST_CONTAINERS = 32
+MAX_CONTAINERS = 32
 
 
 def is_waiting(pod: Object) -> bool:
-    """Whether it wants a node from us at all."""
+    """Whether the pod is waiting for this scheduler."""
     spec, status = pod["spec"], pod.get("status") or {}
     return bool(
         not spec.get("nodeName")
@@ -30,7 +30,7 @@ def is_waiting(pod: Object) -> bool:
 
 
 def obstacle(pod: Object, node: Object | None, bound: int, most: int) -> str:
-    """Why the pod cannot run on the node, in a scheduler's words; empty if it can."""
+    """Why the pod does not fit on the node, in kube-scheduler's words; empty if it does."""
     if node is None:
         return "no nodes available to schedule pods"
     if (node.get("spec") or {}).get("unschedulable") and not _tolerates_cordon(pod["spec"]):
@@ -46,16 +46,16 @@ def obstacle(pod: Object, node: Object | None, bound: int, most: int) -> str:
 
 
 def _tolerates_cordon(spec: Mapping[str, Any]) -> bool:
-    """As pods of DaemonSets do."""
+    """Whether the pod tolerates a cordoned node, as those of DaemonSets do."""
     taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     return tolerates(spec.get("tolerations") or (), {"spec": {"taints": [taint]}}, ("NoSchedule",))
 
 
 def excess(pod: Object) -> str:
-    """What a pod wants too much of, if anything: nothing else here bounds the tasks that one object begins."""
+    """The limit that a pod exceeds, if any: nothing else limits the tasks that one object starts."""
     containers = sum(len(pod["spec"].get(kind) or ()) for kind in ("initContainers", "containers"))
     return (
-        f"{containers} containers are more than the {MOST_CONTAINERS} that a pod may have here"
-        if containers > MOST_CONTAINERS
+        f"{containers} containers are more than the {MAX_CONTAINERS} that a pod may have here"
+        if containers > MAX_CONTAINERS
         else ""
     )

@@ -1,4 +1,4 @@
-"""The webhooks of registration, served (`muster.runtime.webhook.serving` says how)."""
+"""The server of the webhooks of registration (see `muster.runtime.webhook.serving`)."""
 
 from __future__ import annotations
 

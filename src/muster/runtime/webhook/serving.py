@@ -1,8 +1,8 @@
-"""Webhooks as the API server meets them: a TLS server whose certificate renews itself, and the trust in it.
+"""Serving of webhooks: a TLS server that renews its certificate, and the CA bundle in its configurations.
 
-The order is the point: the certificate is in its Secret before the server listens, the server listens before the API server is told
-to call it, and the API server trusts a new certificate before that is served. Replicas share the Secret, so all of them serve
-webhooks, leader or not. Where an operator keeps certificate and trust, the webhooks only follow the files they are given.
+The order is essential: the certificate is in its Secret before the server listens, the server listens before the API server is
+configured to call it, and the API server trusts a new certificate before it is served. Replicas share the Secret, so all of them
+serve webhooks, leader or not. If an operator manages certificate and CA bundle, the server only watches the files it is given.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from muster.runtime.webhook.server import WebhookServer
 
 @dataclass(frozen=True)
 class ServingOptions:
-    """Where webhooks listen, and where the API server finds them: at `url`, by the Service, or else where they listen."""
+    """Where webhooks listen, and how the API server reaches them: at `url`, by the Service, or at the listening address."""
 
     host: str = "127.0.0.1"
     port: int = 9443
@@ -43,7 +43,7 @@ class ServingOptions:
 
 @dataclass(frozen=True)
 class ServingNames:
-    """What webhooks are known by on the cluster: the Secret with their certificate, the Service, and the namespace of both."""
+    """Names in the cluster: the Secret with the certificate, the Service, and the namespace of both."""
 
     secret: str
     service: str
@@ -66,14 +66,14 @@ class WebhookServing(abc.ABC):
 
     @abc.abstractmethod
     def register(self, server: WebhookServer) -> None:
-        """Put the webhooks on a server that does not listen yet."""
+        """Register the webhooks with a server that does not listen yet."""
 
     @abc.abstractmethod
     async def trust(self, ca: bytes) -> None:
-        """Tell the API server whom to trust when it calls these webhooks."""
+        """Write the CA bundle into the webhook configurations."""
 
     def measure(self, metrics: Metrics) -> None:
-        """Count requests there, and tell when the certificate expires. Before `start`."""
+        """Register metrics of requests and of the expiration of the certificate. Call before `start`."""
         self._metrics = metrics
         metrics.gauges(EXPIRATION_METRIC, EXPIRATION_HELP, self._read_expiration)
 
@@ -82,7 +82,7 @@ class WebhookServing(abc.ABC):
             yield (("certificate", "webhook"),), self._pair.not_after.timestamp()
 
     def problem(self) -> str | None:
-        """Why they cannot answer yet, if so."""
+        """The reason why the webhooks are not ready, if they are not."""
         return None
 
     def _hosts(self) -> list[str]:
@@ -124,7 +124,7 @@ class WebhookServing(abc.ABC):
 
     @property
     def host_port(self) -> tuple[str, int]:
-        """Where it is to listen."""
+        """The address to listen on."""
         return self._serving.host, self._serving.port
 
     @property
@@ -138,12 +138,12 @@ class WebhookServing(abc.ABC):
 
     @property
     def url(self) -> str:
-        """Where the API server calls; empty: it calls the Service."""
+        """The URL for the API server; empty if it uses the Service."""
         url = self._serving.url.rstrip("/")
         return url if url or self._serving.service else f"https://{_bracketed(self._serving.host)}:{self.port}"
 
     async def run(self) -> None:
-        """Renew the certificate in time, or follow whoever does."""
+        """Renew the certificate in time, or watch the files that an operator renews."""
         if self._serving.certificates is None:
             await self._certificate.run(self.change)
         else:
@@ -156,7 +156,7 @@ class WebhookServing(abc.ABC):
         self._pair = pair
 
     async def change(self, pair: ServingPair) -> None:
-        """Serve another certificate, once it is trusted."""
+        """Serve another certificate, after the API server trusts it."""
         assert self._server is not None, "started"
         await self.trust(pair.ca)
         self._server.replace_tls(await self._context(pair))

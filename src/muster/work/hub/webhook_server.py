@@ -1,7 +1,8 @@
-"""The webhooks of works, served (`muster.runtime.webhook.serving` says how), with the caches they judge by where bindings count.
+"""The server of the webhooks of works (see `muster.runtime.webhook.serving`), with the caches that they use if bindings are
+enforced.
 
-Every replica answers. What is asked of the API server on the way is remembered for seconds when the answer is yes, and never when
-it is no: who has just been given a right need not wait for it.
+Every replica serves. Allowed access reviews are cached for seconds, denied ones never, so that a new permission takes effect at
+once.
 """
 
 from __future__ import annotations

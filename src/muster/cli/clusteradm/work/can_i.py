@@ -1,4 +1,4 @@
-"""`clusteradm work can-i`: whether a work would pass, before it is made; told by the exit code too."""
+"""`clusteradm work can-i`: whether a work would be accepted and its executor allowed; also by the exit code."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def command(cluster: str, output: str, **given: Any) -> None:
     try:
         _show(cluster, work, checks, output)
     except BrokenPipeError:
-        # Nobody reads it any more, and yet the answer is what it is.
+        # The reader of the output has exited; the exit code is unchanged.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     _exit(checks)
 
@@ -115,7 +115,7 @@ async def _ask(
         raise AdministrationError("--update-strategy and --delete-option: are for manifests; a ManifestWork says so itself")
     await require_hub(session.client)
     work = work_of(documents, await spec_parts(session.client, terms, documents))
-    # A client of its own: its dry run is a question, not something that this command would do.
+    # A separate client: its dry run is a query, not an action of this command.
     hub = HttpClient(session.config, agent="clusteradm")
     try:
         checks = await check_hub(hub, cluster, work)

@@ -1,6 +1,5 @@
-"""How works are shown: a row for each, a branch with what became of its resources, and for those asked for by name all that is
-reported of each resource, above all what failed and why.
-"""
+"""How works are shown: a row for each, a branch with the state of its resources, and for works requested by name all details of
+each resource, above all failures and their reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ _STATES: Final[Mapping[str, str]] = {"True": "applied", "": "unknown"}
 
 
 def work_item(work: ManifestWork, document: Object, *, named: bool) -> Item:
-    """`named`: somebody asks for this work, so its branch has everything."""
+    """`named`: the work was requested by name, so its branch has all details."""
     name, cluster = work.metadata.name, work.metadata.namespace
     number = len(work.spec.workload.manifests)
     conditions = {kind: condition_of(work.status.conditions, kind) for kind in (APPLIED, AVAILABLE)}
@@ -35,7 +34,7 @@ def work_item(work: ManifestWork, document: Object, *, named: bool) -> Item:
 
 
 def work_details(work: ManifestWork) -> dict[str, dict[str, str]]:
-    """Of each resource whether it was applied, by what it is of."""
+    """The state of each resource, by kind and name."""
     found: dict[str, dict[str, str]] = {}
     for place, name, manifest in resources_of(work):
         found.setdefault(place, {})[name] = _state(manifest)
@@ -56,7 +55,7 @@ def _all_of(work: ManifestWork) -> dict[str, dict[str, object]]:
 
 
 def _feedback(manifest: ManifestCondition) -> Iterator[tuple[str, object]]:
-    """What is not as it should be, what rules say, and the values that were asked for."""
+    """Failed conditions, results of condition rules, and feedback values."""
     usual = (APPLIED, AVAILABLE, FEEDBACK_SYNCED)
     for condition in sorted(manifest.conditions, key=lambda one: usual.index(one.type) if one.type in usual else len(usual)):
         if condition.type not in usual or condition.status != "True":
@@ -71,7 +70,7 @@ def _value(value: FieldValue) -> object:
 
 
 def _further(work: ManifestWork) -> dict[str, object]:
-    """Conditions beside the two that every work has, and as whom it is applied."""
+    """Further conditions of the work, and its executor."""
     usual = (APPLIED, AVAILABLE)
     found: dict[str, object] = {
         one.type.replace(".", "·"): status_text(one) for one in work.status.conditions if one.type not in usual

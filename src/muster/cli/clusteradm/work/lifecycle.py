@@ -1,4 +1,4 @@
-"""`clusteradm create work` and `clusteradm delete work`: bring manifests to clusters, and take them away again."""
+"""`clusteradm create work` and `clusteradm delete work`."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def _create(session: Session, name: str, clusters: list[str], given: dict[
 
     manifests = read_manifests(flat(given["files"]), recursive=given["recursive"])
     if any(map(is_work, manifests)):
-        # A hub may well be a managed cluster of another one.
+        # a hub may be a managed cluster of another hub
         inside = f"work {name} would bring a ManifestWork, which only hubs know"
         session.progress.warn(f"{inside}; if that is the work itself, make it with kubectl apply")
     placement, overwrite = given["placement"], given["overwrite"]

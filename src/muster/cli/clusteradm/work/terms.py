@@ -1,4 +1,4 @@
-"""On what terms a work is applied: flags that whoever makes a work, and whoever asks about one, have in common."""
+"""Flags about the executor and the strategy of a work, shared by `create work` and `work can-i`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Which Kubernetes user an IAM identity is in a cluster: by access entries, by `aws-auth`, or by both, as the cluster's mode says.
+"""The Kubernetes user of an IAM identity in a cluster: by access entries, by `aws-auth`, or by both, depending on the
+authentication mode.
 
-An entry counts before the ConfigMap, and only for the very role or user that it was made for. The ConfigMap knows ARNs alone, of
-roles without their paths. Templates in names are filled with what AWS proves of the caller; a session's name is its owner's choice.
+An access entry precedes the ConfigMap and is only valid for the role or user that it was created for. The ConfigMap has only ARNs,
+those of roles without their paths. Templates in names are filled with what AWS proves about the caller; the caller chooses the name
+of its session.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _SESSION: Final = re.compile(r"arn:(?P<partition>[a-z-]+):sts::(?P<account>[0-9]
 
 @dataclass(frozen=True)
 class ProvenIdentity:
-    """What STS says of the caller whose token it is."""
+    """The caller of a token, according to STS."""
 
     account: str
     arn: str
@@ -30,7 +32,7 @@ class ProvenIdentity:
 
     @property
     def canonical_arn(self) -> str:
-        """Of the role, where the caller is a session of one."""
+        """The ARN; that of the role if the caller is a session of one."""
         found = _SESSION.fullmatch(self.arn)
         return self.arn if found is None else f"arn:{found['partition']}:iam::{found['account']}:role/{found['role']}"
 
@@ -44,7 +46,7 @@ class ProvenIdentity:
 
 
 class Unmapped(Exception):
-    """Nobody in this cluster; the text says why."""
+    """The identity has no user in this cluster; the text is the reason."""
 
 
 def mapped(world: World, cluster: Cluster, aws_auth: AwsAuth, identity: ProvenIdentity) -> Mapped:
