@@ -189,7 +189,7 @@ def test_our_doctor_finds_that_upstreams_hub_denies_a_cluster_and_accept_takes_i
     hub.wait_condition("silent", ACCEPTED, timeout=60)
     said = hub.fails("doctor", "silent")
     assert "the cluster is not accepted" not in said
-    assert "the agent has asked for no certificate" in said
+    assert "the agent has not requested a certificate" in said
 
 
 # Upstream's samples

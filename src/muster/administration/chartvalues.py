@@ -92,7 +92,7 @@ def _klusterlet(options: JoinOptions, value: Any) -> JoinOptions:
     _refuse_others("klusterlet", section, (*KLUSTERLET_SPEC, "create", "name", "clusterName", "mode"))
     for key, option in (("clusterName", options.cluster_name), ("mode", options.mode)):
         if section.get(key) not in (None, "", option):
-            raise _BadValue(f"klusterlet.{key}: {section[key]!r} is not what the flags say: {option}")
+            raise _BadValue(f"klusterlet.{key}: {section[key]!r} contradicts the flags: {option}")
     return replace(options, spec={key: section[key] for key in KLUSTERLET_SPEC if section.get(key)})
 
 

@@ -72,7 +72,7 @@ async def diagnose(diagnosis: Diagnosis) -> list[Finding]:
         except Forbidden as error:
             # Who cannot see the cluster itself must not hear that nothing is wrong with it.
             verdict = PROBLEM if step is _existence else NOTE
-            findings.append(Finding(verdict, subject, f"could not look: {error}", "ask somebody who may"))
+            findings.append(Finding(verdict, subject, f"cannot be read: {error}", "run doctor with permission to read it"))
         except MalformedObject as error:
             findings.append(Finding(PROBLEM, subject, f"cannot be read: {error}"))
         except KubeError as error:
@@ -86,7 +86,9 @@ async def _controllers(diagnosis: Diagnosis) -> Findings:
         operator = await diagnosis.hub.get(DEPLOYMENTS, CLUSTER_MANAGER, OPERATOR_NAMESPACE)
         manager = await diagnosis.hub.get(ClusterManager, CLUSTER_MANAGER)
     except NotFound:
-        yield Finding(NOTE, subject, "it has no operator and ClusterManager; are its controllers run in another way?", "run init")
+        yield Finding(
+            NOTE, subject, "it has no operator and ClusterManager; are its controllers installed by other means?", "run init"
+        )
         return
     if problem := deployment_problem(operator):
         remedy = f"see kubectl -n {OPERATOR_NAMESPACE} describe deployment {CLUSTER_MANAGER}"
@@ -98,13 +100,13 @@ async def _controllers(diagnosis: Diagnosis) -> Findings:
 
 
 async def _webhooks(diagnosis: Diagnosis) -> Findings:
-    without = "without them nobody checks who accepts clusters: run init"
+    without = "without them the acceptance of clusters is not authorized: run init"
     async for finding in _judges(diagnosis, "webhooks", registration.HOOKS, without, _touch):
         yield finding
 
 
 async def _work_webhooks(diagnosis: Diagnosis) -> Findings:
-    without = "without them nobody checks in whose name works are applied: run init"
+    without = "without them the executors of works are not authorized: run init"
     async for finding in _judges(diagnosis, "webhooks of works", work.HOOKS, without, _try_work):
         yield finding
 
@@ -198,7 +200,7 @@ async def _unknown(diagnosis: Diagnosis, subject: str) -> Finding:
         PROBLEM,
         subject,
         f"{text}: the agent has not introduced the cluster",
-        "run join on the cluster; if that was done, look there with --managed-cluster-kubeconfig: its token may have expired",
+        "run join on the cluster; if that was done, run doctor with --managed-cluster-kubeconfig: its token may have expired",
     )
 
 
@@ -214,7 +216,7 @@ def _deletion(diagnosis: Diagnosis, cluster: ManagedCluster) -> Finding:
     text = f"it is being deleted{f', held by {held}' if held else ''}{f': {deleting.message}' if deleting else ''}"
     since = (diagnosis.clock.now() - parse_time(cluster.metadata.deletion_timestamp or "")).total_seconds()
     if since <= DELETION_SECONDS:
-        return Finding(PROBLEM, "ManagedCluster", text, "let it go, then join again")
+        return Finding(PROBLEM, "ManagedCluster", text, "wait until it is deleted, then join again")
     remedy = "what is left in its namespace has to go first: works (delete work --force) and addons (addon disable)"
     return Finding(
         PROBLEM, "ManagedCluster", f"{text}; for {human_duration(since)} now", f"{remedy}; does the hub's controller run?"
@@ -249,14 +251,17 @@ async def _requests(diagnosis: Diagnosis) -> Findings:
     found = (await diagnosis.hub.list(SIGNING_REQUESTS, label_selector=f"{CLUSTER_LABEL}={diagnosis.name}")).items
     if not found:
         yield Finding(
-            PROBLEM, subject, "the agent has asked for no certificate", "look at the agent with --managed-cluster-kubeconfig"
+            PROBLEM,
+            subject,
+            "the agent has not requested a certificate",
+            "check the agent: run doctor with --managed-cluster-kubeconfig",
         )
     wanted = RequestFilter(servers=await request_servers(diagnosis.hub))
     for csr in found:
         name = csr["metadata"]["name"]
         judgement = judge(csr, cluster, wanted)
         if judgement.objection:
-            remedy = f"if you know who asked, run accept --clusters {diagnosis.name} --requesters {judgement.agent or 'AGENT'}"
+            remedy = f"if you know the requester, run accept --clusters {diagnosis.name} --requesters {judgement.agent or 'AGENT'}"
             yield Finding(PROBLEM, subject, f"CSR {name}: {judgement.objection}", remedy if judgement.agent else "")
         elif judgement.good:
             yield Finding(
@@ -267,7 +272,7 @@ async def _requests(diagnosis: Diagnosis) -> Findings:
             )
         elif failed := verdict_of(csr, "Denied", "Failed"):
             text = f"CSR {name} is {failed['type'].lower()}: {failed.get('message') or failed.get('reason')}"
-            yield Finding(PROBLEM, subject, text, f"delete it (kubectl delete csr {name}), and the agent asks again")
+            yield Finding(PROBLEM, subject, text, f"delete it (kubectl delete csr {name}), and the agent creates another one")
         elif issued_certificate(csr):
             yield Finding(OK, subject, f"CSR {name} is approved and signed")
         else:
@@ -307,15 +312,15 @@ async def _lease(diagnosis: Diagnosis) -> Findings:
         return
     renewed = (found.get("spec") or {}).get("renewTime")
     if not renewed or not is_true(cluster.status.conditions, JOINED):
-        yield Finding(PROBLEM, subject, "the agent has never renewed it", "look at the agent with --managed-cluster-kubeconfig")
+        yield Finding(
+            PROBLEM, subject, "the agent has never renewed it", "check the agent: run doctor with --managed-cluster-kubeconfig"
+        )
         return
     age = (diagnosis.clock.now() - parse_time(renewed)).total_seconds()
     bound = (cluster.spec.lease_duration_seconds or DEFAULT_LEASE_SECONDS) * LEASE_PERIODS
     text = f"last renewed {human_duration(max(age, 0))} ago"
     if age > bound:
-        yield Finding(
-            PROBLEM, subject, f"{text}: the agent is down or cannot reach the hub", "look at the agent and at its network"
-        )
+        yield Finding(PROBLEM, subject, f"{text}: the agent is down or cannot reach the hub", "check the agent and its network")
     else:
         yield Finding(OK, subject, text)
 
@@ -326,14 +331,14 @@ async def _availability(diagnosis: Diagnosis) -> Findings:
         return
     if cluster.spec.hub_accepts_client and not is_true(cluster.status.conditions, JOINED):
         text = "the agent has not come back with its certificate"
-        yield Finding(PROBLEM, "joining", text, "look at the agent with --managed-cluster-kubeconfig")
+        yield Finding(PROBLEM, "joining", text, "check the agent: run doctor with --managed-cluster-kubeconfig")
     condition = condition_of(cluster.status.conditions, AVAILABLE)
     if condition is not None and condition.status == "True":
         yield Finding(OK, "availability", "the cluster is available")
     elif condition is not None:
         remedy = {
-            "ManagedClusterKubeAPIServerUnavailable": "look at the cluster's own API server",
-            "ManagedClusterLeaseUpdateStopped": "look at the agent, and whether it reaches the hub",
+            "ManagedClusterKubeAPIServerUnavailable": "check the cluster's own API server",
+            "ManagedClusterLeaseUpdateStopped": "check the agent, and whether it reaches the hub",
         }.get(condition.reason, "")
         yield Finding(PROBLEM, "availability", f"{condition.status}: {condition.reason}: {condition.message}", remedy)
     clock = condition_of(cluster.status.conditions, CLOCK_SYNCED)
@@ -345,7 +350,7 @@ async def _agent(diagnosis: Diagnosis) -> Findings:
     """The other side, where there is a way to it."""
     if diagnosis.managed is None:
         if diagnosis.cluster is None or not is_true(diagnosis.cluster.status.conditions, AVAILABLE):
-            yield Finding(NOTE, "agent", "not looked at", "give --managed-cluster-kubeconfig to look at the managed side too")
+            yield Finding(NOTE, "agent", "not checked", "give --managed-cluster-kubeconfig to check the managed cluster too")
         return
     mine = await find_klusterlets(diagnosis.managed, diagnosis.name)
     if not mine:
@@ -405,7 +410,7 @@ _REMEDIES: Final = {
     "HubConnectionDegraded": "is the hub reachable from there? has the bootstrap token expired? run join again with a new one",
     "Available": "see the pods of the agent: kubectl get pods -A",
     "RegistrationDesiredDegraded": "see the pods of the agent: kubectl get pods -A",
-    "Applied": "mend what the message says; it is retried",
+    "Applied": "correct what the message names; it is retried",
 }
 
 
@@ -421,7 +426,7 @@ async def _credential(diagnosis: Diagnosis, managed: KubeClient, namespace: str)
                 PROBLEM, subject, f"there is no Secret {namespace}/{BOOTSTRAP_SECRET} to introduce itself with", "run join"
             )
         return Finding(
-            PROBLEM, subject, f"there is no Secret {namespace}/{HUB_SECRET} yet: it has not been let in", "run accept on the hub"
+            PROBLEM, subject, f"there is no Secret {namespace}/{HUB_SECRET} yet: it has not been accepted", "run accept on the hub"
         )
     certificate = base64.b64decode((secret.get("data") or {}).get("tls.crt") or "")
     if not certificate:
@@ -430,7 +435,7 @@ async def _credential(diagnosis: Diagnosis, managed: KubeClient, namespace: str)
         validity = validity_of(certificate)
     except ValueError:
         return Finding(
-            PROBLEM, subject, "its certificate cannot be read", f"delete Secret {namespace}/{HUB_SECRET}: the agent asks anew"
+            PROBLEM, subject, "its certificate cannot be read", f"delete Secret {namespace}/{HUB_SECRET}: the agent registers again"
         )
     until = validity.until
     if until <= diagnosis.clock.now():

@@ -53,4 +53,4 @@ def refuse_unheard(options: Mapping[str, DriverOptions], drivers: Sequence[Drive
     passed_over = {(flag.driver, flag.option) for flag in flags}
     for name, values in options.items():
         if name not in chosen and any((name, option) not in passed_over for option in values):
-            raise AdministrationError(f"--driver-option: {name!r} is none of the drivers asked for", f"add it with {choice}")
+            raise AdministrationError(f"--driver-option: {name!r} is none of the given drivers", f"add it with {choice}")

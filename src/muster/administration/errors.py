@@ -27,6 +27,6 @@ class TookTooLong(AdministrationError):
     """What was waited for did not come; `reason` is why it still was not so at the end."""
 
     def __init__(self, what: str, reason: str, seconds: float) -> None:
-        super().__init__(f"{what}: not so after {seconds:g} s: {reason}", "wait longer with --timeout, or ask doctor")
+        super().__init__(f"{what}: not so after {seconds:g} s: {reason}", "wait longer with --timeout, or run doctor")
         self.what = what
         self.reason = reason

@@ -64,7 +64,7 @@ async def gateway(diagnosis: Diagnosis) -> Findings:
             yield finding
         return
     if plan.hosted:
-        yield Finding(NOTE, SUBJECT, "it runs on the cluster that hosts this hub", "ask doctor there")
+        yield Finding(NOTE, SUBJECT, "it runs on the cluster that hosts this hub", "run doctor there")
         return
     try:
         served = api_services(plan.gateway_version, oam=plan.gateway_oam)
@@ -129,7 +129,7 @@ async def _problem(diagnosis: Diagnosis, plan: ClusterManagerPlan, served: list[
             return Finding(PROBLEM, SUBJECT, problem, remedy)
         if problem := unavailability(found):
             text = f"the API server does not reach it: {problem}"
-            remedy = f"is the way from the API server to Service {plan.namespace}/{SERVICE} open? See its log and its endpoints"
+            remedy = f"can the API server connect to Service {plan.namespace}/{SERVICE}? See its log and its endpoints"
             return Finding(PROBLEM, SUBJECT, text, remedy)
     return None
 
@@ -199,7 +199,7 @@ _RENEWAL: Final = (
 )
 _WAY: Final = "is the way from the gateway's pods to this address open? If it cannot be, have the cluster's agent open a tunnel"
 _REMEDIES: Final = {
-    ENDPOINT_MISSING: "run join again where a cluster-info says how the cluster is reached, "
+    ENDPOINT_MISSING: "run join again on a cluster with a cluster-info that has its address, "
     "or set externalServerURLs of its Klusterlet",
     CREDENTIAL_MISSING: f"run addon enable --names {COMPONENT} --clusters {{cluster}}, "
     f"or put a labelled Secret into namespace {CREDENTIALS_NAMESPACE}",

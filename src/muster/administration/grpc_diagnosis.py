@@ -64,7 +64,9 @@ async def grpc_server(diagnosis: Diagnosis) -> Findings:
         return
     server = await published_server(diagnosis.hub, manager)
     if server.pending:
-        yield Finding(NOTE if diagnosis.available else PROBLEM, SERVER, "nobody can be told where it is", server.pending)
+        yield Finding(
+            NOTE if diagnosis.available else PROBLEM, SERVER, "it has no address that agents can be given", server.pending
+        )
         return
     if not server.authority:
         text = f"its authority is not published in ConfigMap {HUB_NAMESPACE}/{AUTHORITY_MAP}"
@@ -84,8 +86,8 @@ def _endpoint_type(spec: ClusterManagerSpec) -> str:
     if ROUTE in kinds:
         return f"does a Route of this host pass TLS through to port {PORT} of {to}? The operator makes none"
     if LOAD_BALANCER in kinds:
-        return f"does the load balancer of {to} pass TLS through, and is the way to it open?"
-    return f"is the address right, does it lead to port {PORT} of {to}, and is the way there open?"
+        return f"does the load balancer of {to} pass TLS through, and is it reachable?"
+    return f"is the address right, does it lead to port {PORT} of {to}, and is it reachable?"
 
 
 def _finding(diagnosis: Diagnosis, subject: str, address: str, state: GrpcServerState, endpoint_type: str) -> Finding:
@@ -138,15 +140,15 @@ async def agent_connection(diagnosis: Diagnosis, managed: KubeClient, klusterlet
             f"is it of another hub, or of an authority that the hub no longer has? If so, {JOIN_AGAIN}",
         )
     except (KubeError, EndpointError, OSError) as error:
-        yield Finding(PROBLEM, SERVER_CONNECTION, f"{source}: {error}", "mend what the message says")
+        yield Finding(PROBLEM, SERVER_CONNECTION, f"{source}: {error}", "correct what the message names")
     else:
         yield _admission(diagnosis, source, registered, missing)
 
 
 def _admission(diagnosis: Diagnosis, source: str, registered: bool, missing: tuple[str, ...]) -> Finding:
     if not missing:
-        return Finding(OK, SERVER_CONNECTION, f"the hub lets in who comes with {source}")
-    text = f"the hub does not let in who comes with {source}: it may not {', '.join(missing)}"
+        return Finding(OK, SERVER_CONNECTION, f"the hub accepts {source}")
+    text = f"the hub refuses {source}: it may not {', '.join(missing)}"
     if registered:
         return Finding(
             PROBLEM, SERVER_CONNECTION, text, f"the cluster is not accepted (any more): run accept --clusters {diagnosis.name}"

@@ -35,7 +35,7 @@ async def policies(diagnosis: Diagnosis) -> Findings:
     except (NoGateway, KubeError) as error:
         if enabled and diagnosis.available:
             remedy = "give --managed-cluster-kubeconfig, or enable cluster-gateway there"
-            yield Finding(NOTE, SUBJECT, f"not looked at: {error}", remedy)
+            yield Finding(NOTE, SUBJECT, f"not checked: {error}", remedy)
         return
     absent = None if addon is None else await _absent(diagnosis, addon, found)
     if absent is not None:

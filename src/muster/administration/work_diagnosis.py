@@ -50,7 +50,7 @@ async def works(diagnosis: Diagnosis) -> Findings:
         yield _hanging(diagnosis, work)
     if found.unattended:
         text = f"{len(found.unattended)} of {len(documents)} not taken up by the work agent: {_few(found.unattended)}"
-        yield Finding(PROBLEM, _SUBJECT, text, "does it run there? Its log tells")
+        yield Finding(PROBLEM, _SUBJECT, text, "does it run there? See its log")
     if found.failed:
         text = f"{len(found.failed)} of {len(documents)} cannot be applied: {_few(found.failed)}"
         yield Finding(NOTE, _SUBJECT, text, f"see get works --clusters {diagnosis.name} -o wide")
@@ -98,10 +98,10 @@ def _hanging(diagnosis: Diagnosis, work: ManifestWork) -> Finding:
     text = f"it has been in deletion for {since}, held by {held}"
     if deleting is not None and deleting.message:
         text += f": {one_line(deleting.message)}"
-        return Finding(PROBLEM, f"work {name}", text, f"let go what holds the object there (its finalizers); {leave}")
+        return Finding(PROBLEM, f"work {name}", text, f"remove what blocks the object's deletion there (its finalizers); {leave}")
     if not diagnosis.available:
         return Finding(PROBLEM, f"work {name}", text, f"the agent removes it when the cluster is available again; {leave}")
-    return Finding(PROBLEM, f"work {name}", text, f"does the work agent run there? Its log tells; {leave}")
+    return Finding(PROBLEM, f"work {name}", text, f"does the work agent run there? See its log; {leave}")
 
 
 async def _without_pods(diagnosis: Diagnosis, found: list[ManifestWork]) -> AsyncIterator[Finding]:
@@ -128,7 +128,7 @@ async def _deployment(diagnosis: Diagnosis, manifest: ManifestCondition) -> tupl
     try:
         deployment = await diagnosis.managed.get(DEPLOYMENTS, meta.name, meta.namespace)
     except NotFound:
-        return f"{where} is not there", "the work agent makes it: its log tells"
+        return f"{where} is not there", "the work agent creates it: see its log"
     except Forbidden:
         return "", ""
     problem = deployment_problem(deployment)

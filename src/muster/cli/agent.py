@@ -302,7 +302,7 @@ def _files(given: dict[str, Any], options: DriverOptions) -> Files:
     if agent_files.hub:
         path = PurePosixPath(agent_files.hub)
         if path.name != driver.endpoints.key:
-            raise click.UsageError(f"{agent_files.hub}: the way to the hub is kept in a file {driver.endpoints.key}")
+            raise click.UsageError(f"{agent_files.hub}: the hub configuration is kept in a file {driver.endpoints.key}")
         if directory and PurePosixPath(directory) != path.parent:
             raise click.UsageError(f"{agent_files.hub} is not in --hub-kubeconfig-dir {directory}")
         directory = str(path.parent)
@@ -317,7 +317,7 @@ def _work(given: dict[str, Any], options: AgentOptions, directory: str) -> WorkS
     if not given["with_work"]:
         return None
     if not directory:
-        raise click.UsageError("--with-work: say where the work agent finds the hub's kubeconfig: --hub-kubeconfig-dir DIR")
+        raise click.UsageError("--with-work: requires --hub-kubeconfig-dir DIR, where the work agent finds the hub's kubeconfig")
     work_options = {
         "--namespace": options.namespace,
         "--agent-id": given["agent_name"],

@@ -196,7 +196,7 @@ def _check_webhooks(given: dict[str, Any]) -> None:
     if given["install_only"] and given["webhook"] and not (given["webhook_port"] or given["webhook_url"]):
         raise click.UsageError("--install-only must know where webhooks will be: give --webhook-port or --webhook-url")
     if given["webhook_cert_dir"] and given["install"]:
-        raise click.UsageError("--webhook-cert-dir says nothing of whom to trust: install by other means and give --no-install")
+        raise click.UsageError("--webhook-cert-dir has no CA bundle for the webhooks: install by other means and give --no-install")
     if given["webhook_client_names"] and not given["webhook_client_ca_file"]:
         raise click.UsageError("--webhook-client-name needs the --webhook-client-ca-file of that certificate")
     if not (given["controllers"] or given["webhook"]):

@@ -172,7 +172,9 @@ def settings(given: dict[str, Any], here: ProcessEnv = PROCESS) -> Settings:
     installed = None
     if given["install"]:
         if not given["service_host"]:
-            raise click.UsageError("to install, say where the hub's API server finds the gateway: --service-host; or --no-install")
+            raise click.UsageError(
+                "give the address at which the hub's API server reaches the gateway: --service-host; or --no-install"
+            )
         if not given["secure_port"]:
             raise click.UsageError("to install, the port must be known: --secure-port")
         installed = StandaloneGateway(given["namespace"], given["service_host"], given["secure_port"], served)
@@ -219,11 +221,11 @@ def _cluster_proxy(given: dict[str, Any], here: ProcessEnv) -> ClusterProxyOptio
     files = [given[flag.removeprefix("--").replace("-", "_")] for flag in flags]
     if not given["proxy_host"]:
         if any(files):
-            raise click.UsageError(f"{', '.join(flags)} are for cluster-proxy: say where it is with --proxy-host")
+            raise click.UsageError(f"{', '.join(flags)} are for cluster-proxy: give its address with --proxy-host")
         return None
     missing = [flag for flag, file in zip(flags, files, strict=True) if not file]
     if missing:
-        raise click.UsageError(f"cluster-proxy asks for certificates, and shows one: --proxy-host needs {', '.join(missing)} too")
+        raise click.UsageError(f"cluster-proxy uses mutual TLS: --proxy-host needs {', '.join(missing)} too")
     return ClusterProxyOptions(given["proxy_host"], given["proxy_port"], *(here.path(file) for file in files))
 
 

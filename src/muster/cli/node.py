@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     "--client-ca-file",
     "client_ca",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CA certificate of clients that may read logs (kubectl logs), if RBAC allows it.  [default: nobody may]",
+    help="CA certificate of clients that may read logs (kubectl logs), if RBAC allows it.  [default: no client]",
 )
 @log_options
 def command(kubeconfig: str | None, context: str, verbose: bool, **options: Any) -> None:

@@ -144,7 +144,7 @@ def cluster_problem(error: Exception, cluster: str, ports: str) -> click.ClickEx
         case LeadershipLost():
             return click.ClickException(str(error))
         case KubeError():
-            return click.ClickException(f"{cluster} does not let us work: {error}")
+            return click.ClickException(f"{cluster} refuses access: {error}")
         case OSError():
             message = f"cannot listen: {explain_listen_error(error)}; choose another {ports}"
             return file_problem(error) or click.ClickException(message)

@@ -189,7 +189,7 @@ async def test_story_4_a_person_whom_aws_fails_leaves_it_to_the_hub(site: AwsSit
     identity = await site.aws.administrator(HUB_ACCOUNT)
     done = await site.run(HUB, "accept", "--clusters", "by-hand", identity=identity)
     assert done.exit_code == 0, done.output
-    assert "AWS is left to the hub" in done.output
+    assert "the hub creates the AWS identity" in done.output
     await until_accepted(site, "by-hand")
     await gone(site, "by-hand")
     said = await site.fails(HUB, "accept", "--clusters", "by-hand", identity=identity)

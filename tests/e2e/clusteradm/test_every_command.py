@@ -226,7 +226,7 @@ REFUSED, USAGE = 1, 2
         ("accept --clusters nobody-knows --wait --timeout 500ms", "nobody-knows", REFUSED),
         ("accept --clusters waiting --requesters nobody-knows", "no csr is approved yet", REFUSED),
         ("accept --clusters waiting --fingerprint sha256:12", "--fingerprint", USAGE),
-        (f"accept --clusters waiting --fingerprint sha256:{'0' * 64}", "nobody asks at all", REFUSED),
+        (f"accept --clusters waiting --fingerprint sha256:{'0' * 64}", "there is no request", REFUSED),
         ("addon create new", "--filename", USAGE),
         ("addon create new -f /nowhere.yaml", "/nowhere.yaml", REFUSED),
         ("addon create NEW -f {file}", "cannot name an addon", REFUSED),

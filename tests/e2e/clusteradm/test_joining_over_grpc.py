@@ -138,7 +138,7 @@ def test_its_agent_is_accepted_and_lives_over_grpc_alone(site: Site) -> None:
     world.registration_agent()
     world.hub.wait(lambda: world.hub.requests("remote"), "the agent's request")
     told = world.fails("accept", "--clusters", "remote", "--grpc-server-account", "system:serviceaccount:other:server")
-    assert "nobody vouches for who made it" in told
+    assert "its requester is not authenticated as an agent" in told
     world.ok("accept", "--clusters", "remote", "--wait", "--grpc-server-account", SERVER, context=HUB)
     world.hub.wait_available("remote", timeout=60)
     (request,) = world.hub.requests("remote")

@@ -63,7 +63,7 @@ def test_a_hub_that_is_not_proved_gets_no_token(fleet: World) -> None:
     complaint = fleet.fails(*words[:digest], *words[digest + 2 :], context=MANAGED)
     assert "nothing proves that" in complaint
     wrong = [*words[:digest], "--hub-ca-hash", "sha256:" + "0" * 64, *words[digest + 2 :]]
-    assert "another hub, or somebody in between" in fleet.fails(*wrong, context=MANAGED)
+    assert "another hub, or a proxy that intercepts TLS" in fleet.fails(*wrong, context=MANAGED)
     assert ours(fleet, MANAGED) == before == {}
 
 

@@ -116,7 +116,7 @@ def test_of_two_requests_that_differ_in_their_key_alone_the_chosen_one_is_approv
         complaint = fleet.fails(*accept, *flags)
         assert "CSRs with different keys" in complaint
         for asked in (honest, twin):
-            assert f"key {asked.fingerprint}, agent {honest.agent}, asked for by {asked.user}" in complaint
+            assert f"key {asked.fingerprint}, agent {honest.agent}, requested by {asked.user}" in complaint
     assert "no CSR for cluster" in fleet.fails(*accept, "--fingerprint", "sha256:" + "0" * 64)
     assert (newcomer.approved, newcomer.accepted) == (set(), False)
 

@@ -119,7 +119,7 @@ BREAKS: list[tuple[str, Broken, str, str, str]] = [
         "ConfigurationsNotConfigured: Configurations updated",
         "status.installProgressions",
     ),
-    ("nobody serves it", lambda: view(addon(CONFIGURED)), "registration", "nobody serves this addon", "their own manager"),
+    ("nobody serves it", lambda: view(addon(CONFIGURED)), "registration", "no manager serves this addon", "their own manager"),
     (
         "manager may not give the role away",
         lambda: view(addon(CONFIGURED, condition("RegistrationApplied", "False", "SetPermissionFailed", "forbidden"))),
@@ -195,7 +195,7 @@ BREAKS: list[tuple[str, Broken, str, str, str]] = [
         "no request",
         lambda: view(addon(CONFIGURED, REGISTERED, **BY_CERTIFICATE)),
         "certificate",
-        "has asked for no certificate",
+        "has not requested a certificate",
         "doctor c1",
     ),
     (
@@ -207,7 +207,7 @@ BREAKS: list[tuple[str, Broken, str, str, str]] = [
         ),
         "certificate",
         "NoNamespace: label it",
-        "mend",
+        "correct",
     ),
     (
         "a custom signer beside a token",
@@ -222,7 +222,7 @@ BREAKS: list[tuple[str, Broken, str, str, str]] = [
             )
         ),
         "certificate",
-        "has asked for no certificate",
+        "has not requested a certificate",
         "doctor c1",
     ),
     (
@@ -265,7 +265,7 @@ BREAKS: list[tuple[str, Broken, str, str, str]] = [
         "nobody probes",
         lambda: view(addon(*UP_TO_WORKS, healthCheck={"mode": "Customized"})),
         "health",
-        "nobody has reported its health",
+        "its health was never reported",
         "manager's log",
     ),
     (

@@ -31,7 +31,7 @@ def test_the_way_to_cluster_proxy(kubeconfig: Path) -> None:
     [
         (("--proxy-host=proxy.example",), "--proxy-host needs --proxy-ca-cert, --proxy-cert, --proxy-key too"),
         (("--proxy-host=proxy.example", FILES[0]), "--proxy-host needs --proxy-cert, --proxy-key too"),
-        (FILES, "say where it is with --proxy-host"),
+        (FILES, "give its address with --proxy-host"),
         (("--proxy-host=proxy.example", "--proxy-port=0", *FILES), "--proxy-port"),
     ],
 )

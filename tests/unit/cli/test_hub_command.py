@@ -144,7 +144,7 @@ def test_in_a_pod_it_listens_to_all_and_is_called_through_its_service(monkeypatc
         (["--namespace=Over_there"], "Invalid value for --namespace: 'Over_there'"),
         (["--driver-option=oops"], "--driver-option 'oops'"),
         (["--webhook-url=http://plain"], "Invalid value for --webhook-url"),
-        (["--webhook-cert-dir=/certs"], "says nothing of whom to trust"),
+        (["--webhook-cert-dir=/certs"], "has no CA bundle for the webhooks"),
         (["--no-controllers", "--no-webhook"], "leave nothing to run"),
         (["--listen=nowhere"], "Invalid value for --listen: 'nowhere' is not HOST:PORT"),
         (["--context=other"], "other"),

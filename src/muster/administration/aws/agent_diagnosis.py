@@ -130,10 +130,14 @@ async def _connection_problem(
     try:
         signed = await agents_token(pair, noted, diagnosis.process_env)
     except Forbidden as error:
-        return Finding(NOTE, HUB_CONNECTION, f"not gone: {error}", "whoever may create serviceaccounts/token there can go it")
+        return Finding(
+            NOTE, HUB_CONNECTION, f"not gone: {error}", "run doctor with permission to create serviceaccounts/token there"
+        )
     except (Unavailable, Throttled, NoLibrary) as error:
         verdict = NOTE if diagnosis.available else PROBLEM
-        return Finding(verdict, HUB_CONNECTION, f"AWS cannot be asked from here: {error}", "can it be asked from the agents' pods?")
+        return Finding(
+            verdict, HUB_CONNECTION, f"AWS cannot be reached from here: {error}", "can it be reached from the agents' pods?"
+        )
     except AwsError as error:
         return _refused(error, pair, diagnosis, next(iter(issuers), ""))
     plan = KlusterletPlan(klusterlet, "")
@@ -147,11 +151,11 @@ def _refused(error: AwsError, pair: RoleNames, diagnosis: Diagnosis, issuer: str
         f"--oidc-provider {issuer or 'ISSUER'} --apply, with an AWS identity of account {pair.managed.account}"
     )
     if error.operation == WEB_IDENTITY:
-        text = f"{pair.managed_role_arn} does not let the agents' account in: {error}"
+        text = f"{pair.managed_role_arn} refused the agents' account: {error}"
         return Finding(
             PROBLEM, HUB_CONNECTION, text, f"run {apply}; is {issuer or 'the issuer'} an identity provider of that account?"
         )
-    text = f"{pair.hub_role_arn} does not let {pair.managed_role_arn} in: {error}"
+    text = f"{pair.hub_role_arn} refused {pair.managed_role_arn}: {error}"
     remedy = f"is the cluster accepted? run accept --clusters {diagnosis.name} on the hub; are the role's tags right? run {apply}"
     return Finding(PROBLEM, HUB_CONNECTION, text, remedy)
 
@@ -162,7 +166,7 @@ async def _on_the_hub(diagnosis: Diagnosis, plan: KlusterletPlan, pair: RoleName
         async with asyncio.timeout(WITHIN), open_secret(plan.endpoints, contents, source, diagnosis.name) as hub:
             missing = await plan.driver.missing_to_serve(hub, diagnosis.name)
     except Unauthorized:
-        text = f"AWS lets the agents in, and the hub does not know {pair.hub_role_arn}"
+        text = f"AWS accepts the agents, but the hub does not know {pair.hub_role_arn}"
         return Finding(
             PROBLEM, HUB_CONNECTION, text, f"run doctor {diagnosis.name} with an AWS identity of account {pair.hub.account}"
         )
@@ -172,7 +176,7 @@ async def _on_the_hub(diagnosis: Diagnosis, plan: KlusterletPlan, pair: RoleName
             verdict, HUB_CONNECTION, f"the hub cannot be reached from here: {error}", "can it be reached from the agents' pods?"
         )
     except (KubeError, EndpointError, OSError) as error:
-        return Finding(PROBLEM, HUB_CONNECTION, f"{source}: {error}", "mend what the message says")
+        return Finding(PROBLEM, HUB_CONNECTION, f"{source}: {error}", "correct what the message names")
     if missing:
         text = f"the hub knows the agents, and they may not {', '.join(missing)}"
         return Finding(

@@ -50,7 +50,7 @@ async def aws_identity(diagnosis: Diagnosis) -> Findings:
     if cluster is None or not PROFILE.marks(cluster):
         return
     if view is None:
-        text = "the cluster registers by AWS, and no ClusterManager says that the hub takes such clusters"
+        text = "the cluster registers by AWS, but no ClusterManager enables the driver on the hub"
         yield Finding(PROBLEM, IDENTITY, text, "run init --registration-drivers csr,awsirsa --hub-cluster-arn ARN")
         return
     try:
@@ -78,10 +78,10 @@ def _off_record(view: HubOnAws, diagnosis: Diagnosis, pair: RoleNames, record: R
         return Finding(PROBLEM, IDENTITY, text, f"run accept --clusters {name} with an AWS identity of account {account}")
     if record.cluster != name:
         text = f"role {record.role} is on record as that of cluster {record.cluster}"
-        return Finding(PROBLEM, IDENTITY, text, "one of the two says a wrong ARN: delete that one")
+        return Finding(PROBLEM, IDENTITY, text, "one of the two has a wrong ARN: delete that one")
     if record.phase is not Phase.GRANTED:
-        text = f"ConfigMap {view.namespace}/{record.role} says {record.phase.value}: not all of it is there yet"
-        return Finding(PROBLEM, IDENTITY, text, "the ManagedCluster's condition says at which step; it is retried")
+        text = f"ConfigMap {view.namespace}/{record.role} says {record.phase.value}: the identity is not complete yet"
+        return Finding(PROBLEM, IDENTITY, text, "the ManagedCluster's condition names the step; it is retried")
     return None
 
 
@@ -100,7 +100,7 @@ async def _role(view: HubOnAws, diagnosis: Diagnosis, pair: RoleNames) -> Findin
     except NotFound:
         yield Finding(PROBLEM, ROLE, f"{pair.hub_role_arn} is not there", _at_once(diagnosis.name))
     except AwsError as error:
-        yield Finding(NOTE, ROLE, f"could not look: {error}", "use an AWS identity that may read roles")
+        yield Finding(NOTE, ROLE, f"cannot be read: {error}", "use an AWS identity that may read roles")
     else:
         for text in wrong:
             yield Finding(PROBLEM, ROLE, f"{pair.hub_role_arn} {text}", _at_once(diagnosis.name))
@@ -166,7 +166,7 @@ async def _auth_entry(view: HubOnAws, record: Record) -> Finding:
         remedy = "the hub's controller puts it back: does it run? see get hub-info"
         return Finding(PROBLEM, MAPPING, f"{AUTH_MAP} has no entry for {record.role_arn}", remedy)
     if len(entries) > 1 or not mapped(record).matches(entries[0]):
-        remedy = "somebody has changed it, and the hub's controller sets it right: does it run? see get hub-info"
+        remedy = "it was changed, and the hub's controller has not corrected it: does it run? see get hub-info"
         return Finding(PROBLEM, MAPPING, f"{AUTH_MAP}: the entry for {record.role_arn} is not the hub's", remedy)
     return Finding(OK, MAPPING, f"{AUTH_MAP} knows {record.role_arn} as {mapped(record).username}")
 
@@ -178,7 +178,7 @@ async def _access_entry(view: HubOnAws, aws: Aws, diagnosis: Diagnosis, record: 
     except NotFound:
         return Finding(PROBLEM, MAPPING, f"there is no access entry for {record.role_arn}", _at_once(diagnosis.name))
     except AwsError as error:
-        return Finding(NOTE, MAPPING, f"could not look: {error}", "use an AWS identity that may read access entries")
+        return Finding(NOTE, MAPPING, f"cannot be read: {error}", "use an AWS identity that may read access entries")
     if _described(found) != _described(wanted):
         text = f"the access entry of {record.role_arn} says {_described(found)}, expected {_described(wanted)}"
         return Finding(PROBLEM, MAPPING, text, _at_once(diagnosis.name))
@@ -199,7 +199,7 @@ async def diagnose_hub(view: HubOnAws) -> list[Finding]:
         try:
             findings += [one async for one in step(view)]
         except (AwsError, KubeError) as error:
-            findings.append(Finding(NOTE, subject, f"could not look: {error}", "ask somebody who may"))
+            findings.append(Finding(NOTE, subject, f"cannot be read: {error}", "run doctor with permission to read it"))
     return findings
 
 
@@ -207,7 +207,7 @@ async def _caller(view: HubOnAws) -> Findings:
     if view.aws is None:
         yield _unseen(view, IDENTITY, "roles and access entries of the hub's account")
     else:
-        yield Finding(OK, IDENTITY, f"AWS is looked at as {view.caller}")
+        yield Finding(OK, IDENTITY, f"AWS is read as {view.caller}")
 
 
 async def _creator(view: HubOnAws) -> Findings:
@@ -231,11 +231,14 @@ async def _creator(view: HubOnAws) -> Findings:
     except NotFound:
         text = f"{wanted.arn} is not there: the hub can make no roles"
         yield Finding(
-            PROBLEM, CREATOR, text, f"{remedy}; or have whoever accepts clusters make them: init --aws-identity administrator"
+            PROBLEM,
+            CREATOR,
+            text,
+            f"{remedy}; or have the administrator who accepts clusters create them: init --aws-identity administrator",
         )
         return
     if issuer and found.trust != wanted.trust:
-        yield Finding(PROBLEM, CREATOR, f"{wanted.arn} does not let the hub's account in, or not it alone", remedy)
+        yield Finding(PROBLEM, CREATOR, f"{wanted.arn} does not trust the hub's account, or trusts others too", remedy)
         return
     try:
         access = await view.aws.get_role_policy(wanted.name, policies.ACCESS_POLICY)
@@ -244,7 +247,7 @@ async def _creator(view: HubOnAws) -> Findings:
     if access not in [policies.creator_access(hub, entries=entries) for entries in (True, False)]:
         text = f"{wanted.arn}: policy {policies.ACCESS_POLICY} is not what aws prerequisites hub prints: is something missing?"
         yield Finding(NOTE, CREATOR, text, remedy)
-    yield Finding(OK, CREATOR, f"{wanted.arn} is there" + (", and lets the hub's controllers in" if issuer else ""))
+    yield Finding(OK, CREATOR, f"{wanted.arn} is there" + (", and trusts the hub's controllers" if issuer else ""))
 
 
 async def _creators_account(view: HubOnAws, role_arn: str) -> Findings:
@@ -305,7 +308,7 @@ async def _unclaimed(view: HubOnAws) -> Findings:
 
 def _unseen(view: HubOnAws, subject: str, what: str) -> Finding:
     remedy = f"use an AWS identity of account {view.side.hub.account} that may read them (AWS_PROFILE, or keys)"
-    return Finding(NOTE, subject, f"not looked at: {what}: {view.unseen}", remedy)
+    return Finding(NOTE, subject, f"not checked: {what}: {view.unseen}", remedy)
 
 
 def _no_map() -> Finding:
@@ -313,5 +316,5 @@ def _no_map() -> Finding:
 
 
 def _unreadable(error: Unreadable) -> Finding:
-    remedy = f"kubectl edit configmap {NAME} -n {NAMESPACE}: until then nobody is mapped anew, and EKS may let nobody in"
+    remedy = f"kubectl edit configmap {NAME} -n {NAMESPACE}: until then no cluster is mapped, and EKS may refuse all of them"
     return Finding(PROBLEM, MAPPING, f"{AUTH_MAP}: {error}", remedy)

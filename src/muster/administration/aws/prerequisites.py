@@ -84,7 +84,7 @@ def issuer(provider: str) -> str:
     """An OIDC provider as policies name it. Raises AdministrationError."""
     found = provider.removeprefix("https://").rstrip("/")
     if not found or any(character <= " " or character in "\"'" for character in found):
-        remedy = "aws eks describe-cluster tells it: identity.oidc.issuer"
+        remedy = "see aws eks describe-cluster: identity.oidc.issuer"
         raise AdministrationError(f"--oidc-provider: {provider!r} is no issuer", remedy)
     return found
 

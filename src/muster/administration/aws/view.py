@@ -85,7 +85,7 @@ async def open_view(
     except (NoIdentity, NoLibrary) as error:
         view.unseen = f"there is no AWS identity here ({error})"
     except AwsError as error:
-        view.unseen = f"AWS cannot be asked ({error})"
+        view.unseen = f"AWS cannot be reached ({error})"
     try:
         yield view
     finally:

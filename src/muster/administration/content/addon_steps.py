@@ -163,20 +163,20 @@ def _rollout(view: AddonView) -> MessageTime:
 def _registration(view: AddonView) -> MessageTime:
     found = view.condition_of_kind(REGISTRATION_APPLIED)
     if found is None:
-        return "nobody serves this addon", "a template addon needs its AddOnTemplate; of others their own manager has to run"
+        return "no manager serves this addon", "a template addon needs its AddOnTemplate; of others their own manager has to run"
     if found.status == "True":
         return None
     if found.reason == "PermissionConfigPending":
         return _quoted(found), _AGENT.format(cluster=view.cluster_name)
-    remedy = f"let the addon manager have the role: kubectl label clusterrole ROLE {AGGREGATION_LABEL}=true"
-    return _quoted(found), remedy if found.reason == "SetPermissionFailed" else "mend what the message says; it is retried"
+    remedy = f"grant the role to the addon manager: kubectl label clusterrole ROLE {AGGREGATION_LABEL}=true"
+    return _quoted(found), remedy if found.reason == "SetPermissionFailed" else "correct what the message names; it is retried"
 
 
 def _token(view: AddonView) -> MessageTime:
     if not _by_token(view):
         return None
     if (found := view.denied(TOKEN_INFRASTRUCTURE)) is not None:
-        return _quoted(found), "mend what the message says; it is retried"
+        return _quoted(found), "correct what the message names; it is retried"
     if view.condition_of_kind(TOKEN_INFRASTRUCTURE) is None:
         return "its ServiceAccount is not made on the hub yet", _MANAGER
     if (found := view.denied(TOKEN_REFRESHED)) is not None:
@@ -199,7 +199,7 @@ def _request(view: AddonView) -> MessageTime:
         name = request["metadata"]["name"]
         if failed := verdict_of(request, "Denied", "Failed"):
             text = f"CSR {name} is {failed['type'].lower()}: {failed.get('message') or failed.get('reason')}"
-            return text, f"delete it (kubectl delete csr {name}), and the agent asks again"
+            return text, f"delete it (kubectl delete csr {name}), and the agent creates another one"
         if verdict_of(request, "Approved") is None:
             text = f"CSR {name} waits for approval"
             return text, "the addon's manager approves what it expects: see its log; it may do so for signers it has the right to"
@@ -213,9 +213,9 @@ def _certificate(view: AddonView) -> MessageTime:
         return None
     found = view.condition_of_kind(CERTIFICATE_ROTATED)
     if found is None:
-        return "its agent has asked for no certificate", _AGENT.format(cluster=view.cluster_name)
+        return "its agent has not requested a certificate", _AGENT.format(cluster=view.cluster_name)
     if found.status != "True":
-        return _quoted(found), "mend what the message says; it is retried"
+        return _quoted(found), "correct what the message names; it is retried"
     return None
 
 
@@ -265,7 +265,7 @@ def _health(view: AddonView) -> MessageTime:
     if found is None:
         if view.addon.status.health_check.mode == "Lease":
             return "its agent has not reported", _HEALTH["ManagedClusterAddOnLeaseNotFound"].format(**variables)
-        return "nobody has reported its health", "who serves the addon has to: see its manager's log"
+        return "its health was never reported", "who serves the addon has to: see its manager's log"
     if found.status != "True":
         return _quoted(found), _HEALTH.get(found.reason, "see the addon's manager and its agent").format(**variables)
     return None

@@ -139,4 +139,4 @@ async def role_warning(client: KubeClient, cluster_role: str) -> str:
     if (found["metadata"].get("labels") or {}).get(AGGREGATION_LABEL) == "true":
         return ""
     command = f"kubectl label clusterrole {cluster_role} {AGGREGATION_LABEL}=true"
-    return f"the addon manager gives ClusterRole {cluster_role} to agents only if it holds what is in it; let it with {command}"
+    return f"the addon manager gives ClusterRole {cluster_role} to agents only if it holds all its rules; grant them with {command}"

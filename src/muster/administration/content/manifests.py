@@ -26,7 +26,7 @@ def read_manifests(sources: Iterable[str], *, recursive: bool = False) -> list[D
     found = [manifest for source in named for name, text in _texts(source, recursive) for manifest in _manifests(name, text)]
     if not found:
         shallow = not recursive and any(Path(source).is_dir() for source in named)
-        remedy = "look into directories below directories with --recursive" if shallow else ""
+        remedy = "add --recursive to read subdirectories" if shallow else ""
         raise AdministrationError(f"--filename {','.join(named)}: there is no manifest", remedy)
     return found
 

@@ -61,7 +61,7 @@ async def _resource(mapper: RESTMapper, manifest: Document, manifests: Sequence[
         return await mapper.mapping(api_version, kind)
     except NoKindMatch:
         problem = f"--update-strategy: the hub does not know {kind} of {api_version}, nor is its definition among the manifests"
-        raise AdministrationError(problem, "say it in manifestConfigs of the work") from None
+        raise AdministrationError(problem, "set it in manifestConfigs of the work") from None
 
 
 def definitions(manifests: Sequence[Document]) -> dict[tuple[str, str], Document]:

@@ -41,7 +41,7 @@ def merge(there: Mapping[str, Any], ours: Mapping[str, Any], *, overwrite: bool 
             before = known.get(one["name"])
             if before is not None and before != one and not overwrite and not _is_ours(there, collection, one["name"]):
                 remedy = "choose another --prefix or file, or replace it with --overwrite"
-                raise Refused(f"there is a {kind} {one['name']} that leads elsewhere", remedy)
+                raise Refused(f"there is a {kind} {one['name']} for another server", remedy)
             known[one["name"]] = deepcopy(one)
         merged[collection] = list(known.values())
     merged["current-context"] = merged.get("current-context") or ours["current-context"]

@@ -53,7 +53,7 @@ def arguments_of(given: Sequence[str]) -> list[str]:
     for word in arguments[: arguments.index("--")] if "--" in arguments else arguments:
         flag = word.partition("=")[0] if word.startswith("--") else word[:2]
         if flag in CONNECTION_FLAGS:
-            raise AdministrationError(f"{flag}: the gateway says which cluster and as whom", "leave it out; choose --clusters")
+            raise AdministrationError(f"{flag}: the gateway sets the cluster and the user", "leave it out; choose --clusters")
     return arguments
 
 

@@ -222,7 +222,7 @@ async def _credentials(client: KubeClient) -> list[str]:
     if not found:
         return []
     few = ", ".join(sorted(found)[:3])
-    return [f"Namespace {CREDENTIALS_NAMESPACE}: it holds credentials that somebody put there, such as {few}"]
+    return [f"Namespace {CREDENTIALS_NAMESPACE}: it holds credentials that Muster did not create, such as {few}"]
 
 
 async def _remove(client: KubeClient, wanted: list[ObjectRef], options: CleanOptions, clock: Clock) -> list[str]:

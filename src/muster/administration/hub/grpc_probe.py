@@ -43,23 +43,23 @@ async def probe_grpc_server(address: str, authority: bytes, now: datetime, proxy
     until = leaf.not_valid_after_utc
     if until - now < SOON:
         text = f"its certificate ends at {until:%Y-%m-%dT%H:%M:%SZ}"
-        return GrpcServerState(True, text, "whoever made it has to renew it: does the operator run?", until)
+        return GrpcServerState(True, text, "its issuer has to renew it: does the operator run?", until)
     return GrpcServerState(True, until=until)
 
 
 def _untrusted(error: UpstreamUntrusted, address: str) -> GrpcServerState:
     if error.verify_code == EXPIRED:
         text = f"the certificate that {error.upstream} shows has expired"
-        return GrpcServerState(True, text, "whoever made it has to renew it: does the operator run? Is the clock here right?")
+        return GrpcServerState(True, text, "its issuer has to renew it: does the operator run? Is the clock here right?")
     if error.verify_code == NOT_YET_VALID:
         text = f"the certificate that {error.upstream} shows is not valid yet by the clock here"
         return GrpcServerState(True, text, "set the clocks of hub and cluster right (NTP)")
     if error.verify_code in (OTHER_NAME, OTHER_ADDRESS):
         text = f"the certificate that {error.upstream} shows is not for {address}"
-        remedy = "the operator puts into it what the ClusterManager says: run init --grpc-server with the address that agents dial"
+        remedy = "the operator takes its names from the ClusterManager: run init --grpc-server with the address that agents dial"
         return GrpcServerState(True, text, remedy)
     remedy = (
         "is what answers there the hub's server? What is before it has to pass TLS through; if the hub has another authority now, "
         "join again with --grpc-ca-hash from get token"
     )
-    return GrpcServerState(True, f"nobody can trust {error.upstream}: {error.reason}", remedy)
+    return GrpcServerState(True, f"clients cannot verify {error.upstream}: {error.reason}", remedy)

@@ -75,4 +75,4 @@ def pending(spec: ClusterManagerSpec) -> str:
             f"Service {HUB_NAMESPACE}/{SERVICE} has got no address from a load balancer yet: "
             f"run get token again once kubectl -n {HUB_NAMESPACE} get service {SERVICE} shows one"
         )
-    return "the ClusterManager does not say by which address agents reach its gRPC server: run init --grpc-server HOST:PORT"
+    return "the ClusterManager has no address of its gRPC server for agents: run init --grpc-server HOST:PORT"

@@ -54,7 +54,7 @@ QOS_CLASSES: Final = ("Default", "BestEffort", "ResourceRequirement")
 ALL_GATES: Final = (*HUB_GATES, *WORK_GATES, *ADDON_MANAGER_GATES, *PLACEMENT_GATES)
 UNSUPPORTED_GATES: Final = (*HUB_UNSUPPORTED_GATES, *WORK_UNSUPPORTED_GATES, *PLACEMENT_UNSUPPORTED_GATES)
 
-UNKNOWN_SERVER: Final = "no ClusterManager that could be read says where the gRPC server is: whoever runs it knows"
+UNKNOWN_SERVER: Final = "no readable ClusterManager has the address of the gRPC server: see the administrator of the hub"
 
 
 @dataclass(frozen=True)
@@ -249,7 +249,7 @@ async def _refuse_orphans(client: KubeClient, wanted: ClusterManager) -> None:
         text = "; ".join(f"{name}: {', '.join(sorted(found)[:5])}" for name, found in sorted(held.items()))
         raise Refused(
             f"--registration-drivers: accepted clusters register by drivers that the hub would have no longer ({text})",
-            "keep these drivers, deny the clusters first, or say --force",
+            "keep these drivers, deny the clusters first, or give --force",
         )
 
 
@@ -277,7 +277,7 @@ async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token
         return Initialized(address, token, grpc=GRPC if cluster else "", pending=UNKNOWN_SERVER if cluster else "", cluster=cluster)
     if cluster and not grpc_driver_of(manager):
         raise AdministrationError(
-            "--cluster-name: only the gRPC server can tell for which cluster a token is good, and this hub has none",
+            "--cluster-name: only tokens for a gRPC server are bound to a cluster, and this hub has none",
             "run init --registration-drivers grpc,csr --grpc-server HOST:PORT, or leave --cluster-name out",
         )
     token = await tokens.issue(client, use_bootstrap_token=use_bootstrap_token, cluster=cluster)

@@ -29,7 +29,7 @@ from muster.runtime.client import Forbidden, KubeClient
 from muster.runtime.client.builtin import CONFIG_MAPS
 from muster.runtime.install import apply_all
 
-ALTERNATIVES: Final = "let clusters register another way (--registration-drivers), if they cannot get certificates"
+ALTERNATIVES: Final = "choose another driver (--registration-drivers) if clusters cannot get certificates"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ async def _cluster_info(client: KubeClient, address: HubAddress) -> Check:
         if not await has_cluster_info(client) or await _is_outdated(client, address):
             await apply_all(client, cluster_info(address), CLUSTERADM)
     except Forbidden as error:
-        return Check(name, (f"cannot tell newcomers of the hub's authority: {error}; join with --ca-file",))
+        return Check(name, (f"cannot publish the hub's CA for joining clusters: {error}; join with --ca-file",))
     return Check(name)
 
 

@@ -121,7 +121,9 @@ async def _named(client: KubeClient, cluster: ManagedCluster, options: AcceptOpt
         other = {key: value for key, value in marks.items() if cluster.metadata.annotations.get(key, value) != value}
         if other:
             named = next(iter(other))
-            raise Refused(f"cluster {name} says that it is another: annotation {named}", "delete it, or leave the flag out")
+            raise Refused(
+                f"the annotations of cluster {name} belong to another cluster: {named}", "delete it, or leave the flag out"
+            )
         if all(key in cluster.metadata.annotations for key in marks):
             return cluster
         change = {"resourceVersion": cluster.metadata.resource_version, "annotations": marks}
@@ -200,7 +202,7 @@ async def _not_ready(client: KubeClient, name: str, options: AcceptOptions) -> s
     if any(one.good or one.is_approved(options.wanted) for one in judged):
         return ""
     objections = [f"CSR {one.name}: {one.objection or one.settled}" for one in judged]
-    return "; ".join(objections) or "its agent has not asked for a certificate yet"
+    return "; ".join(objections) or "its agent has not requested a certificate yet"
 
 
 async def _approvals(
@@ -211,8 +213,8 @@ async def _approvals(
     if not by_certificate(cluster):
         if options.wanted.fingerprints:
             raise Refused(
-                f"cluster {name} asks for no certificate: its annotations say that it registers by another driver",
-                "whoever introduced it wrote them: accept it without --fingerprint if you know why, else delete it",
+                f"cluster {name} requests no certificate: by its annotations it registers by another driver",
+                "the client that created it wrote them: accept it without --fingerprint if that is expected, else delete it",
             )
         return []
     judged = await _judged(client, cluster, options)
@@ -243,7 +245,9 @@ async def _approve(client: KubeClient, judgement: Judgement, condition: Object) 
     while True:
         csr = await client.get(SIGNING_REQUESTS, judgement.name)
         if csr["metadata"]["uid"] != judgement.uid:
-            raise Refused(f"CSR {judgement.name} was replaced by another while it was judged", "see who asks now, and accept again")
+            raise Refused(
+                f"CSR {judgement.name} was replaced by another while it was judged", "check the current requests, and accept again"
+            )
         status = csr.setdefault("status", {})
         status["conditions"] = [*(status.get("conditions") or ()), dict(condition)]
         try:

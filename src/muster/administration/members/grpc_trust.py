@@ -96,7 +96,7 @@ async def _announced_ca(api: HubAddress, token: str, connect: Connect) -> bytes:
         found = await grpc_authority(client)
     except (NotFound, Forbidden) as error:
         where = f"ConfigMap {HUB_NAMESPACE}/{AUTHORITY_MAP}, key {AUTHORITY_KEY}"
-        raise AdministrationError(f"the hub does not tell the authority of its gRPC server in {where}: {error}", PROVE) from None
+        raise AdministrationError(f"the hub does not publish the CA of its gRPC server in {where}: {error}", PROVE) from None
     finally:
         await client.close()
     if not certificates_in(found):

@@ -50,7 +50,7 @@ WITHIN: Final = 10.0
 """Seconds for one question to the hub."""
 PROVE: Final = (
     "take --hub-ca-hash from the join command that init or get token printed, or give the authority with --ca-file; "
-    "to believe whatever answers there, ask for it with --insecure-skip-ca-verification"
+    "to skip the verification, give --insecure-skip-ca-verification"
 )
 HASH_FLAG: Final = "--hub-ca-hash"
 _BOOTSTRAP_TOKEN: Final = re.compile(r"(?P<id>[a-z0-9]{6})\.(?P<secret>[a-z0-9]{16})")
@@ -147,11 +147,11 @@ class _Finder:
         if trust.hashes:
             if not ca:
                 raise AdministrationError(
-                    f"the hub does not tell its authority in ConfigMap {PUBLIC_NAMESPACE}/{CLUSTER_INFO}", "give it with --ca-file"
+                    f"the hub does not publish its CA in ConfigMap {PUBLIC_NAMESPACE}/{CLUSTER_INFO}", "give it with --ca-file"
                 )
             return pinned(ca, trust.hashes, f"the hub {trust.server}")
         if trust.unverified:
-            self.progress.warn(f"whoever answers at {trust.server} is taken for the hub, and gets the token")
+            self.progress.warn(f"the server at {trust.server} is not verified, and receives the token")
             return ca or await self._authority_for_token()
         if ca and info is not None and is_signed(info, self.token):
             return ca
@@ -196,7 +196,7 @@ class _Finder:
             root = await _public(client, ROOT_CA)
         ca = str(((root or {}).get("data") or {}).get("ca.crt") or "").encode()
         if not certificates_in(ca):
-            raise AdministrationError(f"the hub {self.trust.server} tells no authority", "give it with --ca-file")
+            raise AdministrationError(f"the hub {self.trust.server} publishes no CA", "give it with --ca-file")
         return ca
 
 
@@ -238,7 +238,7 @@ def pinned(ca: bytes, hashes: Sequence[str], source: str, flag: str = HASH_FLAG)
     proved = [one for one in certificates_in(ca) if fingerprint(one.public_key()) in wanted]
     if not proved:
         raise Refused(
-            f"{flag}: no authority of {source} has this hash: it is another hub, or somebody in between",
+            f"{flag}: no authority of {source} has this hash: it is another hub, or a proxy that intercepts TLS",
             "get a fresh join command from the hub's administrator",
         )
     return b"".join(one.public_bytes(Encoding.PEM) for one in proved)

@@ -100,7 +100,7 @@ class Judgement:
         user = self.request.requester.name if self.request else ""
         age = human_duration(max((now - parse_time(self.created)).total_seconds(), 0))
         state = f"{self.settled or 'pending'}, {age} old"
-        return f"CSR {self.name} ({state}): key {self.fingerprint}, agent {self.agent}, asked for by {user}"
+        return f"CSR {self.name} ({state}): key {self.fingerprint}, agent {self.agent}, requested by {user}"
 
 
 def judge(csr: Object, cluster: ManagedCluster | None, wanted: RequestFilter = EVERY_REQUEST) -> Judgement:
@@ -145,7 +145,7 @@ def _objection(request: AgentRequest, wanted: RequestFilter) -> str:
     if wanted.fingerprints and request.fingerprint not in wanted.fingerprints:
         return f"its key {request.fingerprint} is not the chosen one"
     if not wanted.skip_check and not wanted.requesters and not is_newcomer(request):
-        return f"user {user!r} is no bootstrap identity" if user else "nobody vouches for who made it"
+        return f"user {user!r} is no bootstrap identity" if user else "its requester is not authenticated as an agent"
     return ""
 
 
@@ -163,7 +163,7 @@ def refuse_ambiguity(cluster: ManagedCluster, judged: Sequence[Judgement], wante
     name = cluster.metadata.name
     if wanted.fingerprints:
         if not any(one.good or one.is_approved(wanted) for one in judged):
-            listed = _listed([one for one in judged if one.request], now) or "nobody asks at all"
+            listed = _listed([one for one in judged if one.request], now) or "there is no request"
             raise Refused(f"no CSR for cluster {name} has the chosen key: {listed}", "wait for it with --wait, or choose another")
         return
     good = [one for one in judged if one.good]
@@ -183,8 +183,8 @@ def refuse_ambiguity(cluster: ManagedCluster, judged: Sequence[Judgement], wante
         )
     if is_in_use(cluster):
         raise Refused(
-            f"cluster {name} has joined and is alive, and {agents[0]} asks for the same name: {_listed(good, now)}",
-            f"if it is the same cluster, approve it with --requesters={agents[0]}; else let it join under another name",
+            f"cluster {name} has joined and is alive, and {agents[0]} requests the same name: {_listed(good, now)}",
+            f"if it is the same cluster, approve it with --requesters={agents[0]}; else join it under another name",
         )
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     "--skip-approve-check",
     "skip_check",
     is_flag=True,
-    help="Approve pending requests whoever sent them, and accept clusters that have sent none.",
+    help="Approve pending requests of any requester, and accept clusters without requests.",
 )
 @click.option(
     "--requesters",

@@ -214,7 +214,7 @@ async def _enable(session: Session, names: list[str], clusters: list[str], given
         _report(session, one, text)
     for name in names:
         if MANUAL_ANNOTATION not in settings.annotations and await chooses_by_placement(session.client, name):
-            text = f"placements say where {name} is, and remove it from other clusters"
+            text = f"placements select the clusters of {name}, and remove it from others"
             session.progress.warn(f"{text}; keep it with --annotate {MANUAL_ANNOTATION}=true")
     if given["output_file"]:
         write_resources(given["output_file"], session.journal)
@@ -287,7 +287,9 @@ async def _disable(session: Session, names: list[str], clusters: list[str], *, w
             session.progress.info(f"{one.addon} add-on not found in cluster: {one.cluster}.")
     for name in names:
         if await chooses_by_placement(session.client, name):
-            session.progress.warn(f"placements say where {name} is, and bring it back there; take them out with --placement")
+            session.progress.warn(
+                f"placements select the clusters of {name}, and install it again there; remove them with --placement"
+            )
     if wait:
         gone = [outcome for outcome in outcomes if outcome.there and outcome.error is None]
         await await_disabled(session.client, gone, within=session.timeout, progress=session.progress)

@@ -179,7 +179,9 @@ async def _hub_of(session: Session) -> EksCluster:
 
     own = aws_driver(await configured_drivers(session.client))
     if own is None or not own.hub_cluster_arn:
-        raise AdministrationError("--hub-cluster-arn: the hub's ClusterManager does not say it", "give the ARN of this hub")
+        raise AdministrationError(
+            "--hub-cluster-arn: required, since the hub's ClusterManager does not have it", "give the ARN of this hub"
+        )
     return _arn(own.hub_cluster_arn, "--hub-cluster-arn")
 
 

@@ -31,4 +31,4 @@ async def _delete(session: Session, cluster: str) -> None:
     if not removed:
         session.progress.info("token doesn't exist")
     elif not cluster:
-        session.progress.info("Clusters cannot join any more; run init to let them in again.")
+        session.progress.info("Clusters cannot join any more; run init to allow it again.")

@@ -118,4 +118,4 @@ def _show(found: Explanation, output: str) -> None:
             echo(f"warning: {warning}")
         echo(table(("Cluster", "Outcome", "Score", "Why"), rows))
     for kind in found.unseen:
-        echo(f"you may not list {kind}: what they say is left out, and may change the answer", err=True)
+        echo(f"you may not list {kind}: they are left out, which may change the answer", err=True)

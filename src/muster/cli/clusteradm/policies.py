@@ -37,9 +37,9 @@ EXAMPLES = examples(
     type=Names(),
     multiple=True,
     shell_complete=objects(CLUSTERS),
-    help="Names of the managed clusters to ask through the gateway, separated by commas.",
+    help="Names of the managed clusters to query through the gateway, separated by commas.",
 )
-@click.option("-l", "--selector", default="", help="Label selector of the managed clusters to ask through the gateway.")
+@click.option("-l", "--selector", default="", help="Label selector of the managed clusters to query through the gateway.")
 @click.option("--noncompliant", is_flag=True, help="Show only policies that are not compliant.")
 @listing_options
 @connected

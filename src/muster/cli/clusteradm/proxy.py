@@ -69,7 +69,7 @@ def kubectl(name: tuple[str, ...], account: str, line: str, arguments: tuple[str
     except AdministrationError as error:
         raise click.UsageError(str(error)) from None
     if account:
-        echo_warning(f"--sa {account}: not needed; the gateway asks the cluster by its own account, and the hub what you may")
+        echo_warning(f"--sa {account}: not needed; the gateway uses its own account on the cluster, and the hub authorizes you")
     gateway = administer(lambda session: _ready(session, name, given))
     if gateway is None:
         return

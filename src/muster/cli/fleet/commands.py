@@ -178,7 +178,7 @@ def up(**options: Any) -> None:
     with reported():
         directory.read()
         if options["last_words_to"] is None and (pid := directory.holder()) is not None:
-            leaves_behind(lambda: "the fleet goes on, with the clusters that were asked for: see muster status")
+            leaves_behind(lambda: "the fleet keeps running, with the requested clusters: see muster status")
             for note in extend(settings, directory, pid, options["timeout"]):
                 echo(note)
             _print_status(_view(directory))

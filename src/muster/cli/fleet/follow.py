@@ -35,7 +35,7 @@ def follow(directory: FleetDirectory, pid: int, what: str, seconds: float, why: 
     def reached() -> bool:
         nonlocal reason
         if directory.holder() != pid:
-            raise click.ClickException("the fleet has ended: its log says why (muster logs fleet)")
+            raise click.ClickException("the fleet has ended: see its log (muster logs fleet)")
         found = read_status(directory)
         reason = why(found) if found is not None and found.pid == pid else "the fleet is starting"
         if reason:

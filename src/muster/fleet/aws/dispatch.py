@@ -103,7 +103,7 @@ class Dispatcher:
             await self._state.save()
         except OSError as error:
             log.error("the state of the local AWS could not be written", error=str(error))
-            raise AwsRefusal("InternalFailure", "the state could not be written; the server's log says why", 500) from None
+            raise AwsRefusal("InternalFailure", "the state could not be written; see the server's log", 500) from None
 
     def _caller(self, request: SignedRequest, record: _RequestLog, operation: Operation) -> tuple[Caller | None, str]:
         if not operation.signed and not request.is_signed:

@@ -67,7 +67,7 @@ def check_can_be_backed_up(directory: FleetDirectory) -> Fleet:
     if fleet.persistence == SQL:
         raise BackupError(
             f"the hub of the fleet in {directory.path} is a database: stop the fleet with muster down, then back up the database "
-            f"by its own means, and the directory beside it"
+            f"by its own means, and the directory separately"
         )
     return fleet
 

@@ -299,7 +299,7 @@ class FleetDirectory:
                 return pid
             # A process that has just begun has not written its id yet; what is there may be that of one long gone.
             if time.monotonic() > deadline:
-                raise FleetError(f"the fleet in {self.path} is running, but not as a process of yours: ask whoever started it")
+                raise FleetError(f"the fleet in {self.path} is running, but as another user: ask the one who started it")
             time.sleep(GLANCE / 20)
 
     def _is_open_in(self, pid: int) -> bool:

@@ -201,7 +201,7 @@ async def forget_other_addresses(hub: KubeClient, cluster: Site, progress: Progr
         if problem := await former_agents_problem(cluster.client, cluster.name):
             return problem
         if not kept and spec.get("hubAcceptsClient"):
-            return "its agent has not told yet where it is reached now"
+            return "its agent has not reported its new address yet"
         patch = {
             "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
             "spec": {"managedClusterClientConfigs": kept},
@@ -279,7 +279,7 @@ async def await_gateway(hub: Site, name: str, progress: Progress) -> None:
         except NotFound:
             return "the gateway does not know it yet"
         except Forbidden as error:
-            return f"the gateway is not let in yet: {error}"
+            return f"the gateway is not authorized yet: {error}"
         return ""
 
     await wait(f"gateway to {name}", remaining, within=STEP_TIMEOUT, progress=progress)

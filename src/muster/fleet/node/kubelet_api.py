@@ -92,7 +92,7 @@ class KubeletApi:
         try:
             verdict = await self._reviewer.authorize(who, AccessAttributes(verb, "", "*", "nodes", "proxy", name=self._node.name))
         except KubeError as problem:
-            return _text_response(500, f"the cluster cannot be asked: {problem}")
+            return _text_response(500, f"the cluster's API server does not answer: {problem}")
         return (
             None
             if verdict.allowed

@@ -112,7 +112,7 @@ class CredentialKeeper:
                 elif progress.pending:
                     await self._store.note(progress.pending)
         except Conflict as error:
-            log.debug("a secret of ours was changed by somebody else", error=str(error))
+            log.debug("the secret was changed by another client", error=str(error))
             return self._backoff.next()
         except (KubeError, OSError, TimeoutError) as error:
             self._trouble(error)

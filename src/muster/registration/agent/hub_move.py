@@ -50,7 +50,7 @@ async def moved(context: AgentContext, candidate: Candidate, bootstrap: KubeClie
             breaks = breaks + 1 if unheard and await _answers(bootstrap, context.cluster) else 0
             if breaks >= MOST_BREAKS:
                 return False
-            problem = f"cannot ask whether it still knows us: {error or type(error).__name__}"
+            problem = f"cannot check whether it still knows this cluster: {error or type(error).__name__}"
             context.state.report("registering", candidate.address.server, problem)
             await sleep(context.clock, backoff.next())
         else:

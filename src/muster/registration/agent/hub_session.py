@@ -80,7 +80,7 @@ async def _rewritten(context: AgentContext, address: HubAddress) -> None:
     try:
         await store_derived(context, address)
     except KubeError as error:
-        log.warning("cannot write the way to the hub anew; going on with what is stored", error=str(error))
+        log.warning("cannot rewrite the hub's kubeconfig; using the stored one", error=str(error))
 
 
 class HubSession:
@@ -114,7 +114,7 @@ class HubSession:
         if candidate is not None and not self._clusters.has_synced:
             await self._wait_with(candidate)
         await asyncio.Event().wait()
-        raise AssertionError("nobody ends this waiting")
+        raise AssertionError("waiting ended without cancellation")
 
     async def _wait_with(self, candidate: Candidate) -> None:
         try:

@@ -155,7 +155,9 @@ async def test_who_asked_over_grpc_is_who_the_server_says_and_nobody_else(fleet:
     await fleet.cluster("cluster1", metadata=MARKED)
     forger = UserInfo("system:serviceaccount:team:robot", groups=("system:masters",))
     forged = await ask_over_grpc(fleet, "cluster1", asked_by=forger)
-    assert f"CSR {forged} is not approved: nobody vouches for who made it" in await fleet.fails("accept", "-c", "cluster1")
+    assert f"CSR {forged} is not approved: its requester is not authenticated as an agent" in await fleet.fails(
+        "accept", "-c", "cluster1"
+    )
     await fleet.cluster("cluster2", metadata=MARKED)
     stranger = await ask_over_grpc(fleet, "cluster2", user="system:serviceaccount:team:robot")
     assert "is no bootstrap identity" in await fleet.fails("accept", "-c", "cluster2")
@@ -169,7 +171,7 @@ SERVER = "system:serviceaccount:edge:grpc"
 async def test_a_hub_whose_server_has_another_account_says_so_in_its_cluster_manager(fleet: Fleet) -> None:
     await fleet.cluster("cluster1", metadata=MARKED)
     csr = await ask_over_grpc(fleet, "cluster1", asked_by=UserInfo(SERVER, groups=("system:masters",)))
-    assert "nobody vouches for who made it" in await fleet.fails("accept", "-c", "cluster1")
+    assert "its requester is not authenticated as an agent" in await fleet.fails("accept", "-c", "cluster1")
     drivers = ["--registration-drivers=csr,grpc", "--grpc-server=hub:8090", f"--driver-option=grpc.grpc-server-account={SERVER}"]
     await fleet.ok("init", "--force", *drivers)
     found = json.loads((await fleet.run("doctor", "cluster1", "-o", "json")).stdout)["cluster1"]
@@ -177,7 +179,9 @@ async def test_a_hub_whose_server_has_another_account_says_so_in_its_cluster_man
     assert f"CSR {csr} approved" in await fleet.ok("accept", "-c", "cluster1")
     await fleet.cluster("cluster2", metadata=MARKED)
     usual = await ask_over_grpc(fleet, "cluster2")
-    assert "nobody vouches for who made it" in await fleet.fails("accept", "-c", "cluster2"), "it is no account of this hub's"
+    assert "its requester is not authenticated as an agent" in await fleet.fails("accept", "-c", "cluster2"), (
+        "it is no account of this hub's"
+    )
     assert not await fleet.approved(usual)
 
 
@@ -211,7 +215,7 @@ async def test_waiting_tells_what_for_and_ends_when_the_cluster_is_available(fle
     waiting = asyncio.create_task(accept(fleet.admin(), "cluster1", AcceptOptions(wait=True, timeout=30), told))
     await fleet.until(lambda: told.heard("its agent has not introduced it yet"))
     await fleet.cluster("cluster1")
-    await fleet.until(lambda: told.heard("its agent has not asked for a certificate yet"))
+    await fleet.until(lambda: told.heard("its agent has not requested a certificate yet"))
     csr = await fleet.request("cluster1")
     await fleet.until(lambda: told.heard("the hub's controller has not dealt with it yet"))
     assert not waiting.done()
@@ -253,7 +257,7 @@ class TestTwins:
             assert "CSRs with different keys for cluster cluster1" in complaint
             for name, key in ((honest, keys[0]), (twin, keys[1])):
                 assert f"CSR {name} (pending, " in complaint
-                assert f"key {key_fingerprint(key)}, agent {agent}, asked for by system:bootstrap:ocmhub" in complaint
+                assert f"key {key_fingerprint(key)}, agent {agent}, requested by system:bootstrap:ocmhub" in complaint
             assert "--fingerprint=sha256:" in complaint
         assert await fleet.revision() == before
 

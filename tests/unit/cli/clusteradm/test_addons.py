@@ -253,10 +253,10 @@ async def test_who_enables_by_hand_what_placements_install_hears_that_it_will_no
     await offered.ok("addon", "enable", "--names", "metrics", "--placement", "default/all")
     result = await offered.run("addon", "enable", "--names", "metrics", "-c", "c1")
     manual = "addon.open-cluster-management.io/disable-automatic-installation=true"
-    assert f"remove it from other clusters; keep it with --annotate {manual}" in result.stderr
+    assert f"remove it from others; keep it with --annotate {manual}" in result.stderr
     assert (await offered.run("addon", "enable", "--names", "metrics", "-c", "c1", "--annotate", manual)).stderr == ""
     result = await offered.run("addon", "disable", "--names", "metrics", "-c", "c1")
-    assert "bring it back" in result.stderr
+    assert "install it again there" in result.stderr
 
 
 async def test_who_waits_hears_which_step_is_missing_and_goes_on_when_it_is_available(offered: Fleet) -> None:

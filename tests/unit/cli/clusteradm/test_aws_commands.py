@@ -84,7 +84,9 @@ async def test_what_a_cluster_lacks_that_was_accepted_by_other_means_is_made(sit
     """The condition tells to run `accept`, so that has to do it."""
     fleet = site.fleet
     await fleet.cluster("c0", metadata={"annotations": dict(marked(PAIR))}, spec={"hubAcceptsClient": True})
-    failed = [condition("HubAcceptedManagedCluster", "False", "Error", "role: is made by whoever accepts the cluster")]
+    failed = [
+        condition("HubAcceptedManagedCluster", "False", "Error", "role: is created by the administrator who accepts the cluster")
+    ]
     await fleet.admin().patch(MANAGED_CLUSTERS, "c0", {"status": {"conditions": failed}}, subresource="status")
     said = await fleet.ok("accept", "--clusters", "c0")
     assert f"role {PAIR.hub_role_arn} made" in said

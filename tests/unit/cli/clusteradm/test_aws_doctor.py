@@ -140,7 +140,7 @@ async def test_nobody_on_aws_is_told_what_could_not_be_looked_at(site: Site) -> 
     assert "there is no AWS identity here" in notes["AWS role"][0]
     assert "account 111111111111" in notes["AWS role"][1]
     assert "AWS mapping" in await site.findings("ok"), "aws-auth is the hub's own"
-    assert "not looked at" in (await site.of_hub("note"))["AWS identity"][0]
+    assert "not checked" in (await site.of_hub("note"))["AWS identity"][0]
     await site.become("222222222222")
     assert "of account 222222222222" in (await site.findings("note"))["AWS role"][0]
 
@@ -233,7 +233,7 @@ async def test_what_the_cluster_says_and_what_is_on_record(site: Site) -> None:
     assert "contradict each other" in await said()
     await site.fleet.ok("init", "--registration-drivers=csr", "--force")
     found = await site.findings("problem", NAME)
-    assert "no ClusterManager says that the hub takes such clusters" in found["AWS identity"][0]
+    assert "no ClusterManager enables the driver on the hub" in found["AWS identity"][0]
 
 
 async def test_what_is_left_of_clusters_that_are_gone(site: Site) -> None:
@@ -264,7 +264,7 @@ async def test_the_role_as_which_the_hub_makes_others(site: Site) -> None:
     assert "is not what aws prerequisites hub prints" in (await site.of_hub("note"))["hub's AWS role"][0]
     await admin.iam("update_assume_role_policy", **creator, PolicyDocument=trusting({"AWS": "111111111111"}))
     text, remedy = (await site.of_hub())["hub's AWS role"]
-    assert "does not let the hub's account in" in text
+    assert "does not trust the hub's account" in text
     assert f"--oidc-provider {site.fleet.server.cluster_url(HUB)} --apply" in remedy
     await admin.iam("delete_role_policy", **creator, PolicyName=policies.ACCESS_POLICY)
     await admin.iam("delete_role", **creator)
@@ -413,19 +413,19 @@ async def test_each_role_that_does_not_let_them_in_is_named(agents: Agents) -> N
 
     await site.fleet.admin().patch(CONFIG_MAPS, "aws-auth", {"data": {"mapRoles": ""}}, "kube-system")
     site.fleet.server.clusters[HUB].part(Access).invalidate_tokens()
-    assert (await said())[0] == f"AWS lets the agents in, and the hub does not know {PAIR.hub_role_arn}"
+    assert (await said())[0] == f"AWS accepts the agents, but the hub does not know {PAIR.hub_role_arn}"
     tags = [{"Key": key, "Value": "wrong" if key == "hub_cluster_name" else value} for key, value in PAIR.tags.items()]
     await spokes.iam("tag_role", RoleName=PAIR.managed_role, Tags=tags)
     text, remedy = await said()
-    assert text.startswith(f"{PAIR.hub_role_arn} does not let {PAIR.managed_role_arn} in")
+    assert text.startswith(f"{PAIR.hub_role_arn} refused {PAIR.managed_role_arn}")
     assert "run accept --clusters managed-0 on the hub" in remedy
     await hub.iam("delete_role_policy", **ROLE, PolicyName=policies.ACCESS_POLICY)
     await hub.iam("delete_role", **ROLE)
-    assert (await said())[0].startswith(f"{PAIR.hub_role_arn} does not let")
+    assert (await said())[0].startswith(f"{PAIR.hub_role_arn} refused")
     await site.aws.distrust_issuer(PAIR.managed.account, agents.issuer)
     text, remedy = await said()
-    assert text.startswith(f"{PAIR.managed_role_arn} does not let the agents' account in")
+    assert text.startswith(f"{PAIR.managed_role_arn} refused the agents' account")
     assert f"--oidc-provider {agents.issuer} --apply" in remedy
     site.monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
     notes = await agents.findings("note")
-    assert "AWS cannot be asked from here" in notes["agents' way to the hub"][0], "it is available, so this is no problem"
+    assert "AWS cannot be reached from here" in notes["agents' way to the hub"][0], "it is available, so this is no problem"

@@ -88,7 +88,7 @@ def test_a_merge_keeps_what_leads_elsewhere(hub: GatewayHub, tmp_path: Path) -> 
     }
     path.write_text(yaml.safe_dump(other))
     words = ("gateway", "kubeconfig", "--output", str(path), "--merge")
-    assert "cluster good-one that leads elsewhere" in hub.fails(*words)
+    assert "cluster good-one for another server" in hub.fails(*words)
     assert yaml.safe_load(path.read_text()) == other
     hub.ok(*words, "--prefix", "hub-")
     merged = yaml.safe_load(path.read_text())
@@ -109,7 +109,7 @@ def test_a_user_of_others_is_not_replaced(hub: GatewayHub, tmp_path: Path) -> No
         "contexts": [{"name": "work", "context": {"cluster": "c", "user": "admin"}}],
     }
     path.write_text(yaml.safe_dump(other))
-    assert "user admin that leads elsewhere" in hub.fails("gateway", "kubeconfig", "--output", str(path), "--merge")
+    assert "user admin for another server" in hub.fails("gateway", "kubeconfig", "--output", str(path), "--merge")
 
 
 @pytest.mark.parametrize("content", ["[]", "clusters: {}", "a: ["])
@@ -189,8 +189,8 @@ def test_manifests_on_standard_input_go_to_all(hub: GatewayHub) -> None:
 @pytest.mark.parametrize("word", ["--context", "--kubeconfig=x", "--server=https://x", "-s", "-shttps://x", "--token=x"])
 def test_words_that_lead_elsewhere_are_refused(hub: GatewayHub, word: str) -> None:
     flag = word.partition("=")[0] if word.startswith("--") else "-s"
-    assert f"{flag}: the gateway says which cluster" in hub.fails("gateway", "exec", "--all", "--", "get", "pods", word)
-    assert "the gateway says" in hub.fails("proxy", "kubectl", "--cluster", "good-one", "--", "get", word, code=2)
+    assert f"{flag}: the gateway sets the cluster" in hub.fails("gateway", "exec", "--all", "--", "get", "pods", word)
+    assert "the gateway sets" in hub.fails("proxy", "kubectl", "--cluster", "good-one", "--", "get", word, code=2)
     assert hub.ok("gateway", "exec", "--all", "--", "exec", "web", "--", "curl", word), "what runs in a pod is its own"
 
 

@@ -110,7 +110,7 @@ async def test_a_dry_run_of_a_token_for_one_cluster_makes_nothing(hub: Hub) -> N
 async def test_only_where_a_grpc_server_asks_for_names_can_a_token_be_bound_to_one(fleet: Fleet) -> None:
     await fleet.ok("init", "--force")
     complaint = await fleet.fails("get", "token", "--cluster-name", "cluster1")
-    assert "--cluster-name: only the gRPC server can tell" in complaint
+    assert "--cluster-name: only tokens for a gRPC server are bound" in complaint
     assert "init --registration-drivers grpc" in complaint
     await fleet.fails("get", "token", "--cluster-name", "c", "--use-bootstrap-token", code=2)
     await fleet.ok("init", "--force", "--registration-drivers=grpc", "--grpc-server=hub:8090")

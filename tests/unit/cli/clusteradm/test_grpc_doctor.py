@@ -73,7 +73,7 @@ async def test_the_doctor_tells_a_server_that_nobody_can_trust_or_reach(hub: Hub
     other = CertificateAuthority.create("another", SYSTEM.now())
     hub.authority = other
     await hub.publish()
-    assert "nobody can trust" in (await doctor(hub))["text"]
+    assert "clients cannot verify" in (await doctor(hub))["text"]
     (port,) = free_ports(1)
     await hub.fleet.ok("init", "--force", "--registration-drivers=csr,grpc", f"--grpc-server=127.0.0.1:{port}")
     assert "it cannot be reached from here" in (await doctor(hub))["text"]
@@ -92,7 +92,7 @@ async def test_the_doctor_says_nothing_of_a_server_that_nobody_wants(fleet: Flee
 @pytest.mark.parametrize(
     ("begins", "hosts", "text", "remedy"),
     [
-        (-2.0, ("127.0.0.1",), "has expired", "whoever made it has to renew it"),
+        (-2.0, ("127.0.0.1",), "has expired", "its issuer has to renew it"),
         (+2.0, ("127.0.0.1",), "is not valid yet by the clock here", "set the clocks of hub and cluster right"),
         (0.0, ("elsewhere.example", "192.0.2.1"), "is not for 127.0.0.1:", "init --grpc-server with the address that agents dial"),
     ],
@@ -184,7 +184,7 @@ async def register(hub: Hub, begins: float = 0.0, authority: CertificateAuthorit
 async def test_a_way_that_leads_to_the_hub_is_well(hub: Hub) -> None:
     await join(hub)
     last = (await looked_at(hub))[-1]
-    assert (last["verdict"], last["text"]) == ("ok", f"the hub lets in who comes with Secret {AGENT_NAMESPACE}/{BOOTSTRAP}")
+    assert (last["verdict"], last["text"]) == ("ok", f"the hub accepts Secret {AGENT_NAMESPACE}/{BOOTSTRAP}")
 
 
 def token_until(seconds: float) -> str:
@@ -201,10 +201,10 @@ async def test_each_failure_on_the_agents_way_has_its_line_and_remedy(hub: Hub) 
     for change, text, remedy in (
         ({"url": f"127.0.0.1:{port}"}, "connection refused", "is the port open"),
         ({"proxyURL": f"http://127.0.0.1:{port}"}, f"the proxy 127.0.0.1:{port}: connection refused", "is the port open"),
-        ({"caData": base64.b64encode(other.pem).decode()}, "nobody can trust", "--grpc-ca-hash from get token"),
+        ({"caData": base64.b64encode(other.pem).decode()}, "clients cannot verify", "--grpc-ca-hash from get token"),
         ({"token": token_until(-60)}, "its token has expired at", "run get token on the hub, and join again"),
         ({"token": token_until(60)}, "the hub does not accept its bootstrap token", "run get token on the hub, and join again"),
-        ({"token": foreign}, "does not let in", "get token --cluster-name cluster1"),
+        ({"token": foreign}, "the hub refuses", "get token --cluster-name cluster1"),
         ({"url": ""}, f"Secret {AGENT_NAMESPACE}/{BOOTSTRAP}: url: not set", "run join again"),
     ):
         await rewrite(hub, {**good, **change})
@@ -218,7 +218,7 @@ async def test_a_cluster_that_is_not_accepted_any_more_is_told_from_its_end_too(
     await register(hub)
     await hub.fleet.cluster("cluster1", metadata=MARKED)
     found = await worst(hub)
-    assert f"does not let in who comes with Secret {AGENT_NAMESPACE}/{OWN}" in found["text"]
+    assert f"the hub refuses Secret {AGENT_NAMESPACE}/{OWN}" in found["text"]
     assert "run accept --clusters cluster1" in found["remedy"]
 
 

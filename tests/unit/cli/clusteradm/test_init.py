@@ -197,8 +197,8 @@ async def test_wrong_options_are_refused_by_name_before_anything_is_written(flee
             ["--registration-drivers=pigeon", "--force"],
             "there is no registration driver 'pigeon'; there are: awsirsa, csr, grpc",
         ),
-        (["--driver-option=acme.a=b"], "--driver-option: 'acme' is none of the drivers asked for"),
-        (["--driver-option=csr.auto-approved-csr-users=u"], "--driver-option: 'csr' is none of the drivers asked for"),
+        (["--driver-option=acme.a=b"], "--driver-option: 'acme' is none of the given drivers"),
+        (["--driver-option=csr.auto-approved-csr-users=u"], "--driver-option: 'csr' is none of the given drivers"),
         (["--driver-option=acme"], "expected DRIVER.OPTION=VALUE"),
     ],
 )

@@ -357,7 +357,7 @@ async def test_a_hub_that_does_not_answer_at_its_new_place_is_waited_for(fleet: 
         await fleet.join()
         fleet.hub.cut.set()
         await fleet.give(fleet.hub.kubeconfig(ca=b"another authority"))
-        await until(lambda: "still knows us" in agent.state.problem, "the agent to say what it waits for")
+        await until(lambda: "still knows this cluster" in agent.state.problem, "the agent to say what it waits for")
         await fleet.advance(300)
         fleet.hub.cut.clear()
         await fleet.advance(61)

@@ -31,7 +31,7 @@ class Call:
 
     @property
     def signer(self) -> Caller:
-        assert self.caller is not None, "only operations that are signed ask"
+        assert self.caller is not None, "only signed operations are authorized"
         return self.caller
 
 

@@ -57,7 +57,7 @@ def _entries(data: Mapping[str, str], part: str, arn: str) -> dict[str, Mapped]:
         elif name:
             found[name.lower()] = Mapped(_text(fields.get("username")), _texts(fields.get("groups")))
         else:
-            log.warning("an entry of aws-auth is dropped: it names nobody", part=part)
+            log.warning("an entry of aws-auth is ignored: it has no user name", part=part)
     return found
 
 

@@ -80,6 +80,6 @@ def health_of(addon: str, lease: Lease | None, now: datetime, *, hosted: bool = 
 
 def _hosted_hint() -> str:
     return (
-        f"Its lease is looked for on the cluster that this cluster's agent runs on: compare it with the annotation "
+        f"Its lease is read on the cluster that this cluster's agent runs on: compare it with the annotation "
         f"{HOSTING_CLUSTER_ANNOTATION}."
     )

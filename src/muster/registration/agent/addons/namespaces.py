@@ -29,7 +29,7 @@ Wake = Callable[[str], None]
 def label_hint(namespace: str) -> str:
     """What makes a namespace one in which addons' things may be."""
     return (
-        f"namespace {namespace} must exist and carry the label {LABELLED} before addons' credentials and leases are looked after "
+        f"namespace {namespace} must exist and carry the label {LABELLED} before addons' credentials and leases are managed "
         f"there: kubectl label namespace {namespace} {LABELLED}"
     )
 

@@ -204,11 +204,11 @@ class StatusReporter:
         found = exposed(values, options.max_custom_claims, options.reserved_claim_suffixes)
         if found.hidden and found.hidden != self._hidden:
             text = (
-                f"of {found.custom} custom cluster claims the hub is told the first {options.max_custom_claims} by name; "
+                f"of {found.custom} custom cluster claims only the first {options.max_custom_claims} by name are reported; "
                 f"{found.hidden} are left out"
             )
             self._context.events.event(self._context.secret.reference, "Warning", TRUNCATED, text)
-            log.warning("not all claims are told to the hub", cluster=self._context.cluster, hidden=found.hidden)
+            log.warning("not all claims are reported to the hub", cluster=self._context.cluster, hidden=found.hidden)
         self._hidden = found.hidden
         return found.claims
 

@@ -152,7 +152,7 @@ class Bootstraps:
         try:
             return KUBECONFIGS.read(path.parent / KUBECONFIGS.key, siblings, source, contents).address
         except EndpointError as error:
-            log.warning("the kubeconfig beside the way to the hub cannot be used", source=source, problem=error.problem)
+            log.warning("the kubeconfig next to the hub's configuration cannot be used", source=source, problem=error.problem)
             return None
 
 

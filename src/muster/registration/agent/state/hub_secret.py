@@ -84,7 +84,7 @@ class HubSecret(KeptSecret):
             file = self._directory / self._format.key
             return self._format.read(file, content, f"Secret {self.namespace}/{self.name}", self.data)
         except EndpointError as error:
-            log.warning("the stored way to the hub cannot be read", error=str(error))
+            log.warning("the stored hub configuration cannot be read", error=str(error))
             return None
 
     async def tried(self, candidate: Data, directory: Path) -> HubEndpoint:
@@ -125,5 +125,5 @@ class HubSecret(KeptSecret):
             try:
                 await self.mirrored()
             except OSError as error:
-                log.error("cannot write the way to the hub", directory=str(self._directory), error=error.strerror)
+                log.error("cannot write the hub configuration", directory=str(self._directory), error=error.strerror)
                 await asyncio.sleep(10)

@@ -58,9 +58,10 @@ async def prepare(cluster: ManagedCluster, side: HubSide, connect: Connect, acce
         if side.identity is IdentityChoice.ADMINISTRATOR:
             remedy = f"use an AWS identity of account {side.hub.account} that may make roles: clusteradm aws prerequisites hub"
             raise Unfit(
-                f"cluster {cluster.metadata.name}: the hub leaves AWS to whoever accepts clusters, and {reason}", remedy
+                f"cluster {cluster.metadata.name}: the administrator who accepts a cluster creates its AWS identity, and {reason}",
+                remedy,
             ) from None
-        accepting.report(f"AWS is left to the hub: {reason}")
+        accepting.report(f"the hub creates the AWS identity: {reason}")
         return None
 
 
@@ -92,7 +93,7 @@ async def _prepared(making: _Making, connect: Connect) -> Undo:
     except (NoIdentity, NoLibrary) as error:
         raise LeftToTheHub(f"there is no AWS identity here ({error})") from None
     except AwsError as error:
-        raise LeftToTheHub(f"AWS cannot be asked ({error})") from None
+        raise LeftToTheHub(f"AWS cannot be reached ({error})") from None
 
     async def undo() -> None:
         async with _connected(connect) as making.aws:

@@ -55,4 +55,4 @@ async def signed_kubeconfig(kubeconfig: bytes, pair: RoleNames, account_token: A
     try:
         return with_token(kubeconfig, await agents_token(pair, account_token, process_env))
     except AwsError as error:
-        raise Unfit(f"AWS does not let the agents in: {error}") from None
+        raise Unfit(f"AWS refused the agents: {error}") from None

@@ -100,7 +100,7 @@ class AwsAuthMap:
         try:
             after = edited(text, wanted, [*unwanted, *([leaving] if leaving else [])])
         except Unreadable as error:
-            raise MapProblem(f"ConfigMap {NAMESPACE}/{NAME}: {error}; it is left as it is until somebody corrects it") from None
+            raise MapProblem(f"ConfigMap {NAMESPACE}/{NAME}: {error}; it is left unchanged until it is corrected") from None
         if after == text:
             return
         document["data"] = {**(document.get("data") or {}), KEY: after}

@@ -62,7 +62,7 @@ class AwsIrsaDriver(AwsIrsaProfile, KubeconfigDriver):
 
         configured = accepting.configured.awsirsa if accepting.configured is not None else None
         if configured is None:
-            accepting.report("AWS is left to the hub: there is no ClusterManager that says which EKS cluster it is")
+            accepting.report("the hub creates the AWS identity: no ClusterManager names the hub's EKS cluster")
             return None
         side = configured_side(configured)
         return await prepare(cluster, side, lambda: connect(accepting.process_env, side.hub.region), accepting)

@@ -187,7 +187,9 @@ class Identities:
 
     async def _on_record(self, cluster: str, desired: DesiredIdentity, pair: RoleNames) -> Record:
         if self._side.identity is IdentityChoice.ADMINISTRATOR:
-            raise self._trouble(cluster, desired, ROLE, f"is made by whoever accepts the cluster: {self._command(cluster)}")
+            raise self._trouble(
+                cluster, desired, ROLE, f"is created by the administrator who accepts the cluster: {self._command(cluster)}"
+            )
         mapping = await self._step(cluster, desired, MAPPING, self._mapping())
         record = beginning(pair, cluster, desired.uid, mapping)
         await self._step(cluster, desired, RECORD, self.records.create(record))
@@ -352,7 +354,7 @@ class Identities:
         try:
             return await work
         except AlreadyExists:
-            raise self._trouble(cluster, desired, name, "somebody has put this role on record meanwhile") from None
+            raise self._trouble(cluster, desired, name, "the role was recorded by another process meanwhile") from None
         except (AwsError, AnothersRole, MapProblem, KubeError) as error:
             raise self._trouble(cluster, desired, name, _explained(error)) from error
 
@@ -394,7 +396,7 @@ class Identities:
     def _aws_auth(self) -> AwsAuthMap:
         if self._map is None:
             raise MapProblem(
-                "the cluster is mapped by aws-auth, and the hub is told to use access entries only (--aws-mapping): "
+                "the cluster is mapped by aws-auth, and the hub is configured to use access entries only (--aws-mapping): "
                 "deny the cluster and accept it again"
             )
         return self._map

@@ -95,5 +95,5 @@ def _tags(options: DriverOptions) -> dict[str, str]:
             raise DriverConfigError(AWS, TAGS, f"{text!r}: expected KEY=VALUE (1–128 and 0–256 characters; not aws:…)")
         tags[key] = value
     if len(tags) > MOST_TAGS:
-        raise DriverConfigError(AWS, TAGS, f"{len(tags)} tags; IAM has room for {MOST_TAGS} beside ours")
+        raise DriverConfigError(AWS, TAGS, f"{len(tags)} tags; IAM allows {MOST_TAGS} in addition to ours")
     return tags

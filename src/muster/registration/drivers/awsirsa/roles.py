@@ -60,7 +60,7 @@ class HubRole:
     def _record_correction(self, state: RoleState, record_step: StepReport) -> RoleState:
         if state.had_other_trust:
             arn = self.pair.hub_role_arn
-            record_step("AwsRoleCorrected", f"role {arn} trusted somebody else than this cluster's role, and was set right")
+            record_step("AwsRoleCorrected", f"role {arn} trusted another principal than this cluster's role, and was corrected")
         return state
 
     async def ensure_access(self, iam: Iam) -> None:
@@ -75,7 +75,7 @@ class HubRole:
             found = await iam.get_role_policy(self.pair.hub_role, policies.ACCESS_POLICY)
         if found != wanted:
             await self.ensure_access(iam)
-            record_step("AwsRoleCorrected", f"policy {policies.ACCESS_POLICY} of role {self.pair.hub_role_arn} was set right")
+            record_step("AwsRoleCorrected", f"policy {policies.ACCESS_POLICY} of role {self.pair.hub_role_arn} was corrected")
 
     def check(self, found: RoleDescription) -> None:
         """Whether a role that is there is ours. Raises AnothersRole."""

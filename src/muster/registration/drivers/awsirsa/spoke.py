@@ -147,7 +147,7 @@ def awaited(annotations: Mapping[str, str], pair: RoleNames, cluster: str) -> st
         return f"ManagedCluster {cluster} is not this agent's: {contradiction}; {remedy}"
     if not any(mark in annotations for mark in AWS_ARN_ANNOTATIONS):
         command = f"clusteradm accept --clusters {cluster} --managed-cluster-arn {pair.managed}"
-        return f"ManagedCluster {cluster} does not say which EKS cluster it is, and its agent may not; on the hub, run: {command}"
+        return f"ManagedCluster {cluster} does not name its EKS cluster, and its agent may not add that; on the hub, run: {command}"
     return ""
 
 

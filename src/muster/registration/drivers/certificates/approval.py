@@ -42,7 +42,7 @@ WORKERS: Final = 16
 REFUSED_AGAIN: Final = 300.0
 """A renewal that is not allowed is asked about again so often, beside every change of its cluster."""
 _REASON: Final = "AutoApprovedByHubCSRApprovingController"
-_TEXT: Final = "The hub's rules let this agent have a certificate without an administrator."
+_TEXT: Final = "The hub's rules approve this agent's certificate without an administrator."
 _RENEWED: Final = {"type": "Approved", "status": "True", "reason": _REASON, "message": _TEXT}
 
 

@@ -76,7 +76,7 @@ class GrpcEndpoint:
     def connect(self, settings: ClientSettings) -> KubeClient:
         cluster = settings.cluster or self._certified_cluster()
         if not cluster:
-            problem = "a hub is asked for one cluster over gRPC, and this one has no name yet; give it one, or wait for its agent"
+            problem = "a gRPC connection is for one cluster, and this one has no name yet; set one, or wait for its agent"
             raise EndpointError(self.source, problem)
         return open_client(
             self.config,

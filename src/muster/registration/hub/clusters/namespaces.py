@@ -33,5 +33,5 @@ def foreign_namespace_problem(cluster: str, namespace: Object | None) -> str:
         return ""
     return (
         f'namespace "{cluster}" exists and is not marked as this cluster\'s, whose agents could write there; '
-        f"let the cluster join under another name, or mark it: kubectl label namespace {cluster} {CLUSTER_LABEL}={cluster}"
+        f"join the cluster under another name, or label the namespace: kubectl label namespace {cluster} {CLUSTER_LABEL}={cluster}"
     )

@@ -69,7 +69,7 @@ class Remains:
             finally:
                 self._tasks = None
                 self._watches.clear()
-        raise AssertionError("an event that nobody sets was set")
+        raise AssertionError("unexpected event")
 
     def _watch(self, resource: GVR, namespace: str) -> None:
         if self._tasks is None or (resource, namespace) in self._watches:

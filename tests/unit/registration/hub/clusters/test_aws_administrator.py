@@ -72,7 +72,7 @@ async def test_who_may_not_leaves_nothing_and_the_hub_does_it(site: Site, operat
     site.aws.mode = "API"
     site.aws.fault = refusing(operation)
     assert await site.prepare_cluster() is None
-    assert "left to the hub" in site.said[-1]
+    assert "the hub creates the AWS identity" in site.said[-1]
     await site.until_nothing_left()
     site.options |= {"aws-identity": ("administrator",)}
     with pytest.raises(Unfit, match="AccessDenied"):
