@@ -217,7 +217,7 @@ class AwsClient:
 
     async def _credentials(self, operation: str) -> AwsCredentials:
         if self._source is None:
-            raise errors.NoIdentity(operation, "", "there is no AWS identity to ask with")
+            raise errors.NoIdentity(operation, "", "there is no AWS identity")
         return await self._source.credentials()
 
     def _run(self, service: str, operation: str, given: Mapping[str, Any], credentials: AwsCredentials | None) -> Any:

@@ -195,7 +195,7 @@ def connect(process_env: ProcessEnv, region: str = "", *, clock: Clock = SYSTEM,
     """AWS as whoever these surroundings say. Close it. Raises NoIdentity where no region is said."""
     region = region or process_env.region
     if not region:
-        raise NoIdentity(_WHO, "", "AWS_REGION: not set; say in which region AWS is to be asked")
+        raise NoIdentity(_WHO, "", "AWS_REGION: not set; set the region of AWS")
     threads = Threads()
     source = own_identity(process_env, region, threads, clock=clock, random=random)
     return AwsClient(region, process_env, source, clock=clock, threads=threads, owns_threads=True)

@@ -125,7 +125,7 @@ class BodyBudget:
 
     def _refusal(self) -> BodyRefused:
         self.refused += 1
-        return BodyRefused(429, "too many request bodies are under way, please try again later")
+        return BodyRefused(429, "too many request bodies are being received, please try again later")
 
     def _make_room(self, wanted: Hold) -> None:
         """End bodies that are long on their way, oldest first: the holder's own if its share is used up, else those of whoever has

@@ -382,7 +382,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         if self._interim or self._answer is None or self._answer.done():
             return
         if status < 100 or (status == 101 and not self._upgrade):
-            self._refuse("it switched protocols without being asked" if status == 101 else f"malformed answer: status {status}")
+            self._refuse("it switched protocols without a request" if status == 101 else f"malformed answer: status {status}")
             return
         length: int | None = None
         chunked = False
@@ -394,7 +394,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 length = int(value)
             elif lowered == "transfer-encoding":
                 if chunked or value.lower() != "chunked":
-                    self._refuse("the answer has a transfer coding that was not asked for")
+                    self._refuse("the answer has a transfer coding that was not requested")
                     return
                 chunked = True
         self.switched = status == 101

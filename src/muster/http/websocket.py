@@ -205,7 +205,7 @@ class WebSocketCodec:
 
     def _check(self, first: int, second: int, kind: int, size: int) -> None:
         if first & 0x70:
-            raise WebSocketFailure(PROTOCOL_ERROR, "a frame has reserved bits, for an extension that nobody agreed upon")
+            raise WebSocketFailure(PROTOCOL_ERROR, "a frame has reserved bits, for an extension that was not negotiated")
         if bool(second & _MASKED) is self._client:
             raise WebSocketFailure(PROTOCOL_ERROR, "a client masks its frames, and a server does not")
         if kind in (_CLOSE, _PING, _PONG):

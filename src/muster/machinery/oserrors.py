@@ -26,7 +26,7 @@ _FILES: Final = {
     errno.ETXTBSY: "it is a program that runs: end it, or name another path",
     errno.EMFILE: "this process has too many files open: raise the limit (ulimit -n)",
     errno.ENFILE: "the machine has too many files open: end other programs",
-    errno.EIO: "its disk fails: look into the log of the kernel",
+    errno.EIO: "its disk fails: see the kernel's log",
 }
 _PORTS: Final = {
     errno.EADDRINUSE: "another program listens there",

@@ -61,7 +61,7 @@ def check_private_directory(path: Path) -> int:
         mode = stat.S_IMODE(found.st_mode)
         if mode & _OTHERS_WRITE:
             problem = f"others may write to it (mode {mode:o})"
-            raise UnsafePath(path, f"{problem}: look at what is in it, then chmod 700 it, or choose another directory")
+            raise UnsafePath(path, f"{problem}: check its contents, then chmod 700 it, or choose another directory")
         for entry in os.scandir(descriptor):
             # Our own temporary files come and go meanwhile.
             with suppress(FileNotFoundError):

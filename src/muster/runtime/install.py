@@ -75,7 +75,7 @@ async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clo
             return
         if gone := sorted(waiting - found.keys()):
             # Whoever waited on would hold up everything else, such as the removal that somebody asked for meanwhile.
-            raise InstallError(f"somebody has deleted these since they were applied: {', '.join(gone)}")
+            raise InstallError(f"these were deleted after they were applied: {', '.join(gone)}")
         waited = clock.monotonic() - began
         if waited >= ESTABLISH_TIMEOUT:
             raise InstallError(f"not served {ESTABLISH_TIMEOUT:g} s after they were applied: {', '.join(sorted(waiting))}")

@@ -228,7 +228,7 @@ class PostgresStore(ResidentStore):
     async def _took_effect(self, outcome: WriteResult, origin: int, error: BaseException) -> bool:
         if not outcome.changes:
             return False
-        logger.warning("%s: the end of a transaction was not heard of (%r), looking it up", self.name, error)
+        logger.warning("%s: the result of a transaction is unknown (%r), reading it", self.name, error)
         deadline = time.monotonic() + _DATABASE_TIMEOUT
         while True:
             try:

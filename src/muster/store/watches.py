@@ -50,7 +50,7 @@ class Watch:
             return
         self.close()
         if self._on_lost is None:
-            logger.warning("history of %s is gone and its listener has no way to be told; it hears no more", self._scope)
+            logger.warning("history of %s is gone and its listener cannot be notified; its subscription ends", self._scope)
             return
         try:
             self._on_lost()

@@ -127,7 +127,7 @@ def test_several_files_are_merged_and_the_first_one_counts(tmp_path: Path) -> No
         (
             kubeconfig(contexts=[]).replace("current-context: one", ""),
             "",
-            "f: current-context: not set, and no context was asked for",
+            "f: current-context: not set, and no context was given",
         ),
         (kubeconfig(clusters=[]), "", "f: context 'one': cluster: 'c' does not exist; there are none"),
         (kubeconfig({"server": "host:6443"}), "", "f: cluster 'c': server: 'host:6443' is not an http or https URL"),

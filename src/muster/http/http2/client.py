@@ -116,7 +116,7 @@ class ClientConnection(Http2Connection):
         if not self.lost:
             await asyncio.shield(self._first_settings)
         if self.lost:
-            raise self.failure or ConnectionResetError("the server closed the connection before it said anything")
+            raise self.failure or ConnectionResetError("the server closed the connection before its SETTINGS")
 
     # Streams
 

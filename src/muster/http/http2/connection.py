@@ -311,7 +311,7 @@ class Http2Connection(Http2Flow):
                 stream.pump()
 
     def _push_promise(self, flags: int, number: int, payload: bytes) -> None:
-        raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "nobody asked for PUSH_PROMISE")
+        raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE is not enabled")
 
     def _ping(self, flags: int, number: int, payload: bytes) -> None:
         if number:

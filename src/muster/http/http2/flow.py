@@ -149,7 +149,7 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
 
     def check_unsent(self) -> None:
         if self.unsent > self.limits.max_unsent:
-            self.fail(ErrorCode.ENHANCE_YOUR_CALM, "too much is unsent: open the windows, or ask for less")
+            self.fail(ErrorCode.ENHANCE_YOUR_CALM, "too much data is unsent: open the windows, or request less")
 
     def held(self) -> int:
         """Everything that is kept until the other side reads it."""

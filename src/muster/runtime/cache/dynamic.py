@@ -264,7 +264,7 @@ class DynamicCache:
             await watch.run()
         except KubeError as error:
             log.warning(
-                "cannot watch; asking for objects one by one" if watch.namespace else "cannot watch all namespaces",
+                "cannot watch; reading objects one by one" if watch.namespace else "cannot watch all namespaces",
                 resource=str(watch.resource),
                 namespace=watch.namespace,
                 error=str(error),

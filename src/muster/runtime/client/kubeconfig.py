@@ -279,7 +279,7 @@ def _find(documents: Sequence[_Document], context: str) -> tuple[_Entry, _Entry,
     current = next((d.content["current-context"] for d in documents if d.content.get("current-context")), "")
     chosen = context or current
     if not chosen:
-        raise KubeconfigError(source, "", "current-context", "not set, and no context was asked for")
+        raise KubeconfigError(source, "", "current-context", "not set, and no context was given")
 
     def find(collection: str, kind: str, name: str, referrer: str) -> _Entry:
         for document in documents:

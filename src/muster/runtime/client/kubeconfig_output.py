@@ -22,7 +22,7 @@ def dump_kubeconfig(
     """
     identity = AuthInfo() if token_file else config.identity
     if identity.exec_plugin is not None:
-        raise KubeconfigError("kubeconfig", "user", "exec", "a program of this machine is of no use elsewhere")
+        raise KubeconfigError("kubeconfig", "user", "exec", "a program of this machine cannot run on others")
     trust = {} if config.insecure else _embedded("certificate-authority", config.ca)
     who: dict[str, Any] = {**_embedded("client-certificate", identity.cert), **_embedded("client-key", identity.key)}
     token = _content(identity.token_file, "tokenFile").decode().strip() if identity.token_file else identity.token

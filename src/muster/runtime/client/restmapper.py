@@ -30,7 +30,7 @@ class NoKindMatch(Exception):
     for the kinds of a group version was that failure."""
 
     def __init__(self, api_version: str, kind: str, error: StatusError | None = None) -> None:
-        why = "" if error is None else f": {api_version} cannot be asked for its resources: {error}"
+        why = "" if error is None else f": discovery of {api_version} failed: {error}"
         super().__init__(f'the server doesn\'t have a resource type "{kind}"{why}')
         self.api_version = api_version
         self.kind = kind

@@ -142,7 +142,7 @@ class ServingCertificate:
                     await on_change(pair)
                     reported = pair
             except (KubeError, TimeoutError, OSError) as error:
-                log.warning("serving certificate not looked after", secret=f"{self._namespace}/{self._name}", error=str(error))
+                log.warning("serving certificate not renewed", secret=f"{self._namespace}/{self._name}", error=str(error))
                 pause = min(30.0, interval)
             await sleep(self._clock, pause)
 

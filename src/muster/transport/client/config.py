@@ -149,7 +149,7 @@ class _Reader:
         if has_token and config.ca is None:
             raise self._error("caFile", "not set; a token is only shown to a server that caFile or caData vouches for")
         if not has_token and config.cert is None:
-            problem = "not set, nor is clientCertFile; give a token or a client certificate: nobody is let in without"
+            problem = "not set, nor is clientCertFile; give a token or a client certificate"
             raise self._error("token", problem)
         return config
 

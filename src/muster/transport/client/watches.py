@@ -40,7 +40,7 @@ def selection(namespace: str, label_selector: str, field_selector: str) -> Selec
         raise BadRequest(400, "BadRequest", str(error)) from None
     unknown = next((term.path for term in fields if term.path not in _FIELDS), "")
     if unknown:
-        raise BadRequest(400, "BadRequest", f"field selector {unknown!r}: this hub is asked by {' and '.join(_FIELDS)} only")
+        raise BadRequest(400, "BadRequest", f"field selector {unknown!r}: this hub supports {' and '.join(_FIELDS)} only")
 
     def selected(entry: Entry) -> bool:
         if namespace and entry.key.namespace != namespace:

@@ -117,7 +117,7 @@ def decode_object(row: Row, event: CloudEvent) -> Received:
         moment = event.attributes.get(TIME)
         deleted = moment if isinstance(moment, datetime) else EPOCH
     if obj is None and not resource_id:
-        raise InvalidEvent(f"attribute {RESOURCE_ID!r} is missing: a deletion without data must say what is deleted")
+        raise InvalidEvent(f"attribute {RESOURCE_ID!r} is missing: a deletion without data must name the object")
     return Received(
         event_type=event_type,
         cluster=event.cluster,

@@ -312,7 +312,7 @@ def encode_status(metadata: Object, status: ManifestWorkStatus, *, source: str, 
     """
     original = (metadata.get("labels") or {}).get(ORIGINAL_SOURCE_LABEL)
     if not original:
-        raise InvalidEvent(f"work {metadata.get('name')!r} has no label {ORIGINAL_SOURCE_LABEL}: nobody knows who sent it")
+        raise InvalidEvent(f"work {metadata.get('name')!r} has no label {ORIGINAL_SOURCE_LABEL}: its source is unknown")
     conditions, manifests = status_parts(status)
     data: Object = {"conditions": conditions}
     if manifests:

@@ -92,7 +92,7 @@ def from_rpc(error: RpcError, server: str, resource: GVR, name: str = "") -> Kub
     if error.code in _UNREACHABLE:
         return Unreachable(server, str(error))
     kind, code, reason = _BY_CODE.get(error.code, _UNSPECIFIED)
-    message = "the hub refused it without saying why" if error.message == "{}" else str(error)
+    message = "the hub refused it without a reason" if error.message == "{}" else str(error)
     details = {"group": resource.group, "kind": resource.plural, "name": name}
     return kind(code, reason, f"{resource.plural} {name!r} could not be sent: {message}" if name else message, details)
 

@@ -70,7 +70,7 @@ class _Call:
         if not headers.is_grpc(found.get(b"content-type", b"")) or status != 200:
             self._end(headers.read_status(fields) or headers.status_of_http(status))
         elif found.get(b"grpc-encoding", b"identity") != b"identity":
-            self._end(RpcError(Code.INTERNAL, "the server compresses messages although it was not asked to"))
+            self._end(RpcError(Code.INTERNAL, "the server compresses messages although compression was not requested"))
         self._wake()
 
     def data_received(self, data: bytes) -> None:

@@ -136,7 +136,7 @@ class _Call:
         try:
             self._hold = budget.try_hold(holder, self._server.stream_window)
         except BodyRefused:
-            self._fail(RpcError(Code.RESOURCE_EXHAUSTED, "too many messages are under way; try again later"))
+            self._fail(RpcError(Code.RESOURCE_EXHAUSTED, "too many messages are being received; try again later"))
 
     def _feed(self, data: bytes) -> None:
         self._stream.consumed(len(data))

@@ -110,7 +110,7 @@ class StreamGuard:
     async def _check(self, subscriber: Subscriber) -> None:
         found = await self._authentication(subscriber.call)
         if found.user.name != subscriber.who.user.name:
-            raise RpcError(Code.UNAUTHENTICATED, "the credential is somebody else's now")
+            raise RpcError(Code.UNAUTHENTICATED, "the credential belongs to another user now")
         await self._authorization.subscription(subscriber.who, subscriber.row, subscriber.cluster)
 
 

@@ -112,7 +112,7 @@ class Resync:
                 subscriber.enqueue(resource_id, make)
         if unknown:
             self.unknown[service.row.data_type] += unknown
-            log.info("resync names objects that nobody knows", cluster=cluster, data_type=str(service.row.data_type), ids=unknown)
+            log.info("resync names unknown objects", cluster=cluster, data_type=str(service.row.data_type), ids=unknown)
 
     def _gone(self, service: Service, cluster: str, has: KnownObject) -> Make | None:
         row, broker = service.row, self._broker

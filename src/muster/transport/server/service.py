@@ -158,7 +158,7 @@ class CloudEventService:
         requested = event_type.subresource, event_type.action
         if requested not in service.row.accepts and requested != (Subresource.SPEC, Action.RESYNC):
             accepted = ", ".join(sorted(f"{subresource}.{action}" for subresource, action in service.row.accepts))
-            raise InvalidType(f"{event.type!r}: of {service.row.data_type} agents may ask for {accepted}, spec.resync_request")
+            raise InvalidType(f"{event.type!r}: of {service.row.data_type} agents may send {accepted}, spec.resync_request")
         return service, event_type
 
     def _service(self, data_type: DataType) -> Service:
@@ -173,7 +173,7 @@ class CloudEventService:
         await self._until_synced(service)
         subscribers = self.broker.of_asker(call.connection, caller.user, caller.cluster, service.row.data_type)
         if not subscribers:
-            raise RpcError(Code.UNAVAILABLE, "nobody listens to the answers; subscribe first, on the same connection")
+            raise RpcError(Code.UNAVAILABLE, "there is no subscription for the answers; subscribe first, on the same connection")
         await self._resync.answer(service, event, caller, subscribers)
 
     def _answer(self, call: Call, row: Row, cluster: str, answer: CloudEvent) -> None:
@@ -195,7 +195,7 @@ def _as_rpc_errors(call: Call) -> Iterator[None]:
         raise to_rpc(error) from error
     except Exception as error:
         log.error("call failed", exc_info=True, method=call.method, user=call.caller.user.name)
-        raise RpcError(Code.INTERNAL, "the server failed; its log says how") from error
+        raise RpcError(Code.INTERNAL, "the server failed; see its log") from error
 
 
 class _Metadata(msgspec.Struct):

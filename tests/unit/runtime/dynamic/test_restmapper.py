@@ -88,7 +88,7 @@ def api_service(group: str) -> Object:
 async def test_a_dead_api_says_so_and_hides_no_other(admin: InProcessClient, client: Disturbed) -> None:
     await admin.create(API_SERVICES, api_service("dead.example.com"))
     mapper = DynamicRESTMapper(client)
-    with pytest.raises(NoKindMatch, match=r"Ghost.*dead\.example\.com/v1 cannot be asked"):
+    with pytest.raises(NoKindMatch, match=r"Ghost.*discovery of dead\.example\.com/v1 failed"):
         await mapper.mapping("dead.example.com/v1", "Ghost")
     assert await mapper.mapping("v1", "ConfigMap") == CONFIG_MAPS
 

@@ -49,6 +49,6 @@ class _RowInformer(Informer[Snapshot]):
     def should_retry(self, error: KubeError) -> bool:
         missing = isinstance(error, NotFound)
         if missing and not self.missing:
-            log.warning("hub does not serve a kind; agents that ask for it are refused until it does", resource=str(self.resource))
+            log.warning("hub does not serve a kind; requests for it are refused until it does", resource=str(self.resource))
         self.missing = missing
         return True

@@ -38,7 +38,7 @@ async def introduce(request: WriteRequest) -> None:
     name, metadata = name_of(requested), requested["metadata"]
     spec = without_nulls(part(requested, "spec", dict, "the data"))
     if spec.get("hubAcceptsClient"):
-        raise forbidden(request.row, name, "spec.hubAcceptsClient is true, and a cluster that introduces itself accepts nobody")
+        raise forbidden(request.row, name, "spec.hubAcceptsClient is true, and an agent cannot accept its own cluster")
     refused = [f"metadata.{field}" for field in ("finalizers", "ownerReferences", "generateName") if metadata.get(field)]
     refused += [f"metadata.annotations[{one}]" for one in metadata.get("annotations") or {} if not is_agents_own(one)]
     if refused:

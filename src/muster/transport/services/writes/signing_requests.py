@@ -52,13 +52,13 @@ async def create(request: WriteRequest) -> None:
 
 def _agent_problem(spec: Object) -> str:
     signer = spec.get("signerName")
-    return "" if signer == GRPC_SIGNER else f"spec.signerName is {signer!r}; agents ask {GRPC_SIGNER} only"
+    return "" if signer == GRPC_SIGNER else f"spec.signerName is {signer!r}; agents may use {GRPC_SIGNER} only"
 
 
 def _addon_problem(request: WriteRequest, spec: Object) -> str:
     agent, signer = parse_common_name(request.caller.user.name), str(spec.get("signerName") or "")
     if agent is None or agent.cluster != request.cluster:
-        return "only a registered agent of the cluster asks for its addons"
+        return "only a registered agent of the cluster may request certificates for its addons"
     if signer == GRPC_SIGNER or (signer.startswith(_RESERVED) and signer != _CLIENT_SIGNER):
         return f"spec.signerName is {signer!r}, which signs nothing for addons"
     return ""
