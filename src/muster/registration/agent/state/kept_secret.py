@@ -29,7 +29,7 @@ class KeptSecret:
         self._version = ""
         """Of what is there; empty when nothing is."""
         self._removed = ""
-        """The last version that we removed ourselves."""
+        """The last version that was removed."""
         self._listeners: list[Callable[[], None]] = []
 
     @property
@@ -47,7 +47,9 @@ class KeptSecret:
         return lambda: self._listeners.remove(listener)
 
     def seen(self, old: Snapshot | None, new: Snapshot | None) -> None:
-        """What a watch of this Secret tells."""
+        """An event of a watch. The answer to our write may come after the event of its removal, and is of no use then."""
+        if new is None and old is not None and not _older(old.resource_version, self._removed):
+            self._removed = old.resource_version
         self._take(None if new is None else new.data)
 
     def read(self, secret: Object) -> None:
