@@ -18,7 +18,7 @@ from tests.support.processes import Server, complaints, tail
 from tests.support.sites import KUBE
 
 Step = Callable[[random.Random], Awaitable[None]]
-SEEDS = range(20 if KUBE else 8)
+SEEDS = range(8)
 STEPS = 8
 LONGEST_PAUSE = 0.4
 PROCESS_SEEDS = range(1 if KUBE else 2)
