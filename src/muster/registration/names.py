@@ -1,6 +1,6 @@
-"""The names that hub and agent agree on: labels, annotations, finalizers, identities, roles, well-known objects. All are OCM's.
+"""The names that hub and agent share: labels, annotations, finalizers, identities, roles, well-known objects. All are OCM's.
 
-Who an agent is, is said in `muster.api.agents`, which the transport needs too.
+The identities of agents are in `muster.api.agents`, because the transport needs them too.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from muster.api.agents import is_cluster_name as is_cluster_name
 from muster.api.agents import parse_common_name as parse_common_name
 
 CLUSTER_UID: Final = "cluster.open-cluster-management.io/muster-cluster-uid"
-"""On a cluster's ClusterRoleBinding: the uid of the ManagedCluster that the users it names were given credentials under."""
+"""On a cluster's ClusterRoleBinding: the uid of the ManagedCluster under which the users in it got credentials."""
 OURS: Final = f"{CLUSTER_LABEL},!{ADDON_LABEL}"
-"""Selects what the hub itself keeps for clusters, and nothing that addons brought."""
+"""Selects objects that the hub itself creates for clusters, without those of addons."""
 SPOKE_ONLY_LABEL: Final = "open-cluster-management.io/spoke-only"
 
 AUTO_ACCEPTED: Final = "open-cluster-management.io/automatically-accepted-on"
@@ -36,20 +36,20 @@ SKIP_CLOCK_CHECK: Final = "registration.open-cluster-management.io/skip-clock-sy
 AUTO_UPDATE: Final = "cluster.open-cluster-management.io/autoupdate"
 
 RESOURCE_CLEANUP: Final = "cluster.open-cluster-management.io/api-resource-cleanup"
-"""Finalizer of the acceptance controller: permissions are still there."""
+"""Finalizer of the acceptance controller, while permissions exist."""
 COLLECTION_CLEANUP: Final = "cluster.open-cluster-management.io/resource-cleanup"
-"""Finalizer of the collector: addons and works are still there."""
+"""Finalizer of the collection controller, while addons and works exist."""
 WORK_CLEANUP: Final = WORK_FINALIZER
 """Finalizer of the binding through which an agent can still remove its works."""
 
 GRPC_SIGNER_SECRET: Final = "signer-secret"
-"""Where a hub keeps the authority that signs the certificates of gRPC agents."""
+"""The Secret in which a hub stores the authority that signs the certificates of gRPC agents."""
 CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client"
 
 HUB_LOCK: Final = "registration-controller-lock"
-"""Lease of the hub's controller that leads."""
+"""Lease of the leading instance of the hub's controllers."""
 LEASE_PERIODS: Final = 5
-"""So many lease durations without renewal make a cluster unreachable."""
+"""The number of lease durations without renewal after which a cluster is unreachable."""
 DEFAULT_LEASE_SECONDS: Final = 60
 
 REGISTRATION_ROLE: Final = "open-cluster-management:managedcluster:registration"
@@ -61,15 +61,15 @@ AGENT_NAMESPACE: Final = "open-cluster-management-agent"
 BOOTSTRAP_NAMESPACE: Final = "open-cluster-management"
 BOOTSTRAP_ACCOUNT: Final = "agent-registration-bootstrap"
 BOUND_LABEL: Final = "open-cluster-management.io/bootstraps-cluster"
-"""On an account, a role and a binding: whose holder may introduce the cluster of this name, and no other."""
+"""On a service account, a role and a binding that permit introducing only the cluster of this name."""
 BOOTSTRAP_SECRET: Final = "bootstrap-hub-kubeconfig"
 HUB_SECRET: Final = "hub-kubeconfig-secret"
 PENDING_SUFFIX: Final = "-pending"
-"""Of the Secret beside a credential's that has what is begun and not finished."""
+"""Suffix of the Secret beside a credential's Secret that has the pending entries."""
 PENDING_SECRET: Final = HUB_SECRET + PENDING_SUFFIX
 
 AGENT_RESTRICTION: Final = "ManagedClusterAgentRestriction"
-"""Ours: agents, and clusters that introduce themselves, may not write what clusters are selected by."""
+"""A feature gate of ours: agents and bootstrap identities may not write the fields by which clusters are selected."""
 HUB_GATES: Final = ("DefaultClusterSet", "ManagedClusterAutoApproval", "ResourceCleanup", AGENT_RESTRICTION)
 HUB_UNSUPPORTED_GATES: Final = ("ClusterImporter", "ClusterProfile", "V1beta1CSRAPICompatibility")
 """Feature gates of upstream's hub that can only be off here."""
@@ -81,7 +81,7 @@ UNAVAILABLE_TAINT: Final = "cluster.open-cluster-management.io/unavailable"
 UNREACHABLE_TAINT: Final = "cluster.open-cluster-management.io/unreachable"
 
 RESERVED_PREFIXES: Final = ("kube-", "open-cluster-management")
-"""Of namespaces that are Kubernetes' own, and OCM's."""
+"""Prefixes of namespaces that belong to Kubernetes and OCM."""
 
 
 def cluster_role(cluster: str) -> str:
@@ -98,10 +98,10 @@ def work_binding(cluster: str) -> str:
 
 
 def reserved_name_problem(cluster: str) -> str:
-    """Why no new cluster is taken under this name; empty when one is.
+    """Why no new cluster may have this name; empty if it may.
 
-    An agent may write in the namespace of its cluster's name, so that must not be one that Kubernetes or OCM has another use for.
-    Clusters that are called so since before this was checked stay as they are.
+    An agent may write in the namespace of its cluster's name, so that must not be one that Kubernetes or OCM uses. Existing
+    clusters of such names, from before this check, stay as they are.
     """
     if cluster == "default" or cluster.startswith(RESERVED_PREFIXES):
         return f"{cluster!r} cannot name a cluster: Kubernetes or the hub has a namespace of this name; join under another one"

@@ -1,9 +1,8 @@
-"""Ways of proving an agent's identity, found by name: ours, and those that other distributions bring by entry point.
+"""Registration drivers, found by name: the built-in ones, and those that other distributions add by an entry point.
 
-A distribution brings one by an entry point in the group `muster.registration.drivers`: its name is the driver's, and it points to
-an object that is an `interfaces.Driver`, or to a class that makes one without arguments. Nothing is imported before it is asked
-for. Our own names cannot be taken by others. A plug-in that cannot be loaded is an error for whoever asks for it, and for nobody
-else.
+The entry point is in the group `muster.registration.drivers`: its name is the driver's name, and it points to an object that is an
+`interfaces.Driver`, or to a class that is called without arguments to make one. A driver is imported only when it is requested. A
+plug-in cannot take the name of a built-in driver. A plug-in that cannot be loaded is an error only where it is requested.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ BUILT_IN: Final[Mapping[str, str]] = {
     CSR: "muster.registration.drivers.csr:DRIVER",
     GRPC: "muster.registration.drivers.grpc:DRIVER",
 }
-"""Where each of ours is."""
+"""The module of each built-in driver."""
 ALIASES: Final[Mapping[str, str]] = {"aws-irsa": AWS}
-"""Further names of ours; others' are known to themselves alone."""
+"""Aliases of built-in drivers; a plug-in has its aliases itself (`Driver.aliases`)."""
 
 __all__ = [
     "DEFAULT",
@@ -55,12 +54,14 @@ __all__ = [
 
 
 def available() -> tuple[str, ...]:
-    """The names that `find` knows, without loading anything; a plug-in's further names are known to itself alone."""
+    """The names that `find` accepts, without loading a driver; without the aliases of plug-ins, which are known only once they are
+    loaded.
+    """
     return tuple(sorted({*BUILT_IN, *(point.name for point in _points())}))
 
 
 def find(name: str) -> Driver:
-    """Raises UnknownDriver or BrokenDriver."""
+    """The driver of this name or alias. Raises UnknownDriver or BrokenDriver."""
     if (location := BUILT_IN.get(ALIASES.get(name, name))) is not None:
         return cast("Driver", _imported(location))
     others = _others()
@@ -77,7 +78,7 @@ def find(name: str) -> Driver:
 
 
 def profiles() -> tuple[Profile, ...]:
-    """Of every driver that is installed and can be loaded; the default's comes last."""
+    """The profiles of all installed drivers that can be loaded; the default driver's comes last."""
     found: dict[str, Profile] = {}
     for driver in map(_load_quietly, _others()):
         if driver is not None and driver.name not in BUILT_IN:
@@ -86,13 +87,15 @@ def profiles() -> tuple[Profile, ...]:
 
 
 def profile_of(name: str) -> Profile | None:
-    """By any of its names; None when nothing is known of such a driver."""
+    """The profile of the driver of this name or alias; None if there is none."""
     return next((profile for profile in profiles() if name in (profile.name, *profile.aliases)), None)
 
 
 def endpoints_of(name: str) -> EndpointFormat:
-    """How a driver's ways to a hub are written. One that is not here is taken for one with kubeconfigs, as most are: that it is
-    missing, others say."""
+    """The endpoint format of a driver; an unknown driver is assumed to use kubeconfigs, as most do.
+
+    Other checks report unknown drivers.
+    """
     from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
     try:
@@ -102,7 +105,7 @@ def endpoints_of(name: str) -> EndpointFormat:
 
 
 def endpoints_named(source: str) -> EndpointFormat | None:
-    """What a work agent's `--workload-source-driver` calls so; None where no driver has it."""
+    """The endpoint format whose name a work agent's `--workload-source-driver` gives; None if no driver has it."""
     from muster.registration.drivers.kubeconfigs import KUBECONFIGS
 
     if source == KUBECONFIGS.name:
@@ -111,7 +114,7 @@ def endpoints_named(source: str) -> EndpointFormat | None:
 
 
 def driver_options(settings: Iterable[str]) -> dict[str, DriverOptions]:
-    """Settings DRIVER.OPTION=VALUE by driver; what is said several times keeps all its values. Raises DriverOptionError."""
+    """Settings DRIVER.OPTION=VALUE by driver; a repeated option keeps all its values. Raises DriverOptionError."""
     options: dict[str, dict[str, tuple[str, ...]]] = {}
     for setting in settings:
         location, assigned, value = setting.partition("=")
@@ -124,13 +127,13 @@ def driver_options(settings: Iterable[str]) -> dict[str, DriverOptions]:
 
 
 def options_of(driver: Profile, options: Mapping[str, DriverOptions]) -> DriverOptions:
-    """What is said to this driver, by whichever of its names."""
+    """The options that were set for this driver under any of its names."""
     called = (options.get(name, {}) for name in dict.fromkeys((driver.name, *driver.aliases)))
     return {option: values for own in called for option, values in own.items()}
 
 
 def profile_rules(name: str, options: Mapping[str, DriverOptions]) -> HubRules:
-    """What the hub's controllers need by this driver, told that. Raises DriverError."""
+    """The RBAC rules that the hub's controllers need for this driver with these options. Raises DriverError."""
     driver = find(name)
     return driver.hub_rules(options_of(driver, options))
 
@@ -145,7 +148,7 @@ def _others() -> list[EntryPoint]:
 
 
 def _points() -> EntryPoints:
-    # Not for every --help.
+    # Imported late, because it is not needed for every --help.
     from importlib.metadata import entry_points
 
     return entry_points(group=GROUP)
@@ -156,7 +159,7 @@ def _load(point: EntryPoint) -> Driver:
         loaded = point.load()
         driver = loaded() if isinstance(loaded, type) else loaded
     except (Exception, SystemExit) as error:
-        # Somebody else's code: whatever it raises, it is that driver's problem.
+        # Code of another distribution: any exception becomes an error of that driver.
         raise BrokenDriver(point.name, _distribution(point), f"{type(error).__name__}: {error}") from error
     from muster.registration.drivers.plain import as_driver
 

@@ -1,15 +1,14 @@
-"""The ways to a hub, as everybody but a driver sees them: where one leads, whether it can be used, and a client for it.
+"""Endpoints of a hub, as all code outside the drivers sees them: the address, whether it is usable, and a client for it.
 
-A hub is given to an agent, and an agent's own credential for it is kept, as entries of a Secret or files of a directory. One of
-them leads to the others: it says where the hub is and which files prove who asks. For most drivers that is a kubeconfig
-(`kubeconfigs.py`); a driver with another transport brings an `EndpointFormat` of its own, and a client that has a client's verbs
-and nothing of HTTP. Nobody else knows what such an entry is called or how it is written: whoever has one asks its format to `read`
-it, and asks the `HubEndpoint` that comes of it which hub it is and for a client.
+An agent gets a hub's endpoint, and keeps its own credential for the hub, as entries of a Secret or files of a directory. One entry
+refers to the others: it has the hub's address and names the files of the credential. For most drivers that is a kubeconfig
+(`kubeconfigs.py`); a driver with another transport has its own `EndpointFormat`, and a client with the same verbs and no HTTP. No
+other code knows the name of such an entry or its syntax: the format parses it (`read`), and the resulting `HubEndpoint` has the
+hub's address and makes clients.
 
-Two endpoints lead to the same hub when their addresses are equal: name, server, proxy, certificate authority, and whatever else
-their format says of the hub. The name counts because a hub may be rebuilt behind the same address and certificate: then it signs
-with other keys, and whoever changed the name in what the agent was given says so. The authority counts by its content, wherever it
-is kept.
+Two endpoints are the same hub if their addresses are equal: name, server, proxy, certificate authority, and whatever else their
+format stores about the hub. The name is included because a hub may be rebuilt behind the same address and certificate with other
+signing keys; changing the name is how an administrator announces that. The authority is compared by content, not by file.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from muster.runtime.client import KubeClient
 
 
 class EndpointError(Exception):
-    """A way to a hub cannot be used: `source` is where an administrator finds it, `problem` what to correct there."""
+    """An endpoint is unusable: `source` is where an administrator finds it, `problem` what to correct there."""
 
     def __init__(self, source: str, problem: str) -> None:
         super().__init__(f"{source}: {problem}" if source else problem)
@@ -40,17 +39,17 @@ class EndpointError(Exception):
 @dataclass(frozen=True)
 class HubAddress:
     name: str
-    """What the hub is called by whoever told of it."""
+    """The name of the hub in the configuration."""
     server: str
     ca: bytes = field(default=b"", repr=False)
     proxy_url: str = ""
     tls_server_name: str = ""
     details: bytes = field(default=b"", repr=False)
-    """What else the format says of the hub, in a notation of its own: ways that are made of this address keep it."""
+    """Further settings of the hub in the format's own encoding: endpoints that are made from this address keep them."""
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal addresses, short, and nothing that a Secret's reader did not know."""
+        """A short hash, equal for equal addresses, that reveals nothing which a reader of the Secret does not know."""
         parts = [self.name, self.server, self.proxy_url, self.tls_server_name, hashlib.sha256(self.ca).hexdigest()]
         if self.details:
             parts.append(hashlib.sha256(self.details).hexdigest())
@@ -58,66 +57,66 @@ class HubAddress:
 
     @property
     def server_hash(self) -> str:
-        """What labels on the managed cluster call this hub."""
+        """The hash of the server that labels on the managed cluster use for this hub."""
         return hashlib.sha256(self.server.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """How somebody wants a hub's client to be: under which name it asks, what it counts, and how much it asks at once."""
+    """Settings of a client of the hub: its user agent, its metrics, and its concurrency."""
 
     agent: str
     metrics: Metrics | None = None
     clock: Clock = SYSTEM
     random: Random = chance.random
     at_once: int = 0
-    """Plain requests under way; 0 is no limit."""
+    """Limit of concurrent plain requests; 0 is no limit."""
     cluster: str = ""
-    """Whose agent asks, for hubs that have to be told; empty where the credential says it."""
+    """The cluster of the agent, for hubs that need it in requests; empty if the credential has it."""
     source: str = ""
-    """As whom the agent signs events, where it sends any; empty: as the cluster."""
+    """The source of the agent's CloudEvents, if it sends any; empty means the cluster."""
 
 
 class HubEndpoint(Protocol):
-    """A value: when a token, an authority or the server changes, that is another endpoint."""
+    """An immutable endpoint: when a token, an authority or the server changes, it is another endpoint."""
 
     @property
     def address(self) -> HubAddress: ...
 
     @property
     def url(self) -> str:
-        """The server letter by letter as it is written: records on the managed cluster are named by it."""
+        """The server exactly as configured: the names of records on the managed cluster contain its hash."""
         ...
 
     def files(self) -> Mapping[str, Path]:
-        """The files that connecting reads, by what they are. Raises EndpointError where connecting would."""
+        """The files that connecting reads, by their purpose. Raises EndpointError if connecting would."""
         ...
 
     def is_portable(self) -> bool:
-        """Whether it is of use to others than the agent in its pod. Raises EndpointError."""
+        """Whether it is usable outside of the agent's pod. Raises EndpointError."""
         ...
 
     def connect(self, settings: ClientSettings) -> KubeClient:
-        """A client that follows files that change. Raises EndpointError."""
+        """A client that reloads changed files. Raises EndpointError."""
         ...
 
 
 class EndpointFormat(Protocol):
-    """How a way to a hub is written."""
+    """Syntax of an endpoint."""
 
     @property
     def name(self) -> str:
-        """What a work agent's `--workload-source-driver` calls it."""
+        """The name in a work agent's `--workload-source-driver`."""
         ...
 
     @property
     def key(self) -> str:
-        """The entry that leads to the others: the key in Secrets, the name of the file beside them."""
+        """The entry that refers to the others: its key in Secrets, its file name in directories."""
         ...
 
     def read(self, file: Path, content: bytes, source: str = "", siblings: Mapping[str, bytes] | None = None) -> HubEndpoint:
-        """What an entry says that is kept, or will be, in `file`; `source` is where an administrator finds it, if not there.
+        """Parse the entry that is, or will be, in `file`; `source` is where an administrator finds it, if not there.
 
-        `siblings` has the other entries, if they are at hand; entries that are not in it are read from files. Raises EndpointError.
+        `siblings` has the other entries, if they are at hand; missing ones are read from files. Raises EndpointError.
         """
         ...

@@ -1,17 +1,17 @@
-"""What can be wrong with drivers: that there is none, that it is of no use, or that what it was told does not do.
+"""Errors of drivers: an unknown driver, an unusable one, or invalid options.
 
-Each says which flag, option or field of a spec it is about, and where it can, the remedy.
+Each names the flag, option or field to correct, and the remedy if there is one.
 """
 
 from __future__ import annotations
 
 
 class DriverError(Exception):
-    """Registration cannot work with the drivers as they were asked for; the message says what to correct."""
+    """Registration cannot work with the requested drivers; the message names what to correct."""
 
 
 class DriverConfigError(DriverError):
-    """A driver cannot work with these options; `option` is the one to correct."""
+    """A driver rejects these options; `option` is the one to correct."""
 
     def __init__(self, driver: str, option: str, problem: str) -> None:
         super().__init__(f"registration driver {driver}: --{option}: {problem}")
@@ -28,7 +28,7 @@ class UnknownDriver(DriverError):
 
 
 class BrokenDriver(DriverError):
-    """A driver of another distribution that is there but of no use."""
+    """A driver of another distribution that is installed but cannot be used."""
 
     def __init__(self, name: str, distribution: str, problem: str) -> None:
         super().__init__(f"registration driver {name!r} of distribution {distribution} cannot be used: {problem}")
@@ -38,7 +38,7 @@ class BrokenDriver(DriverError):
 
 
 class DriverOptionError(DriverError):
-    """A `--driver-option` that is not NAME.KEY=VALUE."""
+    """A `--driver-option` that is not DRIVER.OPTION=VALUE."""
 
     def __init__(self, text: str) -> None:
         super().__init__(f"--driver-option {text!r}: expected DRIVER.OPTION=VALUE")
@@ -46,7 +46,7 @@ class DriverOptionError(DriverError):
 
 
 class BadField(DriverError):
-    """A field of a ClusterManager or Klusterlet that a driver can make nothing of; `field` is its path below what was read."""
+    """An invalid field of a ClusterManager or Klusterlet; `field` is its path below the object that was parsed."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -55,7 +55,7 @@ class BadField(DriverError):
 
 
 class Unfit(DriverError):
-    """Flags of `init` or `join` that do not do for a driver; the text names them."""
+    """Flags of `init` or `join` that are invalid for a driver; the message names them."""
 
     def __init__(self, text: str, remedy: str = "") -> None:
         super().__init__(text)

@@ -1,8 +1,8 @@
-"""Flags by which users speak to particular drivers, as tables: command lines are made of these, whatever the drivers are.
+"""Flags of particular drivers, as tables: the command lines are made from these and know no driver.
 
-Upstream has flags of its own for each of its drivers, and people know them. A flag says to its driver what `--driver-option
-DRIVER.OPTION=VALUE` would, so that drivers need no flags, and drivers of other distributions miss none. A driver may be spoken of
-here that is not installed: what is said to it is then heard by nobody.
+Upstream has its own flags for each of its drivers, and users know them. A flag sets the same option as `--driver-option
+DRIVER.OPTION=VALUE`, so that drivers need no flags, and drivers of other distributions miss none. A driver in these tables need not
+be installed; its options are then ignored.
 
 Read for every `--help`, so nothing is imported here.
 """
@@ -15,32 +15,34 @@ from typing import Final
 CSR: Final = "csr"
 AWS: Final = "awsirsa"
 AWS_ALIAS: Final = "aws-irsa"
-"""As people say it."""
+"""The spelling that users type."""
 GRPC: Final = "grpc"
 
 DEFAULT: Final = CSR
-"""How clusters register unless somebody says otherwise."""
+"""The registration driver by default."""
 TOKEN: Final = "token"
 ADDON_DRIVERS: Final = (CSR, TOKEN)
-"""How agents of addons prove themselves to a hub's API server, the default first."""
+"""How agents of addons authenticate to a hub's API server, the default first."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """Repeatable; what is said several times is several values of the option."""
+    """A repeatable flag; each use adds a value to the option."""
 
     driver: str
     option: str
     help: str
     spellings: tuple[str, ...] = ()
-    """Instead of `--<option>`."""
+    """Spellings in place of `--<option>`."""
     commas: bool = False
-    """Whether commas part several values."""
+    """Whether commas separate values."""
     choices: tuple[str, ...] = ()
     content: bool = False
-    """Whether the value is a file whose content is meant."""
+    """Whether the value is a file whose content is the option's value."""
     approves: str = ""
-    """What it lists, if that is whose clusters are let in by themselves; it takes the driver, and ManagedClusterAutoApproval."""
+    """What the flag lists, if it enables automatic acceptance; it requires the driver and the feature gate
+    ManagedClusterAutoApproval.
+    """
 
 
 HUB_FLAGS: Final = (
@@ -82,7 +84,7 @@ HUB_FLAGS: Final = (
         "[default: system:serviceaccount:open-cluster-management-hub:grpc-server-sa]",
     ),
 )
-"""Of `muster hub`."""
+"""Flags of `muster hub`."""
 
 AGENT_FLAGS: Final = (
     Flag(AWS, "hub-cluster-arn", "ARN of the hub's EKS cluster (awsirsa)."),
@@ -91,7 +93,7 @@ AGENT_FLAGS: Final = (
     Flag(GRPC, "grpc-bootstrap-config", "Bootstrap configuration file for the hub's gRPC server (grpc)."),
     Flag(GRPC, "grpc-config", "File in --hub-kubeconfig-dir to which the gRPC configuration is written for other agents (grpc)."),
 )
-"""Of `muster agent`."""
+"""Flags of `muster agent`."""
 
 INIT_FLAGS: Final = (
     Flag(AWS, "hub-cluster-arn", "ARN of the hub's EKS cluster (awsirsa).", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
@@ -115,7 +117,7 @@ INIT_FLAGS: Final = (
         commas=True,
         approves="list of users for csr to auto approve",
     ),
-    # A pattern may have a comma in it.
+    # No separator, because a pattern may contain a comma.
     Flag(
         AWS,
         "auto-approved-arn-patterns",
@@ -137,7 +139,7 @@ INIT_FLAGS: Final = (
         choices=("hostname", "loadBalancer", "route"),
     ),
 )
-"""Of `clusteradm init`."""
+"""Flags of `clusteradm init`."""
 
 JOIN_FLAGS: Final = (
     Flag(AWS, "hub-cluster-arn", "ARN of the hub's EKS cluster (awsirsa).", ("--hub-cluster-arn", "--eks-hub-cluster-arn")),
@@ -148,4 +150,4 @@ JOIN_FLAGS: Final = (
     Flag(GRPC, "grpc-ca", "Path to the CA certificate of the gRPC server (grpc).", ("--grpc-ca-file",), content=True),
     Flag(GRPC, "grpc-ca-hash", "Hashes (sha256:…) of the public key of that CA (grpc).", commas=True),
 )
-"""Of `clusteradm join`."""
+"""Flags of `clusteradm join`."""

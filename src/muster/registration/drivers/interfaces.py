@@ -1,23 +1,23 @@
-"""The two Protocols behind which a way of proving an agent's identity hides: one for the hub's side, one for the agent's.
+"""The Protocols of registration drivers: one for the hub's side, one for the agent's.
 
-A *spoke driver* is a state machine whose whole memory is in the agent's Secrets. `advance` looks at the credential, at what is
-pending and at the hub and does one thing: it says what to remember next, or creates or reads something on the hub, or has got a
-credential, and how long to wait. What it says is stored before it is called again. So an agent may die between any two steps and
-goes on where it was, with the same key and the same request: no second identity, nothing lost, nothing piling up on the hub.
+A *spoke driver* is a state machine whose whole state is in the agent's Secrets. `advance` reads the credential, the pending entries
+and the hub, and does one thing: it returns what to store, or creates or reads an object on the hub, or returns a new credential,
+and how long to wait. The result is stored before the next call. So an agent may stop between any two steps and continues with the
+same key and the same request: no second identity, nothing lost, no requests piling up on the hub.
 
-A *hub driver* says which clusters are its own, votes on accepting them unasked, and makes and takes away what an accepted cluster
-needs beyond the RBAC that all drivers share. `grant` and `revoke` are called again and again: what is there already, or gone
-already, is success. They report step by step: done, under way, or failed. A problem is a result, not an exception, so that the
-condition on the ManagedCluster can say what is missing; and what takes its time is under way in the driver's own tasks (`run`), so
-that a slow provider of identities holds up nobody else's clusters. For clusters that it does not own a driver does nothing and
-abstains.
+A *hub driver* reports which clusters it owns, votes on accepting them automatically, and creates and removes what an accepted
+cluster needs beyond the RBAC that all drivers share. `grant` and `revoke` are idempotent and called repeatedly. They report each
+step: done, pending, or failed. A failure is a result, not an exception, so that the condition on the ManagedCluster can name it;
+slow work runs in the driver's own tasks (`run`), so that a slow identity provider does not delay other clusters. For clusters that
+it does not own a driver does nothing and abstains.
 
-How an agent reaches its hub is the driver's business too (`endpoints.py`): nobody else looks into what leads there, nor knows how
-to ask there whether an agent is let in. Drivers whose agents talk to the hub's own API server take the bases in `kubeconfigs.py`.
+The driver also decides how an agent reaches its hub (`endpoints.py`): no other code reads the endpoint's configuration, or knows
+how to check there whether an agent is accepted. Drivers whose agents use the hub's own API server take the base classes in
+`kubeconfigs.py`.
 
-A `Driver` bundles both sides under the name that `--registration-auth` and `--enabled-registration-drivers` take, with what others
-have to know of it (`profile.py`). Drivers of other distributions are found by the entry point group `muster.registration.drivers`,
-see `drivers/__init__.py`.
+A `Driver` has both sides under the name that `--registration-auth` and `--enabled-registration-drivers` take, and its profile for
+other code (`profile.py`). Drivers of other distributions are found by the entry point group `muster.registration.drivers`, see
+`drivers/__init__.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from muster.runtime.controller import ControllerContext
 
 
 class Vote(Enum):
-    """What a driver says to accepting a cluster without an administrator. One ALLOW and no DENY accept."""
+    """A driver's vote on accepting a cluster without an administrator. One ALLOW and no DENY accept it."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -57,10 +57,10 @@ class Vote(Enum):
 
 @dataclass(frozen=True)
 class GrantStep:
-    """One thing done for a cluster outside the shared RBAC, and why it failed if it did.
+    """One step for a cluster outside the shared RBAC, and why it failed if it did.
 
-    A driver that takes its time works on it by itself and says what it waits for; it calls for a new look (`HubContext.reconsider`)
-    when something has come of it.
+    A slow step is worked on in the driver's own tasks and names what it waits for; the driver calls `HubContext.reconsider` when it
+    has a result.
     """
 
     name: str
@@ -78,12 +78,12 @@ class GrantResult:
 
     @property
     def pending(self) -> tuple[str, ...]:
-        """What is being worked on, and not done yet."""
+        """The steps that are being worked on."""
         return tuple(f"{step.name}: {step.waiting}" for step in self.steps if step.waiting)
 
     @property
     def ok(self) -> bool:
-        """Whether all of it is done."""
+        """Whether all steps are done."""
         return not self.problems and not self.pending
 
 
@@ -92,11 +92,11 @@ NOTHING_TO_DO = GrantResult()
 
 @dataclass(frozen=True, kw_only=True)
 class HubContext(ControllerContext):
-    """What the hub hands to a driver, for controllers of its own.
+    """What the hub passes to a driver, for controllers of its own.
 
-    `reconsider` asks for a new look at a cluster when the driver would vote otherwise, name other agents of it, or has got further
-    with what it grants or revokes; `claimed` tells of a cluster whether another driver, enabled or not, has marked it as its own.
-    `namespace` is the hub's own, where a driver may keep what it has to remember; `process_env` is the environment of the process.
+    `reconsider` requeues a cluster when the driver would vote otherwise, name other agents of it, or has a new result of `grant` or
+    `revoke`; `claimed` is whether another driver, enabled or not, has annotated a cluster as its own. `namespace` is the hub's own,
+    where a driver may store objects; `process_env` is the environment of the process.
     """
 
     reconsider: Callable[[str], None]
@@ -114,15 +114,19 @@ class HubContext(ControllerContext):
 
 class HubDriver(Protocol):
     def owns(self, cluster: ManagedCluster) -> bool:
-        """Whether this cluster's identity is this driver's business. Cheap, no side effect, never raises on odd objects."""
+        """Whether this driver is responsible for the cluster's identity.
+
+        Cheap, no side effect, never raises on malformed objects.
+        """
         ...
 
     def vote(self, cluster: ManagedCluster) -> Vote: ...
 
     def agents(self, cluster: ManagedCluster) -> frozenset[str] | None:
-        """The users that were given credentials under this very ManagedCluster, as far as is known now: what was named once is
-        remembered. None when agents are told apart by nothing but the group `system:open-cluster-management:<cluster>`, which is
-        then bound: whoever has a credential of that group from an earlier cluster of this name is let in with them."""
+        """The users that got credentials under this very ManagedCluster, as far as is known now: each one is remembered after it
+        was returned once. None if the agents are told apart only by the group `system:open-cluster-management:<cluster>`, which
+        is then bound: that includes every holder of a credential with that group from an earlier cluster of this name.
+        """
         ...
 
     async def grant(self, cluster: ManagedCluster) -> GrantResult: ...
@@ -130,18 +134,18 @@ class HubDriver(Protocol):
     async def revoke(self, cluster: ManagedCluster) -> GrantResult: ...
 
     async def run(self) -> None:
-        """The driver's own controllers, until cancelled; one without any waits."""
+        """Run the driver's own controllers until cancelled; without any, wait."""
         ...
 
 
 @dataclass(frozen=True)
 class AcceptanceContext:
-    """An administrator who is about to accept a cluster, and what is at hand."""
+    """What a driver gets when an administrator is about to accept a cluster."""
 
     client: KubeClient
-    """Of the hub, with the administrator's rights."""
+    """A client of the hub, with the administrator's permissions."""
     configured: HubRegistrationDriver | None
-    """What the ClusterManager says of this driver; None where there is no ClusterManager, or it says nothing."""
+    """The ClusterManager's entry for this driver; None without a ClusterManager or entry."""
     process_env: ProcessEnv
     report: Callable[[str], None]
     """Shows the administrator what was done or found."""
@@ -160,12 +164,12 @@ class AcceptanceContext:
 
 Undo = Callable[[], Awaitable[None]]
 AccountToken = Callable[[str], Awaitable[str]]
-"""A token of the account that agents run as, for an audience. Raises KubeError."""
+"""Requests a token of the agents' service account for an audience. Raises KubeError."""
 
 
 @dataclass(frozen=True)
 class WatchTarget:
-    """An object on the hub whose change wakes the spoke driver."""
+    """An object on the hub whose changes wake the spoke driver."""
 
     resource: GVR
     name: str
@@ -173,33 +177,35 @@ class WatchTarget:
 
 @dataclass(frozen=True)
 class CredentialReport:
-    """What the agent tells about its credential: condition ClusterCertificateRotated once registered, and an event."""
+    """The agent's report about its credential: condition ClusterCertificateRotated once registered, and an event."""
 
     status: bool
     reason: str
     message: str
     event: str = ""
-    """The event's reason, where it is not the condition's."""
+    """The event's reason, if it differs from the condition's."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """What follows from one step; it is stored before anything else happens."""
+    """The result of one step; it is stored before anything else happens."""
 
     pending: Mapping[str, bytes | None] = field(default_factory=dict, repr=False)
-    """Changes to what the driver has to remember of what it has begun; None removes a key."""
+    """Changes to the driver's pending entries; None removes a key."""
     credential: Mapping[str, bytes] | None = field(default=None, repr=False)
-    """A whole credential, which takes the place of the one in use; with it everything pending is forgotten. It is stored first: an
-    agent that dies in between finds what was pending beside the credential that came of it."""
+    """A complete credential that replaces the one in use, after which all pending entries are removed.
+
+    It is stored first: an agent that stops in between finds the pending entries beside the credential that they led to.
+    """
     again: float | None = None
-    """Seconds until the next step; 0 at once, None when only a change wakes the driver."""
+    """Seconds until the next step; 0 is at once, with None only a change wakes the driver."""
     report: CredentialReport | None = None
     watch: WatchTarget | None = None
 
 
 @dataclass(frozen=True)
 class SpokeContext:
-    """What the agent hands to a driver."""
+    """What the agent passes to a driver."""
 
     identity: AgentIdentity
     clock: Clock
@@ -207,9 +213,9 @@ class SpokeContext:
     metrics: Metrics
     options: DriverOptions = field(default_factory=dict)
     directory: Path | None = None
-    """Where the credential's entries are files for other processes too; None when they are for this one alone."""
+    """Where other processes have the credential's entries as files; None if only this process uses them."""
     process_env: ProcessEnv = field(default_factory=ProcessEnv)
-    """What decides who the agent's process is on AWS."""
+    """The environment that determines the AWS identity of the agent's process."""
 
     @property
     def surroundings(self) -> ProcessEnv:
@@ -219,56 +225,58 @@ class SpokeContext:
 
 class SpokeDriver(Protocol):
     def decorate(self, cluster: Document) -> Document:
-        """What a new or existing ManagedCluster must say for the hub's side: annotations, mostly."""
+        """Add what the hub's side needs to a new or existing ManagedCluster: annotations, mostly."""
         ...
 
     def way_to(self, hub: HubAddress) -> Mapping[str, bytes]:
-        """The entries beside the credential that make it a way to this hub, in the driver's own format."""
+        """The entries beside the credential that make it an endpoint of this hub, in the driver's own format."""
         ...
 
     def problem(self, stored: Mapping[str, bytes]) -> str:
-        """Why the stored credential cannot be used for this identity now; empty when it can. Cheap, no side effect."""
+        """Why the stored credential is unusable for this identity now; empty if it is usable. Cheap, no side effect."""
         ...
 
     async def advance(
         self, hub: KubeClient, stored: Mapping[str, bytes], pending: Mapping[str, bytes], seen: Document | None = None
     ) -> StepResult:
-        """One step towards a good credential, or towards the next one when this one ages.
+        """One step towards a credential, or towards its renewal.
 
-        `stored` is the credential in use with all that is kept beside it, empty when there is none for this hub; `pending` is
-        what earlier steps said to remember.
+        `stored` is the credential in use with all entries beside it, empty if there is none for this hub; `pending` has the entries
+        that earlier steps stored.
 
-        `seen` is the object that the last step asked to watch, as the watch knows it now: what is seen need not be asked for.
-        None when it is not watched, not there, or not known. Raises KubeError when the hub cannot be asked or does not let us:
-        nothing is lost then, the same step is to be tried again later.
+        `seen` is the object that the last step asked to watch, from the cache: it need not be read. None if it is not watched,
+        missing, or not known. Raises KubeError if the hub is unreachable or refuses: nothing is lost, and the same step is retried
+        later.
         """
         ...
 
 
 def is_derived(driver: SpokeDriver) -> bool:
-    """Whether what a driver gives as credential is made of what the agent knows anyway, and proves nothing by itself: an identity
-    that the agent has elsewhere does. Then it does not end, a hub that refuses it does not make it worse, and another one would be
-    the same. A driver says so by an attribute `derived`; those that say nothing have credentials that somebody has to give."""
+    """Whether a driver's credential is derived from the agent's configuration and proves nothing by itself: the agent's identity is
+    elsewhere. Such a credential does not expire, a hub that refuses it does not invalidate it, and a new one would be the same.
+    A driver declares this by an attribute `derived`; without it, credentials are issued.
+    """
     return bool(getattr(driver, "derived", False))
 
 
 class Driver(Profile, ABC):
-    """A way of registering: both sides, and what its profile says to everybody else.
+    """A registration driver: both sides, and its profile for other code.
 
-    One of another distribution may be any object that has `name`, `aliases`, `hub` and `spoke`: where it does not inherit from this
-    class, the defaults of `Profile` hold for it.
+    A driver of another distribution may be any object that has `name`, `aliases`, `hub` and `spoke`: without inheriting from this
+    class it gets the defaults of `Profile`.
     """
 
     @property
     @abstractmethod
     def endpoints(self) -> EndpointFormat:
-        """How ways to a hub are written, those that agents are given and those that they make of them."""
+        """The format of hub endpoints, of those that agents are given and of those that they make."""
 
     async def missing_to_register(self, hub: KubeClient, cluster: str) -> tuple[str, ...]:
-        """What a hub does not let whoever asks do and would have to, to introduce this cluster; empty when all of it is allowed.
+        """The permissions to introduce this cluster that the hub denies the caller; empty if it has all.
 
-        The hub itself is asked, in the way that agents of this driver reach it: where that is its API server, by access reviews.
-        Raises KubeError when it does not answer, or knows nobody by this credential."""
+        The hub itself is asked, over the transport of this driver's agents: if that is its API server, by access reviews. Raises
+        KubeError if it does not answer, or does not authenticate this credential.
+        """
         return tuple(map(str, await missing_rights(hub, needed_to_register(self))))
 
     async def missing_to_serve(self, hub: KubeClient, cluster: str) -> tuple[str, ...]:
@@ -282,22 +290,26 @@ class Driver(Profile, ABC):
         account_token: AccountToken,
         process_env: ProcessEnv,
     ) -> Mapping[str, bytes]:
-        """An agent's credential in a form that is of use outside of its pods too, for whoever may have tokens of the account that
-        it runs as; as it is, where it is that anyway. Raises Unfit."""
+        """An agent's credential in a form that is usable outside of its pods, for a user who may request tokens of its service
+        account; unchanged if it is usable anyway. Raises Unfit.
+        """
         return stored
 
     async def prepare_acceptance(self, cluster: ManagedCluster, accepting: AcceptanceContext) -> Undo | None:
-        """What an administrator's tool does for a cluster before it is accepted, with the administrator's own means; what takes
-        it back if the cluster is not accepted after all, or None where there is nothing. Raises Unfit, and KubeError."""
+        """What an administrator's tool does for a cluster before it is accepted, with the administrator's own credentials.
+
+        Returns the function that undoes it if the cluster is not accepted after all, or None. Raises Unfit and KubeError.
+        """
         return None
 
     def acceptance_plan(self, cluster: ManagedCluster, configured: HubRegistrationDriver | None) -> tuple[str, ...]:
-        """What `prepare_acceptance` would have made, in words for a dry run. Raises Unfit."""
+        """The actions of `prepare_acceptance` in words, for a dry run. Raises Unfit."""
         return ()
 
     async def awaits(self, hub: KubeClient, cluster: str, configured: SpokeRegistrationConfiguration) -> str:
-        """What somebody has to do on the hub before an agent that is configured so gets on there, as far as whoever may register
-        can see; empty when nothing is known of. Raises KubeError."""
+        """What an administrator has to do on the hub before an agent with this configuration can register, as far as the bootstrap
+        identity can see; empty if nothing is known. Raises KubeError.
+        """
         return ""
 
     @abstractmethod

@@ -1,7 +1,7 @@
-"""Ways to a hub that are kubeconfigs, and what drivers have in common that prove an agent's identity to a kube-apiserver.
+"""Hub endpoints that are kubeconfigs, and the base classes of drivers whose agents authenticate to a kube-apiserver.
 
-A driver whose agents talk to the hub's own API server takes `KubeconfigDriver` and `KubeconfigSpoke` as bases and says only what is
-its own: the user entry of the kubeconfig, with files named relative to it, and how to get what these files hold.
+A driver whose agents use the hub's own API server takes `KubeconfigDriver` and `KubeconfigSpoke` as bases and adds only what is its
+own: the user entry of the kubeconfig, with relative file names, and how to get the content of these files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KubeconfigEndpoint:
         return {field: path for field, path in named.items() if isinstance(path, Path)}
 
     def is_portable(self) -> bool:
-        """A program of the agent's pod is of no use elsewhere."""
+        """Not if it has an exec plugin: the program is in the agent's image."""
         return self._config().identity.exec_plugin is None
 
     def connect(self, settings: ClientSettings) -> KubeClient:
@@ -71,7 +71,7 @@ class KubeconfigFormat:
     key: Final = "kubeconfig"
 
     def read(self, file: Path, content: bytes, source: str = "", siblings: Mapping[str, bytes] | None = None) -> KubeconfigEndpoint:
-        """Only the current cluster is looked at; whether its user's files are there is seen when connecting."""
+        """Only the current cluster is parsed; whether its user's files exist is checked when connecting."""
         source = source or shown(file)
         try:
             document = yaml.load(content)
@@ -122,7 +122,7 @@ def _authority(cluster: Document, base: Path, siblings: Mapping[str, bytes]) -> 
 
 
 def hub_kubeconfig(address: HubAddress, user: Document) -> bytes:
-    """The kubeconfig of the agent's own identity: the hub as the agent was told of it, files relative to itself."""
+    """The kubeconfig of the agent's own identity: the hub as configured, with relative file names."""
     cluster: dict[str, Any] = {"server": address.server}
     if address.ca:
         cluster["certificate-authority-data"] = base64.b64encode(address.ca + b"\n").decode()
@@ -144,7 +144,7 @@ def hub_kubeconfig(address: HubAddress, user: Document) -> bytes:
 
 @lru_cache(maxsize=64)
 def program_of(kubeconfig: bytes) -> tuple[str, ...] | None:
-    """The command and arguments of the program that signs for a kubeconfig of an agent's own; None when there is none."""
+    """The command and arguments of the exec plugin in an agent's own kubeconfig; None if there is none."""
     try:
         program = yaml.load(kubeconfig)["users"][0]["user"]["exec"]
         command = (program["command"], *program["args"])
@@ -160,10 +160,10 @@ class KubeconfigDriver(Driver):
 
 
 class KubeconfigSpoke(ABC):
-    """Base of their spoke sides."""
+    """Base class of their spoke sides."""
 
     derived: bool = False
-    """See `seam.is_derived`."""
+    """See `interfaces.is_derived`."""
 
     def decorate(self, cluster: Document) -> Document:
         return cluster

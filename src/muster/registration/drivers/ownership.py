@@ -1,4 +1,4 @@
-"""Whose a ManagedCluster is: the driver that has marked it, enabled here or not, and the default one where nobody has."""
+"""Which driver owns a ManagedCluster: the one that has annotated it, enabled here or not, else the default driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = get_logger("muster.registration.drivers")
 
 
 def owner_of(cluster: ManagedCluster) -> Profile | None:
-    """Whose cluster it is, by its marks: one without any is the default driver's. None when it is an unknown driver's."""
+    """The driver that owns the cluster, by its annotations; without any, the default driver. None if the driver is unknown."""
     marked = next((profile for profile in profiles() if _marks(profile, cluster)), None)
     if marked is not None or DRIVER_ANNOTATION in cluster.metadata.annotations:
         return marked
@@ -22,7 +22,7 @@ def owner_of(cluster: ManagedCluster) -> Profile | None:
 
 
 def claimed_by_others(name: str) -> Callable[[ManagedCluster], bool]:
-    """Tells of clusters whether another driver than this has marked them, enabled or not."""
+    """A function that returns whether another driver than this, enabled or not, has annotated a cluster."""
     others = tuple(profile for profile in profiles() if name not in (profile.name, *profile.aliases))
     return lambda cluster: any(_marks(one, cluster) for one in others)
 
@@ -31,6 +31,6 @@ def _marks(profile: Profile, cluster: ManagedCluster) -> bool:
     try:
         return profile.marks(cluster)
     except Exception as error:
-        # Somebody else's code, asked about a cluster that may be nothing to it.
+        # Code of another distribution, called for a cluster that may not be its own.
         log.warning("a registration driver failed on a cluster", driver=profile.name, error=f"{type(error).__name__}: {error}")
         return False

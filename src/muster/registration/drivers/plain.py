@@ -1,4 +1,4 @@
-"""A driver of another distribution that says nothing of itself but its names: for the rest the defaults hold."""
+"""A driver of another distribution without a profile: it has only its names, and the defaults for the rest."""
 
 from __future__ import annotations
 

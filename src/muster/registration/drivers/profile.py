@@ -1,8 +1,8 @@
-"""What a driver says of itself to those who install it, configure it and look after it: operators, `clusteradm`, other drivers.
+"""The profile of a driver, for code that installs, configures and inspects it: operators, `clusteradm`, other drivers.
 
-Nobody else knows a driver's name, its marks on objects, the rights it takes, its fields in CRs or its flags. All of it has a
-default that does for a driver without wishes: its clusters carry its name as an annotation, what is said to it travels as the CRs'
-`driverOptions` and reaches its processes as `--driver-option`, and its agents need no rights but those that all agents have.
+No other code knows a driver's name, its annotations on objects, its permissions, its fields in custom resources or its flags. All
+of it has defaults that suffice for a simple driver: its clusters have its name as an annotation, its options are stored in the CRs'
+`driverOptions` and passed to its processes as `--driver-option`, and its agents need only the permissions that all agents have.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ if TYPE_CHECKING:
     from muster.machinery.authorization import AccessAttributes
 
 DriverOptions = Mapping[str, Sequence[str]]
-"""What the command line says to a driver, by option name without dashes; repeatable options have several values."""
+"""The options of a driver, by option name without dashes; repeatable options have several values."""
 
 PROXY_URL: Final = "proxy-url"
 PROXY_CA: Final = "proxy-ca"
-"""By which `join` tells a driver whose agents have a server of their own (`MemberSetup.server`) of the proxy that leads there, and
-who vouches for the proxy, in PEM."""
+"""The option by which `join` passes the CA (PEM) of a proxy to a driver whose agents use a server of their own
+(`MemberSetup.server`).
+"""
 
 
 @dataclass(frozen=True)
 class HubRules:
-    """Rights that the hub's controllers need by a driver, beside those that they always have: RBAC's rules."""
+    """RBAC rules that the hub's controllers need for a driver, beside those that they always have."""
 
     own: tuple[Document, ...] = ()
-    """In the hub's own namespace."""
+    """Rules in the hub's own namespace."""
     elsewhere: Mapping[str, tuple[Document, ...]] = field(default_factory=dict)
-    """By namespace."""
+    """Rules in other namespaces, by namespace."""
 
 
 @dataclass(frozen=True)
 class AccountToken:
-    """A token of the account that a process runs as, in a file that is replaced before it expires."""
+    """A token of the process' service account, in a file that is replaced before it expires."""
 
     volume: str
     directory: str
@@ -51,30 +52,30 @@ class AccountToken:
 
 @dataclass(frozen=True)
 class Process:
-    """How operators start a process that works by a driver."""
+    """How operators deploy a process that uses a driver."""
 
     arguments: tuple[str, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Of the account that it runs as."""
+    """Annotations of its service account."""
     secrets: Mapping[str, str] = field(default_factory=dict)
-    """Of its namespace, which it reads as files: name to directory."""
+    """Secrets of its namespace that are mounted: name to directory."""
     scratch: Mapping[str, str] = field(default_factory=dict)
-    """Directories of its own that it writes to: volume to path."""
+    """Writable directories of its own: volume to path."""
     rules: HubRules = HubRules()
     tokens: tuple[AccountToken, ...] = ()
-    """Of the account that it runs as, for others than its own cluster."""
+    """Tokens of its service account for audiences other than its own cluster."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Of its environment."""
+    """Environment variables."""
 
 
 @dataclass(frozen=True)
 class AgentFiles:
-    """Files that a driver's own flags name, as the command line has them."""
+    """Files that a driver's own flags name, as on the command line."""
 
     bootstrap: tuple[str, ...] = ()
-    """What the agent introduces its cluster with, in order of preference."""
+    """The bootstrap credentials, in order of preference."""
     hub: str = ""
-    """Where others find the agent's own way to its hub."""
+    """Where other processes have the agent's own endpoint of its hub."""
 
 
 @dataclass(frozen=True)
@@ -82,32 +83,33 @@ class HubSetup:
     """What `init` writes for a driver."""
 
     entry: Document = field(default_factory=dict)
-    """Of the ClusterManager's `registrationDrivers`, beside `authType`."""
+    """The fields of the entry in the ClusterManager's `registrationDrivers`, beside `authType`."""
     spec: Document = field(default_factory=dict)
-    """What else the ClusterManager's spec says."""
+    """Further fields of the ClusterManager's spec."""
     objects: tuple[Document, ...] = ()
-    """ConfigMaps that have to be there, and that are made where they are missing; what is there is left alone."""
+    """ConfigMaps that are created if they are missing; existing ones are left alone."""
     remarks: tuple[str, ...] = ()
-    """What the administrator may not expect."""
+    """Remarks for the administrator."""
 
 
 @dataclass(frozen=True)
 class MemberSetup:
-    """What `join` writes for a driver, and has to know of it."""
+    """What `join` writes for a driver, and checks for it."""
 
     entry: Document = field(default_factory=dict)
-    """Of the Klusterlet's `registrationDriver`, beside `authType`."""
+    """The fields of the Klusterlet's `registrationDriver`, beside `authType`."""
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """In the bootstrap Secret. If the entry that leads the driver's agents to their hub is among them, no kubeconfig is there."""
+    """Files in the bootstrap Secret. If the driver's endpoint is among them, the Secret has no kubeconfig."""
     dialled: tuple[str, ...] = ()
-    """Where its agents have to get through, beside the hub's API server."""
+    """Addresses that its agents must be able to reach, beside the hub's API server."""
     identity: str = ""
-    """What the cluster is called where its identity comes from."""
+    """The cluster's name at its identity provider."""
     server: str = ""
-    """Where its agents reach the hub, if not at its API server; then `ca` and `hashes` are what the administrator told of it."""
+    """The server that its agents use instead of the hub's API server; then `ca` and `hashes` are those that the administrator gave.
+    """
     ca: bytes = field(default=b"", repr=False)
     hashes: tuple[str, ...] = ()
-    """`sha256:<hex>`, of the authority's public key."""
+    """`sha256:<hex>` hashes of the authority's public key."""
 
 
 class Profile:
@@ -116,60 +118,61 @@ class Profile:
     name: str
     aliases: tuple[str, ...] = ()
     certificates: bool = False
-    """Whether agents ask for certificates by signing requests on the hub: `accept` approves these then."""
+    """Whether agents request certificates by signing requests on the hub: `accept` then approves these."""
     kubernetes_signs: bool = False
     """Whether Kubernetes itself has to sign these certificates, which not every cluster does."""
 
     addon_driver: str = ""
-    """How agents of addons are to prove themselves where clusters register so, if nobody says; empty leaves it to the agent."""
+    """How agents of addons authenticate by default on clusters of this driver; empty leaves it to the agent."""
     several_hubs: bool = True
     """Whether one agent may be given several hubs to choose from."""
     grpc_server: bool = False
-    """Whether agents reach the hub through its gRPC server: operators deploy one then, and keep an authority for its clients."""
+    """Whether agents reach the hub through its gRPC server: operators then deploy one and create an authority for its clients."""
 
     def marks(self, cluster: ManagedCluster) -> bool:
-        """Whether the cluster says that it registers by this driver. Cheap, no side effect, never raises on odd objects."""
+        """Whether the cluster has this driver's annotations. Cheap, no side effect, never raises on malformed objects."""
         return cluster.metadata.annotations.get(DRIVER_ANNOTATION) in (self.name, *self.aliases)
 
     def identity_of(self, cluster: ManagedCluster) -> str:
-        """What a cluster of this driver is called where its identity comes from; empty when nothing tells."""
+        """The cluster's name at its identity provider; empty if unknown."""
         return ""
 
     def identity_marks(self, identity: str, configured: HubRegistrationDriver) -> Mapping[str, str]:
-        """The annotations of a cluster that is called so where its identity comes from, on a hub that is set up so; none where
-        clusters of this driver have no identity elsewhere. Raises Unfit."""
+        """The annotations of a cluster with this identity, on a hub with this configuration; none if clusters of this driver have
+        no identity provider. Raises Unfit.
+        """
         return {}
 
     def bootstrap_rights(self) -> tuple[AccessAttributes, ...]:
-        """What whoever introduces a cluster needs on the hub, beyond making its ManagedCluster."""
+        """The permissions on the hub that introducing a cluster needs, beyond creating its ManagedCluster."""
         return ()
 
     def agent_rights(self) -> tuple[AccessAttributes, ...]:
-        """What a registered agent needs on the hub, beyond what all agents do."""
+        """The permissions on the hub that a registered agent needs, beyond those of all agents."""
         return ()
 
     def hub_process(self, entry: HubRegistrationDriver) -> Process:
-        """For `muster hub`. Raises BadField, with a path below this entry of `registrationDrivers`."""
+        """The process of `muster hub`. Raises BadField, with a path below this entry of `registrationDrivers`."""
         return Process(self._carried(entry.driver_options))
 
     def hub_rules(self, options: DriverOptions) -> HubRules:
-        """What `muster hub`, told this, needs beyond what every hub may."""
+        """The RBAC rules that `muster hub` needs for these options, beyond those of every hub."""
         return HubRules()
 
     def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
-        """For `muster agent`. Raises BadField, with a path below `registrationConfiguration`."""
+        """The process of `muster agent`. Raises BadField, with a path below `registrationConfiguration`."""
         return Process(self._carried(configured.registration_driver.driver_options))
 
     def agent_files(self, options: DriverOptions) -> AgentFiles:
-        """What `muster agent` was told by flags of this driver, where all drivers have flags for it too: the driver's win."""
+        """The files that this driver's own flags of `muster agent` name; they override the flags that all drivers share."""
         return AgentFiles()
 
     def hub_defaults(self, called: str) -> DriverOptions:
-        """What follows for `init` from what the administrator's kubeconfig calls the hub, where nothing else is said."""
+        """The default options of `init` that follow from the hub's name in the administrator's kubeconfig."""
         return {}
 
     def member_defaults(self, called: str) -> DriverOptions:
-        """The same for `join`, and the managed cluster."""
+        """The same for `join` and the managed cluster."""
         return {}
 
     def hub_setup(self, options: DriverOptions) -> HubSetup:
@@ -177,13 +180,16 @@ class Profile:
         return HubSetup(carrying(options))
 
     def member_setup(self, options: DriverOptions, token: str, ca: bytes) -> MemberSetup:
-        """`token` and `ca` are what agents reach the hub with, where that is the setup's own server, or else its API server. Raises
-        Unfit."""
+        """`token` and `ca` are the agents' credentials for the setup's own server, or else for the hub's API server.
+
+        Raises Unfit.
+        """
         return MemberSetup(carrying(options))
 
     def join_flags(self, hub: ClusterManagerSpec, authority: bytes = b"") -> tuple[str, ...]:
-        """What `join` has to be told to register by this driver on such a hub; `authority` (PEM) is what vouches for the servers
-        that the hub's operator has deployed, where that is known."""
+        """The flags of `join` that a cluster needs to register with this driver on this hub; `authority` (PEM) is the CA of the
+        servers that the hub's operator has deployed, if known.
+        """
         return ()
 
     def _carried(self, options: DriverOptions) -> tuple[str, ...]:
@@ -192,11 +198,11 @@ class Profile:
 
 
 def carrying(options: DriverOptions, *elsewhere: str) -> Document:
-    """The part of a CR that carries options; those that go `elsewhere` have fields of their own."""
+    """The part of a CR that stores options; those in `elsewhere` have fields of their own."""
     carried = {option: list(values) for option, values in options.items() if option not in elsewhere}
     return {"driverOptions": carried} if carried else {}
 
 
 def last(options: DriverOptions, name: str) -> str:
-    """The one value of an option that has no use for several; empty when there is none."""
+    """The value of an option that takes only one; empty if there is none."""
     return next(reversed(options.get(name, ())), "")

@@ -1,7 +1,7 @@
-"""What an agent has to be permitted on its hub: to introduce its cluster, and to serve once it has registered.
+"""The permissions that an agent needs on its hub: to introduce its cluster, and after its registration.
 
-All agents need the same, and what their driver's profile adds. These are rights on Kubernetes' resources, whatever carries the
-agents' requests: a hub's gRPC server asks the same rules.
+All agents need the same, plus what their driver's profile adds. These are permissions on Kubernetes resources, for every transport:
+a hub's gRPC server checks the same RBAC.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _INTRODUCE: Final = rights(MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural, "cre
 
 
 def needed_to_register(driver: Profile) -> tuple[AccessAttributes, ...]:
-    """What a bootstrap identity has to be permitted."""
+    """The permissions that a bootstrap identity needs."""
     return _INTRODUCE + driver.bootstrap_rights()
 
 
 def needed_to_serve(driver: Profile, cluster: str) -> tuple[AccessAttributes, ...]:
-    """What an agent's own identity has to be permitted."""
+    """The permissions that an agent's own identity needs."""
     group, plural = MANAGED_CLUSTERS.group, MANAGED_CLUSTERS.plural
     return (
         *driver.agent_rights(),

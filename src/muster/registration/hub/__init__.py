@@ -1,1 +1,1 @@
-"""The hub's side of registration: who is accepted, what they may do, whether they are alive, and what is left when they go."""
+"""The hub's side of registration: acceptance, permissions and health of clusters, and the cleanup of deleted ones."""

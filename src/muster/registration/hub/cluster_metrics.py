@@ -1,9 +1,8 @@
-"""What the hub's `/metrics` tells of managed clusters and their addons, from the caches that its controllers watch.
+"""The hub's metrics of managed clusters and their addons, from the caches that its controllers watch.
 
-A gauge stands for each condition of each cluster with the condition's present status as a label, so that counting series gives
-clusters by condition; one that nobody has set counts as Unknown. Each change of an object updates what a scrape reads, so a scrape
-decodes nothing. How long joining took is observed when the hub sees a cluster become joined: not of clusters that were when it
-started.
+There is a gauge for each condition of each cluster, with the present status as a label, so that counting series gives clusters by
+condition; a missing condition counts as Unknown. Each change of an object updates the stored statuses, so a scrape decodes nothing.
+The duration of joining is observed when the hub sees a cluster become joined, not for clusters that had joined before it started.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def status_of(conditions: tuple[Condition, ...], kind: str) -> str:
 
 
 def join_duration(cluster: ManagedCluster) -> float | None:
-    """Seconds from creation to joining; None for a cluster that has not joined or whose times cannot be read."""
+    """Seconds from creation to joining; None for a cluster that has not joined or whose times cannot be parsed."""
     joined = condition_of(cluster.status.conditions, JOINED)
     if joined is None or joined.status != "True":
         return None

@@ -1,15 +1,15 @@
-"""One write for all: controllers that want to change the same ManagedCluster at the same time share a patch.
+"""Shared writes: controllers that want to change the same ManagedCluster at the same time share a patch.
 
-A new cluster is looked at by several controllers at once, and each has something to add: a finalizer here, a taint there. If each
-wrote for itself, all but the first would fail on the version and have to try again. So a controller hands in a *change*, a function
-from the cluster as it is to the cluster as it should be. The first to come waits one turn of the loop, makes all changes that came
-meanwhile on the newest version known, and sends one patch that is valid for that version only. Who comes during the write is served
-by the next one, which goes on from the answer to this. And what every cluster should have (`always`) is put right by whoever
-writes first, so that the controller that is responsible mostly finds it done.
+Several controllers reconcile a new cluster at once, and each has something to add, such as a finalizer or a taint. With a write
+each, all but the first would get a Conflict and retry. So a controller passes a *change*, a function from the current cluster to
+the desired one. The first caller waits one turn of the event loop, applies all changes that arrived meanwhile to the newest known
+version, and sends one patch with its resourceVersion. Changes that arrive during the write go into the next one, which starts from
+the answer. Changes that every cluster needs (`always`) are part of the first write of any controller, so that the responsible
+controller mostly finds them done.
 
-Invariant: of one cluster, at most one write of this process is under way, and each begins with what the one before left. So
-conflicts come from others only; then everybody in the batch gets the Conflict and decides anew. A change must decide by what it
-is given, because that may be newer than what its author saw.
+Invariant: of one cluster, at most one write of this process is in flight, and each begins with the result of the one before. So
+only other clients cause conflicts; then every caller of the batch gets the Conflict and decides again. A change must use only its
+argument, which may be newer than what the caller read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Change = Callable[[ManagedCluster], ManagedCluster]
 
 
 class WriteInterrupted(KubeError):
-    """Whoever wrote for others was stopped; whether that was before or after the server acted is unknown."""
+    """The caller that wrote for others was cancelled; whether the server has acted is unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class _PendingChange:
     def refuse(self, error: Exception) -> None:
         if not self.granted.done():
             self.granted.set_exception(error)
-            # Whoever wanted it may have been stopped; then nobody asks.
+            # The caller may have been cancelled; then nobody retrieves the exception.
             self.granted.exception()
 
 
@@ -63,20 +63,22 @@ class ClusterWriter:
         self._latest = MutationCache(clusters, clock=clock)
         self._always: list[Change] = []
         self._waiting: dict[str, list[_PendingChange]] = {}
-        """By cluster that is being written to: who comes next."""
+        """By cluster with a write in flight: the changes of the next one."""
 
     def always(self, change: Change) -> None:
-        """Make this change, of anything but the status, with every write; clusters that nobody writes to are left to its author."""
+        """Include this change, to anything but the status, in every write; clusters without a write are left to the controller that
+        registered it.
+        """
         self._always.append(change)
 
     def get(self, name: str) -> ManagedCluster | None:
-        """The newest version known, this process's own writes included."""
+        """The newest known version, including this process' own writes."""
         return self._latest.get(ObjectKey("", name))
 
     async def change(self, name: str, change: Change, *, status: bool = False) -> bool:
-        """Whether this change altered anything: of the status, or of all else. A cluster that is gone is not altered.
+        """Returns whether this change altered anything, of the status or of all else. A deleted cluster is not altered.
 
-        Raises Conflict when somebody else wrote in between, and what the client raises.
+        Raises Conflict when another client wrote in between, and the client's errors.
         """
         pending = _PendingChange(change, status, asyncio.get_running_loop().create_future())
         waiting = self._waiting.get(name)
@@ -114,14 +116,14 @@ class ClusterWriter:
             try:
                 changed = pending.change(after)
             except Exception as error:
-                # A change that cannot be made is its author's problem alone.
+                # A change that raises concerns only its own caller.
                 pending.refuse(error)
                 continue
             if changed != after:
                 altering.add(pending)
                 after = changed
         if not altering:
-            # The usual end of a look at a cluster at rest; not even the patch need be worked out.
+            # The usual result for a cluster at rest; not even the patch is computed.
             for pending in pending_changes:
                 pending.grant(False)
             return
@@ -143,7 +145,7 @@ class ClusterWriter:
             try:
                 cluster = change(cluster)
             except Exception as error:
-                # Its author will meet the same error, where it is counted and told.
+                # The controller that registered it gets the same error, where it is counted and logged.
                 log.debug("change left out", cluster=cluster.metadata.name, error=f"{type(error).__name__}: {error}")
         return cluster
 
@@ -153,7 +155,9 @@ def with_cluster_condition(condition: Condition, now: datetime) -> Change:
 
 
 def redated(cluster: ManagedCluster, condition: Condition, now: datetime) -> ManagedCluster:
-    """With this condition, of which another reason counts as a transition too: its time tells since when the reason holds."""
+    """The cluster with this condition; a new reason counts as a transition too, so that the time is the one since which the reason
+    holds.
+    """
     old = condition_of(cluster.status.conditions, condition.type)
     changed = with_condition(cluster, condition, now)
     if old is None or old.reason == condition.reason:
@@ -164,6 +168,6 @@ def redated(cluster: ManagedCluster, condition: Condition, now: datetime) -> Man
 
 
 def with_finalizers(cluster: ManagedCluster, *, add: str = "", remove: str = "") -> ManagedCluster:
-    """A cluster that is being deleted takes no new ones."""
+    """The cluster with or without the finalizer; a cluster that is being deleted gets no new ones."""
     left = without_finalizer(cluster, remove)
     return left if not add or cluster.metadata.deletion_timestamp else with_finalizer(left, add)

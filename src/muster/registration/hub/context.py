@@ -25,7 +25,7 @@ class HubControllerContext:
 
     @cached_property
     def writer(self) -> ClusterWriter:
-        """Through which every controller changes ManagedClusters."""
+        """The writer through which every controller changes ManagedClusters."""
         return ClusterWriter(self.context.client, self.clusters, clock=self.context.clock)
 
     @property
@@ -33,5 +33,5 @@ class HubControllerContext:
         return self.context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
 
     def kept(self, resource: GVR) -> Informer[Snapshot]:
-        """What the hub itself keeps for clusters of this kind: namespaces, roles, bindings, leases."""
+        """The informer of this kind's objects that the hub creates for clusters: namespaces, roles, bindings, leases."""
         return self.context.informers.of(resource, label_selector=OURS)

@@ -1,11 +1,11 @@
-"""What has to be on a cluster before the hub can run there: definitions, namespaces, accounts, roles, webhook configurations.
+"""What a cluster needs before the hub can run there: CRDs, namespaces, service accounts, roles, webhook configurations.
 
-`install` applies all of it with a field manager of its own and may be called again at any time, by a newer version too: what is
-there already stays, what drifted is set right, fields of others are left alone. It needs an administrator's rights; the hub itself
-then runs as `registration-controller-sa`, whose role allows what the controllers do and what they hand out to agents (nobody
-may grant more than he has), and not a verb more: it may neither `bind` nor `escalate`.
+`install` applies all of it with its own field manager and may be called again at any time, by a newer version too: existing objects
+stay, drift is corrected, fields of other managers are left alone. It needs an administrator's permissions; the hub itself then runs
+as `registration-controller-sa`, whose role has what the controllers do and what they grant to agents (RBAC lets a user grant only
+what it has), and no further verb: it may neither `bind` nor `escalate`.
 
-Webhooks are called at a URL where API server and hub share a machine, else through a Service.
+Webhooks are called at a URL if API server and hub share a machine, else through a Service.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ BOOTSTRAP_GROUP: Final = "system:bootstrappers:managedcluster"
 
 @dataclass(frozen=True)
 class WebhookEndpoint(Endpoint):
-    """Of the webhooks of registration."""
+    """The address of the registration webhooks."""
 
     namespace: str = HUB_NAMESPACE
     service: str = SERVICE
 
 
 def conversion(endpoint: Endpoint) -> ConversionWebhook:
-    """The webhooks of registration convert addons too."""
+    """The conversion webhook of ManagedClusterAddOns, which the registration webhooks serve too."""
     if endpoint.url:
         return ConversionWebhook(endpoint.bundle, url=endpoint.url + CONVERT)
     return ConversionWebhook(endpoint.bundle, service=endpoint.service, namespace=endpoint.namespace, port=endpoint.port)
@@ -128,7 +128,7 @@ BOOTSTRAP_RULES: Final = (
 )
 
 WEBHOOK_CLIENTS: Final = rule("", ["configmaps"], ["get"], [CONFIG_MAP])
-"""To learn by which certificate the API server is known that calls webhooks."""
+"""To read the CA by which webhooks authenticate the calling API server."""
 
 HUB_WORK: Final = (
     rule("certificates.k8s.io", ["certificatesigningrequests"], READ),
@@ -151,7 +151,7 @@ HUB_WORK: Final = (
     rule(ADDON_GROUP, ["managedclusteraddons"], [*READ, "delete"]),
     rule(ADDON_GROUP, ["managedclusteraddons/status"], ["patch"]),
 )
-"""What the controllers do themselves. What `--gc-resource-list` adds, an administrator has to allow."""
+"""What the controllers do themselves. An administrator has to add what `--gc-resource-list` adds."""
 
 HUB_TRUST: Final = (
     rule("apiextensions.k8s.io", ["customresourcedefinitions"], ["get", "patch"], CONVERTED),
@@ -162,18 +162,18 @@ HUB_TRUST: Final = (
         [hook.name for hook in HOOKS],
     ),
 )
-"""To renew the trust in the webhooks, for a hub that keeps their certificate itself."""
+"""To update the webhooks' CA bundle, for a hub that manages their certificate itself."""
 
 WEBHOOK_WORK: Final = (
     rule("", ["namespaces"], ["get"]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
     WEBHOOK_CLIENTS,
 )
-"""What webhooks do that run apart from the controllers and are given their certificate."""
+"""What webhooks do that run apart from the controllers, with a certificate from outside."""
 
 
 def handed_out() -> tuple[Document, ...]:
-    """What the hub gives to agents, of any cluster: it must have all that itself."""
+    """The permissions that the hub grants to agents of any cluster: it must have them itself."""
     roles = (rbac.own_role("any", {}, accepted=True), *rbac.common_roles({}))
     return tuple({k: v for k, v in one.items() if k != "resourceNames"} for role in roles for one in role.body["rules"])
 
@@ -183,7 +183,7 @@ HUB_NAMESPACE_RULES: Final = (rule("", ["secrets"], ["create"]), rule("", ["secr
 
 
 async def install_namespaces(client: KubeClient, namespace: str = HUB_NAMESPACE) -> None:
-    """The two namespaces of the hub; everything else that `install` makes may be made later."""
+    """Create the two namespaces of the hub; everything else that `install` creates may come later."""
     for name in dict.fromkeys((namespace, BOOTSTRAP_NAMESPACE)):
         await ensure_namespace(client, name)
 
@@ -196,10 +196,10 @@ async def install(
     drivers: Iterable[HubRules] = (),
     clock: Clock = SYSTEM,
 ) -> None:
-    """Everything, and wait until the definitions are served. Without an endpoint, webhooks that were configured are removed.
-    `drivers` are what the registration drivers need that the hub is to run with.
+    """Create everything, and wait until the CRDs are served. Without an endpoint, configured webhooks are removed. `drivers` are
+    the rules of the registration drivers that the hub is to run.
 
-    Raises InstallError and what the client raises.
+    Raises InstallError and the client's errors.
     """
     await install_namespaces(client, namespace)
     documents = definitions(HUB, conversion(webhooks) if webhooks else None)
@@ -210,11 +210,11 @@ async def install(
 
 
 async def install_base(client: KubeClient, *, namespace: str = HUB_NAMESPACE, clock: Clock = SYSTEM) -> None:
-    """Everything but webhooks, and wait until the definitions are served: what a hub has to have before anybody joins, made by
-    servers that know nothing of webhooks. Whoever configures those (`install`) applies as another manager, so nothing of theirs is
-    taken away, in whatever order and however often both are done.
+    """Create everything but webhooks, and wait until the CRDs are served: what a hub needs before clusters join, made by servers
+    without webhooks. `install`, which configures webhooks, applies as another field manager, so both may be called in any order,
+    and neither removes the other's fields.
 
-    Raises InstallError and what the client raises.
+    Raises InstallError and the client's errors.
     """
     await install_namespaces(client, namespace)
     await apply_all(client, [(CRDS, document) for document in definitions(HUB)], BASE_MANAGER)
@@ -223,13 +223,13 @@ async def install_base(client: KubeClient, *, namespace: str = HUB_NAMESPACE, cl
 
 
 async def trust(client: KubeClient, ca: bytes, *, clock: Clock = SYSTEM) -> None:
-    """Tell the API server whom to trust when it calls the webhooks; those that are not configured are left so."""
+    """Set the CA bundle by which the API server verifies the webhooks; webhooks that are not configured are not created."""
     targets = [*((hook.resource, hook.name) for hook in HOOKS), *((CRDS, name) for name in CONVERTED)]
     await trust_webhooks(client, targets, ca, clock=clock)
 
 
 def permissions(namespace: str) -> list[tuple[GVR, Document]]:
-    """Accounts, roles and bindings: of agents that are not registered yet, and of the hub itself."""
+    """Service accounts, roles and bindings: of agents that are not registered yet, and of the hub itself."""
     hub = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
     return [
         *bootstrap_permissions(),
@@ -240,7 +240,7 @@ def permissions(namespace: str) -> list[tuple[GVR, Document]]:
 
 
 def driver_permissions(namespace: str, drivers: Iterable[HubRules]) -> list[tuple[GVR, Document]]:
-    """What the hub's account may by the drivers it runs with, in each namespace: a role of its own, so that it can go again."""
+    """Roles of the hub's account for the drivers that it runs, one in each namespace, so that they can be removed again."""
     rules: dict[str, list[Document]] = {}
     for driver in drivers:
         for location, ours in {namespace: driver.own, **driver.elsewhere}.items():
@@ -255,7 +255,7 @@ def driver_permissions(namespace: str, drivers: Iterable[HubRules]) -> list[tupl
 
 
 def bootstrap_permissions() -> list[tuple[GVR, Document]]:
-    """What lets agents introduce themselves."""
+    """The permissions of agents to introduce their clusters."""
     agent = {"kind": "ServiceAccount", "name": BOOTSTRAP_ACCOUNT, "namespace": BOOTSTRAP_NAMESPACE}
     group = {"kind": "Group", "name": BOOTSTRAP_GROUP, "apiGroup": RBAC_GROUP}
     return [
@@ -267,9 +267,11 @@ def bootstrap_permissions() -> list[tuple[GVR, Document]]:
 
 
 def bound_permissions(cluster: str) -> list[tuple[GVR, Document]]:
-    """What lets the agent of one cluster introduce it over gRPC: the gRPC server asks for the right to create the ManagedCluster of
-    its name, also before it takes a request for a certificate. At the API server itself no ManagedCluster can be created with this,
-    because a creation carries no name there; requests for certificates can, and those of other clusters are no newcomer's."""
+    """The permissions of one cluster's agent to introduce it over gRPC: the gRPC server checks the permission to create the
+    ManagedCluster of its name, also before it accepts a signing request. At the API server itself this permits no creation of a
+    ManagedCluster, because a create is authorized without a name; signing requests can be created, but requests for other
+    clusters are not accepted as first requests.
+    """
     account, name = bound_account(cluster), f"{BOOTSTRAP_ROLE}:cluster:{cluster}"
     labels = {"labels": {BOUND_LABEL: cluster}}
     rules = [
@@ -286,5 +288,5 @@ def bound_permissions(cluster: str) -> list[tuple[GVR, Document]]:
 
 
 def bound_account(cluster: str) -> str:
-    """Whose tokens are good for introducing this cluster alone."""
+    """The service account whose tokens may introduce only this cluster."""
     return f"{BOOTSTRAP_ACCOUNT}-{cluster}"

@@ -1,7 +1,7 @@
-"""The hub as a whole: drivers, caches and controllers, put together.
+"""Assembly of the hub: drivers, caches and controllers.
 
-`Hub` takes a client and options and nothing else from the process around it, so that a test, a simulation and `muster hub` run the
-very same thing. Who may run at all (leader election) and webhooks are the caller's business.
+`Hub` uses a client and options and nothing else of the process, so that a test, a simulation and `muster hub` run the same code.
+Leader election and webhooks are the caller's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from muster.runtime.client import KubeClient
 from muster.runtime.controller import ControllerContext, Manager, Runnable, make_controllers
 
 REPORTER = "registration-controller"
-"""Who the hub's events are from."""
+"""The reporting component of the hub's events."""
 
 CONTROLLERS: Final[Mapping[str, Callable[[HubControllerContext], Runnable]]] = {
     AUTO_ACCEPTANCE: AutoAcceptance,
@@ -54,7 +54,7 @@ CONTROLLERS: Final[Mapping[str, Callable[[HubControllerContext], Runnable]]] = {
 
 
 class Hub(Manager):
-    """Raises DriverConfigError or the drivers' own lookup error when the options name a driver that cannot be had."""
+    """Raises DriverConfigError, or the drivers' lookup error if the options name an unavailable driver."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Hub(Manager):
         return driver.hub(context)
 
     def _reconsider(self, cluster: str) -> None:
-        """A driver may vote differently now, or has got further with what it grants or revokes."""
+        """Requeue a cluster: a driver may vote differently now, or has a new result of `grant` or `revoke`."""
         for controller in self._controllers.values():
             if isinstance(controller, AutoAcceptance | Acceptance):
                 controller.reconsider(cluster)

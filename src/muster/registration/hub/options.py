@@ -1,4 +1,4 @@
-"""What an administrator can set on the hub, with the defaults that an empty command line gives."""
+"""The options of the hub, with the defaults of an empty command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLEANED_RESOURCES = (
     "addon.open-cluster-management.io/v1beta1/managedclusteraddons",
     "work.open-cluster-management.io/v1/manifestworks",
 )
-"""What goes before a deleted cluster does, in this order."""
+"""The kinds that are deleted before a deleted cluster is removed, in this order."""
 AUTO_ACCEPTANCE = "auto-acceptance"
 REMOVAL = "removal"
 
@@ -21,24 +21,24 @@ REMOVAL = "removal"
 @dataclass(frozen=True)
 class HubOptions:
     namespace: str = HUB_NAMESPACE
-    """Where the hub keeps its own lease and serving certificate."""
+    """The namespace of the hub's own lease and serving certificate."""
     drivers: tuple[str, ...] = (DEFAULT,)
     driver_options: Mapping[str, DriverOptions] = field(default_factory=dict)
     """By driver."""
     auto_approval: bool = False
     default_cluster_set: bool = True
     agent_restriction: bool = False
-    """Whether agents may not write what clusters are selected by."""
+    """Whether agents are forbidden to write the labels and other fields by which clusters are selected."""
     resource_cleanup: bool = True
     cleaned_resources: tuple[str, ...] = CLEANED_RESOURCES
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Put on every object that the hub makes for a cluster."""
+    """Labels of every object that the hub creates for a cluster."""
     remove_denied_after: float | None = None
-    """Seconds after which a ManagedCluster that was accepted and then denied is deleted; None keeps it for ever."""
+    """Seconds after which a ManagedCluster that was accepted and then denied is deleted; None never deletes it."""
     workers: int = 16
 
     @property
     def disabled_controllers(self) -> frozenset[str]:
-        """By name; they are not made."""
+        """The names of controllers that are not started."""
         off = {AUTO_ACCEPTANCE: not self.auto_approval, REMOVAL: self.remove_denied_after is None}
         return frozenset(name for name, is_off in off.items() if is_off)

@@ -1,9 +1,10 @@
-"""Registration by AWS identities: a managed cluster's agent takes on a role in the hub's account, and EKS knows it by that.
+"""Registration by AWS identities: the agent of a managed cluster assumes a role in the hub's account, which EKS authenticates.
 
-`names.py` has the words, `fields.py` reads ARNs where administrators wrote them, `claims.py` what a ManagedCluster says of itself;
-the profile here is what operators and `clusteradm` have to know. `spoke.py` is the agent's side. On the hub `hub.py` says how
-things stand, and `identities.py` makes and unmakes what clusters need on AWS, by `records.py`: the role (`roles.py`), and whom it
-is on the hub, by `aws_auth_map.py` or `access_entries.py`. `administrator.py` does the same for whoever accepts a cluster.
+`names.py` has the names, `fields.py` parses the ARNs of fields and flags, `claims.py` the annotations of a ManagedCluster; the
+profile here is what operators and `clusteradm` need. `spoke.py` is the agent's side. On the hub, `hub.py` reports the state, and
+`identities.py` creates and deletes the AWS identities of clusters by their records (`records.py`): the role (`roles.py`), and its
+mapping to a user of the hub, by `aws_auth_map.py` or `access_entries.py`. `administrator.py` does the same with the identity of the
+administrator who accepts a cluster.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class AwsIrsaProfile(Profile):
         hub = eks_cluster(own.hub_cluster_arn if own else "", _HUB_FIELD)
         role = identity_creator(hub, _HUB_FIELD)
         assert own is not None, "else there is no ARN"
-        # One flag for each: a pattern may have a comma in it.
+        # One flag for each pattern, because a pattern may contain a comma.
         arguments = [f"--{HUB_ARN}={own.hub_cluster_arn}"]
         arguments += [f"--{PATTERNS}={auto_approved_identity}" for auto_approved_identity in own.auto_approved_identities]
         arguments += [f"--{TAGS}={tag}" for tag in own.tags]
@@ -88,7 +89,7 @@ class AwsIrsaProfile(Profile):
         return replace(_in_pods((*arguments, *super().hub_process(entry).arguments), role, hub.region), rules=rules)
 
     def hub_rules(self, options: DriverOptions) -> HubRules:
-        """Records in the hub's namespace; and aws-auth, which may not be made by whoever may only change this one."""
+        """Rules for records in the hub's namespace, and for aws-auth, which the hub may update but not create."""
         records = rule("", ["configmaps"], [*READ, "create", "update", "delete"])
         mapped = {NAMESPACE: (rule("", ["configmaps"], [*READ, "update"], [NAME]),)}
         by_entries_only = last(options, MAPPING) == "access-entry"
@@ -106,7 +107,7 @@ class AwsIrsaProfile(Profile):
         return RoleNames(hub, eks_cluster(own.managed_cluster_arn, f"{_SPOKE_FIELD}.managedClusterArn"))
 
     def hub_defaults(self, called: str) -> DriverOptions:
-        """`aws eks update-kubeconfig` calls clusters by their ARNs."""
+        """The hub's name defaults to its ARN: `aws eks update-kubeconfig` names clusters by their ARNs."""
         return {HUB_ARN: (called,)} if is_eks_cluster(called) else {}
 
     def member_defaults(self, called: str) -> DriverOptions:
@@ -156,7 +157,9 @@ class AwsIrsaProfile(Profile):
 
 
 def _in_pods(arguments: tuple[str, ...], role: str, region: str) -> Process:
-    """As EKS' pod identity webhook would have it, by the same names: it adds nothing that is there, and is not needed."""
+    """The volume and variables that EKS' pod identity webhook would add, under the same names: with them set, the webhook adds
+    nothing and is not needed.
+    """
     token = AccountToken(TOKEN_VOLUME, TOKEN_DIRECTORY, TOKEN_FILE, AUDIENCE, TOKEN_SECONDS)
     variables = {
         "AWS_STS_REGIONAL_ENDPOINTS": "regional",

@@ -1,8 +1,8 @@
-"""Access entries of EKS: whom a role is on the hub, where its authentication mode has no aws-auth.
+"""Access entries of EKS: they map a role to a user of the hub where its authentication mode excludes aws-auth.
 
-An entry is bound to its role's id, and does not say to which. Where the role may have been made anew since, an entry of its name
-is perhaps of no use: it is deleted and made again. Groups may not begin with `system:` there, so it is the other group of a
-cluster's agents.
+An entry is bound to the id of its role, but does not show that id. If the role may have been recreated since, an existing entry of
+its name may be useless: it is deleted and created again. Groups of entries must not begin with `system:`, so entries use the other
+group of a cluster's agents.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ def entry_of(record: Record, tags: Mapping[str, str]) -> AccessEntry:
 
 
 async def ensure_entry(eks: Eks, hub: str, entry: AccessEntry, *, is_of_this_role: bool) -> None:
-    """`is_of_this_role`: an entry that is there is known to have been made for the role as it is. Raises AwsError."""
+    """Create the entry, or correct it.
+
+    `is_of_this_role`: an existing entry is known to be bound to the current role. Raises AwsError.
+    """
     try:
         await eks.create_access_entry(hub, entry)
     except AlreadyExists:
@@ -41,6 +44,6 @@ async def correct_entry(eks: Eks, hub: str, entry: AccessEntry) -> None:
 
 
 async def remove_entry(eks: Eks, hub: str, principal_arn: str) -> None:
-    """Gone is success. Raises AwsError."""
+    """Delete the entry; a missing entry is success. Raises AwsError."""
     with suppress(NotFound):
         await eks.delete_access_entry(hub, principal_arn)

@@ -1,10 +1,10 @@
-"""A cluster's AWS identity made by whoever accepts it, with an AWS identity of their own, before the hub lets the cluster in.
+"""A cluster's AWS identity, created by the administrator who accepts the cluster, with an AWS identity of their own.
 
-The same steps as the hub's (`identities.py`) and the same record, which says that an administrator made it: the hub then looks at
-what it can see. What was done is undone when a later step is refused, so that whoever may not accept a cluster leaves nothing on
-AWS; a call that was not answered may have been carried out, so what it would have made is looked for and removed too. What an
-`accept` left half made, because it was killed, the next one finishes. And where the caller has no AWS identity, or one of another
-account, or one that may not, and nobody insisted, it is left to the hub.
+It takes the same steps as the hub (`identities.py`) and keeps the same record, marked as made by an administrator: the hub then
+inspects what it is allowed to read. If a later step is refused, the earlier ones are undone, so that a user who is not allowed to
+accept a cluster leaves nothing on AWS; a call without an answer may have been carried out, so its result is looked up and removed
+as well. If an `accept` was killed halfway, the next one completes it. If the caller has no AWS identity, or one of another account
+or without the permissions, the hub creates the identity instead, unless the administrator's identity was required.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 Connect = Callable[[], "Aws"]
 Step = Callable[[], Awaitable[None]]
 UNFINISHED: Final = (Phase.GRANTING, Phase.LEFT)
-"""Phases in which nobody is known to have made, or still to have, all of it."""
+"""Phases in which the AWS objects may be incomplete."""
 
 
 class LeftToTheHub(Exception):
-    """Why the caller's identity is not used."""
+    """Raised with the reason why the hub and not the caller creates the identity."""
 
 
 async def prepare(cluster: ManagedCluster, side: HubSide, connect: Connect, accepting: AcceptanceContext) -> Undo | None:
-    """What takes it back; None where nothing was done. Raises Unfit and KubeError."""
+    """Create the AWS identity; returns the function that undoes it, None if nothing was done. Raises Unfit and KubeError."""
     pair = claimed_pair(cluster, side)
     if side.identity is IdentityChoice.HUB:
         return None
@@ -66,7 +66,7 @@ async def prepare(cluster: ManagedCluster, side: HubSide, connect: Connect, acce
 
 
 def claimed_pair(cluster: ManagedCluster, side: HubSide) -> RoleNames:
-    """Raises Unfit."""
+    """The role names that the annotations of a cluster give. Raises Unfit."""
     try:
         return pair_of(cluster, side.hub)
     except BadClaim as error:
@@ -74,7 +74,7 @@ def claimed_pair(cluster: ManagedCluster, side: HubSide) -> RoleNames:
 
 
 async def _prepared(making: _Making, connect: Connect) -> Undo:
-    """Nothing of it is left where it does not come to its end. Raises LeftToTheHub, Unfit and KubeError."""
+    """Take all steps; if one fails, undo the others. Raises LeftToTheHub, Unfit and KubeError."""
     name = making.cluster.metadata.name
     try:
         async with _connected(connect) as making.aws:
@@ -104,7 +104,7 @@ async def _prepared(making: _Making, connect: Connect) -> Undo:
 
 @asynccontextmanager
 async def _connected(connect: Connect) -> AsyncIterator[Aws]:
-    """AWS, for as long as it is asked. Raises AwsError."""
+    """The AWS clients, closed at the end. Raises AwsError."""
     aws = connect()
     try:
         yield aws
@@ -113,7 +113,7 @@ async def _connected(connect: Connect) -> AsyncIterator[Aws]:
 
 
 async def _caller(aws: Aws, side: HubSide) -> CallerIdentity:
-    """Raises LeftToTheHub and AwsError."""
+    """The caller's AWS identity. Raises LeftToTheHub and AwsError."""
     caller = await aws.caller_identity()
     if caller.account != side.hub.account:
         raise LeftToTheHub(f"the AWS identity here is of account {caller.account}, and the hub's is {side.hub.account}")
@@ -127,7 +127,7 @@ class _Making:
     side: HubSide
     accepting: AcceptanceContext
     aws: Aws = field(init=False)
-    """Of whoever accepts, as long as something is being done."""
+    """The AWS clients of the administrator, while steps are taken."""
     _undo: list[Step] = field(default_factory=list)
 
     async def run(self) -> None:
@@ -144,7 +144,7 @@ class _Making:
         await self._map(found or record, role, made, is_ours=found is None)
 
     async def _on_record(self, record: Record) -> Record | None:
-        """What was on record before. Raises Unfit where the role is another cluster's."""
+        """Write the record; returns the previous one. Raises Unfit if the role belongs to another cluster."""
         client, namespace = self.accepting.client, self.accepting.namespace
         try:
             await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **document(record, namespace)})
@@ -164,7 +164,7 @@ class _Making:
         try:
             made = await role.ensure(self.aws, self._record_event)
         except (Unavailable, asyncio.CancelledError):
-            # It may have been made; then it says so itself.
+            # The role may have been created although the call failed; its tags show it.
             self._undo.append(lambda: self._remove_if_ours(role))
             raise
         if made.is_new:
@@ -189,7 +189,7 @@ class _Making:
         return step
 
     async def _map(self, record: Record, role: HubRole, made: RoleState, *, is_ours: bool) -> None:
-        """Undone, where the record is this caller's own, even if it is not known to have been done."""
+        """Map the role on the hub. If the record is the caller's own, it is undone later even if the call has failed."""
         if record.mapping is Mapping.ACCESS_ENTRY:
             hub, entry = self.side.hub.name, access_entries.entry_of(record, role.all_tags)
             if is_ours:
@@ -206,7 +206,7 @@ class _Making:
         self.accepting.report(note)
 
     async def undo(self) -> None:
-        """The last step first. What cannot be undone is said; the other steps are undone all the same."""
+        """Undo the steps, the last one first. A step that cannot be undone is reported, and the others are undone all the same."""
         while self._undo:
             step = self._undo.pop()
             try:

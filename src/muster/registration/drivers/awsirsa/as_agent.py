@@ -1,8 +1,8 @@
-"""The agents' own way to their hub, taken by an administrator of the managed cluster from outside of its pods.
+"""A kubeconfig with the agents' AWS identity, for an administrator of the managed cluster outside of its pods.
 
-What an agent's pod has is a token of its account for AWS. Whoever may ask the managed cluster for such tokens can go the same way:
-as the managed cluster's role, and from there as the hub's. AWS sees no difference, and no rights on AWS are needed. The kubeconfig
-that comes of it has a token for some minutes in the place of the program that makes them.
+An agent's pod has a token of its service account for AWS. A user who may request such tokens from the managed cluster can assume
+the same roles: first the managed cluster's role, with it the hub's. AWS sees no difference, and no AWS permissions are needed. The
+resulting kubeconfig has a token that is valid for some minutes, in place of the exec plugin that makes tokens.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from muster.registration.drivers.interfaces import AccountToken
 
 _TOKEN: Final = Path("/agents-token")
-"""No file: what would be there is at hand."""
+"""Not a file: the token that the variable points to is passed by the caller."""
 
 
 async def agents_token(pair: RoleNames, account_token: AccountToken, process_env: ProcessEnv) -> Token:
-    """For the hub, as a cluster's agents would sign it. Raises AwsError, whose operation says at which role it ended; KubeError."""
+    """A token for the hub, as a cluster's agents would sign it.
+
+    Raises AwsError, whose operation names the role that failed, and KubeError.
+    """
     token = (await account_token(AUDIENCE)).encode()
     where = {name: value for name, value in process_env.environ.items() if name == CA_BUNDLE or name.startswith(ENDPOINT_URL)}
     agents = {ROLE_ARN: pair.managed_role_arn, TOKEN_FILE: str(_TOKEN), REGION: pair.managed.region}
@@ -41,7 +44,7 @@ async def agents_token(pair: RoleNames, account_token: AccountToken, process_env
 
 
 def with_token(kubeconfig: bytes, token: Token) -> bytes:
-    """The agents' kubeconfig with a token in the place of their program. Raises Unfit."""
+    """The agents' kubeconfig with a token instead of the exec plugin. Raises Unfit."""
     try:
         document = yaml.load(kubeconfig)
         document["users"][0]["user"] = {"token": token.text}
@@ -51,7 +54,7 @@ def with_token(kubeconfig: bytes, token: Token) -> bytes:
 
 
 async def signed_kubeconfig(kubeconfig: bytes, pair: RoleNames, account_token: AccountToken, process_env: ProcessEnv) -> bytes:
-    """Raises Unfit, and KubeError."""
+    """The agents' kubeconfig with a fresh token. Raises Unfit and KubeError."""
     try:
         return with_token(kubeconfig, await agents_token(pair, account_token, process_env))
     except AwsError as error:

@@ -1,4 +1,4 @@
-"""Which way EKS learns whom a role is on this hub, where nobody has said."""
+"""The kind of role mapping to use on this hub if no option sets it, by the authentication mode of its EKS cluster."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 async def chosen_mapping(side: HubSide, eks: Eks) -> Mapping:
-    """Raises AwsError."""
+    """The configured mapping, or the one that the authentication mode allows. Raises AwsError."""
     if side.mapping is not MappingChoice.AUTO:
         return Mapping(side.mapping.value)
     try:
         mode = (await eks.describe_cluster(side.hub.name)).authentication_mode
     except (NotFound, AccessDenied):
-        # No EKS, or an identity that could make no access entries either.
+        # Not on EKS, or an identity that could not create access entries either.
         mode = "CONFIG_MAP"
     return Mapping.AWS_AUTH if "CONFIG_MAP" in mode else Mapping.ACCESS_ENTRY

@@ -1,6 +1,6 @@
-"""One change of ConfigMap kube-system/aws-auth by somebody who is not the hub's controller: an entry in, or an entry out.
+"""Single edits of ConfigMap kube-system/aws-auth by clients other than the hub's controller: add or remove one entry.
 
-Whoever else writes there at the same time is not overwritten: the change is made again on what they left.
+Concurrent writers are not overwritten: on a conflict the edit is repeated on the new version.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ MOST_CONFLICTS: Final = 8
 
 
 async def put_in(client: KubeClient, entry: Mapped) -> None:
-    """Raises Unreadable and KubeError."""
+    """Add the entry. Raises Unreadable and KubeError."""
     await _edit(client, entry, "")
 
 
 async def take_out(client: KubeClient, role_arn: str) -> None:
-    """Where there is no such ConfigMap, there is no entry either. Raises Unreadable and KubeError."""
+    """Remove the entry; without the ConfigMap there is none. Raises Unreadable and KubeError."""
     with suppress(NotFound):
         await _edit(client, None, role_arn)
 

@@ -1,9 +1,9 @@
-"""The one writer of ConfigMap kube-system/aws-auth on this hub: entries of records come in and go out, many in one update.
+"""The only writer of ConfigMap kube-system/aws-auth in the hub's controllers: adds and removes entries, many in one update.
 
-What ought to be there follows from the records (`records.py`): an entry for each that is granted, none for those that are being
-revoked. `put` and `take` add to that and return when it is so. Whoever waits for the write under way is served by the next one,
-all of them together. What somebody else changes of our entries is put back (`run`); what is there and cannot be read is never
-written, because a bad write locks nodes and administrators out.
+The desired entries follow from the records (`records.py`): one for each granted record, none for those that are being revoked.
+`put` and `take` add to that and return when the ConfigMap agrees. Callers that arrive during a write are served together by the
+next one. Changes that others make to our entries are reverted (`run`). Content that cannot be parsed is never overwritten, because
+a bad write locks out nodes and administrators.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEY: Final = ObjectKey(NAMESPACE, NAME)
 
 
 class MapProblem(Exception):
-    """What an administrator has to set right there."""
+    """A problem of the ConfigMap that an administrator has to correct."""
 
 
 class AwsAuthMap:
@@ -44,27 +44,27 @@ class AwsAuthMap:
         self._informer: Informer[Snapshot] = context.informers.of(CONFIG_MAPS, NAMESPACE, field_selector=f"metadata.name={NAME}")
         self._cache = MutationCache(self._informer, clock=context.clock)
         self._coming: dict[str, Record] = {}
-        """By role: being granted, and its role is there."""
+        """By role: records that are being granted and whose role exists."""
         self._writing = asyncio.Lock()
         self._news = asyncio.Event()
         self._informer.on_change(lambda old, new: self._news.set())
 
     async def put(self, record: Record) -> None:
-        """Until the entry is there. Raises MapProblem and KubeError."""
+        """Wait until the entry is written. Raises MapProblem and KubeError."""
         self._coming[record.role] = record
         await self._write()
 
     async def take(self, record: Record) -> None:
-        """Until no entry is there. Raises MapProblem and KubeError."""
+        """Wait until the entry is removed. Raises MapProblem and KubeError."""
         self._coming.pop(record.role, None)
         await self._write(leaving=record.role_arn)
 
     def settled(self, record: Record) -> None:
-        """The records say all there is to say of this one from now on."""
+        """From now on the stored records alone decide whether this entry is desired."""
         self._coming.pop(record.role, None)
 
     async def run(self) -> None:
-        """Put back what others change."""
+        """Revert changes that other clients make to our entries."""
         backoff = Backoff(1.0, 300.0, random=self._context.random)
         await self._informer.synced()
         while True:
@@ -108,7 +108,7 @@ class AwsAuthMap:
         log.info("aws-auth updated", entries=len(wanted))
 
     async def _fetched(self) -> Snapshot:
-        """It may be there and not be known yet."""
+        """Read the ConfigMap from the server: it may exist and not be in the cache yet."""
         try:
             self._cache.record_write(await self._client.get(CONFIG_MAPS, NAME, NAMESPACE))
         except NotFound:
@@ -120,7 +120,7 @@ class AwsAuthMap:
         return snapshot
 
     def _entries(self) -> tuple[list[Mapped], list[str]]:
-        """Those that ought to be there, and the roles of those that ought not."""
+        """The desired entries, and the roles whose entries are to be removed."""
         recorded = [record for record in self._records.all() if record.mapping is Mapping.AWS_AUTH]
         granted = {record.role: record for record in recorded if record.phase is Phase.GRANTED} | self._coming
         leaving = [one.role_arn for one in recorded if one.phase in (Phase.REVOKING, Phase.LEFT) and one.role not in granted]
@@ -132,5 +132,5 @@ def mapped(record: Record) -> Mapped:
 
 
 def user_of(cluster: str) -> str:
-    """As whom its agents are known on the hub, by whichever mapping."""
+    """The user name of a cluster's agents on the hub, the same for both kinds of mapping."""
     return external_group(cluster)

@@ -1,11 +1,12 @@
-"""The text of `mapRoles` in ConfigMap kube-system/aws-auth: entries put in and taken out, everything else byte for byte as it was.
+"""Edits of the text `mapRoles` in ConfigMap kube-system/aws-auth, which keep all other entries byte for byte.
 
-EKS admits nodes and administrators by this text too. One that does not parse locks all of them out, and so might one that was
-parsed and written anew by somebody who reads YAML a little differently. So it is edited as text: an entry's lines are found by
-YAML's own tokens, and what comes out is read again before anybody sees it: if another's entry differs from what it was, or ours
-from what was wanted, the edit is given up (`Unreadable`), and nothing is written.
+EKS authenticates nodes and administrators by this text as well. A text that does not parse locks all of them out, and so might one
+that was parsed and written again by a YAML library with slightly different rules. So the text itself is edited: YAML tokens give
+the lines of an entry, and the result is parsed again before it is returned. If another entry has changed, or ours is not as wanted,
+the edit is refused (`Unreadable`), and nothing is written.
 
-Of several entries for one role the last counts, whatever the case of its letters; whoever puts one in takes all others out.
+Of several entries for one role the last one is in effect, and the case of letters does not matter; adding an entry removes all
+others of its role.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _ODD: Final = f"{KEY} is written in a way that cannot be edited safely; write it
 
 
 class Unreadable(Exception):
-    """What is there is not a list of mappings, or is written in a way that cannot be edited without touching others' entries."""
+    """The text is not a list of mappings, or its style cannot be edited without changing other entries."""
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """Whom a role is on the hub."""
+    """A mapping of a role to a user and groups of the hub."""
 
     role_arn: str
     username: str
@@ -41,7 +42,7 @@ class Mapped:
 
 
 def mapped_roles(text: str) -> list[Mapping[str, Any]]:
-    """All entries, others' too. Raises Unreadable."""
+    """All entries of the text. Raises Unreadable."""
     try:
         found = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -54,7 +55,10 @@ def mapped_roles(text: str) -> list[Mapping[str, Any]]:
 
 
 def edited(text: str, wanted: Collection[Mapped], unwanted: Collection[str] = ()) -> str:
-    """The text with these entries in it, and none for roles in `unwanted`; the same text where that holds. Raises Unreadable."""
+    """The text with the wanted entries and without entries for the roles in `unwanted`; the same text if nothing changes.
+
+    Raises Unreadable.
+    """
     before = mapped_roles(text)
     roles = [role_of(entry) for entry in before]
     of_role = {one.role_arn.lower(): one for one in wanted}
@@ -72,7 +76,10 @@ def edited(text: str, wanted: Collection[Mapped], unwanted: Collection[str] = ()
 
 
 def role_of(entry: Mapping[str, Any]) -> str:
-    """For comparing; empty where an entry names none. EKS takes the field's name in any letters, and small ones before others."""
+    """The role's ARN in lower case, for comparisons; empty if there is none.
+
+    EKS accepts the field's name in any case and prefers lower case.
+    """
     named = [value for name, value in sorted(entry.items(), key=lambda field: str(field[0])) if str(name).lower() == "rolearn"]
     return str(named[-1] or "").lower() if named else ""
 
@@ -84,7 +91,7 @@ def _check(found: list[Mapping[str, Any]], kept: list[Mapping[str, Any]], coming
 
 
 def _cut(text: str, indexes: Iterable[int], count: int) -> str:
-    """Without the entries in these places."""
+    """The text without the entries of these indexes."""
     for location in sorted(indexes, reverse=True):
         items = _items_in_brackets(text) if _in_brackets(text) else _items(text)
         if len(items) != count:
@@ -95,7 +102,7 @@ def _cut(text: str, indexes: Iterable[int], count: int) -> str:
 
 
 def _items(text: str) -> list[tuple[int, int]]:
-    """Where each entry of a list with a line for each begins and ends: whole lines, comments within included, those before not."""
+    """Start and end of each entry of a block list: whole lines, with comments inside the entry and without those before it."""
     items: list[tuple[int, int]] = []
     level: int | None = None
     ended = 0
@@ -114,12 +121,12 @@ def _items(text: str) -> list[tuple[int, int]]:
 
 
 def _closed(items: list[tuple[int, int]], end: int) -> list[tuple[int, int]]:
-    """With the last of them ending there."""
+    """The items with the end of the last one set."""
     return [*items[:-1], (items[-1][0], end)] if items else []
 
 
 def _items_in_brackets(text: str) -> list[tuple[int, int]]:
-    """The same of a list in brackets: each with the comma between it and its neighbour."""
+    """Start and end of each entry of a flow list (in brackets), each with the comma that separates it from its neighbour."""
     entries = yaml.compose(text, Loader=yaml.SafeLoader).value
     bounds = [(entry.start_mark.index, entry.end_mark.index) for entry in entries]
     if len(bounds) < 2:

@@ -1,8 +1,8 @@
-"""What a ManagedCluster says of itself on AWS: its ARN, and the suffix by which its role and the hub's belong together.
+"""The annotations of a ManagedCluster about AWS: its ARN, and the suffix that pairs its role with the hub's.
 
-Three annotations say it. Agents of ours write all three, upstream's two of them, an administrator perhaps one; any is read. They
-are written by whoever introduces a cluster, so nothing is believed: what does not parse, or contradicts itself or the hub's own
-ARN, is a `BadClaim`, before anybody on AWS is asked.
+There are three annotations. Our agents write all three, upstream's two of them, an administrator perhaps one; any of them is
+accepted. The client that creates the cluster writes them, so they are not trusted: a value that does not parse, or contradicts
+another one or the hub's own ARN, is a `BadClaim` before any request to AWS.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ SHOWN: Final = 200
 
 
 class BadClaim(Exception):
-    """What is wrong with it, and which annotation to correct."""
+    """What is wrong with the annotations, and which one to correct."""
 
 
 def reports_arn(cluster: ManagedCluster) -> str:
-    """As it is written, whichever annotation has it; empty when none does."""
+    """The cluster's ARN as it is written, from whichever annotation has it; empty if none has."""
     annotations = cluster.metadata.annotations
     return next((annotations[name] for name in AWS_ARN_ANNOTATIONS if annotations.get(name)), "")
 
 
 def pair_of(cluster: ManagedCluster, hub: EksCluster) -> RoleNames:
-    """Raises BadClaim."""
+    """The role names of the cluster. Raises BadClaim."""
     annotations = cluster.metadata.annotations
     reported = {name: annotations[name] for name in AWS_ARN_ANNOTATIONS if name in annotations}
     if not reported:
@@ -63,6 +63,6 @@ def pair_of(cluster: ManagedCluster, hub: EksCluster) -> RoleNames:
 
 
 def marked(pair: RoleNames) -> Mapping[str, str]:
-    """The annotations of a managed cluster, all three of them."""
+    """All three annotations of a managed cluster."""
     arn = str(pair.managed)
     return {EKS_ARN_ANNOTATION: arn, AWS_ARN_ANNOTATION: arn, AWS_ROLE_ANNOTATION: pair.suffix}

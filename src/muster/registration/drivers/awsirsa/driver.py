@@ -1,4 +1,4 @@
-"""Both sides of it; each is loaded where it is used: an agent has no use for the hub's."""
+"""The driver with both sides; each side is imported only when it is used, because an agent does not need the hub's."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class AwsIrsaDriver(AwsIrsaProfile, KubeconfigDriver):
         try:
             pair, found = self.pair(configured), await hub.get(MANAGED_CLUSTERS, cluster)
         except (BadField, NotFound):
-            # What is wrong with fields, others say; and a ManagedCluster that is not there is the agent's to make.
+            # Other checks report invalid fields; and a missing ManagedCluster is created by the agent.
             return ""
         annotations = (found.get("metadata") or {}).get("annotations") or {}
         return awaited(annotations, pair, cluster)

@@ -1,4 +1,4 @@
-"""ARNs in fields of CRs and behind flags: what is wrong with one is said with the field's name."""
+"""Parsing of the ARNs in fields of custom resources and in flags; errors name the field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.registration.drivers.errors import BadField
 
 
 def eks_cluster(arn: str, field: str) -> EksCluster:
-    """Raises BadField."""
+    """The EKS cluster of an ARN. Raises BadField."""
     try:
         return read(arn)
     except BadArn as error:
@@ -26,7 +26,7 @@ def is_eks_cluster(text: str) -> bool:
 
 
 def identity_creator(hub: EksCluster, field: str) -> str:
-    """ARN of the role as which the hub's controllers make identities. Raises BadField."""
+    """The ARN of the role with which the hub's controllers create identities. Raises BadField."""
     role = creator_of(hub)
     if len(role) > LONGEST_ROLE:
         raise BadField(field, f"the role {role} would be longer than the {LONGEST_ROLE} characters that IAM allows")

@@ -1,10 +1,10 @@
-"""The hub's side: for each accepted cluster a role in the hub's account, and an entry that says whom that role is on the hub.
+"""The hub's side: for each accepted cluster a role in the hub's account, and its mapping to a user of the hub.
 
-`grant` and `revoke` ask nobody on AWS. They look at the records and say how things stand; what is to be done is done by a queue of
-this driver's own (`Identities`), which wakes the cluster's acceptance when something has come of it. So an AWS that hangs holds up
-nobody but the clusters that wait for it, a restart costs no call, and neither does an hour of status updates.
+`grant` and `revoke` send no requests to AWS. They report the state from the records; the work is done by a queue of this driver
+(`Identities`), which requeues the cluster's acceptance after each result. So an AWS call that hangs delays only the clusters that
+wait for it, and neither a restart nor status updates cost an AWS call.
 
-Which identity a cluster has is what its ManagedCluster said when it was accepted, and stays so: the record pins it.
+The identity of a cluster is fixed by its ManagedCluster at the time of acceptance: the record keeps it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from muster.registration.drivers.awsirsa.identities import Connect
 
 IDENTITY = "identity"
-"""The step that looks at what the cluster says of itself."""
+"""Name of the step that checks the cluster's annotations."""
 
 
 class AwsHub:
@@ -39,11 +39,11 @@ class AwsHub:
         self._records = self._identities.records
 
     def owns(self, cluster: ManagedCluster) -> bool:
-        """Marked so, or on record: taking the marks off does not take away what was granted."""
+        """Whether the cluster has this driver's annotations or a record: removing the annotations does not revoke its identity."""
         return PROFILE.marks(cluster) or any(one.uid == cluster.metadata.uid for one in self._records.of(cluster.metadata.name))
 
     def vote(self, cluster: ManagedCluster) -> Vote:
-        """A pattern that matches the whole ARN lets a cluster in; without patterns nobody is."""
+        """A cluster is accepted if a pattern matches its whole ARN; without patterns none is."""
         if not PROFILE.marks(cluster):
             return Vote.ABSTAIN
         try:

@@ -1,14 +1,16 @@
-"""Clusters' identities on AWS made, looked after and taken away: the queue behind `hub.py`, with time and patience of its own.
+"""Creates, checks and deletes the AWS identities of clusters: the work queue behind `hub.py`.
 
-A key is a cluster's name. What is wished for it was said by `grant` or `revoke`; records of clusters that are gone, perhaps while
-no hub ran, wish to be revoked. Each step is done again and again until it holds; one that fails is remembered with its name for
-the cluster's condition, and tried again later and later, clusters apart from each other. All calls pass one limiter.
+A key is a cluster's name. `grant` or `revoke` set the desired state; records of clusters that were deleted, perhaps while no hub
+ran, are to be revoked. Each step is repeated until it succeeds; a failed step is kept with its name for the cluster's condition and
+retried with backoff, for each cluster separately. All AWS calls pass one rate limiter.
 
-Granting: on record first; the role with its trust; its policy; the mapping; then the record says so. Revoking goes the other way:
-mapping, policies, role, record. What is granted is looked at every twelve hours, each cluster at its own time.
+Granting: first the record; then the role with its trust policy; its policies; the mapping; then the record is marked as granted.
+Revoking goes the other way: mapping, policies, role, record. Granted identities are checked every twelve hours, each cluster at its
+own time.
 
-A hub that is told to map clusters in another way moves those that it has: on record first, with both; then the new mapping is made,
-and only then the old one removed, so that a cluster's agents are known all the time. Whatever is on record is revoked.
+If the kind of mapping is reconfigured, existing clusters are moved: the record names both, then the new mapping is created, and
+only then the old one is removed, so that a cluster's agents are authenticated all the time. Revoking removes every mapping that the
+record names.
 """
 
 from __future__ import annotations
@@ -65,14 +67,14 @@ _CLEANUP: Final = "clusteradm aws cleanup"
 
 @dataclass(frozen=True)
 class DesiredIdentity:
-    """What a cluster is to have; nothing, where there is no pair."""
+    """The desired identity of a cluster: none if `pair` is None."""
 
     uid: str
     pair: RoleNames | None
 
 
 class Unfinished(Exception):
-    """A step has failed; which one and why is remembered for the condition."""
+    """A step has failed; its name and the reason are kept for the condition."""
 
 
 class Identities:
@@ -96,10 +98,10 @@ class Identities:
         self.records.on_change(self._controller.enqueue)
         self._clusters.on_change(self._went)
 
-    # Asked by the driver
+    # Called by the driver
 
     def want(self, cluster: str, desired: DesiredIdentity) -> GrantStep:
-        """How it stands with what is wished, which is worked on from now on."""
+        """Set the desired identity, start working on it, and return its present state."""
         if self._desired.get(cluster) != desired:
             self._desired[cluster] = desired
             self._troubles.pop(cluster, None)
@@ -110,7 +112,7 @@ class Identities:
         return GrantStep(ROLE, waiting="being made" if desired.pair else "being removed")
 
     def keep(self, cluster: str, desired: DesiredIdentity, record: Record) -> None:
-        """It is as wished, and is to be looked at when its time has come."""
+        """The identity is as desired; check it again when it is due."""
         self._desired[cluster] = desired
         self._controller.queue.add_after(cluster, self._due(record))
 
@@ -174,7 +176,7 @@ class Identities:
         elif record.cluster != cluster:
             raise self._trouble(cluster, desired, RECORD, f"role {record.role} is cluster {record.cluster}'s")
         elif record.uid != desired.uid or record.phase in (Phase.REVOKING, Phase.LEFT):
-            # The same identity under another ManagedCluster, or again: all of it is made sure of once more.
+            # The same identity under another ManagedCluster, or granted again: all steps are repeated.
             record = await self._noted(cluster, desired, record, uid=desired.uid, phase=Phase.GRANTING, verified="")
         if record.phase is Phase.GRANTED:
             return await self._maintain(cluster, desired, pair, record)
@@ -196,7 +198,7 @@ class Identities:
         return record
 
     async def _make(self, cluster: str, desired: DesiredIdentity, role: HubRole, record: Record) -> str:
-        """The role's id."""
+        """Create all parts; returns the role's id."""
         aws, record_step = self._aws(), partial(self._record_event, record)
         found = await self._step(cluster, desired, ROLE, role.ensure(aws, record_step))
         await self._step(cluster, desired, POLICY, role.ensure_access(aws))
@@ -204,8 +206,10 @@ class Identities:
         return found.role_id
 
     async def _inspect(self, cluster: str, desired: DesiredIdentity, role: HubRole, record: Record) -> str:
-        """At what is there, or at what an administrator has made, as far as the hub can see it; aws-auth it keeps itself. The
-        role's id, as far as it is known."""
+        """Check what exists, or what an administrator created, as far as the hub is allowed to read it; aws-auth it writes itself.
+
+        Returns the role's id, if known.
+        """
         aws, record_step = self._aws(), partial(self._record_event, record)
         role_id = record.role_id
         try:
@@ -234,7 +238,10 @@ class Identities:
         return role_id
 
     async def _map_in(self, record: Record, role: HubRole, role_id: str | None) -> None:
-        """`role_id` is that of the role as it is; None where nobody knows for which one an entry that is there was made."""
+        """Create the mapping.
+
+        `role_id` is the id of the current role; None if it is unknown for which role an existing entry was created.
+        """
         if record.mapping is MappingKind.AWS_AUTH:
             await self._aws_auth().put(record)
         else:
@@ -243,7 +250,7 @@ class Identities:
             await access_entries.ensure_entry(self._aws(), self._side.hub.name, entry, is_of_this_role=is_of_this_role)
 
     async def _maintain(self, cluster: str, desired: DesiredIdentity, pair: RoleNames, record: Record) -> float:
-        """Every now and then, at what is granted."""
+        """Check a granted identity periodically."""
         if self._map is not None:
             self._map.settled(record)
         role = HubRole(pair, cluster, self._side.tags)
@@ -256,11 +263,12 @@ class Identities:
         return self._due(await self._noted(cluster, desired, record, role_id=role_id, verified=self._now()))
 
     async def _mend(self, cluster: str, desired: DesiredIdentity, role: HubRole, record: Record) -> str:
-        """The role's id."""
+        """Correct all parts; returns the role's id."""
         try:
             return await self._inspect(cluster, desired, role, record)
         except Unfinished as error:
-            # Somebody took it away, or never finished it: all of it is made sure of again, by whoever may.
+            # Another client deleted a part, or an administrator never completed it: all steps are repeated by whichever side is
+            # allowed.
             log.warning("what was granted on AWS is not as it should be", cluster=cluster, error=str(error))
             if self._side.identity is IdentityChoice.ADMINISTRATOR:
                 raise
@@ -275,12 +283,12 @@ class Identities:
         return self._desired_mapping(record) is not record.mapping or (record.other is not None and self._removes(record.other))
 
     def _desired_mapping(self, record: Record) -> MappingKind:
-        """Where nobody has said, what is there stays."""
+        """The configured kind of mapping; if none is configured, the recorded one stays."""
         choice = self._side.mapping
         return record.mapping if choice is MappingChoice.AUTO else MappingKind(choice.value)
 
     def _removes(self, mapping: MappingKind) -> bool:
-        """Whether this hub may."""
+        """Whether this hub is allowed to remove such a mapping."""
         return mapping is MappingKind.ACCESS_ENTRY or self._map is not None
 
     async def _move(self, cluster: str, desired: DesiredIdentity, role: HubRole, record: Record) -> Record:
@@ -308,7 +316,7 @@ class Identities:
             await access_entries.remove_entry(self._aws(), self._side.hub.name, record.role_arn)
 
     async def _mapping(self) -> MappingKind:
-        """Asked once for all clusters, however many come at once."""
+        """The kind of mapping by default, determined once for all clusters, even when they ask concurrently."""
         async with self._mapping_lock:
             if self._mapping_found is None:
                 self._mapping_found = await chosen_mapping(self._side, self._aws())
@@ -350,7 +358,7 @@ class Identities:
     # Steps
 
     async def _step(self, cluster: str, desired: DesiredIdentity, name: str, work: Awaitable[T]) -> T:
-        """Raises Unfinished."""
+        """Run a step and keep its failure. Raises Unfinished."""
         try:
             return await work
         except AlreadyExists:
@@ -376,7 +384,9 @@ class Identities:
         return format_time(self._context.clock.now())
 
     def _due(self, record: Record) -> float:
-        """Seconds until a granted identity is to be looked at; earlier by chance, by up to a quarter: not all at once."""
+        """Seconds until a granted identity is to be checked, less a random part of up to a quarter, so that not all come due
+        together.
+        """
         if self._is_to_move(record):
             return 0.0
         try:
@@ -387,7 +397,7 @@ class Identities:
         return max(0.0, VERIFIED_EVERY.total_seconds() * (1 - 0.25 * self._context.random()) - past)
 
     def _aws(self) -> Aws:
-        """As the hub itself; made when it is first needed. Raises AwsError."""
+        """The AWS clients with the hub's own identity, made when they are first needed. Raises AwsError."""
         if self._connected is None:
             made = self._connect(self._context.process_env, self._side.hub)
             self._connected = rate_limited(made, CALLS_PER_SECOND, self._context.clock)
@@ -403,7 +413,7 @@ class Identities:
 
 
 def _explained(error: Exception) -> str:
-    """In words that say what to do, where there is something."""
+    """The error's message, with advice if there is any."""
     match error:
         case Malformed():
             return f"{error}; does the managed cluster's role exist? clusteradm aws prerequisites managed"
@@ -415,7 +425,7 @@ def _explained(error: Exception) -> str:
 
 
 def _gone(record: Record) -> dict[str, object]:
-    """A ManagedCluster that is not there any more, for events about it."""
+    """A reference to a deleted ManagedCluster, for events about it."""
     metadata = {"name": record.cluster, "uid": record.uid}
     return {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.kind, "metadata": metadata}
 

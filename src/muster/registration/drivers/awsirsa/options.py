@@ -1,4 +1,4 @@
-"""What the hub's command line says to this driver, read once. Whatever cannot be used is said before the hub begins."""
+"""The options of the hub's command line for this driver, parsed once; unusable values are reported before the hub starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.registration.drivers.flags import AWS
 from muster.registration.drivers.profile import DriverOptions, last
 
 MOST_TAGS: Final = 40
-"""IAM allows 50 on a role, and some are ours."""
+"""IAM allows 50 tags on a role, and some are ours."""
 
 
 class MappingChoice(Enum):
@@ -26,7 +26,9 @@ class MappingChoice(Enum):
 
 
 class IdentityChoice(Enum):
-    """Whose AWS identity makes a cluster's role: whoever accepts the cluster, the hub, or the former if they have one that may."""
+    """Whose AWS identity creates a cluster's role: the administrator's, the hub's, or the administrator's if it has the
+    permissions.
+    """
 
     AUTO = "auto"
     ADMINISTRATOR = "administrator"
@@ -37,7 +39,7 @@ class IdentityChoice(Enum):
 class HubSide:
     hub: EksCluster
     patterns: tuple[Any, ...]
-    """Compiled; one that matches all of a cluster's ARN lets it in."""
+    """Compiled patterns; a cluster whose whole ARN matches one is accepted."""
     tags: dict[str, str]
     mapping: MappingChoice
     identity: IdentityChoice
@@ -62,7 +64,7 @@ def hub_side(options: DriverOptions) -> HubSide:
 
 
 def configured_side(own: AwsIrsaHubDriver) -> HubSide:
-    """As the ClusterManager has it. Raises Unfit where that does not do."""
+    """The options as the ClusterManager has them. Raises Unfit if they are not valid."""
     options = {HUB_ARN: (own.hub_cluster_arn,), TAGS: own.tags, MAPPING: (own.mapping,), IDENTITY: (own.identity,)}
     try:
         return hub_side(options)

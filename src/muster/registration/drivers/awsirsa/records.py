@@ -1,15 +1,16 @@
-"""What was granted on AWS, on record before it is made: a ConfigMap per role in the hub's namespace, called like the role.
+"""Records of what is granted on AWS, written before it is created: a ConfigMap per role in the hub's namespace, named like the
+role.
 
-The record, and nothing that an agent can write, says what is to be taken away again, from whom, and from which ManagedCluster (by
-its uid); it outlives the hub's process, and its cluster. A role's name is the record's name, so of two clusters that come to the
-same role only one gets a record: the API server decides which.
+Only the record, never an object that an agent can write, decides what is to be removed, from which AWS objects, and for which
+ManagedCluster (by its uid); it outlives the hub's process and the cluster. A role's name is the record's name, so if two clusters
+ask for the same role, only one gets a record: the API server decides which.
 
-`phase` says how far things are. What is GRANTING may or may not be there; what is GRANTED was there when it was last looked at
-(`verified`); what is REVOKING may or may not be gone, and LEFT is what this hub could not take away, for want of an AWS identity:
-an administrator's `clusteradm aws cleanup` does.
+`phase` is the progress. In phase GRANTING the objects may or may not exist; in GRANTED they existed at the last check (`verified`);
+in REVOKING they may or may not be deleted, and LEFT means that this hub could not delete them for lack of an AWS identity: an
+administrator's `clusteradm aws cleanup` does.
 
-Whether a cluster has records is asked for all of them, of whichever driver, so an index by cluster answers that. The watch and this
-process's own writes feed it; it names at least every role that is on record for a cluster, and what it names is read again.
+Every driver is asked for every cluster whether it has records, so this is answered by an index by cluster. It is fed by the watch
+and by this process' own writes; it contains at least every role that is recorded for a cluster, and each result is read again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 log = get_logger("muster.registration.drivers.awsirsa")
 
 RECORD_LABEL: Final = "open-cluster-management.io/aws-identity"
-"""On records; what they say is in their one entry."""
+"""Label of records; the data of a record is in its only entry."""
 ENTRY: Final = "identity.json"
 HUB: Final = "hub"
 ADMINISTRATOR: Final = "administrator"
@@ -51,7 +52,7 @@ class Phase(Enum):
 
 
 class Mapping(Enum):
-    """How EKS learns whom a role is on the hub."""
+    """How EKS maps a role to a user of the hub."""
 
     AWS_AUTH = "aws-auth"
     ACCESS_ENTRY = "access-entry"
@@ -59,26 +60,26 @@ class Mapping(Enum):
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     role: str
-    """Its name, in the hub's account."""
+    """The role's name, in the hub's account."""
     role_arn: str
     cluster: str
     uid: str
-    """Of the ManagedCluster."""
+    """The uid of the ManagedCluster."""
     arn: str
-    """Of the managed cluster."""
+    """The ARN of the managed cluster."""
     mapping: Mapping
     phase: Phase
     other: Mapping | None = None
-    """By which its role may be known too: it is being moved there, or was there before and that is not removed yet."""
+    """A second mapping that may exist: the one that it is being moved to, or the former one that is not removed yet."""
     made_by: str = HUB
     role_id: str = ""
-    """Which role of this name the mapping is known to have been made for; empty where that is not known."""
+    """The id of the role for which the mapping is known to have been created; empty if unknown."""
     verified: str = ""
-    """When the hub last saw that all of it is as it should be."""
+    """When the hub last found all parts correct."""
 
 
 def beginning(pair: RoleNames, cluster: str, uid: str, mapping: Mapping, made_by: str = HUB) -> Record:
-    """The record of what is about to be made for a cluster."""
+    """The record to write before the identity of a cluster is created."""
     return Record(
         role=pair.hub_role,
         role_arn=pair.hub_role_arn,
@@ -92,12 +93,12 @@ def beginning(pair: RoleNames, cluster: str, uid: str, mapping: Mapping, made_by
 
 
 def mappings_of(record: Record) -> set[Mapping]:
-    """By which of them its role may be known on the hub."""
+    """The mappings that may exist for the role on the hub."""
     return {record.mapping} | ({record.other} if record.other is not None else set())
 
 
 class Records:
-    """As this process knows them, with its own writes."""
+    """The cached records, including this process' own writes."""
 
     def __init__(self, context: ControllerContext, namespace: str) -> None:
         self._client = context.client
@@ -105,11 +106,11 @@ class Records:
         self.informer: Informer[Snapshot] = context.informers.of(CONFIG_MAPS, namespace, label_selector=RECORD_LABEL)
         self._cache = MutationCache(self.informer, clock=context.clock)
         self._roles: dict[str, dict[str, None]] = {}
-        """By cluster: roles on record for it, perhaps with some that were a moment ago."""
+        """By cluster: roles with a record for it; some of the records may just have been deleted."""
         self.informer.on_change(self._index)
 
     def on_change(self, changed: Callable[[str], None]) -> None:
-        """Tells whose record came, went or changed: the cluster's name."""
+        """Register a callback that gets the cluster's name whenever one of its records is added, updated or deleted."""
 
         def notify(old: Snapshot | None, new: Snapshot | None) -> None:
             for side in (old, new):
@@ -130,12 +131,12 @@ class Records:
         return [record for record in found if record is not None and record.cluster == cluster]
 
     async def create(self, record: Record) -> None:
-        """Raises AlreadyExists where the role is somebody's already, and KubeError."""
+        """Raises AlreadyExists if the role has a record already, and KubeError."""
         self._cache.record_write(await self._client.create(CONFIG_MAPS, document(record, self._namespace)))
         self._enter(record.cluster, record.role)
 
     async def update(self, record: Record) -> None:
-        """Raises Conflict when somebody else has changed it since it was read, and KubeError."""
+        """Raises Conflict if the record has changed since it was read, and KubeError."""
         snapshot = self._cache.snapshot(self._key(record.role))
         if snapshot is None:
             return
@@ -159,7 +160,9 @@ class Records:
                 self._enter(record.cluster, record.role)
 
     def _enter(self, cluster: str, role: str) -> None:
-        """By what is on record for the role now: the watch may tell of a version before one that this process has written."""
+        """Index the role under the cluster of its current record: the watch may deliver a version before one that this process has
+        written.
+        """
         now = self.get(role)
         roles = self._roles.setdefault(cluster, {})
         if now is not None and now.cluster == cluster:
@@ -183,12 +186,12 @@ def _read(snapshot: Snapshot) -> Record | None:
 
 
 def recorded(config_map: Object) -> Record | None:
-    """What a ConfigMap has on record; None where it is no record, or none that can be read."""
+    """The record in a ConfigMap; None if it has none, or one that cannot be parsed."""
     name = config_map["metadata"]["name"]
     try:
         record = msgspec.json.decode((config_map.get("data") or {}).get(ENTRY, ""), type=Record)
     except (msgspec.DecodeError, AttributeError, TypeError) as error:
         log.warning("a record of an AWS identity cannot be read; its role is left alone", record=name, error=str(error))
         return None
-    # A record speaks for the role that it is called by, and for no other.
+    # A record is valid only for the role after which its ConfigMap is named.
     return record if record.role == name else None

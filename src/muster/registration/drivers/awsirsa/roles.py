@@ -1,10 +1,10 @@
-"""The role that a managed cluster takes in the hub's account: made, looked after, and taken away, step by step.
+"""The role that a managed cluster assumes in the hub's account: created, checked and deleted, step by step.
 
-Making one costs two calls where there was none. One that is there already is corrected; it is another hub's if it is tagged so, or
-if it is tagged with another cluster of this hub, and then it is left alone. Where its trust names a principal by id (`AROA…`), the
-managed cluster's role was deleted and made anew since: writing the trust again mends that.
+Creating one costs two calls. An existing one is corrected; if its tags name another hub, or another cluster of this hub, it is left
+alone. If its trust policy names a principal by id (`AROA…`), the managed cluster's role was deleted and recreated since: writing
+the trust policy again repairs that.
 
-Taking one away costs two calls where nobody has attached anything to it; what somebody has is detached first, and named.
+Deleting one costs two calls if nothing is attached to it; attached policies of others are detached first, and reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DESCRIPTION: Final = "Lets a managed cluster of Open Cluster Management reach it
 
 
 class AnothersRole(Exception):
-    """A role of this name is there and not ours to touch."""
+    """A role of this name exists and belongs to another hub or cluster."""
 
 
 class StepReport(Protocol):
@@ -33,20 +33,20 @@ class StepReport(Protocol):
 
 @dataclass(frozen=True)
 class HubRole:
-    """The role of one pair of clusters."""
+    """The role of one managed cluster on this hub."""
 
     pair: RoleNames
     cluster: str
-    """What the hub calls the managed cluster."""
+    """The name of the managed cluster on the hub."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """The administrator's."""
+    """Tags that the administrator configured."""
 
     @property
     def all_tags(self) -> Mapping[str, str]:
         return {**self.tags, HUB_ARN_TAG: str(self.pair.hub), CLUSTER_TAG: self.cluster}
 
     async def ensure(self, iam: Iam, record_step: StepReport) -> RoleState:
-        """The role with its trust and its tags. Raises AnothersRole and AwsError."""
+        """Create or correct the role with its trust policy and its tags. Raises AnothersRole and AwsError."""
         return self._record_correction(await self._wanted.ensure(iam, self.check), record_step)
 
     async def correct(self, iam: Iam, record_step: StepReport) -> RoleState:
@@ -78,7 +78,7 @@ class HubRole:
             record_step("AwsRoleCorrected", f"policy {policies.ACCESS_POLICY} of role {self.pair.hub_role_arn} was corrected")
 
     def check(self, found: RoleDescription) -> None:
-        """Whether a role that is there is ours. Raises AnothersRole."""
+        """Check that an existing role belongs to this hub and cluster. Raises AnothersRole."""
         hub, cluster = found.tags.get(HUB_ARN_TAG, str(self.pair.hub)), found.tags.get(CLUSTER_TAG, self.cluster)
         if hub != str(self.pair.hub):
             raise AnothersRole(
@@ -89,7 +89,7 @@ class HubRole:
 
 
 async def remove_role(iam: Iam, name: str, record_step: StepReport) -> None:
-    """Gone is success. Raises AwsError."""
+    """Delete the role; a missing role is success. Raises AwsError."""
     await _unless_gone(iam.delete_role_policy(name, policies.ACCESS_POLICY))
     try:
         await _unless_gone(iam.delete_role(name))
@@ -99,7 +99,7 @@ async def remove_role(iam: Iam, name: str, record_step: StepReport) -> None:
 
 
 async def _strip(iam: Iam, name: str, record_step: StepReport) -> None:
-    """Of what others have put on it."""
+    """Detach from the role what others have attached to it."""
     foreign = []
     with suppress(NotFound):
         for policy in await iam.list_attached_role_policies(name):

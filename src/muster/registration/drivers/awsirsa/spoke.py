@@ -1,12 +1,13 @@
-"""The agent's side: no credential is asked for. The agent's pod has an AWS identity, and the hub is to trust it.
+"""The agent's side: it requests no credential, because its pod has an AWS identity that the hub is to trust.
 
-The agent marks its ManagedCluster with the ARN that it goes by and waits for the hub to accept it. From then on there is a role in
-the hub's account that the agent's own role may take on, called after both clusters, so the way to the hub can be written down
-without asking anybody: the hub as the agent was told of it, and a program that signs tokens as that role. It is the same each time
-it is written, does not end, and is no secret.
+The agent annotates its ManagedCluster with its ARN and waits until the hub accepts it. Then there is a role in the hub's account
+that the agent's own role may assume, named after both clusters, so the kubeconfig for the hub can be written without a request: the
+hub's address as configured, and an exec plugin that signs tokens as that role. It is the same each time, does not expire, and is no
+secret.
 
-What the hub has not marked cannot be accepted for this agent, whatever its condition says: a ManagedCluster that an administrator
-made beforehand, or that registered by other means. The bootstrap identity may not change it. The agent says which command does.
+A ManagedCluster without the hub's annotations cannot be accepted for this agent, whatever its condition: one that an administrator
+created beforehand, or that registered with another driver. The bootstrap identity is not allowed to change it. The agent reports
+the command that does.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ log = get_logger("muster.registration.awsirsa")
 
 EXEC_VERSION: Final = "client.authentication.k8s.io/v1beta1"
 APPROVED: Final = "EKSRegistrationRequestApproved"
-"""The event by which upstream tells of it."""
+"""The reason of the event by which upstream reports it."""
 UNMARKED: Final = "ManagedClusterArnMissing"
 OTHERS: Final = "ManagedClusterArnDiffers"
 ROLE_CHECK_INTERVAL: Final = 60.0
-"""Between two looks at a ManagedCluster that waits, beside the watch of it: whether the bootstrap identity still counts, a silent
-watch does not tell."""
+"""Seconds between reads of a ManagedCluster that waits, beside its watch: an idle watch does not show whether the bootstrap
+identity is still valid.
+"""
 
 
 class AwsIrsaSpoke(KubeconfigSpoke):
@@ -57,7 +59,7 @@ class AwsIrsaSpoke(KubeconfigSpoke):
         self._looked_around = False
 
     def decorate(self, cluster: Document) -> Document:
-        """All three marks. One that exists keeps what it has where that is another cluster's: whose it is, the hub decides."""
+        """Add all three annotations. An existing one that names another cluster is kept: the hub decides on it."""
         metadata = cluster.get("metadata") or {}
         annotations = dict(metadata.get("annotations") or {})
         if metadata.get("uid") and _contradiction(annotations, self._pair):
@@ -68,7 +70,7 @@ class AwsIrsaSpoke(KubeconfigSpoke):
         return {**cluster, "metadata": {**metadata, "annotations": annotations}}
 
     def kubeconfig_user(self) -> Document:
-        """As `aws eks update-kubeconfig --role-arn` writes it, but for the program where that is ours."""
+        """As `aws eks update-kubeconfig --role-arn` writes it, except for the command if that is ours."""
         hub = self._pair.hub
         if _is_aws(self._command):
             words = ["--region", hub.region, "eks", "get-token", "--cluster-name", hub.name, "--output", "json"]
@@ -114,7 +116,7 @@ class AwsIrsaSpoke(KubeconfigSpoke):
         return is_ours and is_true(found.status.conditions, ACCEPTED) and not found.metadata.deletion_timestamp
 
     def _with_role_problem(self, report: CredentialReport | None) -> CredentialReport | None:
-        """Each once: a step may be taken many times before anything changes."""
+        """Add a problem with the role to the report, each problem once: a step may be repeated often before anything changes."""
         message = "" if report is None else report.message
         news, self._reported = message != self._reported, message
         return report if news else None
@@ -140,7 +142,7 @@ def pair_of(options: DriverOptions) -> RoleNames:
 
 
 def awaited(annotations: Mapping[str, str], pair: RoleNames, cluster: str) -> str:
-    """What somebody has to do about a ManagedCluster before it can be this agent's; empty when it is."""
+    """What an administrator has to do before a ManagedCluster can belong to this agent; empty if nothing."""
     contradiction = _contradiction(annotations, pair)
     if contradiction:
         remedy = "correct the ARNs that the agent is given, join under another name, or have it removed on the hub"
@@ -152,7 +154,7 @@ def awaited(annotations: Mapping[str, str], pair: RoleNames, cluster: str) -> st
 
 
 def _contradiction(annotations: Mapping[str, str], pair: RoleNames) -> str:
-    """Which mark says something else than this pair; empty when none does."""
+    """The annotation that contradicts these role names; empty if none does."""
     marks = marked(pair)
     wrong = [mark for mark, own in marks.items() if annotations.get(mark, own) != own]
     return " and ".join(f"annotation {mark} is {annotations[mark]!r}, expected {marks[mark]!r}" for mark in wrong)
@@ -187,7 +189,7 @@ def _is_aws(command: str) -> bool:
 
 
 def role_in(kubeconfig: bytes, hub: EksCluster) -> str:
-    """The role as which a kubeconfig's program signs for this hub; empty when it does not."""
+    """The role as which a kubeconfig's exec plugin signs for this hub; empty if it does not."""
     message = dict(pairwise(program_of(kubeconfig) or ()))
     if (message.get("--region"), message.get("--cluster-name")) != (hub.region, hub.name):
         return ""

@@ -1,9 +1,9 @@
-"""Client certificates by signing request: the base under every driver and addon that proves itself by one.
+"""Client certificates by signing request: the base of all drivers and addons that authenticate with one.
 
-`profile.py` says which certificate is wanted: for whom, from which signer, under which names. `requests.py` makes requests and
-reads what comes back. `machine.py` is the agent's side, a state machine from nothing to a certificate and from each to the next,
-over a `RequestChannel`; `signing_requests.py` is the channel that goes by CertificateSigningRequests on the hub. `agents.py` has
-what is particular to certificates of registration agents, and how the hub's side reads their requests; `approval.py` is the hub's
-controller that approves what needs no administrator, by `first_requests.py`, and `issuing.py` how the hub answers requests.
-`options.py` has what people may say to every driver that stands on this.
+`profile.py` describes the wanted certificate: subject, signer and names. `requests.py` creates requests and parses answers.
+`certificate_manager.py` is the agent's side, a state machine that gets the first certificate and renews it, over a
+`RequestChannel`; `signing_requests.py` is the channel that uses CertificateSigningRequests on the hub. `agents.py` has the
+specifics of certificates of registration agents, and parses their requests for the hub's side; `approval.py` is the hub's
+controller that approves requests which need no administrator, with `first_requests.py`, and `request_answers.py` writes the hub's
+answers to requests. `options.py` has the options that all these drivers share.
 """

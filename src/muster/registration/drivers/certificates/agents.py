@@ -1,9 +1,9 @@
-"""Certificates of registration agents: what one asks for, and what the hub's side takes for such a request.
+"""Certificates of registration agents: the request that an agent makes, and the check of it on the hub.
 
-The label on a request is only a hint: anybody may set it. What counts is what would be signed, so `read_request` takes a request
-for a cluster's only if label, organizations and common name agree to the letter and nothing else would get into the certificate:
-no alternative names, no further subject attributes, no other usages than a client's. Who asks is what the API server recorded, or
-what a driver knows better, and is left to the caller to judge. By which signer agents ask is their driver's choice.
+The label on a request is only a hint: every requester can set it. What would be signed decides, so `read_request` accepts a request
+for a cluster only if label, organizations and common name agree exactly and the certificate would contain nothing else: no
+alternative names, no further subject attributes, no usages but a client's. The requester is the user that the API server recorded,
+or the one that a driver determines; the caller judges it. The driver selects the signer.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from muster.registration.names import (
 )
 
 AGENT_SIGNERS: Final = (CLIENT_SIGNER, GRPC_SIGNER)
-"""Of whom agents ask for certificates."""
+"""The signers from which agents request certificates."""
 SHORTEST_EXPIRATION: Final = 3600
-"""Certificates that live shorter than this are renewed faster than people can follow."""
+"""Certificates with a shorter life would be renewed faster than administrators can follow."""
 LONGEST_PREFIX: Final = 63 - GENERATED_SUFFIX_LENGTH
-"""What the API server leaves of a generateName, and upstream's agents ask by one."""
+"""The length to which the API server truncates a generateName; upstream's agents use one."""
 _SUBJECT: Final = frozenset((NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME))
 
 
@@ -54,7 +54,7 @@ def agent_profile(identity: AgentIdentity, *, signer: str = CLIENT_SIGNER, expir
 
 
 class NotAnAgentsRequest(ValueError):
-    """A request that is not one of an agent for itself; `field` is where that shows."""
+    """Raised for a request that no agent made for itself; `field` is the field that shows it."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -64,22 +64,22 @@ class NotAnAgentsRequest(ValueError):
 
 @dataclass(frozen=True)
 class AgentRequest:
-    """Somebody's wish for a certificate of an agent."""
+    """A request for an agent's certificate."""
 
     identity: AgentIdentity
     requester: UserInfo
-    """Who asks, as far as that is proved; one without a name where nothing is."""
+    """The authenticated user that made the request; without a name if unknown."""
     fingerprint: str
-    """Of the public key to be certified."""
+    """The fingerprint of the public key to be certified."""
 
     @property
     def renewal(self) -> bool:
-        """Whether the agent asks for itself, with the certificate it has."""
+        """Whether the agent made the request with its present certificate."""
         return self.requester.name == self.identity.common_name
 
 
 def read_request(csr: Mapping[str, Any], signer: str = CLIENT_SIGNER, requester: UserInfo | None = None) -> AgentRequest:
-    """`requester` is whoever asks, if not the user that the API server recorded. Raises NotAnAgentsRequest."""
+    """Parse a request; `requester` replaces the user that the API server recorded. Raises NotAnAgentsRequest."""
     labels = (csr.get("metadata") or {}).get("labels") or {}
     spec = csr.get("spec") or {}
     cluster = labels.get(CLUSTER_LABEL)
@@ -103,7 +103,7 @@ def read_request(csr: Mapping[str, Any], signer: str = CLIENT_SIGNER, requester:
 
 
 def read_any_request(csr: Mapping[str, Any]) -> AgentRequest:
-    """Of an agent of whichever driver, as the API server recorded it. Raises NotAnAgentsRequest."""
+    """Parse the request of an agent of any driver, with the user that the API server recorded. Raises NotAnAgentsRequest."""
     signer = (csr.get("spec") or {}).get("signerName")
     if signer not in AGENT_SIGNERS:
         raise NotAnAgentsRequest("spec.signerName", f"expected one of {', '.join(AGENT_SIGNERS)}")
@@ -121,7 +121,7 @@ def _subject_of(request: x509.CertificateSigningRequest) -> AgentIdentity:
     identity = parse_common_name(certificates.common_name(subject))
     if identity is None:
         raise NotAnAgentsRequest("spec.request", "its common name is no agent's")
-    # Agents of old ask without the group of all clusters.
+    # Old agents do not include the group of all clusters.
     if set(certificates.organizations(subject)) - {ALL_CLUSTERS_GROUP} != {cluster_group(identity.cluster)}:
         raise NotAnAgentsRequest("spec.request", f"its organizations are not those of cluster {identity.cluster!r}")
     return identity

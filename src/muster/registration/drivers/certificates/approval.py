@@ -1,17 +1,16 @@
-"""The hub approves by itself what needs no administrator: renewals of accepted agents, and first requests of trusted identities.
+"""The hub's automatic approval: renewals of accepted agents, and first requests of trusted bootstrap identities.
 
-A renewal is a request that an agent makes for itself, with its present certificate; the hub's own rules (SubjectAccessReview,
-verb `renew`) say whether it still may. A first request is made with a bootstrap identity; it is approved only where automatic
-approval is on and that identity is on the list. As everybody with a bootstrap identity could ask for any cluster's name, a first
-request is left to an administrator as long as another key asks for the same name (event `CompetingRequests`), and as long as the
-cluster of that name is joined and alive, that is, as long as the hub does not see its lease lapse (event `NameInUse`); when that
-changes, the request is looked at again. A request that comes before its cluster waits for it: an approval is for a ManagedCluster
-(`first_requests.py`), and upstream's agent drops the introduction of its cluster once it has its certificate. Nothing else is ever
-approved here, nothing is denied, nothing deleted.
+A renewal is a request that an agent makes with its present certificate; a SubjectAccessReview (verb `renew`) decides whether it is
+still allowed. A first request is made with a bootstrap identity; it is approved only if automatic approval is enabled and that
+identity is on the list. As every user with a bootstrap identity can ask for any cluster's name, a first request is left to an
+administrator as long as another key asks for the same name (event `CompetingRequests`), and as long as the cluster of that name is
+joined and its lease has not expired (event `NameInUse`); when that changes, the request is reconciled again. A request that is
+created before its cluster waits for it: an approval is for a ManagedCluster (`first_requests.py`), and upstream's agent no longer
+creates its cluster once it has its certificate. Nothing else is approved here, nothing is denied, nothing deleted.
 
-Each driver whose agents prove themselves by certificates has an approver of its own. `read` makes of a signing request what an
-agent of that driver asks for, and knows by whom: by which signer they ask, and whose word counts for who asks. Names are the same
-for all drivers, so requests of agents of others compete too.
+Each driver whose agents use certificates has an approver of its own. `read` parses a signing request as that driver's: it knows the
+signer of its agents and which client may name another requester. Names are shared by all drivers, so requests of other drivers'
+agents compete too.
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ log = get_logger("muster.registration.drivers.certificates")
 RENEW: Final = AccessAttributes("renew", REGISTER_GROUP, resource="managedclusters", subresource="clientcertificates")
 WORKERS: Final = 16
 REFUSED_AGAIN: Final = 300.0
-"""A renewal that is not allowed is asked about again so often, beside every change of its cluster."""
+"""Seconds until the review of a refused renewal is repeated, beside every change of its cluster."""
 _REASON: Final = "AutoApprovedByHubCSRApprovingController"
 _TEXT: Final = "The hub's rules approve this agent's certificate without an administrator."
 _RENEWED: Final = {"type": "Approved", "status": "True", "reason": _REASON, "message": _TEXT}
 
 
 _Basis = tuple[str, str, Mapping[str, str] | None]
-"""What a request was understood from: which object, its label and its annotations. The rest of it never changes."""
+"""The mutable input of a parsed request: its object's identity, its label and its annotations. The rest is immutable."""
 
 ReadRequest = Callable[[Mapping[str, Any]], AgentRequest]
-"""What an agent asks for by a signing request. Raises NotAnAgentsRequest."""
+"""Parses a signing request as an agent's. Raises NotAnAgentsRequest."""
 OnApproved = Callable[[ManagedCluster], Awaitable[None]]
-"""Hears, again and again, of a ManagedCluster for which a first request is approved. Raises KubeError."""
+"""Called, repeatedly, with each ManagedCluster for which a first request is approved. Raises KubeError."""
 
 
 class Approver:
-    """One controller; its keys are names of signing requests."""
+    """The controller; its keys are names of signing requests."""
 
     def __init__(
         self,
@@ -77,7 +76,7 @@ class Approver:
         self._answers = RequestAnswers(context.client, self._latest)
         self._clusters = context.informers.of(MANAGED_CLUSTERS, decode=ManagedCluster.decode)
         self._understood: dict[str, tuple[_Basis, AgentRequest | None]] = {}
-        # A refusal is not remembered: what is asked again is asked because something changed.
+        # Refusals are not cached: a review is repeated only after a change.
         self._reviewer = AccessReviewer(context.client, refused_for=0.0, clock=context.clock)
         self._controller = context.controller(name, self.reconcile, workers=WORKERS)
         self._controller.watch(self._requests, lambda snapshot: [snapshot.name])
@@ -112,13 +111,13 @@ class Approver:
             await self._on_approved(cluster)
 
     def vouched_for(self, cluster: ManagedCluster) -> bool:
-        """Whether a trusted identity has asked for a certificate of this cluster, nobody has refused, and no other key competes."""
+        """Whether a trusted identity has requested a certificate for this cluster, none was denied, and no other key competes."""
         contenders = list(self._contenders(cluster))
         trusted = [request for request in contenders if request.requester.name in self._trusted]
         return bool(trusted) and not has_rival(trusted[0], contenders)
 
     def agents(self, cluster: ManagedCluster) -> frozenset[str]:
-        """Users whose first requests were approved for this very ManagedCluster."""
+        """The users whose first requests were approved for this very ManagedCluster (by uid)."""
         return frozenset(
             request.identity.common_name
             for csr, request in self._requests_of(cluster.metadata.name)
@@ -132,13 +131,13 @@ class Approver:
                 yield csr, request
 
     def _other_requests(self, cluster: str) -> Iterator[tuple[Snapshot, AgentRequest]]:
-        """Requests of agents that are another driver's."""
+        """Requests of other drivers' agents."""
         for csr in self._requests.cache.by_index(self._by_cluster, cluster):
             if self._understand(csr) is None and (request := _read_any(csr)) is not None:
                 yield csr, request
 
     def _contenders(self, cluster: ManagedCluster) -> Iterator[AgentRequest]:
-        """Requests that were approved, by whomever, and those that could be approved here, of whichever driver's agents."""
+        """Requests that were approved by any client, and those that could be approved here, of all drivers' agents."""
         for csr, request in (*self._requests_of(cluster.metadata.name), *self._other_requests(cluster.metadata.name)):
             eligible = is_settled(csr.data) or request.requester.name in self._trusted
             if eligible and is_contender(csr.data, request, cluster):
@@ -148,7 +147,7 @@ class Approver:
         return request.requester.name in self._trusted and verdict_of(csr.data, "Denied", "Failed") is None
 
     def _understand(self, csr: Snapshot) -> AgentRequest | None:
-        """Whose request it is; None for what is no agent's. Each is read once."""
+        """The parsed request; None if it is no agent's. Each request is parsed once."""
         basis = (csr.uid, csr.labels[CLUSTER_LABEL], csr.data["metadata"].get("annotations"))
         known = self._understood.get(csr.name)
         if known is not None and known[0] == basis:
@@ -207,7 +206,7 @@ class Approver:
         return [csr.name for csr in self._requests.cache.by_index(self._by_cluster, cluster) if not is_settled(csr.data)]
 
     def _withdrawn(self, old: Snapshot | None, new: Snapshot | None) -> None:
-        """A request that is gone, or refused, competes no more: those that waited for that are looked at again."""
+        """A deleted or denied request no longer competes: the requests that waited for this are requeued."""
         if old is None or (new is not None and verdict_of(new.data, "Denied", "Failed") is None):
             return
         cluster = old.labels[CLUSTER_LABEL]
@@ -224,6 +223,6 @@ def _read_any(csr: Snapshot) -> AgentRequest | None:
 
 
 def is_in_use(cluster: ManagedCluster) -> bool:
-    """Whether the name is somebody's now: it has joined, and the hub, which watches its lease, has not given it up."""
+    """Whether the name is in use: the cluster has joined, and its lease has not expired."""
     available = condition_of(cluster.status.conditions, AVAILABLE)
     return is_true(cluster.status.conditions, JOINED) and (available is None or available.status != "Unknown")

@@ -1,18 +1,17 @@
-"""The agent's side: a state machine that asks a signer for a certificate, waits, takes it, and asks again before it ends.
+"""The agent's side: a state machine that requests a certificate, waits, stores it, and renews it. As client-go's certificate
+manager.
 
-All it remembers is in Secrets. A new key and the name of the request to be made with it are noted as pending first, only then the
-request is made, under that name; the certificate that comes back replaces the old one together with its key, in one write, and
-then what was pending is forgotten. So whenever the agent dies it finds either nothing begun, or a request that it has the key of,
-or the pending key in use already. Two things hold at every moment: at most one live request of ours is with the signer, and a
-certificate in use is replaced by a better one or not at all.
+All state is in Secrets. A new key and the name of its request are stored as pending before the request is created under that name;
+the issued certificate replaces the old one together with its key, in one write, and then the pending entries are removed. So after
+a crash the agent finds either nothing begun, or a request whose key it has, or the pending key already in use. Two invariants hold:
+at most one live request of ours is with the signer, and a certificate in use is replaced by a better one or not at all.
 
-What to do next (`next_step`) and what an answer means (`follow`) are decisions without side effects, over what is stored, what is
-pending, the answer and the clock. How a request gets to its signer and an answer back is a `RequestChannel`'s business. Signers may
-take their time: a request about which nothing is said is pending, whoever decides on it and in whatever queue, and is asked
-about again when the channel shows a change or nothing was heard for long.
+The next step (`next_step`) and the meaning of an answer (`follow`) are decided without side effects, from the stored and pending
+entries, the answer and the clock. A `RequestChannel` transports requests and answers. Signers may be slow: a request without a
+condition is pending, and is read again when the channel reports a change or after a long silence.
 
-A request that was refused (denied, failed, or answered with a certificate that is not for us) stays the pending one for a while,
-counted from the signer's own record of the refusal, so that neither a stubborn hub nor a restarting agent makes requests pile up.
+A request that was refused (denied, failed, or answered with an unusable certificate) stays the pending one for a while, counted
+from the signer's own time of refusal, so that requests do not pile up when a hub refuses always or an agent restarts often.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ _NOTHING_PENDING: Final[Mapping[str, bytes | None]] = {PENDING_KEY: None, PENDIN
 _GO_TIME: Final = "%Y-%m-%d %H:%M:%S +0000 UTC"
 
 MOST_REQUESTS: Final = 10
-"""With so many requests of ours with the signer, something is wrong that another one will not mend."""
+"""If so many requests of ours exist already, another one would not help."""
 REFUSED_PAUSE: Final = 600.0
 HALTED_PAUSE: Final = 300.0
 UNHEARD_PAUSE: Final = 300.0
-"""So long without a word of the watch, the signer is asked."""
+"""Seconds without a watch event after which the request is read again."""
 LONGEST_SLEEP: Final = 3600.0
-"""Timers stand still while a machine sleeps; certificates do not."""
+"""Timers stand still while a machine is suspended; the life of certificates does not."""
 
 ROTATED: Final = "ClientCertificateUpdated"
 FAILED: Final = "ClientCertificateUpdateFailed"
@@ -53,43 +52,43 @@ HALTED: Final = "ClientCertificateCreationHalted"
 
 @dataclass(frozen=True)
 class RequestState:
-    """What a signer has said to a request so far; one that says nothing of this is pending."""
+    """The state of a request at the signer; without any field set it is pending."""
 
     is_ours: bool = True
-    """Whether it is our request that has this name."""
+    """Whether the request of this name is ours."""
     certificate: bytes = b""
     refusal: str = ""
-    """Why there will be no certificate."""
+    """Why no certificate will be issued."""
     decided: datetime | None = None
-    """When the signer decided, by its own record; None where it keeps none."""
+    """When the signer decided, by its own timestamp; None if it has none."""
 
 
 class RequestChannel(Protocol):
-    """How requests reach a signer, and its answers us. All but `read` and `watched` raise KubeError."""
+    """Transports requests to a signer and its answers back. All methods but `read` and `watched` raise KubeError."""
 
     async def are_many(self, most: int) -> bool:
-        """Whether so many requests of ours are with the signer already."""
+        """Whether at least so many requests of ours exist at the signer."""
         ...
 
     async def find(self, name: str, key: bytes) -> RequestState | None:
-        """None when there is no request of this name (yet, or any more)."""
+        """The request's state; None if no request has this name (yet, or any more)."""
         ...
 
     async def submit(self, name: str, key: bytes) -> RequestState:
-        """Make the request. One of this name that is there already is as good: what is submitted again is the same request."""
+        """Create the request. An existing one of this name is success: repeated creates are the same request."""
         ...
 
     def read(self, seen: Document, name: str, key: bytes) -> RequestState | None:
-        """What a watched object says of the request; None when it is another."""
+        """The state of the request in a watched object; None if the object is another request."""
         ...
 
     def watched(self, name: str) -> WatchTarget | None:
-        """What changes when there is an answer; None when only asking tells."""
+        """The object to watch for the answer; None if only reading shows it."""
         ...
 
 
 def rotated(certificate: bytes) -> CredentialReport:
-    """What is told of a certificate that is in use."""
+    """The report about a certificate in use."""
     validity = validity_of(certificate)
     text = f"client certificate rotated starting from {validity.since:{_GO_TIME}} to {validity.until:{_GO_TIME}}"
     return CredentialReport(True, ROTATED, text, "ClientCertificateCreated")
@@ -97,7 +96,7 @@ def rotated(certificate: bytes) -> CredentialReport:
 
 @dataclass(frozen=True)
 class PendingRequest:
-    """The pending request is to be made, or asked about."""
+    """The next step is to create or read the pending request."""
 
     name: str
     key: bytes = field(repr=False)
@@ -105,7 +104,7 @@ class PendingRequest:
 
 @dataclass(frozen=True)
 class Draw:
-    """A new key and a name for its request are needed."""
+    """The next step is to generate a key and a name for its request."""
 
 
 class CertificateMachine:
@@ -114,15 +113,15 @@ class CertificateMachine:
         self._clock = clock
         self._random = random
         self._drawn = ""
-        """The name of the request that is surely not with the signer yet."""
+        """The name of a new request that is certainly not at the signer yet."""
         self._waiting = ""
-        """The name of the request that was last said to wait for its approval."""
+        """The name of the request that was last logged as waiting for approval."""
         self._refusal: tuple[str, datetime] | None = None
-        """The request that was last seen to be refused, and since when."""
+        """The request that was last seen refused, and since when."""
         self._renewal: tuple[bytes, datetime] | None = None
 
     def problem(self, stored: Mapping[str, bytes]) -> str:
-        """Why the stored certificate cannot be used now; empty when it can."""
+        """Why the stored certificate is unusable now; empty if it is usable."""
         profile = self._profile
         certificate, key = stored.get(profile.certificate_entry, b""), stored.get(profile.key_entry, b"")
         return certificate_problem(certificate, key, profile.common_name, self._clock.now())
@@ -139,10 +138,10 @@ class CertificateMachine:
         return self.follow(step, answer, channel.watched(step.name))
 
     def next_step(self, stored: Mapping[str, bytes], pending: Mapping[str, bytes]) -> PendingRequest | Draw | StepResult:
-        """What is to be done with what is stored and pending."""
+        """The next step for these stored and pending entries."""
         name, key = pending.get(PENDING_NAME, b"").decode(errors="replace"), pending.get(PENDING_KEY, b"")
         if key and key == stored.get(self._profile.key_entry):
-            # Its certificate came, and the agent died before it had forgotten what was pending.
+            # The certificate was stored, and the agent stopped before it removed the pending entries.
             return StepResult(_NOTHING_PENDING, again=0)
         if name.startswith(self._profile.prefix) and is_key(key):
             return PendingRequest(name, key)
@@ -153,9 +152,9 @@ class CertificateMachine:
         return Draw()
 
     def follow(self, request: PendingRequest, answer: RequestState, watched: WatchTarget | None) -> StepResult:
-        """What the signer's answer so far means."""
+        """The result of the signer's present answer."""
         if not answer.is_ours:
-            # Somebody else's request has that name, or the agent had another name when it asked: begin anew.
+            # The request of that name is another client's, or the agent had another name when it created it: start over.
             return StepResult(_NOTHING_PENDING, again=0)
         if answer.refusal:
             return self._refused(request, answer, f": {answer.refusal}", watched)
@@ -172,7 +171,7 @@ class CertificateMachine:
         )
 
     async def _draw(self, channel: RequestChannel) -> StepResult:
-        """A new key and a name for its request, to be stored before anything is asked."""
+        """Generate a key and a name for its request, to be stored before the request is created."""
         if await channel.are_many(MOST_REQUESTS):
             text = f"{MOST_REQUESTS} requests of this cluster are on the hub already; no other is made until some are gone"
             return StepResult(again=self._later(HALTED_PAUSE), report=CredentialReport(False, FAILED, text, HALTED))
@@ -180,7 +179,7 @@ class CertificateMachine:
         return StepResult({PENDING_KEY: new_key(), PENDING_NAME: self._drawn.encode()}, again=0)
 
     async def _answer(self, channel: RequestChannel, request: PendingRequest, seen: Document | None) -> RequestState:
-        """What is said of the pending request; it is made, if it is not there (yet, or any more)."""
+        """The state of the pending request; it is created if it does not exist (yet, or any more)."""
         new, self._drawn = self._drawn == request.name, ""
         known = None if seen is None else channel.read(seen, request.name, request.key)
         if known is None and not new:
@@ -188,14 +187,14 @@ class CertificateMachine:
         return known or await channel.submit(request.name, request.key)
 
     def _log_waiting(self, request: PendingRequest) -> None:
-        """Once for each request: an administrator compares the key with what the hub shows."""
+        """Logged once for each request: an administrator compares the key's fingerprint with the one on the hub."""
         if self._waiting != request.name:
             self._waiting = request.name
             subject, key = self._profile.common_name, key_fingerprint(request.key)
             log.info("waiting for approval", subject=subject, request=request.name, key=key)
 
     def _refused(self, request: PendingRequest, answer: RequestState, why: str, watched: WatchTarget | None) -> StepResult:
-        """Begin anew some time after the refusal; earlier if somebody removes the refused request from the hub."""
+        """Start over some time after the refusal; earlier if the refused request is deleted from the hub."""
         if self._refusal is None or self._refusal[0] != request.name:
             self._refusal = (request.name, self._clock.now())
         since = answer.decided or self._refusal[1]
@@ -209,7 +208,7 @@ class CertificateMachine:
         )
 
     def _until_renewal(self, certificate: bytes) -> float:
-        """Seconds until the next request is due; the moment is drawn once per certificate, so that a fleet spreads out."""
+        """Seconds until the renewal; its time is drawn once per certificate, which spreads the renewals of a fleet."""
         if self._renewal is None or self._renewal[0] != certificate:
             self._renewal = (certificate, validity_of(certificate).renewal(self._random))
         return min((self._renewal[1] - self._clock.now()).total_seconds(), LONGEST_SLEEP)

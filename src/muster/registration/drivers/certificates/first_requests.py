@@ -1,12 +1,12 @@
 """First requests of a cluster's agents: which of them compete for its name, and which were approved for it.
 
-Everybody with a bootstrap identity may ask for any cluster's name, and may read and copy the subject of another's request. A copy
-has another public key. So requests with different keys compete, and no program chooses among them: an administrator compares
-fingerprints. A request competes while it is pending, and once approved until the cluster has joined; from then on the name is
+Every user with a bootstrap identity may ask for any cluster's name, and may read and copy the subject of another request, but a
+copy has another public key. So requests with different keys compete, and no program chooses among them: an administrator compares
+fingerprints. A request competes while it is pending, and after its approval until the cluster has joined; from then on the name is
 in use (`approval.is_in_use`). Renewals never compete: they are made with the certificate that they renew.
 
-An approval is for the ManagedCluster that was there when it was given. Ours say for which (`approval`); of those that others gave,
-what was approved before a ManagedCluster was created was approved for an earlier one of its name.
+An approval is for the ManagedCluster that existed when it was given. Our approvals name it (`approval`); an approval by another
+client that is older than the ManagedCluster was for an earlier cluster of that name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FOR: Final = "Approved for the ManagedCluster with uid "
 
 
 def is_settled(csr: Object) -> bool:
-    """Whether somebody has answered already."""
+    """Whether the request was answered already."""
     return verdict_of(csr, "Approved", "Denied", "Failed") is not None or bool(issued_certificate(csr))
 
 
@@ -36,7 +36,7 @@ def approval(reason: str, text: str, cluster: ManagedCluster) -> Object:
 
 
 def is_approved_for(csr: Object, cluster: ManagedCluster) -> bool:
-    """Whether a request was approved, and has not failed, under this very ManagedCluster."""
+    """Whether a request was approved for this very ManagedCluster, and has not failed."""
     approved = verdict_of(csr, "Approved")
     if approved is None or verdict_of(csr, "Denied", "Failed") is not None:
         return False
@@ -45,7 +45,7 @@ def is_approved_for(csr: Object, cluster: ManagedCluster) -> bool:
         return uid == cluster.metadata.uid
     moment = approved.get("lastTransitionTime") or approved.get("lastUpdateTime") or csr["metadata"]["creationTimestamp"]
     try:
-        # Creation times have whole seconds only.
+        # Creation timestamps have whole seconds only.
         return parse_time(moment).replace(microsecond=0) >= parse_time(cluster.metadata.creation_timestamp)
     except ValueError:
         return False
@@ -61,5 +61,5 @@ def is_contender(csr: Object, request: AgentRequest, cluster: ManagedCluster) ->
 
 
 def has_rival(request: AgentRequest, contenders: Iterable[AgentRequest]) -> bool:
-    """Whether somebody asks for the same name with another key."""
+    """Whether another request asks for the same name with another key."""
     return any(other.fingerprint != request.fingerprint for other in contenders)

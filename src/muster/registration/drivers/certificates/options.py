@@ -1,4 +1,4 @@
-"""Options that drivers with certificates have in common, read from what the command line says to them."""
+"""Options that all drivers with certificates share, parsed from the command line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ EXPIRATION: Final = "client-cert-expiration-seconds"
 
 
 def listed(options: DriverOptions, name: str) -> frozenset[str]:
-    """The values of an option; several in one value are parted by commas."""
+    """The values of an option; commas separate values."""
     return frozenset(part.strip() for value in options.get(name, ()) for part in value.split(",") if part.strip())
 
 
 def client_expiration(driver: str, options: DriverOptions) -> int:
-    """For how many seconds an agent asks its certificates to be valid; 0 leaves that to the signer."""
+    """The requested validity of agents' certificates in seconds; 0 leaves it to the signer."""
     values = options.get(EXPIRATION) or ("0",)
     try:
         seconds = int(values[-1])
@@ -33,7 +33,7 @@ def client_expiration(driver: str, options: DriverOptions) -> int:
 
 
 def expiration_arguments(configured: SpokeRegistrationConfiguration) -> tuple[str, ...]:
-    """By which an operator tells an agent what a Klusterlet says of this. Raises BadField."""
+    """The flags by which an operator passes this field of a Klusterlet to an agent. Raises BadField."""
     seconds = configured.client_cert_expiration_seconds
     if 0 != seconds < SHORTEST_EXPIRATION:
         problem = f"{seconds} is too short: certificates live {SHORTEST_EXPIRATION} seconds or longer"
@@ -42,7 +42,9 @@ def expiration_arguments(configured: SpokeRegistrationConfiguration) -> tuple[st
 
 
 def refuse_unknown(driver: str, options: DriverOptions, known: Collection[str], offered: Collection[str]) -> None:
-    """`known` is everything that either side of the driver takes, `offered` what this side does."""
+    """Raise DriverConfigError for an unknown option; `known` has the options of both sides of the driver, `offered` those of this
+    side.
+    """
     for name in options:
         if name not in known:
             there_is = ", ".join(f"--{one}" for one in offered)

@@ -1,4 +1,4 @@
-"""Which certificate somebody wants, as data: all that differs between agents, addons, signers and the Secrets they keep them in."""
+"""A wanted certificate, as data: all that differs between agents, addons, signers and the Secrets that store them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class CertificateProfile:
     common_name: str
     organizations: frozenset[str]
     prefix: str
-    """Of the names of requests."""
+    """Prefix of the names of requests."""
     siblings: str
-    """Selects, by label, the requests on the hub that are counted before another is made."""
+    """Label selector of the requests on the hub that are counted before another one is created."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of requests."""
+    """Labels of requests."""
     units: tuple[str, ...] = ()
     """Organizational units."""
     hosts: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class CertificateProfile:
     signer: str = CLIENT_SIGNER
     usages: tuple[str, ...] = CLIENT_USAGES
     expiration: int = 0
-    """For how many seconds the certificate should be valid; 0 leaves that to the signer."""
+    """The requested validity in seconds; 0 leaves it to the signer."""
     certificate_entry: str = CERTIFICATE
     key_entry: str = KEY
-    """Where a Secret keeps the two."""
+    """The entries of the Secret for the key and the certificate."""

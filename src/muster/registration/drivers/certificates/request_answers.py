@@ -1,6 +1,6 @@
-"""How the hub answers signing requests: approved, with a certificate, or failed; and for how long a certificate is valid.
+"""The hub's answers to signing requests: approval, certificate, or failure; and the validity of certificates.
 
-Every answer is an update of the version that was looked at. Of two hubs that answer at once one gets a Conflict, and looks again.
+Every answer is an update with the resourceVersion that was read. If two hubs answer at once, one gets a Conflict and reads again.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from muster.runtime.client.builtin import SIGNING_REQUESTS
 
 FAILED_REASON: Final = "SignerValidationFailure"
 _SHORT: Final = 10
-"""A certificate is backdated by this part of its life at the most: one that began long ago would be due for renewal at once."""
+"""A certificate is backdated by at most this fraction of its life: with an early notBefore it would be due for renewal at once."""
 
 
 def lifetime_of(csr: Object, longest: timedelta) -> timedelta:
-    """How long the certificate is to be valid: as asked for, and not longer than the hub allows."""
+    """The life of the certificate: as requested, but at most what the hub allows."""
     requested = (csr.get("spec") or {}).get("expirationSeconds")
     return min(timedelta(seconds=requested), longest) if isinstance(requested, int) and requested > 0 else longest
 
 
 def validity_for(csr: Object, authority: CertificateAuthority, longest: timedelta, now: datetime) -> tuple[datetime, datetime]:
-    """From when to when a certificate made now is valid; not longer than the authority is."""
+    """The notBefore and notAfter of a certificate made now, within the validity of the authority."""
     lifetime = min(lifetime_of(csr, longest), authority.certificate.not_valid_after_utc - now)
     return now - min(BACKDATE, lifetime / _SHORT), now + lifetime
 
 
 class RequestAnswers:
-    """Writes answers; in all of them False means that the request is gone. Raises KubeError: after a Conflict, look again."""
+    """Writes answers; False means that the request was deleted. Raises KubeError: after a Conflict, read again."""
 
     def __init__(self, client: KubeClient, latest: MutationCache[Snapshot]) -> None:
         self._client = client
@@ -48,7 +48,7 @@ class RequestAnswers:
         return await self._write(signed, "status")
 
     async def fail(self, csr: Snapshot, message: str) -> bool:
-        """As Kubernetes' own signers do it, so that whoever asked knows that there is nothing to wait for."""
+        """Set the condition Failed, as Kubernetes' own signers do, so that the requester does not wait."""
         condition = {"type": "Failed", "status": "True", "reason": FAILED_REASON, "message": message}
         return await self._write(_with_condition(csr, condition), "status")
 

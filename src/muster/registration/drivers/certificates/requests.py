@@ -1,4 +1,4 @@
-"""Signing requests and certificates, as data: made, read, and judged by the clock. Nothing here asks a server."""
+"""Signing requests and certificates, as data: built, parsed and checked against the clock. Sends no requests to a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BLOCK = re.compile(rb"-----BEGIN ([^-]*)-----")
 
 
 class UnreadableRequest(ValueError):
-    """What is in a request cannot be read, or is not signed by its key."""
+    """The content of a request cannot be parsed, or is not signed with its key."""
 
 
 def new_key() -> bytes:
@@ -31,7 +31,7 @@ def new_key() -> bytes:
 
 
 def is_key(pem: bytes) -> bool:
-    """Whether a stored key can still be used."""
+    """Whether a stored key is usable."""
     try:
         certificates.load_key(pem)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -40,7 +40,7 @@ def is_key(pem: bytes) -> bool:
 
 
 def key_fingerprint(pem: bytes) -> str:
-    """Of the public half of a stored key; empty for what is no key."""
+    """The fingerprint of a stored key's public half; empty if it is no key."""
     return certificates.fingerprint(certificates.load_key(pem).public_key()) if is_key(pem) else ""
 
 
@@ -60,7 +60,7 @@ def request_object(name: str, profile: CertificateProfile, key: bytes) -> Docume
 
 
 def signing_request_of(spec: Mapping[str, Any]) -> x509.CertificateSigningRequest:
-    """What would be signed, of a request's spec. Raises UnreadableRequest."""
+    """The PKCS #10 request in a request's spec. Raises UnreadableRequest."""
     try:
         pem = base64.b64decode(spec.get("request") or "", validate=True)
         block = _BLOCK.search(pem)
@@ -69,7 +69,7 @@ def signing_request_of(spec: Mapping[str, Any]) -> x509.CertificateSigningReques
         request = x509.load_pem_x509_csr(pem)
         if not request.is_signature_valid:
             raise ValueError("its signature is not that of its key")
-        # Extensions are read lazily: what cannot be read must show here.
+        # Extensions are parsed lazily: errors must show here.
         _ = request.extensions
     except (ValueError, TypeError, binascii.Error, UnsupportedAlgorithm, x509.DuplicateExtension) as error:
         raise UnreadableRequest(str(error)) from error
@@ -77,7 +77,7 @@ def signing_request_of(spec: Mapping[str, Any]) -> x509.CertificateSigningReques
 
 
 def is_for(csr: Mapping[str, Any], profile: CertificateProfile, key: bytes) -> bool:
-    """Whether a request is for a certificate of this very subject, signer and key."""
+    """Whether a request has exactly this subject, signer and key."""
     spec = csr.get("spec") or {}
     try:
         request = signing_request_of(spec)
@@ -95,7 +95,7 @@ def verdict_of(csr: Mapping[str, Any], *kinds: str) -> Mapping[str, Any] | None:
 
 
 def issued_certificate(csr: Mapping[str, Any]) -> bytes:
-    """Empty when there is none yet, or none that can be read."""
+    """The certificate (PEM); empty if there is none yet, or none that can be parsed."""
     try:
         return base64.b64decode((csr.get("status") or {}).get("certificate") or "")
     except (ValueError, TypeError):
@@ -104,18 +104,18 @@ def issued_certificate(csr: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Validity:
-    """From when to when a certificate can be used. With others of its chain beside it, as long as all of them can be."""
+    """The validity of a certificate; of a chain, the time in which all its certificates are valid."""
 
     since: datetime
     until: datetime
 
     def renewal(self, random: Random) -> datetime:
-        """When to ask for the next: between 25 % and 20 % of the life before its end. Draw once per certificate."""
+        """When to renew: with between 25 % and 20 % of the life left. Draw once per certificate."""
         return self.until - (self.until - self.since) * (0.20 + 0.05 * random())
 
 
 def certificate_problem(certificate: bytes, key: bytes, common_name: str, now: datetime) -> str:
-    """Why somebody of this name cannot use this certificate with this key now; empty when that works."""
+    """Why this certificate with this key is unusable for the common name now; empty if it is usable."""
     if not certificate or not key:
         return "there is no client certificate"
     try:
@@ -134,6 +134,6 @@ def certificate_problem(certificate: bytes, key: bytes, common_name: str, now: d
 
 
 def validity_of(certificate: bytes) -> Validity:
-    """Of a certificate that can be read."""
+    """The validity of a parsable certificate."""
     chain = x509.load_pem_x509_certificates(certificate)
     return Validity(chain[0].not_valid_before_utc, min(one.not_valid_after_utc for one in chain))

@@ -1,4 +1,4 @@
-"""The channel to signers that goes by CertificateSigningRequests, with whatever client has the hub's verbs."""
+"""The request channel that uses CertificateSigningRequests, with any client that has the verbs of the hub."""
 
 from __future__ import annotations
 

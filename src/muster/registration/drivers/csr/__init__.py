@@ -1,7 +1,7 @@
-"""Registration by certificate signing request: the hub's own certificate authority vouches for the agent.
+"""Registration by certificate signing request: the hub's own certificate authority signs the agent's certificate.
 
-`spoke.py` asks, and `hub.py` votes on acceptance. What requests and certificates are, how one is asked for, and what the hub
-approves without an administrator, is in `drivers/certificates/`.
+`spoke.py` requests, and `hub.py` votes on acceptance. Requests, certificates, their renewal and the automatic approval are in
+`drivers/certificates/`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class CsrDriver(KubeconfigDriver):
-    """Each side is loaded where it is used: an agent has no use for the hub's."""
+    """The driver; each side is imported only when it is used, because an agent does not need the hub's."""
 
     name = NAME
     certificates = True

@@ -1,7 +1,7 @@
-"""The hub's side: whose clusters these are, and whether somebody trusted vouches for one that is not accepted yet.
+"""The hub's side: which clusters belong to this driver, and whether a trusted identity has requested a certificate for one.
 
-Certificates are all that an agent of this driver needs, and the approver sees to them, so there is nothing to grant beyond the RBAC
-that all drivers share. Revoking needs nothing either: without `renew` in its role an agent gets no further certificate.
+Agents of this driver need only certificates, which the approver handles, so nothing is granted beyond the RBAC that all drivers
+share. Nothing is revoked either: without `renew` in its role an agent gets no further certificate.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class CsrHub:
         self._claimed = context.claimed
 
     def owns(self, cluster: ManagedCluster) -> bool:
-        """Every cluster that no other driver has marked: agents of this one leave no mark, upstream's included."""
+        """Owns every cluster without the annotation of another driver: agents of this driver set none, upstream's neither."""
         return not self._claimed(cluster) and cluster.metadata.annotations.get(DRIVER_ANNOTATION, NAME) == NAME
 
     def vote(self, cluster: ManagedCluster) -> Vote:
-        """A trusted identity's valid request is what speaks for a cluster; without one, nothing does."""
+        """ALLOW if a trusted identity has a valid request for the cluster, ABSTAIN otherwise."""
         vouched = self.owns(cluster) and self._approver.vouched_for(cluster)
         return Vote.ALLOW if vouched else Vote.ABSTAIN
 

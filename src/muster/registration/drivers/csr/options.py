@@ -1,4 +1,4 @@
-"""What the command line may say to this driver."""
+"""The options of this driver on the command line."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from muster.registration.drivers.profile import DriverOptions
 NAME: Final = "csr"
 APPROVED_USERS: Final = "auto-approved-csr-users"
 APPROVED_IDENTITIES: Final = "auto-approved-csr-identities"
-"""What `init` calls them."""
+"""The name of this option in `clusteradm init`."""
 _KNOWN: Final = (APPROVED_USERS, EXPIRATION)
 
 
 def approved_users(options: DriverOptions) -> frozenset[str]:
-    """Whose first requests the hub approves by itself."""
+    """The users whose first requests the hub approves automatically."""
     refuse_unknown(NAME, options, _KNOWN, (APPROVED_USERS,))
     return listed(options, APPROVED_USERS)
 
 
 def client_expiration(options: DriverOptions) -> int:
-    """For how many seconds an agent asks its certificates to be valid; 0 leaves that to the signer."""
+    """The requested validity of agents' certificates in seconds; 0 leaves it to the signer."""
     refuse_unknown(NAME, options, _KNOWN, (EXPIRATION,))
     return shared.client_expiration(NAME, options)

@@ -1,7 +1,6 @@
-"""The agent's side: a certificate of the hub's own signer for API clients, by a CertificateSigningRequest on the hub.
+"""The agent's side: a certificate of the signer for API clients, by a CertificateSigningRequest on the hub.
 
-How it is asked for, waited for and renewed, and what is remembered of that, is the same for all certificates:
-`drivers/certificates/machine.py`.
+The request, the renewal and their state are the same for all certificates: `drivers/certificates/certificate_manager.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class CsrSpoke(KubeconfigSpoke):
         self._machine = CertificateMachine(self._profile, context.clock, context.random)
 
     def decorate(self, cluster: Document) -> Document:
-        """A cluster that registered by another of our drivers before says so no longer."""
+        """Remove the annotations of our other drivers, with which the cluster may have registered before."""
         annotations = (cluster.get("metadata") or {}).get("annotations") or {}
         if annotations.get(DRIVER_ANNOTATION, NAME) == NAME:
             return cluster
@@ -45,6 +44,7 @@ class CsrSpoke(KubeconfigSpoke):
 
 
 def _own(stored: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """What is stored, unless the kubeconfig there has a program sign: then another driver wrote it last, and a certificate of
-    earlier that lies beside is not what leads to the hub."""
+    """The stored entries, unless the kubeconfig there has an exec plugin: then another driver wrote it last, and an old certificate
+    beside it is not the credential in use.
+    """
     return {} if program_of(stored.get(KUBECONFIGS.key, b"")) is not None else stored

@@ -1,9 +1,9 @@
-"""Registration over gRPC: agents reach the hub's gRPC server and nothing else, and the hub signs their certificates itself.
+"""Registration over gRPC: agents connect only to the hub's gRPC server, and the hub signs their certificates itself.
 
-`endpoints.py` is the file that leads an agent there, `spoke.py` its side, `access.py` how it asks whether it is let in. On the hub
-`hub.py` votes on acceptance, `requests.py` reads what the gRPC server hands on, and `signing.py` signs what was approved, with the
-authority in two files (`authority.py`). What requests and certificates are, how one is asked for, and what the hub approves without
-an administrator, is in `drivers/certificates/`.
+`endpoints.py` is the agent's configuration file, `spoke.py` its side, `access.py` checks its permissions. On the hub, `hub.py`
+votes on acceptance, `requests.py` parses the requests that the gRPC server forwards, and `signer.py` signs approved ones with the
+authority in two files (`authority.py`). Requests, certificates, their renewal and the automatic approval are in
+`drivers/certificates/`.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 CONFIG: Final = "config.yaml"
 HUB_FILES: Final = "/spoke/hub-kubeconfig"
-"""Where a managed cluster's agents find their way to the hub."""
+"""Where a managed cluster's agents have the configuration and credential of the hub."""
 SIGNER_FILES: Final = "/var/run/secrets/hub/grpc/certs"
-"""Where the hub's controllers find the authority that signs agents' certificates."""
+"""Where the hub's controllers have the authority that signs agents' certificates."""
 SERVER: Final = "grpc-server"
 AUTHORITY: Final = "grpc-ca"
 AUTHORITY_HASH: Final = "grpc-ca-hash"
@@ -50,7 +50,7 @@ IDENTITIES: Final = "auto-approved-grpc-identities"
 
 
 class GrpcDriver(Driver):
-    """Each side is loaded where it is used: an agent has no use for the hub's."""
+    """The driver; each side is imported only when it is used, because an agent does not need the hub's."""
 
     name = GRPC
     certificates = True
@@ -101,7 +101,7 @@ class GrpcDriver(Driver):
         return Process((*files, *approved, *super().hub_process(entry).arguments), secrets={GRPC_SIGNER_SECRET: SIGNER_FILES})
 
     def agent_process(self, configured: SpokeRegistrationConfiguration) -> Process:
-        # So that the file names its certificate where work agents have the Secret: upstream's find it nowhere else.
+        # The file then names its certificate where work agents mount the Secret: upstream's find it only there.
         own = (f"--{HUB_CONFIG}={HUB_FILES}/{CONFIG}",)
         arguments = (*own, *expiration_arguments(configured), *super().agent_process(configured).arguments)
         return Process(arguments, scratch={"hub-kubeconfig": HUB_FILES})
@@ -142,7 +142,7 @@ class GrpcDriver(Driver):
 
 
 def _proxy(options: DriverOptions) -> dict[str, str]:
-    """What agents are told of a proxy; upstream's pass over it."""
+    """The proxy settings in the agents' configuration; upstream's agents ignore them."""
     url, ca = last(options, PROXY_URL), last(options, PROXY_CA).encode(errors="surrogateescape")
     return {**({"proxyURL": url} if url else {}), **({"proxyCAData": base64.b64encode(ca).decode()} if ca else {})}
 

@@ -1,7 +1,7 @@
-"""Whether a hub lets an agent in over gRPC: there are no access reviews there, so what the agent has to follow is tried.
+"""Checks an agent's permissions over gRPC: there are no access reviews, so it subscribes to the kinds that it must watch.
 
-A hub that refuses to tell of a kind says so at once, on subscribing or on the resync that follows. What else an agent does there is
-allowed by the same rules, which the hub makes as a whole.
+A hub that denies a kind answers so at once, on subscribing or on the resync that follows. The agent's other permissions come from
+the same rules, which the hub creates as a whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLLOWED_TO_SERVE: Final = (MANAGED_CLUSTERS, SIGNING_REQUESTS, LEASES, MANIFEST
 
 
 async def refused_kinds(hub: KubeClient, cluster: str, kinds: Sequence[GVR]) -> tuple[str, ...]:
-    """What the hub does not permit, in words. Raises KubeError when it does not answer, or does not know who asks."""
+    """The kinds that the hub denies. Raises KubeError if it does not answer, or does not authenticate the agent."""
     refused = []
     for kind in kinds:
         try:

@@ -1,9 +1,9 @@
-"""The authority that signs the certificates of gRPC agents, as it is in two files now.
+"""The certificate authority that signs the certificates of gRPC agents, reloaded from two files.
 
-Whoever keeps it may replace it at any time: each signature is made with what the files say then. A certificate that is not for the
-key beside it is what a reader sees while somebody replaces both; nothing is signed with such a pair, nor with an authority that has
-ended, and whoever asked tries again. In a file with several certificates the one that the key is for counts, so that a bundle with
-the authority's predecessor does too.
+The files may be replaced at any time: each signature uses their present content. While both are being replaced, a reader may see a
+certificate that does not belong to the key; nothing is signed with such a pair, nor with an expired authority, and the caller
+retries. In a file with several certificates the one that belongs to the key is used, so that a bundle with the previous authority
+works too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.runtime.client import stamp_of
 
 
 class NoAuthority(Exception):
-    """Nothing can be signed now; `file` is the one to look after."""
+    """Nothing can be signed now; `file` is the one to correct."""
 
     def __init__(self, file: Path, problem: str) -> None:
         super().__init__(f"{shown(file)}: {problem}")
@@ -30,11 +30,11 @@ class SigningAuthority:
         self._certificate = certificate
         self._key = key
         self._loaded: tuple[object, CertificateAuthority] | None = None
-        """With what the files looked like."""
+        """The authority, with the stat results of its files."""
 
     def current(self, now: datetime) -> CertificateAuthority:
-        """Raises NoAuthority."""
-        # Taken before reading: what is written meanwhile will be seen to have changed.
+        """The present authority. Raises NoAuthority."""
+        # Taken before reading, so that a write during the read is noticed as a change.
         stamps = (stamp_of(self._certificate), stamp_of(self._key))
         if self._loaded is None or self._loaded[0] != stamps:
             self._loaded = (stamps, self._load(_read(self._certificate), _read(self._key)))

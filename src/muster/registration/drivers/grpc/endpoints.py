@@ -1,14 +1,13 @@
-"""Ways to a hub that are gRPC configurations: `config.yaml`, in upstream's form.
+"""Hub endpoints that are gRPC configurations: `config.yaml`, in upstream's format.
 
-The same file leads there before registration, with a token, and after, with the agent's certificate. A hub is known by its `url`,
-letter by letter, and by the authority that vouches for it; what else the file says of the connection (further addresses, a proxy,
-keepalive, how soon a silent hub is given up) goes with it, so that an agent's own file says what the one it was given did, and
-says so anew when that changes. There is no name in the file: a hub that has another address or authority now is asked
-whether it still knows the agent, and registered with again if it does not.
+The same file is used before registration, with a token, and after it, with the agent's certificate. A hub is identified by its
+exact `url` and by its certificate authority; other settings of the connection (further addresses, a proxy, keepalive, timeouts) are
+copied, so that an agent's own file has those of its bootstrap file, and is written again when they change. The file has no name of
+the hub: after a change of address or authority the agent checks whether the hub still knows it, and registers again if not.
 
-The credential's two files are named by their place in the directory that others read them in, as upstream's agents need it. Whoever
-reads the file elsewhere, from a copy of the Secret, finds them beside it all the same: an entry of the very Secret is meant, and
-never a file of the reader's own.
+The credential's two files are named by the directory in which other processes mount them, as upstream's agents need it. A reader of
+the file in another directory, in a copy of the Secret, still uses the files beside it: the entries of that Secret are meant, never
+the reader's own files.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ CONFIG: Final = "config.yaml"
 
 
 class Details(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a configuration says of the connection, beside address, authority and identity."""
+    """The settings of a connection other than address, authority and identity."""
 
     urls: tuple[str, ...] = ()
     keepalive: KeepAlive = KeepAlive()
@@ -89,7 +88,7 @@ class GrpcEndpoint:
         )
 
     def _certified_cluster(self) -> str:
-        """Whose certificate it is; empty where there is none."""
+        """The cluster in the certificate's subject; empty without a certificate."""
         material = self.config.cert
         try:
             pem = read(material) if isinstance(material, Path) else material
@@ -119,7 +118,7 @@ CONFIGS: Final = GrpcConfigFormat()
 
 
 def hub_config(hub: HubAddress, directory: Path | None) -> bytes:
-    """The configuration of the agent's own identity, whose files are in `directory`; beside it where that is None."""
+    """The configuration of the agent's own identity, with files in `directory`, or beside it if that is None."""
     details = msgspec.json.decode(hub.details, type=Details) if hub.details else _NONE
     location = Path() if directory is None else Path(shown(directory.absolute()))
     config = TransportConfig(
@@ -141,7 +140,7 @@ def _details(config: TransportConfig) -> bytes:
 
 
 def _with_own_files(config: TransportConfig, base: Path, siblings: Mapping[str, bytes] | None) -> TransportConfig:
-    """The credential's files are those beside the configuration, wherever it says that they are."""
+    """Replace the paths of the credential's files by those beside the configuration."""
 
     def own(material: object, entry: str) -> bool:
         if not isinstance(material, Path) or material.name != entry:
@@ -154,7 +153,7 @@ def _with_own_files(config: TransportConfig, base: Path, siblings: Mapping[str, 
 
 
 def _authority(config: TransportConfig, base: Path, source: str, siblings: Mapping[str, bytes]) -> bytes:
-    """By its content, wherever it is kept."""
+    """The content of the authority, wherever it is stored."""
     if config.ca is None or isinstance(config.ca, bytes):
         return (config.ca or b"").strip()
     if config.ca.parent == base and config.ca.name in siblings:

@@ -1,8 +1,8 @@
-"""The hub's side: which clusters reach it over gRPC, and their certificates, approved and signed.
+"""The hub's side: which clusters use gRPC, and their certificates, approved and signed.
 
-Certificates are all that an agent of this driver needs, so there is nothing to grant beyond the RBAC that all drivers share.
-Revoking needs nothing either: without `renew` in its role an agent gets no further certificate, and the gRPC server asks the hub's
-rules before it does anything for one.
+Agents of this driver need only certificates, so nothing is granted beyond the RBAC that all drivers share. Nothing is revoked
+either: without `renew` in its role an agent gets no further certificate, and the gRPC server authorizes each request of an agent by
+the hub's RBAC.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ class GrpcHub:
         self._signer = Signer(context, SigningAuthority(side.ca_file, side.key_file), side.duration)
 
     def owns(self, cluster: ManagedCluster) -> bool:
-        """Clusters that are marked so: the gRPC server marks every one that introduces itself there, upstream's agents' too, and
-        this driver one that was there before, once an agent of it was approved."""
+        """Owns clusters with this driver's annotation: the gRPC server sets it on every cluster that is created through it,
+        upstream's agents' included, and this driver sets it on an existing cluster once one of its agents was approved.
+        """
         return cluster.metadata.annotations.get(DRIVER_ANNOTATION) == GRPC
 
     async def _mark(self, cluster: ManagedCluster) -> None:
-        """A cluster that was there before its agent came over gRPC, and that nobody has marked, is this driver's from now on.
+        """Annotate a cluster that existed before its agent used gRPC and that no driver has marked.
 
-        Without the mark it would be the default driver's, which knows nothing of the agent that was let in."""
+        Without the annotation it would belong to the default driver, which does not know the agent that was accepted.
+        """
         metadata = cluster.metadata
         if DRIVER_ANNOTATION in metadata.annotations or self._claimed(cluster) or metadata.deletion_timestamp:
             return
@@ -50,7 +52,7 @@ class GrpcHub:
             await self._client.patch(MANAGED_CLUSTERS, metadata.name, {"metadata": change})
 
     def vote(self, cluster: ManagedCluster) -> Vote:
-        """As for `csr`: a trusted identity's valid request is what speaks for a cluster; without one, nothing does."""
+        """As for `csr`: ALLOW if a trusted identity has a valid request for the cluster, ABSTAIN otherwise."""
         vouched = self.owns(cluster) and self._approver.vouched_for(cluster)
         return Vote.ALLOW if vouched else Vote.ABSTAIN
 

@@ -1,4 +1,4 @@
-"""What the command line may say to this driver, on the hub and on the agent's side."""
+"""The options of this driver on the command line, of the hub's and of the agent's side."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _KNOWN: Final = (*_OF_HUB, *_OF_AGENT)
 @dataclass(frozen=True)
 class HubSide:
     approved_users: frozenset[str]
-    """Whose first requests are approved without an administrator."""
+    """Users whose first requests are approved automatically."""
     accounts: frozenset[str]
-    """As whom the hub's gRPC servers make requests."""
+    """The service accounts of the hub's gRPC servers."""
     ca_file: Path
     key_file: Path
     duration: timedelta
-    """How long certificates are valid at the most."""
+    """The longest validity of certificates."""
 
 
 def hub_side(options: DriverOptions) -> HubSide:
@@ -59,23 +59,23 @@ def hub_side(options: DriverOptions) -> HubSide:
 
 
 def server_accounts(options: DriverOptions) -> frozenset[str]:
-    """As whom the hub's gRPC servers make requests."""
+    """The service accounts of the hub's gRPC servers."""
     return listed(options, SERVER_ACCOUNT) or frozenset((DEFAULT_ACCOUNT,))
 
 
 def client_expiration(options: DriverOptions) -> int:
-    """For how many seconds an agent asks its certificates to be valid. Raises DriverConfigError."""
+    """The requested validity of agents' certificates in seconds. Raises DriverConfigError."""
     refuse_unknown(GRPC, options, _KNOWN, _OF_AGENT)
     return shared.client_expiration(GRPC, options)
 
 
 def bootstrap_configs(options: DriverOptions) -> tuple[str, ...]:
-    """The files that agents introduce themselves with, in order of preference."""
+    """The agents' bootstrap configuration files, in order of preference."""
     return _several(options.get(BOOTSTRAP_CONFIG, ()))
 
 
 def hub_config(options: DriverOptions) -> str:
-    """The file that others find an agent's way to its hub in; empty when nobody says."""
+    """The file of the agent's configuration as other processes see it; empty if not set."""
     return last(options, HUB_CONFIG)
 
 

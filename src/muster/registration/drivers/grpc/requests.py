@@ -1,10 +1,10 @@
-"""Signing requests of gRPC agents, and whose word counts for who made one.
+"""Signing requests of gRPC agents, and which requester is trusted.
 
-The API server records the gRPC server as the requester of everything that comes over gRPC; for whom it asked, it says in an
-annotation. Anybody who may create signing requests can write that annotation, so it counts on requests of the server's own account
-and on no other. Of a request that somebody else made nobody knows who asks: it is never approved automatically, although that
-somebody is known to the API server, because what the gRPC server checks before (may this identity introduce a cluster of this
-name?) nobody has checked. An administrator may approve it.
+The API server records the gRPC server as the requester of everything that comes over gRPC; the server puts the agent's user into an
+annotation. Every client that may create signing requests can write that annotation, so it is trusted only on requests of the
+server's own account. The requester of any other request is treated as unknown: it is never approved automatically, although the API
+server authenticated the client, because the gRPC server's check was skipped (may this identity create a cluster of this name?). An
+administrator may approve it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ACCOUNT: Final = "system:serviceaccount:"
 
 
 def read_grpc_request(csr: Mapping[str, Any], accounts: frozenset[str]) -> AgentRequest:
-    """`accounts` are those of the hub's gRPC servers. Raises NotAnAgentsRequest."""
+    """Parse a request; `accounts` are those of the hub's gRPC servers. Raises NotAnAgentsRequest."""
     return read_request(csr, GRPC_SIGNER, requester_of(csr, accounts))
 
 
 def requester_of(csr: Mapping[str, Any], accounts: frozenset[str]) -> UserInfo:
-    """For whom the gRPC server made a request, with the groups that follow from the name; UNKNOWN where it did not."""
+    """The user for whom the gRPC server made a request, with the groups that follow from the name; UNKNOWN for other requests."""
     if (csr.get("spec") or {}).get("username") not in accounts:
         return UNKNOWN
     name = str(((csr.get("metadata") or {}).get("annotations") or {}).get(CSR_USER) or "")
@@ -34,7 +34,7 @@ def requester_of(csr: Mapping[str, Any], accounts: frozenset[str]) -> UserInfo:
 
 
 def _groups(name: str) -> tuple[str, ...]:
-    """An agent's are in the certificate that it has its name from; a service account's follow from its namespace."""
+    """The user's groups: an agent's are in the certificate that has its name; a service account's follow from its namespace."""
     agent = parse_common_name(name)
     if agent is not None:
         return tuple(sorted(agent.organizations))

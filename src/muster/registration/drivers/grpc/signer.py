@@ -1,13 +1,13 @@
-"""The hub signs what was approved: client certificates for gRPC agents.
+"""The hub's signer of client certificates for gRPC agents.
 
-A certificate is made from what was read of the request, and nothing is copied into it: the agent's name and groups, its public key,
-the usage of a client, and no alternative names or other extensions. It lives as long as the agent asked for, but not longer than
-the hub allows and than the authority itself. An approved request that is not an agent's, whoever approved it, gets the condition
-`Failed`, as Kubernetes' own signers set it, so that whoever asked knows that there is nothing to wait for.
+A certificate is built from the parsed request, and nothing is copied into it: the agent's name and groups, its public key, the
+usage of a client, and no alternative names or other extensions. Its validity is as requested, but at most what the hub allows and
+that of the authority. An approved request that is not an agent's gets the condition `Failed`, as Kubernetes' own signers set it, so
+that the requester does not wait.
 
-Nothing is remembered: a request that is approved and has neither certificate nor failure is work to be done. So a hub may die
-between any two steps, and two hubs that sign at once are sorted out by the version of the request: the loser's certificate is
-thrown away. While there is no authority that can sign, requests wait.
+The signer has no state: an approved request without certificate and failure is work to be done. So a hub may stop between any two
+steps, and if two hubs sign at once, the resourceVersion of the request decides: the loser's certificate is discarded. While no
+authority is able to sign, requests wait.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = get_logger("muster.registration.drivers.grpc")
 
 WORKERS: Final = 4
 NO_AUTHORITY_PAUSE: Final = 5.0
-"""Seconds between two looks at whether there is an authority that can sign."""
+"""Seconds until the authority is loaded again while there is none that can sign."""
 
 
 def is_to_be_signed(csr: Object) -> bool:
@@ -55,7 +55,7 @@ def certificate_for(csr: Object, authority: CertificateAuthority, longest: timed
 
 
 class Signer:
-    """One controller; its keys are names of signing requests."""
+    """The controller; its keys are names of signing requests."""
 
     def __init__(self, context: HubContext, authority: SigningAuthority, longest: timedelta) -> None:
         self._context = context

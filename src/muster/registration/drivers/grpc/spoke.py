@@ -1,8 +1,7 @@
-"""The agent's side: a certificate of the hub's signer for gRPC agents, asked for over gRPC.
+"""The agent's side: a certificate of the hub's signer for gRPC agents, requested over gRPC.
 
-How it is asked for, waited for and renewed, and what is remembered of that, is the same for all certificates:
-`drivers/certificates/machine.py`. What it is good for is the hub's gRPC server and no other: nothing of what is kept leads to the
-hub's API server.
+The request, the renewal and their state are the same for all certificates: `drivers/certificates/certificate_manager.py`. The
+certificate is valid only for the hub's gRPC server: nothing that is stored gives access to the hub's API server.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class GrpcSpoke:
         self._directory = context.directory
 
     def decorate(self, cluster: Document) -> Document:
-        """Marked as this driver's. Our server does that too; upstream's does not, nor with a cluster that was there before."""
+        """Add this driver's annotation. Our server does so too; upstream's does not, and none does on an existing cluster."""
         marked = copy.deepcopy(cluster)
         marked["metadata"].setdefault("annotations", {})[DRIVER_ANNOTATION] = GRPC
         return marked

@@ -1,1 +1,1 @@
-"""Clusters come and go: who is accepted, what they may do then, and what has to be gone before they are."""
+"""Acceptance of clusters, their permissions, and the cleanup before a deleted cluster is removed."""

@@ -1,23 +1,24 @@
-"""Whether a cluster is let in: permissions follow `spec.hubAcceptsClient`, and condition HubAcceptedManagedCluster follows both.
+"""Acceptance of clusters: permissions follow `spec.hubAcceptsClient`, and condition HubAcceptedManagedCluster follows both.
 
-Accepted: the finalizer first, so that nothing made is ever forgotten; namespace, role, bindings, then what the cluster's driver
-needs, and only when all of it is there the condition True. What fails is named in the condition, False with reason `Error`, and
-tried again later and later; what a driver is still working on is named there with reason `Pending`, and the driver calls when it
-is done. Edited or deleted objects are put back. Drivers are asked again only when the ManagedCluster's labels, annotations or
-addresses changed, or when one has called. A cluster of a driver that this hub has not enabled is let in by nobody.
+Accepted: the finalizer comes first, so that everything created is cleaned up later; then namespace, role and bindings, then what
+the cluster's driver grants, and only when all exist the condition True. A failure is named in the condition, False with reason
+`Error`, and retried with backoff; what a driver is still working on is named there with reason `Pending`, and the driver requeues
+the cluster when it is done. Edited or deleted objects are restored. Drivers are called again only when the ManagedCluster's labels,
+annotations or addresses have changed, or when one has requeued the cluster. A cluster of a driver that this hub has not enabled is
+never accepted.
 
-Denied: whoever was let in, even halfway, is put out at once, whatever the condition says and however many works are left: the
-role shrinks to reading the own ManagedCluster, the registration agent's binding goes, the driver revokes, and the condition says
-False, `HubClusterAdminDenied`, with what remains in its message. Only the work agent's binding is held by its finalizer until no
-ManifestWork is left, so that an agent which still has an identity can clean up. The condition's time is the time of denial,
-also when the condition was False before for another reason; `removal.py` counts from it.
+Denied: an accepted cluster, even a half accepted one, loses its permissions at once, whatever its condition and its number of
+works: the role is reduced to reading the own ManagedCluster, the registration agent's binding is deleted, the driver revokes, and
+the condition becomes False, `HubClusterAdminDenied`, with what remains in its message. Only the work agent's binding is held by its
+finalizer until no ManifestWork is left, so that an agent which still has an identity can clean up. The condition's time is the time
+of denial, also if the condition was False before for another reason; `removal.py` counts from it.
 
-Deleted: the agent keeps its access until addons and works are collected (`collection.py`), then the driver revokes, permissions
-go, and the finalizer last. The namespace stays. Permissions of clusters that are gone, because a finalizer was taken off by hand
-or while no hub ran, are removed by name; those of a ManagedCluster that merely cannot be read are left alone.
+Deleted: the agent keeps its access until addons and works are deleted (`collection.py`), then the driver revokes, the permissions
+are deleted, and the finalizer last. The namespace stays. Permissions of clusters that no longer exist, because a finalizer was
+removed by hand or while no hub ran, are deleted by name; those of a ManagedCluster that merely cannot be parsed are left alone.
 
-The roles that all clusters share are there while there is any ManagedCluster; their key is the empty name, which is also the
-value of their label.
+The roles that all clusters share exist while there is any ManagedCluster; their key is the empty name, which is also the value of
+their label.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ COMMON: Final = ""
 """The key of the roles that all clusters share."""
 DENIED: Final = "HubClusterAdminDenied"
 PENDING: Final = "Pending"
-"""Ours: nothing has failed, and not everything is there yet."""
+"""Our own reason: nothing has failed, and something is not ready yet."""
 TRANSIENT: Final = (Conflict, Unreachable, TooManyRequests)
-"""A lost race, a server that is away or busy: nothing to tell about a cluster, only to try again."""
+"""A conflict, or an unreachable or busy server: retried without a report in the cluster's condition."""
 LISTED: Final = 5
-"""So many problems are written out in a condition; the others are counted."""
+"""The number of problems that a condition lists; the others are counted."""
 
 
 class Incomplete(Exception):
-    """A cluster is not yet as it should be; what is missing is in its condition."""
+    """A cluster is not ready; its condition names what is missing."""
 
     def __init__(self, cluster: str, problems: tuple[str, ...]) -> None:
         super().__init__("; ".join(problems))
@@ -69,7 +70,7 @@ class Incomplete(Exception):
 
 @dataclass(frozen=True)
 class AcceptanceState:
-    """What is missing of a cluster's permissions: what has failed, and what is being worked on."""
+    """What is missing of a cluster's permissions: failed and pending steps."""
 
     problems: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
@@ -85,13 +86,13 @@ class AcceptanceState:
         return self.problems + self.pending
 
     def check(self, cluster: str) -> None:
-        """Raises Incomplete where something has to be tried again; what is being worked on will call."""
+        """Raises Incomplete if a step must be retried; for pending ones the driver requeues the cluster."""
         if self.problems:
             raise Incomplete(cluster, self.problems)
 
 
 class _Driven(NamedTuple):
-    """What drivers last did for a cluster without a problem, and for which state of it."""
+    """The last call of the drivers without a problem for a cluster, and the state of the cluster at that time."""
 
     granted: bool
     state: int
@@ -110,7 +111,7 @@ class Acceptance:
         self._clusters.always(self._held)
         self._driven: dict[str, _Driven] = {}
         self._departed: dict[str, ManagedCluster] = {}
-        """The last version of clusters that went while their drivers had granted something."""
+        """The last version of deleted clusters whose drivers had granted something."""
         self._sharing = asyncio.Lock()
         self._controller.watch(hub.clusters, lambda cluster: [cluster.metadata.name])
         for cache in self._permissions.caches.values():
@@ -126,7 +127,7 @@ class Acceptance:
                 remains.cancel()
 
     def reconsider(self, cluster: str) -> None:
-        """A driver may name other agents of it now."""
+        """Requeue a cluster, because a driver may name other agents of it now."""
         self._controller.enqueue(cluster)
 
     def _came_or_went(self, old: ManagedCluster | None, new: ManagedCluster | None) -> None:
@@ -157,12 +158,12 @@ class Acceptance:
         name, labels = cluster.metadata.name, self._labels
         held = await self._hold(cluster)
         if held is None:
-            # Somebody has changed his mind meanwhile, and that wakes us.
+            # The decision was changed meanwhile; the change requeues the cluster.
             return
         cluster = held
         problems = await _problems([("common roles", self._share_roles())])
         problems += await self._ensure(rbac.namespace(name, labels), rbac.own_role(name, labels, accepted=True))
-        # A binding needs its namespace, and its role too: who binds must show that he has all the role's rights himself.
+        # A binding needs its namespace, and its role too: RBAC demands that its creator has all permissions of the role.
         agents = self._agents.of(cluster)
         problems += await self._ensure(rbac.own_binding(name, labels, agents), *rbac.namespace_bindings(name, labels, agents))
         acceptance = await self._drive(cluster, granted=True) + problems
@@ -170,14 +171,14 @@ class Acceptance:
             log.info("cluster accepted", cluster=name)
             self._record_event(cluster, "ManagedClusterAccepted", f"managed cluster {name} is accepted by hub cluster admin")
         if self._permissions.namespace_terminating(name):
-            # The agent is needed until its works are gone, and the namespace until then waits for its binding.
+            # The agent is needed until its works are deleted; until then the namespace stays because of the binding.
             await self._release(name)
         elif not acceptance.missing:
             self._remains.forget(name)
         acceptance.check(name)
 
     def _held(self, cluster: ManagedCluster) -> ManagedCluster:
-        """As every cluster should be that is accepted."""
+        """What every accepted cluster has: our finalizer."""
         acceptable = cluster.spec.hub_accepts_client and not self._name_problem(cluster)
         return add_finalizer(cluster) if acceptable else cluster
 
@@ -186,7 +187,7 @@ class Acceptance:
         return rbac.name_problem(cluster.metadata.name, self._hub.options.namespace, is_new=not let_in)
 
     async def _hold(self, cluster: ManagedCluster) -> ManagedCluster | None:
-        """The cluster with our finalizer on it; None when it is not to be accepted any more."""
+        """The cluster with our finalizer; None if it is not to be accepted any more."""
         await self._clusters.change(cluster.metadata.name, unless_changed(cluster, add_finalizer))
         held = self._clusters.get(cluster.metadata.name)
         if held is None or _decision(held) != _decision(cluster) or names.RESOURCE_CLEANUP not in held.metadata.finalizers:
@@ -199,7 +200,7 @@ class Acceptance:
         name = cluster.metadata.name
         condition = condition_of(cluster.status.conditions, ACCEPTED)
         if condition is None and names.RESOURCE_CLEANUP not in cluster.metadata.finalizers and not self._permissions.of(name):
-            # Nobody ever let it in. Kubernetes removes approved requests within the hour; acceptance may come later.
+            # It was never accepted. Kubernetes deletes approved requests within the hour; acceptance may come later.
             self._agents.of(cluster)
             return
         denied = condition is not None and condition.reason == DENIED
@@ -220,7 +221,7 @@ class Acceptance:
             await self._permissions.release(name)
 
     async def _shut_out(self, cluster: ManagedCluster, *, unseen: bool) -> AcceptanceState:
-        """Take away everything but reading the own ManagedCluster, and what the work agent needs to clean up."""
+        """Remove all permissions but reading the own ManagedCluster, and those that the work agent needs to clean up."""
         name, labels = cluster.metadata.name, self._labels
         (registration, work, *_) = rbac.own_keys(name)
         problems = await _problems(
@@ -236,7 +237,7 @@ class Acceptance:
     async def _delete(self, cluster: ManagedCluster) -> None:
         name = cluster.metadata.name
         if names.RESOURCE_CLEANUP not in cluster.metadata.finalizers:
-            # What there is of it goes when it is gone.
+            # The rest is cleaned up when the ManagedCluster is removed.
             return
         if not cluster.spec.hub_accepts_client:
             await self._shut_out(cluster, unseen=False)
@@ -254,7 +255,7 @@ class Acceptance:
         log.info("cluster removed", cluster=name)
 
     async def _forget(self, name: str) -> None:
-        """There is no such cluster: whatever permissions are left of it go."""
+        """The ManagedCluster does not exist: delete its remaining permissions."""
         if ObjectKey("", name) in self._hub.clusters.malformed or rbac.name_problem(
             name, self._hub.options.namespace, is_new=False
         ):
@@ -281,10 +282,10 @@ class Acceptance:
         )
         return problems + await _problems([(f"RoleBinding {names.work_binding(name)}", release(name))])
 
-    # Steps that several share
+    # Steps that are shared
 
     async def _refuse(self, cluster: ManagedCluster, problem: str) -> None:
-        """Nothing is made for a name that must not be accepted, so there is nothing to undo."""
+        """Set the condition; nothing is created for a name that must not be accepted, so there is nothing to undo."""
         if cluster.metadata.deletion_timestamp:
             await self._clusters.change(cluster.metadata.name, unless_changed(cluster, remove_finalizer))
         elif cluster.spec.hub_accepts_client and await self._set_condition(
@@ -294,7 +295,7 @@ class Acceptance:
 
     async def _share_roles(self) -> None:
         clusters = self._hub.clusters
-        # Many clusters come at once; the first makes the roles, the others find them.
+        # Many clusters come at once; the first one creates the roles.
         async with self._sharing:
             for wanted in rbac.common_roles(self._labels):
                 if len(clusters.cache) or clusters.malformed:
@@ -313,11 +314,11 @@ class Acceptance:
             await self._permissions.release(name)
 
     async def _drive(self, cluster: ManagedCluster, *, granted: bool) -> AcceptanceState:
-        """Have the drivers that own the cluster grant or revoke, unless they did so for the same state already."""
+        """Call `grant` or `revoke` of the drivers that own the cluster, unless they succeeded for the same state already."""
         name, wanted = cluster.metadata.name, _Driven(granted, _state(cluster))
         if self._driven.get(name) == wanted:
             return AcceptanceState()
-        # Until it has gone well, something may have been granted.
+        # Until it has succeeded, something may have been granted.
         self._driven[name] = _Driven(True, 0)
         acceptance = AcceptanceState()
         owners = {name: driver for name, driver in self._hub.drivers.items() if _owns(name, driver, cluster)}
@@ -331,7 +332,7 @@ class Acceptance:
         return acceptance
 
     async def _set_condition(self, cluster: ManagedCluster, condition: Condition) -> bool:
-        """Whether that was news."""
+        """Returns whether the condition changed."""
         now = self._context.clock.now()
         change = unless_changed(cluster, lambda newest: redated(newest, condition, now))
         return await self._clusters.change(cluster.metadata.name, change, status=True)
@@ -341,14 +342,14 @@ class Acceptance:
 
 
 def _state(cluster: ManagedCluster) -> int:
-    """Tells apart the states of a cluster that drivers may treat differently; taints and the like are none of them."""
+    """A hash of the parts of a cluster that drivers may depend on; taints and the like are not included."""
     metadata = cluster.metadata
     marks = (tuple(sorted(metadata.annotations.items())), tuple(sorted(metadata.labels.items())))
     return hash((metadata.uid, marks, cluster.spec.managed_cluster_client_configs))
 
 
 def unless_changed(seen: ManagedCluster, change: Change) -> Change:
-    """A change of what was seen; of a cluster that another decision has been made on since, none."""
+    """The change, applied only if the acceptance of the cluster is still the same as when it was read."""
 
     def careful(newest: ManagedCluster) -> ManagedCluster:
         return change(newest) if _decision(newest) == _decision(seen) else newest
@@ -372,7 +373,7 @@ def _owns(name: str, driver: HubDriver, cluster: ManagedCluster) -> bool:
     try:
         return driver.owns(cluster)
     except Exception as error:
-        # Somebody else's code, asked about a cluster that may be nothing to it.
+        # Code of another distribution, called for a cluster that may not be its own.
         log.error("driver failed", driver=name, cluster=cluster.metadata.name, error=f"{type(error).__name__}: {error}")
         return False
 
@@ -382,7 +383,7 @@ def _by(driver: str, texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _disabled(cluster: ManagedCluster, enabled: tuple[str, ...]) -> str:
-    """Nobody here can give the cluster's agents credentials, or take them away again."""
+    """Why no enabled driver can grant or revoke credentials of the cluster's agents; empty if one can."""
     owner = owner_of(cluster)
     annotation = cluster.metadata.annotations.get(names.DRIVER_ANNOTATION, "")
     name = owner.name if owner is not None else annotation
@@ -398,12 +399,12 @@ async def _drive_one(driver: HubDriver, cluster: ManagedCluster, granted: bool) 
     except TRANSIENT:
         raise
     except Exception as error:
-        # Drivers come from elsewhere too: what one fails on is its cluster's problem, and the condition and the log say so.
+        # Drivers may be of other distributions: an exception is reported in the cluster's condition and the log.
         return GrantResult((GrantStep("grant" if granted else "revoke", f"{type(error).__name__}: {error}"),))
 
 
 async def _problems(steps: Iterable[tuple[str, Awaitable[None]]]) -> tuple[str, ...]:
-    """Take all steps side by side, and say which failed and why; what will pass is raised."""
+    """Run all steps concurrently, and return the failed ones with the reason; transient errors are raised."""
     named = list(steps)
     results = await asyncio.gather(*(step for _, step in named), return_exceptions=True)
     problems: tuple[str, ...] = ()

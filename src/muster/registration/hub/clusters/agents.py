@@ -1,14 +1,13 @@
-"""Who acts for a cluster: the users that were given a credential under this very ManagedCluster, and nobody of an earlier one.
+"""The users of a cluster's agents: those that got a credential under this very ManagedCluster, and none of an earlier one.
 
-A certificate outlives the ManagedCluster that it was issued for, by up to a year, and names only the cluster. If rights were
-bound to the group in it, whoever had the name before would have them again with the name's next owner. So a driver that knows
-its agents one by one names them (`HubDriver.agents`), and they are bound as users. What was learned once must outlive the signing
-requests it was learned from, which Kubernetes removes after an hour: the record is the cluster's ClusterRoleBinding, which only
-administrators may write, with the uid of the ManagedCluster that it is for in an annotation. A binding for another uid counts for
-nothing.
+A certificate outlives the ManagedCluster that it was issued for, by up to a year, and names only the cluster. If permissions were
+bound to the group in it, agents of a former cluster would have them again when another cluster takes the name. So a driver that
+knows its agents names them (`HubDriver.agents`), and they are bound as users. This must outlive their signing requests, which
+Kubernetes deletes after an hour: it is recorded in the cluster's ClusterRoleBinding, which only administrators may write, with the
+uid of its ManagedCluster in an annotation. A binding for another uid is ignored.
 
-A binding without the annotation is one of an upstream hub, or of a Muster before this; it binds the group, and those agents
-cannot be named any more. If the ManagedCluster was accepted then, it is kept for as long as that is there.
+A binding without the annotation was made by an upstream hub, or by an earlier Muster; it binds the group, and those agents can no
+longer be named. If the ManagedCluster was accepted at that time, the group stays bound as long as the ManagedCluster exists.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class ClusterAgents:
         self._drivers = hub.drivers
         self._permissions = permissions
         self._known: dict[str, AgentSubjects] = {}
-        """By cluster: what was known last. There may be no binding: not yet, or somebody has deleted it."""
+        """By cluster: the last known users. The binding may be missing: not created yet, or deleted by another client."""
 
     def of(self, cluster: ManagedCluster) -> AgentSubjects:
         name, uid = cluster.metadata.name, cluster.metadata.uid
@@ -52,7 +51,7 @@ class ClusterAgents:
 def recorded(binding: Object, cluster: ManagedCluster) -> AgentSubjects:
     """The agents that a ClusterRoleBinding names for this ManagedCluster."""
     name, uid = cluster.metadata.name, cluster.metadata.uid
-    # A new ManagedCluster has no conditions, and nobody yet who may write any.
+    # A new ManagedCluster has no conditions, and no client yet that may write any.
     made_for = (binding["metadata"].get("annotations") or {}).get(CLUSTER_UID)
     if made_for != uid and (made_for or condition_of(cluster.status.conditions, ACCEPTED) is None):
         return AgentSubjects(uid)

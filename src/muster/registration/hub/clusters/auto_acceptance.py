@@ -1,15 +1,14 @@
-"""Accepts clusters without an administrator, where one of the drivers vouches for them and none objects.
+"""Automatic acceptance of clusters: one driver votes for it and none against it.
 
-Off unless the hub is started with auto approval. A driver votes ALLOW only on proof, such as a request for credentials from an
-identity on its list; whoever leaves such proof away is merely not voted for, and a ManagedCluster that an administrator prepared
-stays as it is. Votes are taken when the ManagedCluster changes and when a driver says that its proof has changed, in whichever
-order the two arrive.
+Off unless the hub is started with auto approval. A driver votes ALLOW only on evidence, such as a request for credentials from an
+identity on its list; without evidence it abstains, and a ManagedCluster that an administrator prepared stays as it is. Drivers vote
+when the ManagedCluster changes and when a driver has new evidence, in any order.
 
-Where a namespace of the cluster's name exists that is not marked as this cluster's, an administrator must say so.
+If a namespace of the cluster's name exists without this cluster's label, an administrator has to accept.
 
-This happens once in a ManagedCluster's life. The annotation records when, and a cluster that was ever let in, by whomever, has
-a finalizer and a condition to show for it: so a later denial by an administrator stays. Acceptance is written against the very
-version that was voted on.
+This happens once in a ManagedCluster's life. An annotation records when, and a cluster that was ever accepted, by any client, has a
+finalizer and a condition: so a later denial by an administrator stays. Acceptance is written with the resourceVersion that was
+voted on.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class AutoAcceptance:
         await self._controller.run()
 
     def reconsider(self, cluster: str) -> None:
-        """A driver may vote differently now."""
+        """Requeue a cluster, because a driver may vote differently now."""
         self._controller.enqueue(cluster)
 
     async def reconcile(self, name: str) -> None:
@@ -78,7 +77,7 @@ class AutoAcceptance:
 
 
 def undecided(cluster: ManagedCluster) -> bool:
-    """Whether nobody, person or hub, has ever let this cluster in."""
+    """Whether no user and no hub has ever accepted this cluster."""
     metadata = cluster.metadata
     return not (
         cluster.spec.hub_accepts_client
@@ -90,6 +89,6 @@ def undecided(cluster: ManagedCluster) -> bool:
 
 
 def elected(votes: Iterable[Vote]) -> bool:
-    """One vouches, none objects; silence is no consent."""
+    """Whether there is an ALLOW and no DENY; abstaining is no vote."""
     cast = set(votes)
     return Vote.ALLOW in cast and Vote.DENY not in cast

@@ -1,13 +1,13 @@
-"""Before a deleted cluster goes, its addons go, then its works, while its agent can still clean up behind them.
+"""Deletes the addons and then the works of a deleted cluster, before it is removed and while its agent can still clean up.
 
-Every ManagedCluster gets a finalizer for that. When it is deleted, what is in its namespace is deleted kind by kind in the
-configured order; the next kind waits until the one before is gone, and of one kind those with the lowest cleanup priority go
-first (annotation, 0 to 100; none or nonsense counts as 0). Condition `Deleting` tells how far it is. Each removal wakes the
-next step; nothing is polled, and while many objects go, the condition is written every few seconds only. Only a cluster that is
-collected and still does not go is looked at again from time to time, for works that somebody made after that.
+Every ManagedCluster gets a finalizer for that. When it is deleted, the objects in its namespace are deleted kind by kind in the
+configured order; the next kind waits until the one before is gone, and within a kind the lowest cleanup priority goes first
+(annotation, 0 to 100; a missing or invalid one is 0). Condition `Deleting` reports the progress. Each removal triggers the next
+step; nothing is polled, and while many objects are removed, the condition is written every few seconds only. Only a cluster that is
+done and still exists is checked again from time to time, for works that were created after that.
 
-A cluster that is gone already, because its finalizers were taken off by hand, is collected the same way, without a condition.
-With the feature off, nothing is deleted and the finalizer is taken off wherever it is, so that no deletion waits for nobody.
+A cluster that no longer exists, because its finalizers were removed by hand, is cleaned up the same way, without a condition. With
+the feature off, nothing is deleted and the finalizer is removed from every cluster, so that no deletion hangs.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ log = get_logger("muster.registration.collection")
 
 DELETING: Final = "Deleting"
 STATUS_INTERVAL: Final = 5.0
-"""Seconds between two words about the same kind of object."""
+"""Seconds between two condition updates for the same kind of object."""
 RETRY_INTERVAL: Final = 10.0
-"""Seconds after which a cluster that is collected but still there is looked at again: somebody may have made a new work."""
+"""Seconds until a cluster that is done but still exists is checked again: a new work may have been created."""
 MAX_CONCURRENT_DELETES: Final = 8
-"""Deletions under way side by side for one cluster."""
+"""Concurrent deletions for one cluster."""
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
 class NotCollected(Exception):
-    """Something could not be deleted; the condition says what."""
+    """An object could not be deleted; the condition names it."""
 
 
 class Collection:
@@ -54,9 +54,9 @@ class Collection:
         self._clusters = hub.writer
         self._clusters.always(self._held)
         self._reported: dict[str, tuple[str, float]] = {}
-        """By cluster: about which kind something was said last, and when."""
+        """By cluster: the kind that was last reported, and when."""
         self._done: dict[str, tuple[str, float]] = {}
-        """Clusters that are collected and not gone yet: uid, and when that was."""
+        """Clusters that are done and still exist: uid, and since when."""
         self._controller.watch(hub.clusters, lambda cluster: [cluster.metadata.name])
 
     async def run(self) -> None:
@@ -85,7 +85,7 @@ class Collection:
         return left if uid == cluster.metadata.uid and left > 0 else await self._collect(name, cluster)
 
     def _held(self, cluster: ManagedCluster) -> ManagedCluster:
-        """As every cluster should be that nobody deletes."""
+        """What every cluster that is not being deleted has: our finalizer."""
         if cluster.metadata.deletion_timestamp:
             return cluster
         return with_finalizers(cluster, add=COLLECTION_CLEANUP) if self._on else with_finalizers(cluster, remove=COLLECTION_CLEANUP)
@@ -143,7 +143,7 @@ class Collection:
         return None
 
     async def _delete(self, resource: GVR, namespace: str, going: Sequence[Object]) -> list[str]:
-        """Gives what went wrong, object by object."""
+        """Delete the objects; returns the errors, one for each object."""
         slots = asyncio.Semaphore(MAX_CONCURRENT_DELETES)
 
         async def one(obj: Object) -> str:
@@ -152,7 +152,7 @@ class Collection:
                 try:
                     await self._context.client.delete(resource, metadata["name"], namespace, uid=metadata["uid"])
                 except (NotFound, Conflict):
-                    # It is gone, or another one by now, which the watch will tell.
+                    # It is deleted, or replaced by another one, which the watch will show.
                     return ""
                 except (Unreachable, TooManyRequests):
                     raise
@@ -188,14 +188,14 @@ def priority(obj: Object) -> int:
 
 
 def next_to_go(found: list[Object]) -> list[Object]:
-    """Those of the lowest priority that are left, without those on their way already."""
+    """The remaining objects of the lowest priority, without those that are being deleted already."""
     lowest = min(priority(obj) for obj in found)
     return [obj for obj in found if priority(obj) == lowest and not obj["metadata"].get("deletionTimestamp")]
 
 
 def remaining_condition(resource: GVR, found: list[Object]) -> Condition:
     held = sum(1 for obj in found if obj["metadata"].get("finalizers"))
-    # Spelt as upstream's hub spells it: people and tools match on it.
+    # The wording of upstream's hub: users and tools match it.
     message = (
         f"The resource {resource.plural} is remaning, the remaining count is {len(found)}, the finalizer pending count is {held}"
     )

@@ -1,8 +1,9 @@
-"""Whether a namespace of a cluster's name may become the cluster's.
+"""Whether an existing namespace of a cluster's name may become the cluster's.
 
-An agent may update the Leases of its cluster's namespace and write events there, and addons get rights there too. A namespace that
-somebody has made for something else must not become a cluster's because a newcomer chose its name: the first acceptance is refused
-until the namespace has the label that the hub puts on namespaces it makes. A cluster that comes back finds its old namespace so.
+An agent may update the Leases of its cluster's namespace and write events there, and addons get permissions there too. A namespace
+that was created for something else must not become a cluster's because a new cluster chose its name: the first acceptance is
+refused until the namespace has the label that the hub sets on namespaces which it creates. A cluster that registers again finds its
+old namespace with the label.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def is_terminating(namespace: Object | None) -> bool:
 
 
 def foreign_namespace_problem(cluster: str, namespace: Object | None) -> str:
-    """Why a cluster cannot be accepted that has this namespace; empty when it can."""
+    """Why a cluster with this namespace cannot be accepted; empty if it can."""
     if namespace is None:
         return ""
     labels = namespace["metadata"].get("labels") or {}

@@ -1,13 +1,13 @@
-"""Makes the objects of `rbac.py` be there, and be gone.
+"""Creates and deletes the objects of `rbac.py`.
 
-What is there is known from caches of labelled objects and from this process's own writes, so an accepted cluster at rest costs no
-request. A missing object is created; one that says something else is put right by a forced server-side apply. An object of our
-name that lacks our label (somebody made it, or took the label off) is not in the caches: creating fails, and the same apply
-adopts it, labels and permissions together. Where apply cannot help, because a binding's role cannot be changed in place or an
-aggregation rule decides on the rules, the object is deleted, if it still is the one looked at, and made again. The names
-are the hub's by convention, so nobody else's permissions are lost by that.
+The present objects are known from caches of labelled objects and from this process' own writes, so an accepted cluster at rest
+costs no request. A missing object is created; a different one is corrected by a forced server-side apply. An object of our name
+without our label (another client created it or removed the label) is not in the caches: creating it fails, and the same apply
+adopts it, labels and permissions together. If apply cannot correct it, because a binding's role is immutable or an aggregation rule
+determines the rules, the object is deleted with a precondition on the version that was read, and created again. The names are the
+hub's by convention, so no other client's permissions are lost.
 
-The binding of the work agent is held by a finalizer while works are left: `remove` only marks it, `release` lets it go.
+The binding of the work agent is held by a finalizer while works exist: `remove` only deletes it, `release` removes the finalizer.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from muster.runtime.controller import removal_patch
 log = get_logger("muster.registration.permissions")
 
 MANAGER: Final = "muster-registration"
-"""Who owns the fields that the hub writes."""
+"""The field manager of the hub's writes."""
 KINDS: Final = (NAMESPACES, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS)
 
 
 class BeingDeleted(KubeError):
-    """An object must go before it can be made again, and something still holds it."""
+    """An object must be removed before it can be created again, and a finalizer still holds it."""
 
     def __init__(self, wanted: DesiredObject, finalizers: list[str]) -> None:
         held = f", held by {', '.join(finalizers)}" if finalizers else ""
@@ -51,7 +51,7 @@ class Permissions:
         return self._latest[resource].snapshot(key)
 
     def of(self, cluster: str) -> list[tuple[GVR, ObjectKey]]:
-        """Which of a cluster's permissions are there."""
+        """The permissions of a cluster that exist."""
         return [(resource, key) for resource, key in rbac.own_keys(cluster) if self.get(resource, key)]
 
     def holds_works(self, cluster: str) -> bool:
@@ -63,7 +63,7 @@ class Permissions:
         return found is not None and _terminating(found)
 
     async def ensure(self, wanted: DesiredObject) -> None:
-        """Raises BeingDeleted when the object cannot be had now, else what the server answers."""
+        """Create or correct the object. Raises BeingDeleted while it is being deleted, and the client's errors."""
         current = self.get(wanted.resource, wanted.key)
         if current is not None and _terminating(current):
             await self._let_go(wanted, current)
@@ -80,7 +80,7 @@ class Permissions:
         self._latest[wanted.resource].record_write(answer)
 
     async def remove(self, resource: GVR, key: ObjectKey, cluster: str, *, unseen: bool = False) -> None:
-        """Delete an object that the caches show; `unseen` also one that they might not show for want of its label."""
+        """Delete an object that is in the caches; with `unseen` also one that may be missing there for lack of its label."""
         current = self.get(resource, key)
         if current is None and not unseen:
             return
@@ -89,7 +89,7 @@ class Permissions:
         try:
             answer = await self._client.delete(resource, key.name, key.namespace)
             if current is None and _is_held(answer):
-                # It must not be lost sight of before it is gone.
+                # It must stay in the caches until it is removed.
                 label = {"metadata": {"labels": {names.CLUSTER_LABEL: cluster}}}
                 answer = await self._client.patch(resource, key.name, label, key.namespace, manager=MANAGER)
         except NotFound:
@@ -97,13 +97,15 @@ class Permissions:
         self._latest[resource].record_delete(key, current.uid if current is not None else "", answer)
 
     async def release(self, cluster: str) -> None:
-        """Let the work agent's binding go, if it is marked: no work is left."""
+        """Remove the finalizer of the work agent's binding if it is being deleted: no work is left."""
         current = self.get(ROLE_BINDINGS, _work_binding(cluster))
         if current is not None and _terminating(current):
             await self._without_finalizer(current)
 
     async def _let_go(self, wanted: DesiredObject, current: Snapshot) -> None:
-        """A marked object of ours goes now, so that it can be made again at once; in a namespace that goes too, nothing can."""
+        """Remove the finalizer of our object that is being deleted, so that it can be created again at once; in a terminating
+        namespace nothing can be.
+        """
         if wanted.resource is NAMESPACES:
             raise BeingDeleted(wanted, list((current.data.get("spec") or {}).get("finalizers") or ()))
         if self.namespace_terminating(wanted.key.namespace):
@@ -113,7 +115,7 @@ class Permissions:
             raise BeingDeleted(wanted, left)
 
     async def _without_finalizer(self, current: Snapshot) -> list[str]:
-        """Gives the finalizers that are not ours and stay."""
+        """Remove our finalizer; returns the finalizers of others, which stay."""
         finalizers: list[str] = current.data["metadata"].get("finalizers") or []
         left = [name for name in finalizers if name != names.WORK_CLEANUP]
         patch = removal_patch(current.data, names.WORK_CLEANUP)
@@ -149,7 +151,7 @@ def _terminating(found: Snapshot) -> bool:
 
 
 def _is_held(answer: Object) -> bool:
-    """Whether what a deletion answers is the object, which something still holds."""
+    """Whether the answer to a delete is the object, which a finalizer still holds."""
     return answer.get("kind") != "Status" and bool((answer.get("metadata") or {}).get("finalizers"))
 
 

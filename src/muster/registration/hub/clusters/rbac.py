@@ -1,15 +1,15 @@
-"""What an accepted cluster is permitted on the hub, as objects: pure descriptions, nothing here talks to a server.
+"""The RBAC of an accepted cluster on the hub, as objects; sends no requests.
 
 A cluster has a namespace of its name, a ClusterRole with its binding, and two RoleBindings in its namespace to roles that all
-clusters share. Every binding names the cluster's agents (`AgentSubjects`): each user that was given a certificate, or where a
-driver does not tell its agents apart the group of all, and the group of agents whose identity comes from a provider which forbids
-groups beginning with `system:`. A cluster that was accepted and is no longer keeps a ClusterRole that lets it read its own
-ManagedCluster, so that the agent learns why it is out, and nothing else.
+clusters share. Every binding names the cluster's agents (`AgentSubjects`): each user that got a certificate, or, if a driver cannot
+tell its agents apart, the group of all agents and the group for identity providers that forbid groups beginning with `system:`. A
+cluster that is no longer accepted keeps a ClusterRole that allows only reading its own ManagedCluster, so that the agent can see
+the reason.
 
-Invariant: no cluster's objects can ever be another's, or those of the hub itself. The names leave three gaps, which
-`name_problem` closes: clusters called `registration` or `work` would share the name of a common role, and one called
-`managed-clusters` the group of all agents. Namespaces of Kubernetes and of the hub are refused too: an agent may update every
-Lease in its namespace.
+Invariant: the objects of a cluster never coincide with those of another cluster or of the hub. The names leave three gaps, which
+`name_problem` closes: clusters called `registration` or `work` would have the name of a common role, and one called
+`managed-clusters` the group of all agents. Namespaces of Kubernetes and of the hub are refused too: an agent may update every Lease
+in its namespace.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ Labels = Mapping[str, str]
 
 @dataclass(frozen=True)
 class AgentSubjects:
-    """Who acts for a cluster."""
+    """The subjects of a cluster's bindings."""
 
     uid: str = ""
-    """Of the ManagedCluster under which they were given their credentials."""
+    """The uid of the ManagedCluster under which they got their credentials."""
     users: frozenset[str] = frozenset()
     by_group: bool = False
-    """Whether everybody is meant whose credential names the cluster's group."""
+    """Whether all holders of a credential with the cluster's group are included."""
 
     def __or__(self, other: AgentSubjects) -> AgentSubjects:
         return AgentSubjects(self.uid, self.users | other.users, self.by_group or other.by_group)
@@ -61,7 +61,7 @@ class AgentSubjects:
 
 @dataclass(frozen=True)
 class DesiredObject:
-    """An object that must be there."""
+    """An object that must exist."""
 
     resource: GVR
     body: Object
@@ -85,7 +85,7 @@ def rule(group: str | list[str], resources: str, *verbs: str, names: tuple[str, 
 
 
 def common_roles(labels: Labels) -> tuple[DesiredObject, DesiredObject]:
-    """What agents may do in their own namespaces, said once for all clusters."""
+    """The permissions of agents in their own namespaces, shared by all clusters."""
     registration = [
         rule("coordination.k8s.io", "leases", "get", "list", "watch", "update"),
         rule(ADDON_GROUP, "managedclusteraddons", "get", "list", "watch"),
@@ -105,7 +105,7 @@ def namespace(cluster: str, labels: Labels) -> DesiredObject:
 
 
 def own_role(cluster: str, labels: Labels, *, accepted: bool) -> DesiredObject:
-    """What a cluster may do outside its namespace; once denied, only look at itself."""
+    """The permissions of a cluster outside its namespace; once denied, only reading itself."""
     names = (cluster,)
     if not accepted:
         looking = [rule(CLUSTER_GROUP, "managedclusters", "get", "list", "watch", names=names)]
@@ -120,14 +120,14 @@ def own_role(cluster: str, labels: Labels, *, accepted: bool) -> DesiredObject:
 
 
 def own_binding(cluster: str, labels: Labels, agents: AgentSubjects) -> DesiredObject:
-    """It is also the record of who the agents are, see `agents.py`."""
+    """The binding, which also records the agents, see `agents.py`."""
     name = cluster_role(cluster)
     metadata = {"name": name, "labels": _labels(cluster, labels), "annotations": {CLUSTER_UID: agents.uid}}
     return DesiredObject(CLUSTER_ROLE_BINDINGS, {"metadata": metadata, **_binds(cluster, name, agents)})
 
 
 def namespace_bindings(cluster: str, labels: Labels, agents: AgentSubjects) -> tuple[DesiredObject, DesiredObject]:
-    """For the registration agent and for the work agent; a finalizer holds the latter for as long as works are left."""
+    """The bindings of the registration agent and of the work agent; a finalizer holds the latter while works exist."""
     registration = {"name": registration_binding(cluster), "namespace": cluster, "labels": _labels(cluster, labels)}
     work = {**registration, "name": work_binding(cluster), "finalizers": [WORK_CLEANUP]}
     return (
@@ -137,7 +137,7 @@ def namespace_bindings(cluster: str, labels: Labels, agents: AgentSubjects) -> t
 
 
 def own_keys(cluster: str) -> tuple[tuple[GVR, ObjectKey], ...]:
-    """Where a cluster's permissions are, by name; its namespace, which outlives it, is none of them."""
+    """The names of a cluster's permissions; its namespace, which outlives it, is not included."""
     name = cluster_role(cluster)
     return (
         (ROLE_BINDINGS, ObjectKey(cluster, registration_binding(cluster))),
@@ -148,7 +148,7 @@ def own_keys(cluster: str) -> tuple[tuple[GVR, ObjectKey], ...]:
 
 
 def name_problem(cluster: str, hub_namespace: str, *, is_new: bool) -> str:
-    """Why no cluster may be accepted under this name; empty when one may. `is_new`: none of this name has been so far."""
+    """Why no cluster may be accepted under this name; empty if one may. `is_new`: none of this name was accepted before."""
     if not is_cluster_name(cluster):
         return f"{cluster!r} cannot name a cluster: it must be a valid namespace name (a DNS label of at most 63 characters)"
     clashes = cluster_role(cluster) in (REGISTRATION_ROLE, WORK_ROLE) or cluster_group(cluster) == ALL_CLUSTERS_GROUP
@@ -159,7 +159,7 @@ def name_problem(cluster: str, hub_namespace: str, *, is_new: bool) -> str:
 
 
 def holds(current: Object, wanted: Object) -> bool:
-    """Whether an object says what it must: labels, annotations and finalizers may be more, permissions exactly these."""
+    """Whether an object is as wanted: it may have more labels, annotations and finalizers, but exactly these permissions."""
     have, must = current.get("metadata") or {}, wanted["metadata"]
     return (
         _includes(have.get("labels"), must["labels"])
@@ -174,7 +174,7 @@ def _includes(have: Mapping[str, Any] | None, must: Mapping[str, str]) -> bool:
 
 
 def fixed(current: Object, wanted: Object) -> bool:
-    """Whether an object can never say what it must: its role cannot be changed, or something else decides on its rules."""
+    """Whether an object cannot be corrected in place: its role is immutable, or an aggregation rule determines its rules."""
     return current.get("roleRef") != wanted.get("roleRef") or "aggregationRule" in current
 
 

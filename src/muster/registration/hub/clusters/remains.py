@@ -1,9 +1,8 @@
-"""What is left in the namespaces of clusters that go: asked once, and watched only while something is left.
+"""The remaining objects in the namespaces of deleted clusters: listed once, and watched only while some remain.
 
-The hub keeps no cache of all addons and works of a fleet just to know when one cluster's are gone. The first question about a
-namespace is a list. If it is empty, that was all. If not, a watch of that collection in that namespace begins, answers come from
-its cache from then on, and every change wakes whoever waits for the cluster. `forget` ends the watch. A collection that the
-server does not have is empty.
+The hub has no cache of all addons and works of a fleet just to know when those of one cluster are gone. The first call for a
+namespace is a list. If it is not empty, a watch of that collection in that namespace begins, later calls are answered from its
+cache, and every change requeues the cluster. `forget` ends the watch. A collection that the server does not serve is empty.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class _Watch:
 
 
 class Remains:
-    """A cluster's namespace has its name, so `wake` is told the namespace."""
+    """`wake` is called with the namespace, which is the cluster's name."""
 
     def __init__(self, hub: HubControllerContext, wake: Callable[[str], None]) -> None:
         self._client = hub.context.client
@@ -61,7 +60,7 @@ class Remains:
                 self._end(resource, namespace)
 
     async def run(self) -> NoReturn:
-        """Until cancelled; nothing is watched before."""
+        """Run until cancelled; nothing is watched before."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
@@ -83,7 +82,7 @@ class Remains:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(informer.run())
             await informer.synced()
-            # What went between the list and the watch, no event tells.
+            # No event reports what was deleted between the list and the watch.
             self._wake(namespace)
 
     def _end(self, resource: GVR, namespace: str) -> None:

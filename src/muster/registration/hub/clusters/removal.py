@@ -1,12 +1,12 @@
-"""Removes ManagedClusters that were put out long ago, so that clusters which left do not pile up on the hub.
+"""Deletes ManagedClusters that were denied long ago, so that clusters which left do not pile up on the hub.
 
 Off by default. With `remove_denied_after`, a ManagedCluster whose condition HubAcceptedManagedCluster has been False with reason
-`HubClusterAdminDenied` for that many seconds is deleted: by an administrator's denial, or by the cluster's own when it unjoined.
-Only clusters that were accepted once have that reason. One that waits for its first acceptance, one that failed to be accepted,
-and one that is wanted again are never touched. The deletion is an ordinary one, with all its cleaning up, announced by an event,
-and it counts only for the version that was looked at: who accepts the cluster again in the same moment wins.
+`HubClusterAdminDenied` for that many seconds is deleted: after an administrator's denial, or after the cluster has unjoined. Only
+clusters that were accepted once have that reason. A cluster that waits for its first acceptance, that failed to be accepted, or
+that is accepted again is never deleted. The deletion is an ordinary one, with all cleanup, is announced by an event, and has a
+precondition on the version that was read: if an administrator accepts the cluster at the same moment, it stays.
 
-Nothing is polled: each denied cluster is looked at again at its time.
+Nothing is polled: each denied cluster is requeued for its time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from muster.runtime.client import NotFound
 log = get_logger("muster.registration.removal")
 
 LONGEST_NAP: Final = 86_400.0
-"""A wall clock may be set: whoever is due later is looked at once a day all the same."""
+"""Seconds. The wall clock may be set, so later deadlines are checked once a day as well."""
 
 
 class Removal:
@@ -69,7 +69,7 @@ class Removal:
 
 
 def denied_at(cluster: ManagedCluster) -> datetime | None:
-    """When a cluster that had been accepted was denied; None for any other, and where that time cannot be read."""
+    """When an accepted cluster was denied; None for any other, and if that time cannot be parsed."""
     condition = condition_of(cluster.status.conditions, ACCEPTED)
     if condition is None or condition.status != "False" or condition.reason != DENIED:
         return None

@@ -1,1 +1,1 @@
-"""Whether clusters are alive, and what follows for placements and addons when they are not."""
+"""The health of clusters, and its consequences for placements and addons."""

@@ -1,7 +1,7 @@
-"""Nobody speaks for the addons of a cluster that is unreachable: their Available condition becomes its Unknown.
+"""Copies the status Unknown of an unreachable cluster's Available condition to its addons.
 
-An addon's agent renews its own lease on the managed cluster, and the registration agent there reports it; with that gone, what the
-addon said last is worth nothing. Only Unknown is copied: of a cluster that is there but unwell, each addon judges for itself.
+An addon's agent renews its own lease on the managed cluster, and the registration agent reports it; without that agent the last
+report is out of date. Only Unknown is copied: on a cluster that is reachable but not available, each addon reports its own state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ADDON_AVAILABLE: Final = "Available"
 
 
 def unknown_of(cluster: ManagedCluster) -> Condition | None:
-    """What to say of a cluster's addons; None when they speak for themselves."""
+    """The condition for a cluster's addons; None if they report their own state."""
     available = condition_of(cluster.status.conditions, AVAILABLE)
     if available is None or available.status != "Unknown":
         return None

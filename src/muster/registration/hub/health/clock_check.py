@@ -1,8 +1,8 @@
-"""Whether a cluster's clock agrees with the hub's: condition ManagedClusterConditionClockSynced.
+"""Compares a cluster's clock with the hub's: condition ManagedClusterConditionClockSynced.
 
-A renewed lease carries the agent's time and is seen within moments, so the two times are compared when, and only when, a renewal
-happens. Times that are five lease durations apart or more are out of step. A cluster that is annotated not to be checked counts as
-in step. The condition informs: what depends on time (`leases.py`) copes with wrong clocks by itself.
+A renewed lease has the agent's time and is seen within moments, so the two clocks are compared at each renewal, and only then. A
+difference of five lease durations or more is out of sync. A cluster with the annotation that disables the check counts as in sync.
+The condition is informational: `leases.py` works with wrong clocks too.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ OUT_OF_STEP: Final = Condition(
 
 
 def tolerance(cluster: ManagedCluster) -> timedelta:
-    """Clocks so far apart are out of step."""
+    """The difference from which clocks are out of sync."""
     return timedelta.max if cluster.metadata.annotations.get(SKIP_CLOCK_CHECK) == "true" else grace(cluster)
 
 
 def verdict(cluster: ManagedCluster, apart: timedelta) -> Condition:
-    """What to say of clocks so far apart."""
+    """The condition for this difference."""
     return IN_STEP if abs(apart) < tolerance(cluster) else OUT_OF_STEP
 
 
@@ -52,9 +52,9 @@ class ClockCheck:
         self._context = hub.context
         self._clusters = hub.clusters
         self._apart: dict[str, timedelta] = {}
-        """Hub's time minus agent's at a cluster's last renewal."""
+        """The hub's time minus the agent's at a cluster's last renewal."""
         self._settled: dict[str, tuple[bool, timedelta]] = {}
-        """What a cluster's condition says, and from where on it would say the other: renewals that agree are no work."""
+        """The status of a cluster's condition, and the difference at which it would change: other renewals are no work."""
         self._controller = hub.context.controller("clock-check", self.reconcile)
         leases = hub.kept(LEASES)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
@@ -88,7 +88,7 @@ class ClockCheck:
         former = condition_of(cluster.status.conditions, CLOCK_SYNCED)
         news = former is None or former.reason != found.reason
         if news and await self._hub.writer.change(name, with_cluster_condition(found, self._context.clock.now()), status=True):
-            # That a new cluster's clock is right is nothing to talk about.
+            # A new cluster whose clock is right needs no line in the log.
             write = log.debug if former is None and found is IN_STEP else log.info
             write("clock compared", cluster=name, in_step=found is IN_STEP, seconds_apart=round(apart.total_seconds(), 3))
         self._settled[name] = (found is IN_STEP, tolerance(cluster))

@@ -1,8 +1,8 @@
-"""Which addons a cluster has and how they are, as labels of its ManagedCluster, by which placements select.
+"""The addons of a cluster and their health as labels of its ManagedCluster, which placements select.
 
-`feature.open-cluster-management.io/addon-<addon>` is `available`, `unhealthy` or `unreachable`. An addon that goes takes its label
-with it, also when nobody saw it go. Nothing is said of a cluster that has not been heard of yet, or that is being deleted. An addon
-whose name is too long for a label has none; that is said once, and costs the others nothing.
+`feature.open-cluster-management.io/addon-<addon>` is `available`, `unhealthy` or `unreachable`. The label of a deleted addon is
+removed, also if the hub did not run at the deletion. Clusters that have never reported, or that are being deleted, get no labels.
+An addon whose name is too long for a label has none; that is reported once, and does not affect the others.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from muster.runtime.cache import Snapshot
 log = get_logger("muster.registration.hub.health.feature_labels")
 
 LONGEST_NAME: Final = 63 - len(FEATURE_LABEL_PREFIX.rpartition("/")[2])
-"""Of an addon that can have a label."""
+"""The longest name of an addon that can have a label."""
 TOO_LONG: Final = "FeatureLabelNotPossible"
 _VALUES: Final[Mapping[str, str]] = {"True": "available", "False": "unhealthy"}
 UNREACHABLE: Final = "unreachable"
 
 
 def feature_labels(addons: Iterable[ManagedClusterAddOn]) -> dict[str, str]:
-    """What the addons of a cluster make its labels."""
+    """The labels for the addons of a cluster."""
     labels = {}
     for addon in addons:
         if not addon.metadata.deletion_timestamp and len(addon.metadata.name) <= LONGEST_NAME:
@@ -42,7 +42,7 @@ def feature_labels(addons: Iterable[ManagedClusterAddOn]) -> dict[str, str]:
 
 
 def with_feature_labels(cluster: ManagedCluster, labels: Mapping[str, str]) -> ManagedCluster:
-    """A cluster with these labels of addons, and no others."""
+    """The cluster with these labels of addons, and no others."""
     if cluster.metadata.deletion_timestamp or condition_of(cluster.status.conditions, AVAILABLE) is None:
         return cluster
     others = {key: value for key, value in cluster.metadata.labels.items() if not key.startswith(FEATURE_LABEL_PREFIX)}
@@ -57,7 +57,7 @@ class FeatureLabels:
         self._clusters = hub.clusters
         self._addons = hub.context.informers.of(ADDONS)
         self._reported: set[str] = set()
-        """The uids of addons that cannot have a label."""
+        """The uids of addons without a label that were reported."""
         self._controller = hub.context.controller("feature-labels", self.reconcile)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.watch(self._addons, lambda addon: [addon.namespace])

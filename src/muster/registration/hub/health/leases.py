@@ -1,15 +1,15 @@
-"""Whether clusters are alive: gives each accepted cluster its Lease and says Unknown when the agent stops renewing it.
+"""The liveness of clusters: creates a Lease for each accepted cluster and sets Unknown when the agent stops renewing it.
 
-A lease is good for five of its cluster's lease durations. Its time of renewal is the agent's; where that is near the hub's own
-time it counts as written, else (the clocks disagree) a renewal counts from when the hub saw it, so that a wrong clock on
-either side neither kills a living cluster nor keeps a dead one alive.
+A lease is valid for five of its cluster's lease durations. Its renewTime is the agent's; if it is near the hub's own time it is
+used as it is, else (the clocks differ) a renewal counts from when the hub saw it, so that a wrong clock on either side neither
+makes a live cluster Unknown nor keeps a dead one available.
 
-A renewal costs next to nothing: it is read and remembered, nothing is enqueued and nothing written. A cluster is looked at when
-its lease comes or goes, when its ManagedCluster changes, at the very moment its lease would run out, and at the first renewal
-after it did. Nothing polls. The hub only ever says Unknown; that all is well again is for the agent to say.
+A renewal is cheap: it is parsed and stored, nothing is enqueued and nothing written. A cluster is reconciled when its lease is
+created or deleted, when its ManagedCluster changes, when its lease expires, and at the first renewal after that. Nothing polls. The
+hub only sets Unknown; the agent sets the condition back.
 
-Before it says so it reads the lease itself: a hub that was cut off for a while has a cache from before, in which the whole fleet
-stopped renewing.
+Before it sets Unknown it reads the lease from the server: after a network partition the hub's cache is old, and in it the whole
+fleet has stopped renewing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNKNOWN: Final = Condition(
     message="Registration agent stopped updating its lease.",
 )
 CATCHING_UP: Final = 1.0
-"""How soon to look again when the cache is behind the server."""
+"""Seconds until the next check when the cache is behind the server."""
 
 
 class _Lease(msgspec.Struct, gc=False):
@@ -54,7 +54,7 @@ _decode_lease = msgspec.json.Decoder(_Lease).decode
 
 
 def renewal(lease: Snapshot) -> datetime | None:
-    """When the agent says it renewed; None when the lease says nothing that can be read."""
+    """The lease's renewTime; None if there is none that can be parsed."""
     try:
         return parse_time(_decode_lease(lease.raw).spec.renewTime or "")
     except (msgspec.DecodeError, ValueError):
@@ -66,11 +66,11 @@ def is_cluster_lease(lease: Snapshot) -> bool:
 
 
 LONGEST_LEASE: Final = 10**8
-"""Seconds. The API server does not keep an int32 within its bounds, and an agent may write this one."""
+"""Seconds. The API server does not enforce the bounds of an int32, and an agent may write this field."""
 
 
 def grace(cluster: ManagedCluster) -> timedelta:
-    """How long a renewal is good for."""
+    """How long a renewal is valid."""
     seconds = min(max(cluster.spec.lease_duration_seconds, 0), LONGEST_LEASE) or DEFAULT_LEASE_SECONDS
     return timedelta(seconds=LEASE_PERIODS * seconds)
 
@@ -81,9 +81,9 @@ def is_unknown(cluster: ManagedCluster) -> bool:
 
 
 def alive_until(renewed: datetime | None, seen: datetime | None, good_for: timedelta) -> datetime | None:
-    """Until when a lease holds; `seen` is the hub's time of the renewal, None if it was there when the hub came.
+    """Until when a lease is valid; `seen` is the hub's time of the renewal, None if it happened before the hub started.
 
-    A renewal that the hub did not see happen is believed, except that it cannot lie in the future: see `Leases.reconcile`.
+    A renewal that the hub did not see is accepted as written, except that it cannot be in the future: see `Leases.reconcile`.
     """
     if renewed is None:
         return seen and seen + good_for
@@ -99,9 +99,9 @@ class Leases:
         self._clusters = hub.clusters
         self._leases = hub.kept(LEASES)
         self._seen: dict[str, datetime] = {}
-        """When the hub saw a cluster's lease being renewed, by its own clock."""
+        """By cluster: the hub's time at which it saw the last renewal."""
         self._lapsed: set[str] = set()
-        """Clusters whose next renewal is news."""
+        """Clusters with an expired lease: their next renewal requeues them."""
         self._controller = hub.context.controller("leases", self.reconcile)
         self._controller.watch(self._clusters, lambda cluster: [cluster.metadata.name])
         self._controller.depend(self._leases)
@@ -130,7 +130,7 @@ class Leases:
             self._lapsed.discard(name)
             return None
         if condition_of(cluster.status.conditions, ACCEPTED) is None:
-            # Never accepted: nobody has promised to renew anything.
+            # Never accepted: no agent renews a lease.
             return None
         lease = self._leases.cache.named(LEASE, name)
         if lease is None:
@@ -139,7 +139,7 @@ class Leases:
         now = self._context.clock.now()
         renewed = renewal(lease)
         if name not in self._seen and (renewed is None or renewed > now):
-            # There before us, and from the future or from never: its time starts now.
+            # Older than this process, and in the future or without a time: its validity starts now.
             self._seen[name] = now
         until = alive_until(renewed, self._seen.get(name), grace(cluster))
         assert until is not None, "renewed or seen"
@@ -153,7 +153,7 @@ class Leases:
         return None
 
     async def _is_behind(self, lease: Snapshot) -> bool:
-        """Whether there is a newer lease than the cache has; it will be told of that in a moment."""
+        """Whether the server has a newer lease than the cache; the watch will deliver it in a moment."""
         try:
             found = await self._context.client.get(LEASES, lease.name, lease.namespace)
         except NotFound:
@@ -185,7 +185,7 @@ class Leases:
         if not await self._hub.writer.change(name, with_cluster_condition(UNKNOWN, self._context.clock.now()), status=True):
             return
         log.info("cluster is unreachable: its lease was not renewed", cluster=name)
-        # Told in the cluster's own namespace, where those who may see the cluster look.
+        # Events are in the cluster's own namespace, where users with access to the cluster look.
         regarding = {
             "apiVersion": cluster.resource.api_version,
             "kind": cluster.resource.kind,

@@ -1,7 +1,7 @@
-"""Keeps placements away from clusters that do not answer: taints `unavailable` (Available is False) and `unreachable` (Unknown).
+"""Keeps placements off unhealthy clusters: taints `unavailable` (Available is False) and `unreachable` (Unknown).
 
-A cluster has exactly one of the two or none; a new one that has said nothing yet is unreachable. Taints of others stay. When a
-taint was added is for the admission webhook to stamp, which refuses anybody else's stamp; without the webhook there is none.
+A cluster has at most one of the two; a new one that has not reported yet is unreachable. Taints of other clients stay. The
+admission webhook sets a taint's timeAdded and refuses any other value; without the webhook there is none.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def wanted_taint(cluster: ManagedCluster) -> str:
 
 
 def tainted(taints: tuple[Taint, ...], wanted: str) -> tuple[Taint, ...]:
-    """The taints with exactly the wanted one of ours."""
+    """The taints, with the wanted one as the only one of ours."""
     kept = tuple(taint for taint in taints if not _ours(taint) or taint.key == wanted)
     if not wanted or any(_ours(taint) for taint in kept):
         return kept

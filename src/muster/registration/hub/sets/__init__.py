@@ -1,1 +1,1 @@
-"""Cluster sets: who is in them, which namespaces have them bound, and which namespaces they give their clusters."""
+"""Cluster sets: their members, their bindings to namespaces, and the namespaces that they manage on their clusters."""

@@ -1,4 +1,4 @@
-"""Whether the cluster set that a namespace has bound is there: condition Bound of each ManagedClusterSetBinding."""
+"""Whether the cluster set that a namespace has bound exists: condition Bound of each ManagedClusterSetBinding."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Cluster sets: the sets `default` and `global` exist, and every set says how many clusters it has.
+"""Cluster sets: the sets `default` and `global` exist, and the status of every set has its number of clusters.
 
-With the gate DefaultClusterSet the two well-known sets are made when they are missing, and their selectors are put back when
-somebody edits them, unless the set is annotated `autoupdate: "false"`; all else in them may be edited. Condition ClusterSetEmpty
-carries the count. A fleet that joins changes the counts of the same few sets again and again, so a set is counted when its
-clusters have been quiet for a moment, at the latest a second after the first change.
+With the feature gate DefaultClusterSet the two well-known sets are created if they are missing, and edits of their selectors are
+reverted, unless the set is annotated `autoupdate: "false"`; everything else in them may be edited. Condition ClusterSetEmpty has
+the count. While many clusters join, the counts of the same few sets change again and again, so a set is counted when its clusters
+have not changed for a moment, at the latest a second after the first change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from muster.runtime.controller import with_condition
 log = get_logger("muster.registration.hub.sets.cluster_sets")
 
 SETTLING: Final = 1.0
-"""Seconds in which changes of clusters are gathered."""
+"""Seconds in which changes of clusters are batched."""
 WELL_KNOWN: Final[Mapping[str, ClusterSetSelector]] = {
     "default": ClusterSetSelector(selector_type=EXCLUSIVE),
     "global": ClusterSetSelector(selector_type=BY_LABELS, label_selector=LabelSelector()),
@@ -44,7 +44,7 @@ def emptiness(count: int) -> Condition:
 
 
 def rolled_back(cluster_set: ManagedClusterSet) -> ManagedClusterSet:
-    """A well-known set as it must be; others as they are."""
+    """A well-known set with its required spec; other sets unchanged."""
     wanted = WELL_KNOWN.get(cluster_set.metadata.name)
     if wanted is None or cluster_set.metadata.annotations.get(AUTO_UPDATE) == "false":
         return cluster_set
@@ -57,7 +57,7 @@ class ClusterSets:
         self._context = hub.context
         self._clusters = hub.clusters
         self._sets = hub.context.informers.of(CLUSTER_SETS, decode=ManagedClusterSet.decode)
-        # While a fleet joins, the next count is often due before the watch has shown the last.
+        # While many clusters join, the next count is often due before the watch has shown the last write.
         self._latest = MutationCache(self._sets, clock=hub.context.clock)
         self._kept = WELL_KNOWN if hub.options.default_cluster_set else {}
         self._controller = hub.context.controller("cluster-sets", self.reconcile, workers=2)
@@ -92,7 +92,7 @@ class ClusterSets:
         wanted = rolled_back(cluster_set) if name in self._kept else cluster_set
         if await self._write(cluster_set, wanted):
             log.info("put back the selector of a well-known cluster set", set=name)
-            # The change comes back as an event, and then the clusters are counted.
+            # The write comes back as an event, and then the clusters are counted.
             return
         count = len(self._clusters.cache.select_keys(selector_of(cluster_set)))
         conditions = with_condition(cluster_set, emptiness(count), self._context.clock.now())

@@ -1,7 +1,7 @@
-"""Which namespaces a cluster shall have because of the sets it is in: `status.managedNamespaces` of its ManagedCluster.
+"""The namespaces that a cluster gets from its cluster sets: `status.managedNamespaces` of its ManagedCluster.
 
-The hub writes the list, ordered by set and name; the agent makes the namespaces and reports on each entry. What it has reported
-on entries that stay is left there.
+The hub writes the list, ordered by set and name; the agent creates the namespaces and reports on each entry. Its reports on entries
+that stay are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BY_SET = "set of managed namespaces"
 
 
 def wanted_namespaces(cluster: ManagedCluster, cluster_sets: Iterable[ManagedClusterSet]) -> tuple[ClusterSetManagedNamespace, ...]:
-    """What the sets of a cluster ask for, with what is known of each already."""
+    """The namespaces of a cluster's sets, with the existing report on each."""
     known = {
         (managed_namespace.cluster_set, managed_namespace.name): managed_namespace
         for managed_namespace in cluster.status.managed_namespaces
@@ -53,7 +53,7 @@ class ManagedNamespaces:
         await self._controller.run()
 
     def _set_changed(self, old: ManagedClusterSet | None, new: ManagedClusterSet | None) -> None:
-        """A set whose namespaces or members changed concerns those who are in it and those who were."""
+        """A set whose namespaces or members changed requeues its present and former members."""
         for side in (old, new):
             if side is None:
                 continue

@@ -1,6 +1,6 @@
-"""Which clusters belong to which sets: by the exclusive label that names a set, or by the set's own label selector.
+"""Membership of clusters in sets: by the exclusive label that names a set, or by the set's own label selector.
 
-A selector that cannot be read selects nothing. The rule is here once, for counting members, for handing out namespaces and, later,
+An invalid selector selects nothing. This is the only implementation of the rule, for counting members, for managed namespaces and
 for placement.
 """
 
@@ -26,5 +26,5 @@ def selector_of(cluster_set: ManagedClusterSet) -> Selector:
 
 
 def sets_of(labels: Mapping[str, str], cluster_sets: Iterable[ManagedClusterSet]) -> list[ManagedClusterSet]:
-    """The sets that a cluster with these labels belongs to."""
+    """The sets that contain a cluster with these labels."""
     return [cluster_set for cluster_set in cluster_sets if selector_of(cluster_set).matches(labels)]

@@ -1,8 +1,8 @@
-"""The hub's word on objects before they are stored: ManagedClusters and their sets' bindings, and addons in their other version.
+"""The hub's admission webhooks for ManagedClusters and ManagedClusterSetBindings, and the conversion webhook for addons.
 
-`register` puts all of them on a webhook server under the paths that upstream's configurations use, so that either's configuration
-reaches either's server. What is asked of the API server on the way (may this user do that) is remembered for seconds when the
-answer is yes, and never when it is no: who has just been given a right need not wait for it.
+`register` adds all of them to a webhook server under the paths that upstream's configurations use, so that upstream's
+configurations work with this server and ours with upstream's. Allowed access reviews are cached for seconds, denied ones are not: a
+new permission takes effect at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONVERT: Final = "/convert"
 CLUSTER_MUTATOR: Final = "managedclustermutators.admission.cluster.open-cluster-management.io"
 CLUSTER_VALIDATOR: Final = "managedclustervalidators.admission.cluster.open-cluster-management.io"
 BINDING_VALIDATOR: Final = "managedclustersetbindingvalidators.admission.cluster.open-cluster-management.io"
-"""Names of the configurations, and of the one webhook in each."""
+"""Names of the configurations, and of the only webhook in each."""
 
 __all__ = [
     "BINDING_VALIDATOR",
@@ -50,7 +50,7 @@ def register(
     hub_namespace: str = HUB_NAMESPACE,
     clock: Clock = SYSTEM,
 ) -> None:
-    """`client` is the hub's own: it asks SubjectAccessReviews and reads namespaces."""
+    """`client` is the hub's own: it creates SubjectAccessReviews and reads namespaces."""
     reviewer = AccessReviewer(client, refused_for=0.0, clock=clock)
     cluster = ManagedClusterWebhook(
         client,

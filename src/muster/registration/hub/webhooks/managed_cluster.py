@@ -1,11 +1,11 @@
-"""What may be written to a ManagedCluster, and what is filled in.
+"""Defaulting and validation of ManagedClusters.
 
-Filled in: when a taint was added (nobody else may say), and the cluster set `default` for a cluster that names none. Checked: the
-name can be a namespace's, the URLs are https, and the rights that a plain update right does not include, which are said in
-`muster.api.cluster.write_rules`. Which namespaces can become a cluster's is said in `clusters/namespaces.py`.
+Defaulted: the timeAdded of taints (clients may not set it), and the cluster set `default` for a cluster that names none. Validated:
+the name is a valid namespace name, the URLs are https, and the permissions that updating does not include, which are in
+`muster.api.cluster.write_rules`. `clusters/namespaces.py` has which namespaces may become a cluster's.
 
-Whatever an agent wrote before, none of these decisions fails on it: a stored object is read as far as it can be. On updates only
-what changes is checked: an object that was bad before this webhook came can still be mended and deleted.
+No stored object makes these decisions fail: it is parsed as far as possible. On updates only changes are validated: an object that
+was invalid before this webhook existed can still be corrected and deleted.
 """
 
 from __future__ import annotations
@@ -78,20 +78,20 @@ class ManagedClusterWebhook:
                 raise Denied(right.refusal)
 
     async def _check_namespace(self, cluster: ManagedCluster) -> None:
-        """That the cluster's name and its namespace can be those of a cluster."""
+        """Check that the cluster's name and its namespace are those of a cluster."""
         name = cluster.metadata.name
         namespace = await namespace_named(self._client, name)
         if is_terminating(namespace):
             raise forbidden("managedclusters/accept", name, f'cluster namespace "{name}" is terminating')
         if RESOURCE_CLEANUP in cluster.metadata.finalizers:
-            # It has been let in before: whatever its namespace is, it was found good then.
+            # It was accepted before: its namespace was checked then.
             return
         if problem := name_problem(name, self._hub_namespace, is_new=True) or foreign_namespace_problem(name, namespace):
             raise forbidden("managedclusters/accept", name, problem)
 
 
 def _read_new(request: AdmissionRequest, old: ManagedCluster | None) -> ManagedCluster:
-    """What is about to be written. What its spec has that cannot be read is refused, unless it was there before."""
+    """The new object. A spec that cannot be parsed is refused, unless it was stored so before."""
     new = read(ManagedCluster, request.object)
     known = () if old is None else old.unread
     unreadable = [part for part in new.unread if part.startswith("spec") and part not in known]
@@ -101,7 +101,7 @@ def _read_new(request: AdmissionRequest, old: ManagedCluster | None) -> ManagedC
 
 
 def _old(request: AdmissionRequest) -> ManagedCluster | None:
-    """What was stored before; None for a new one."""
+    """The stored object; None on a create."""
     return read(ManagedCluster, request.old_object) if request.old_object else None
 
 
@@ -114,7 +114,7 @@ def in_some_set(document: Object) -> Object:
 
 
 def stamp_taints(document: Object, old: ManagedCluster | None, now: str) -> Object:
-    """The object with the time on each taint. Raises Denied (400) where a client sets one that is not its to set."""
+    """The object with timeAdded on each taint. Raises Denied (400) if a client sets a value that it may not set."""
     spec = document.get("spec")
     taints = spec.get("taints") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(taints, list) or not taints:
@@ -131,7 +131,7 @@ def stamp_taints(document: Object, old: ManagedCluster | None, now: str) -> Obje
         same = known if known is not None and _is_same(known, taint) else None
         if old is not None and requested is not None and (same is None or requested != _stored_time(same)):
             refused.append(taint["key"])
-        # A manifest without times can be applied again: what does not change keeps its time.
+        # A manifest without times can be applied again: unchanged taints keep their time.
         stamped.append({**taint, "timeAdded": same.time_added or now if same is not None else now})
     if refused:
         raise bad_request(f'It is not allowed to set TimeAdded of Taint "{",".join(refused)}".')
@@ -147,7 +147,7 @@ def _is_same(known: Taint, taint: Object) -> bool:
 
 
 def _time(text: Any, field: str) -> datetime | None:
-    """To the second, as the API keeps it. Schemas let a list pass for a time; one that is stored is no time."""
+    """The time to the second, as the API stores it. The CRD schema admits lists as times; a stored list is no time."""
     if not text or not isinstance(text, str):
         return None
     try:
@@ -164,7 +164,7 @@ def _stored_time(taint: Taint) -> datetime | None:
 
 
 def shape_problems(new: ManagedCluster, old: ManagedCluster | None, hub_namespace: str) -> list[str]:
-    """What is wrong with the object by itself: the name of a new one, URLs that are new."""
+    """What is invalid in the object itself: the name of a new one, and new URLs."""
     problems = []
     if old is None:
         if flaws := dns1123_label(new.metadata.name):

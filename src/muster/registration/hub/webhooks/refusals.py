@@ -1,4 +1,4 @@
-"""How a webhook says that somebody lacks a right: in the words of Kubernetes' own API errors, and what is asked before it does."""
+"""Refusals of a webhook for lack of a permission, worded as Kubernetes' own API errors, and the access reviews before them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from muster.runtime.webhook import Denied
 
 
 def forbidden(resource: str, name: str, why: str) -> Denied:
-    """Of a (sub)resource of our group."""
+    """A Denied for a resource or subresource of our API group."""
     return Denied(f'{resource}.{GROUP} "{name}" is forbidden: {why}', 403, "Forbidden")
 
 
 async def may(authorizer: Authorizer, who: UserInfo, verb: str, group: str, subresource: str, name: str) -> bool:
-    """Whether somebody holds one of the rights that exist only to be asked for: managedclusters/accept and the like."""
+    """Whether a user has one of the permissions that only webhooks check: managedclusters/accept and the like."""
     resource, _, part = subresource.partition("/")
     return (await authorizer.authorize(who, AccessAttributes(verb, group, "*", resource, part, name=name))).allowed

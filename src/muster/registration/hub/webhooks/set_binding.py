@@ -1,4 +1,7 @@
-"""Who may bind a cluster set to a namespace: whoever holds `managedclustersets/bind` of that set. A binding is named as its set."""
+"""Who may bind a cluster set to a namespace: users with permission for `managedclustersets/bind` of that set.
+
+A binding has its set's name.
+"""
 
 from __future__ import annotations
 
