@@ -32,7 +32,7 @@ ORIGIN: Final = f"{GROUP}/token-origin"
 
 @dataclass(frozen=True)
 class AccountSecret:
-    """`account` lives on the far cluster in `account_namespace`; the Secret is made here."""
+    """`account` exists on the other cluster in `account_namespace`; the Secret is stored on this one."""
 
     name: str
     namespace: str
@@ -44,7 +44,7 @@ class AccountSecret:
 async def ensure_account_secret(
     here: KubeClient, far: KubeClient, target: ClientConfig, wanted: AccountSecret, manager: str, clock: Clock = SYSTEM
 ) -> datetime:
-    """Ensure valid credentials; returns when they are to be checked again."""
+    """Ensure valid credentials; returns when they must be checked again."""
     account = await far.get(SERVICE_ACCOUNTS, wanted.account, wanted.account_namespace)
     origin = sha256(repr((account["metadata"]["uid"], target.server, _authority(target))).encode()).hexdigest()[:32]
     try:

@@ -24,7 +24,7 @@ Entry = dict[str, Any]
 
 
 async def adopt(client: KubeClient, resource: GVR, found: Object, wanted: Document, manager: str) -> None:
-    """Prepare a Deployment that is there for being applied by `manager`. Raises KubeError."""
+    """Prepare an existing Deployment for an apply by `manager`. Raises KubeError."""
     metadata = found["metadata"]
     name, namespace = metadata["name"], metadata["namespace"]
     if found["spec"]["selector"] != wanted["spec"]["selector"]:
@@ -37,7 +37,7 @@ async def adopt(client: KubeClient, resource: GVR, found: Object, wanted: Docume
 
 
 def adopted_entries(entries: list[Entry] | tuple[Entry, ...], manager: str) -> list[Entry] | None:
-    """The managed fields with those of upstream's operator among `manager`'s; None if upstream's has none."""
+    """The managedFields with those of upstream's operator assigned to `manager`; None if upstream's has none."""
     theirs = [one for one in entries if _is_whole(one, UPSTREAM_FIELDS, "Update")]
     if not theirs:
         return None
@@ -48,5 +48,5 @@ def adopted_entries(entries: list[Entry] | tuple[Entry, ...], manager: str) -> l
 
 
 def _is_whole(entry: Entry, manager: str, operation: str) -> bool:
-    """Whether it is of this manager, and not of a subresource."""
+    """Whether the entry is this manager's, and not of a subresource."""
     return entry["manager"] == manager and entry["operation"] == operation and not entry.get("subresource")

@@ -32,9 +32,9 @@ from muster.runtime.client import Conflict, KubeClient, KubeError, NotFound
 from muster.runtime.client.builtin import DEPLOYMENTS
 
 Wanted = tuple[GVR, Document]
-"""A document and where it belongs; `apiVersion` and `kind` need not be in it."""
+"""A document and its GVR; it need not have `apiVersion` and `kind`."""
 Lookup = Callable[[GVR, ObjectKey], Object | None]
-"""What a cache knows of an object."""
+"""Returns the cached object."""
 
 TOUCHED: Final = f"{GROUP}/removal-touched"
 _PAUSE: Final = 0.2
@@ -43,7 +43,7 @@ _VOLATILE: Final = frozenset(("resourceVersion", "managedFields", "generation"))
 
 @dataclass(frozen=True)
 class ApplyResult:
-    """`result` is the object after it was applied; exactly one of `result` and `error` is there."""
+    """`result` is the object after it was applied; exactly one of `result` and `error` is set."""
 
     resource: GVR
     key: ObjectKey
@@ -55,7 +55,7 @@ class ApplyResult:
 
 
 class ApplyFailed(Exception):
-    """Some of it could not be applied; the rest was."""
+    """Some objects could not be applied; the others were."""
 
     def __init__(self, outcomes: Sequence[ApplyResult]) -> None:
         self.failures = tuple(outcome for outcome in outcomes if outcome.error is not None)
@@ -63,7 +63,7 @@ class ApplyFailed(Exception):
 
 
 def checked(outcomes: Sequence[ApplyResult]) -> list[Object]:
-    """The objects as they are now. Raises ApplyFailed if one could not be applied."""
+    """The objects after they were applied. Raises ApplyFailed if one could not be applied."""
     if any(one.error is not None for one in outcomes):
         raise ApplyFailed(outcomes)
     return [outcome.result for outcome in outcomes if outcome.result is not None]
@@ -75,10 +75,10 @@ class Applier:
         self._manager = manager
         self._lookup = lookup
         self._settled: dict[tuple[GVR, ObjectKey], tuple[bytes, bytes]] = {}
-        """What was wanted, and what it became, by digest."""
+        """The digests of the applied document and of the resulting object."""
 
     async def apply(self, documents: Iterable[Wanted], recorded: Collection[ObjectRef] = ()) -> list[ApplyResult]:
-        """`recorded` are objects that are known to be there though the cache may lack them: upstream's operator made them."""
+        """`recorded` are objects that exist though the cache may lack them: upstream's operator created them."""
         return [await self._apply(resource, document, recorded) for resource, document in documents]
 
     async def _apply(self, resource: GVR, document: Document, recorded: Collection[ObjectRef]) -> ApplyResult:
@@ -106,12 +106,12 @@ class Applier:
             await adopt(self._client, resource, current, document, self._manager)
 
     def forget(self) -> None:
-        """Send everything again the next time."""
+        """Apply everything again the next time."""
         self._settled.clear()
 
 
 def _lasting(obj: Object) -> Object:
-    """What is not rewritten by every report of a status."""
+    """The object without the fields that status reports change."""
     metadata = {name: value for name, value in obj["metadata"].items() if name not in _VOLATILE}
     annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if not k.startswith("deployment.kubernetes.io/")}
     rest = {name: value for name, value in obj.items() if name not in ("status", "apiVersion", "kind")}
@@ -134,7 +134,7 @@ def _labelled(document: Document, labels: Mapping[str, str]) -> Document:
 
 @dataclass(frozen=True)
 class ObjectRef:
-    """Which object."""
+    """A reference to an object."""
 
     resource: GVR
     name: str
@@ -145,7 +145,7 @@ class ObjectRef:
 
 
 def recorded_refs(records: Iterable[RelatedResource], kinds: Iterable[GVR]) -> frozenset[ObjectRef]:
-    """What a status names, of these kinds."""
+    """The objects that a status lists, of these kinds."""
     known = {(kind.group, kind.plural): kind for kind in kinds}
     found = ((known.get((one.group, one.resource)), one) for one in records)
     return frozenset(ObjectRef(kind, one.name, one.namespace) for kind, one in found if kind is not None)
@@ -164,9 +164,10 @@ async def remove(
     propagation: str = "",
     clock: Clock = SYSTEM,
 ) -> list[ObjectRef]:
-    """Ask for what is still there to be deleted; gives what remains for now, because it is being finalized.
+    """Delete the objects that still exist; returns those that remain for now, because of finalizers.
 
-    With `in_order`, nothing after the first that remains is touched. What `keep` claims is left alone and does not remain.
+    With `in_order`, nothing after the first that remains is deleted. Objects for which `keep` is true are neither deleted nor
+    returned.
     """
     remaining = []
     for ref in objects:
@@ -193,13 +194,13 @@ async def _remains(
     except NotFound:
         return False
     except Conflict:
-        # Another object of the same name by now: it is looked at the next time.
+        # Another object has the same name by now: it is checked the next time.
         return True
     return True
 
 
 async def _touch(client: KubeClient, ref: ObjectRef, found: Object, clock: Clock) -> None:
-    """Have the API server try once more to empty a definition, now and then."""
+    """Change a CRD from time to time, so that the API server retries its removal."""
     conditions = (found.get("status") or {}).get("conditions") or ()
     if not any(
         condition["type"] == "Terminating" and condition.get("reason") == "InstanceDeletionFailed" for condition in conditions
@@ -221,7 +222,7 @@ async def remove_and_wait(
     propagation: str = "",
     clock: Clock = SYSTEM,
 ) -> list[ObjectRef]:
-    """Until all is gone, or `within` seconds are over; gives what is left then."""
+    """Repeat `remove` until nothing remains, or `within` seconds have passed; returns what remains."""
     deadline = clock.monotonic() + within
     while True:
         left = await remove(client, objects, in_order=in_order, keep=keep, propagation=propagation, clock=clock)
@@ -231,7 +232,7 @@ async def remove_and_wait(
 
 
 def generations(objects: Iterable[tuple[GVR, Object]]) -> tuple[GenerationStatus, ...]:
-    """For a status: what was applied of the kinds that count generations, and at which one."""
+    """The generations for a status: of applied objects whose kinds have one."""
     return tuple(
         GenerationStatus(
             group=resource.group,
@@ -247,7 +248,7 @@ def generations(objects: Iterable[tuple[GVR, Object]]) -> tuple[GenerationStatus
 
 
 def related(objects: Iterable[ObjectRef]) -> tuple[RelatedResource, ...]:
-    """For a status: what belongs to the deployment."""
+    """The related resources for a status."""
     return tuple(
         RelatedResource(
             group=ref.resource.group,

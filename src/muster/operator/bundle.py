@@ -47,13 +47,13 @@ RESTRICTED: Final = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 @dataclass(frozen=True)
 class Operator:
-    """`name` is that of the Deployment, the account, the role and the command."""
+    """`name` is the name of the Deployment, the account, the role and the command."""
 
     name: str
     plural: str
     rules: tuple[Document, ...]
     roles: tuple[Wanted, ...] = ()
-    """Further roles of its components that only an administrator can make, and the namespace that one of them is of."""
+    """Further roles of its components that only an administrator can create, and the namespace that one of them is in."""
 
 
 _ROLES: Final = (
@@ -81,7 +81,7 @@ class BundleOptions:
 
 
 def bundle(operator: Operator, options: BundleOptions | None = None) -> list[Wanted]:
-    """In the order in which it can be applied; the reverse is good for removal."""
+    """In the order in which it can be applied; the reverse is the order of removal."""
     options = options or BundleOptions()
     own = [kind for kind in OPERATOR if kind.resource.plural == operator.plural]
     documents: list[Wanted] = [(CRDS, document) for document in definitions(own)]
@@ -117,7 +117,7 @@ def pull_secret(namespace: str, credential: bytes) -> Document:
 
 
 def whole(wanted: Wanted) -> Document:
-    """A document that says itself what it is."""
+    """A document with apiVersion and kind."""
     resource, document = wanted
     return {"apiVersion": resource.api_version, "kind": resource.kind, **document}
 
@@ -127,7 +127,7 @@ SAMPLES: Final[dict[str, Wanted]] = {
     CLUSTER_MANAGER: (CLUSTER_MANAGERS, {"metadata": named(CLUSTER_MANAGER), "spec": _BY_DEFAULT}),
     KLUSTERLET: (KLUSTERLETS, {"metadata": named(KLUSTERLET), "spec": {"clusterName": "cluster1", **_BY_DEFAULT}}),
 }
-"""What an operator is given to do in the simplest case; the kind must be served before it is applied."""
+"""A minimal object for each operator; its kind must be served before it is applied."""
 
 
 def files() -> dict[str, str]:
@@ -153,7 +153,7 @@ def files() -> dict[str, str]:
 
 
 def _chart(operator: Operator, extra: list[Wanted]) -> dict[str, str]:
-    """Without the namespace, which Helm makes."""
+    """Without the namespace, which Helm creates."""
     documents = bundle(operator, BundleOptions(namespace=charts.NAMESPACE, create_namespace=False))
     return charts.chart_files(operator.name, map(whole, documents), map(whole, extra))
 

@@ -1,7 +1,7 @@
 """The generated part of the Helm charts in `deploy/charts`: the CRD, and an operator's objects with placeholders for values.
 
 The rest of the charts is written by hand there. `python -m muster.operator.bundle deploy` generates this part from the same
-documents that `clusteradm` applies, so that the ways to install cannot diverge.
+documents that `clusteradm` applies, so that the methods of installation cannot diverge.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.api import Document
 from muster.kube import yaml
 
 NAMESPACE: Final = "__namespace__"
-"""In place of an operator's namespace."""
+"""The placeholder for an operator's namespace."""
 _EXPRESSIONS: Final = {
     "namespace": "{{ .Release.Namespace }}",
     "replicas": "{{ .Values.replicaCount }}",
@@ -27,7 +27,7 @@ _MARK: Final = re.compile(r"__(\w+?)__")
 
 
 def chart_files(name: str, documents: Iterable[Document], bootstrap: Iterable[Document] = ()) -> dict[str, str]:
-    """By path below `deploy/`; the documents say themselves what they are, and name NAMESPACE where they mean the operator's."""
+    """By path below `deploy/`; the documents have apiVersion and kind, and use NAMESPACE for the operator's namespace."""
     ref, documents, bootstrap = f"charts/{name}", list(documents), list(bootstrap)
     definitions = [one for one in documents if one["kind"] == "CustomResourceDefinition"]
     made = {f"{ref}/crds/{definition['spec']['names']['plural']}.yaml": yaml.dump(definition) for definition in definitions}
@@ -39,7 +39,7 @@ def chart_files(name: str, documents: Iterable[Document], bootstrap: Iterable[Do
 
 
 def with_values(document: Document) -> Document:
-    """A Deployment with marks where a chart has values; anything else is as it was."""
+    """A Deployment with placeholders for the values of a chart; other documents are unchanged."""
     if document["kind"] != "Deployment":
         return document
     spec: dict[str, Any] = document["spec"]
@@ -52,7 +52,7 @@ def with_values(document: Document) -> Document:
 
 
 def template(documents: Iterable[Document], condition: str) -> str:
-    """YAML with Helm's expressions in place of marks, if the condition holds. Blocks that are empty are left out."""
+    """YAML with Helm's expressions in place of placeholders, under a condition. Empty blocks are left out."""
     text = _BLOCK.sub(_block, yaml.dump_all(documents))
     return f"{{{{- if {condition} }}}}\n{_MARK.sub(lambda mark: _EXPRESSIONS[mark[1]], text)}{{{{- end }}}}\n"
 

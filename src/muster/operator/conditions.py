@@ -24,7 +24,7 @@ Kind = TypeVar("Kind", bound=TypedObject)
 
 
 class StepFailed(Exception):
-    """A step that could not be taken; `reason` is the condition's."""
+    """A step failed; `reason` is the condition's."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -33,11 +33,11 @@ class StepFailed(Exception):
 
 
 class Waiting(StepFailed):
-    """A step that somebody else has to make possible first; what he does is watched."""
+    """A step depends on something that a user or another controller must do first, and that is watched."""
 
 
 def condition(kind: str, status: bool | None, reason: str, message: str) -> Condition:
-    """`status` is None when it is not known."""
+    """`status` None is Unknown."""
     return Condition(type=kind, status="Unknown" if status is None else str(status), reason=reason, message=message[:_LONGEST])
 
 

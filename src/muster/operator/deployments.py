@@ -21,7 +21,7 @@ from muster.registration.drivers.profile import AccountToken
 NAME_LABEL: Final = "app.kubernetes.io/name"
 CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
 USER: Final = 65532
-"""As whom the image runs."""
+"""The user ID of the image."""
 DEFAULT_RESOURCES: Final = {"requests": {"cpu": "10m", "memory": "64Mi"}}
 REVISION_HISTORY: Final = 3
 ANYWHERE: Final = NodePlacement()
@@ -55,7 +55,7 @@ class Workload:
     container: str = ""
     """Its name; the Deployment's when empty."""
     app: str = ""
-    """The label by which its pods are selected; the Deployment's name when empty."""
+    """The label by which its pods are selected; the Deployment's name if empty."""
     replicas: int = 1
     health_port: int = 8081
     ready_path: str = "/readyz"
@@ -63,9 +63,9 @@ class Workload:
     secrets: tuple[SecretVolume, ...] = ()
     config_maps: tuple[ConfigMapVolume, ...] = ()
     scratch: Mapping[str, str] = field(default_factory=dict)
-    """Empty directories: name to path. `/tmp` is always there."""
+    """emptyDir volumes: name to path. `/tmp` is always there."""
     tokens: tuple[AccountToken, ...] = ()
-    """Of its account, for others than its own cluster."""
+    """Service account tokens for other audiences than its own cluster."""
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Workload:
     """Host name to address."""
     pull_secret: str = PULL_SECRET
     automount: bool = True
-    """Whether the account's token is in the pod."""
+    """Whether the account's token is mounted."""
 
 
 def deployment(workload: Workload) -> Document:
@@ -193,7 +193,7 @@ def _resources(required: ResourceRequirement | None) -> Document:
 
 
 def _apart(app: str) -> Document:
-    """Replicas on different nodes and in different zones, where there are."""
+    """Anti-affinity: replicas on different nodes and zones, if possible."""
     selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": [app]}]}
     terms = [
         {"weight": weight, "podAffinityTerm": {"topologyKey": key, "labelSelector": selector}}
@@ -203,18 +203,18 @@ def _apart(app: str) -> Document:
 
 
 def replicas_for(control_plane_nodes: int) -> int:
-    """Three where the control plane itself is spread, else one."""
+    """Three if the control plane has several nodes, else one."""
     return 3 if control_plane_nodes > 1 else 1
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """How far a Deployment has come."""
+    """The progress of a Deployment's rollout."""
 
     wanted: int
     available: int
     complete: bool
-    """The newest version runs everywhere, nothing of an older one is left."""
+    """All pods are of the newest version."""
 
     @property
     def functional(self) -> bool:
@@ -230,7 +230,7 @@ def rollout(found: Object) -> Rollout:
 
 
 def rollouts(names: Iterable[str], deployments: Iterable[Object]) -> dict[str, Rollout | None]:
-    """Of the Deployments that are wanted, by name; None is one that is not there."""
+    """The rollouts of the wanted Deployments, by name; None is a missing one."""
     found = {obj["metadata"]["name"]: rollout(obj) for obj in deployments}
     return {name: found.get(name) for name in names}
 

@@ -37,7 +37,7 @@ def connect_by_kubeconfig(kubeconfig: bytes) -> KubeClient:
 
 
 def refuse_foreign_files(config: ClientConfig, source: str) -> None:
-    """Raises KubeconfigError for a kubeconfig that names files, or programs."""
+    """Raises KubeconfigError for a kubeconfig that refers to files or programs."""
     identity = config.identity
     if identity.exec_plugin is not None:
         raise KubeconfigError(source, "user", "exec", "the operator runs no programs for others")
@@ -55,7 +55,7 @@ def refuse_foreign_files(config: ClientConfig, source: str) -> None:
 async def copy_secret(
     source: KubeClient, target: KubeClient, name: str, namespaces: tuple[str, str], labels: Mapping[str, str], manager: str
 ) -> bool:
-    """Whether there is one to copy, from the first of the namespaces to the second."""
+    """Copy a Secret from the first namespace to the second; returns whether it exists."""
     there, here = namespaces
     try:
         found = await source.get(SECRETS, name, there)

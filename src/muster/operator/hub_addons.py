@@ -1,4 +1,4 @@
-"""The addons that Muster brings itself, as a table; `muster hub-addons` serves them (`muster.addon.hub_addon`)."""
+"""Muster's own addons, as a table; `muster hub-addons` serves them (`muster.addon.hub_addon`)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from muster.gateway.addon import CLUSTER_GATEWAY
 from muster.policy.addons import POLICY_ADDONS
 
 HUB_ADDONS: Final[Mapping[str, HubAddon]] = {one.name: one for one in (MANAGED_SERVICE_ACCOUNT, CLUSTER_GATEWAY, *POLICY_ADDONS)}
-"""Each after those that it requires."""
+"""Ordered by their requirements."""
 
 
 def with_required(names: Iterable[str]) -> list[str]:
-    """The addons with those that they require, which come first; of each one."""
+    """The addons with those that they require, which come first; without duplicates."""
     found: dict[str, None] = {}
     for name in names:
         known = HUB_ADDONS.get(name)

@@ -1,4 +1,4 @@
-"""What an operator's process finds out about itself before it starts."""
+"""What an operator's process finds out before it starts: its container and its own image."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import PODS
 
 CONTAINERS: Final = {CLUSTER_MANAGER: "registration-operator", KLUSTERLET: "klusterlet"}
-"""By operator, as upstream calls them: where one manifest is applied over the other, one container is left."""
+"""The container by operator, with upstream's names: if one manifest is applied over the other, there is still one container."""
 
 
 async def own_image(client: KubeClient, environ: Mapping[str, str]) -> str:
-    """The image of the pod this runs in, so that a new operator brings new components; elsewhere, that of this version."""
+    """The image of this process's pod, so that a new operator installs new components; outside a pod, the image of this version."""
     name, namespace = environ.get("POD_NAME", ""), environ.get("POD_NAMESPACE", "")
     if not name or not namespace:
         return image()

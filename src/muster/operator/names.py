@@ -1,7 +1,7 @@
-"""Names that operators, what they deploy, and `clusteradm` agree on. All are OCM's but the image's.
+"""Names shared by operators, their components, and `clusteradm`. All are OCM's except the image's.
 
-Every object that an operator makes carries the label of the object it was made for. By that label the operator finds it again,
-and by its value two of them never touch each other's things.
+Every object that an operator creates has a label with the name of the object that it was created for. By that label the operator
+finds it again, and owners with different names never change each other's objects.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ KLUSTERLETS: Final = served(Klusterlet)
 
 OPERATOR_NAMESPACE: Final = "open-cluster-management"
 ADDON_NAMESPACE: Final = "open-cluster-management-agent-addon"
-"""Where addons run on managed clusters unless they say otherwise."""
+"""The default namespace of addons on managed clusters."""
 CLUSTER_MANAGER: Final = "cluster-manager"
-"""Of the ClusterManager that `clusteradm` makes, and of its operator's Deployment, account and role."""
+"""The name of the ClusterManager that `clusteradm` creates, and of its operator's Deployment, account and role."""
 KLUSTERLET: Final = "klusterlet"
 
 CLUSTER_MANAGER_LABEL: Final = f"{GROUP}/cluster-manager"
 KLUSTERLET_LABEL: Final = f"{GROUP}/klusterlet"
 UPSTREAM_CLUSTER_MANAGER_LABEL: Final = "open-cluster-management.io/created-by-clustermanager"
 UPSTREAM_KLUSTERLET_LABEL: Final = "open-cluster-management.io/created-by-klusterlet"
-"""Of what upstream's operators make."""
+"""The label of objects that upstream's operators create."""
 CLUSTER_MANAGER_FINALIZER: Final = f"{GROUP}/cluster-manager-cleanup"
 KLUSTERLET_FINALIZER: Final = f"{GROUP}/klusterlet-cleanup"
 KLUSTERLET_HOSTED_FINALIZER: Final = f"{GROUP}/klusterlet-hosted-cleanup"
 EVICTION_ANNOTATION: Final = f"{GROUP}/managed-resources-eviction-timestamp"
 
 CLUSTER_MANAGER_FIELDS: Final = "cluster-manager-operator"
-"""The field manager of all that the ClusterManager operator applies."""
+"""The field manager of the ClusterManager operator."""
 KLUSTERLET_FIELDS: Final = "klusterlet-operator"
 
 EXTERNAL_HUB_SECRET: Final = "external-hub-kubeconfig"
@@ -46,17 +46,17 @@ IMAGE_NAME: Final = "muster"
 
 
 def image(registry: str = "", tag: str = "") -> str:
-    """Muster's image: of this version unless told otherwise, from wherever the cluster gets images without a registry's name."""
+    """Muster's image: by default of this version, and without a registry, so that the cluster's default is used."""
     prefix = f"{registry.rstrip('/')}/" if registry else ""
     return f"{prefix}{IMAGE_NAME}:{tag or version('muster')}"
 
 
 def chosen_image(pull_spec: str, own: str) -> str:
-    """What a spec's pull spec means: upstream's images, which are its defaults, stand for ours."""
+    """The image for a spec's pull spec: upstream's images, which are its defaults, are replaced by ours."""
     return own if not pull_spec or pull_spec.startswith(UPSTREAM_IMAGES) else pull_spec
 
 
 def operator_lock(operator: str) -> str:
-    """The Lease of an operator that leads. Where its namespace stays when it goes, the Lease has to go with it: the next one would
-    wait for a holder that is not there."""
+    """The Lease of an operator. If its namespace stays when the operator is removed, the Lease must be deleted: the next operator
+    would wait for a holder that is gone."""
     return f"{operator}-lock"

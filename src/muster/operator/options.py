@@ -1,4 +1,4 @@
-"""What is set for an operator, whichever it is."""
+"""The options of both operators."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ REMOVAL_TIMEOUT: Final = timedelta(minutes=5)
 @dataclass(frozen=True)
 class OperatorOptions:
     image: str = field(default_factory=image)
-    """What is deployed where a spec does not name another."""
+    """The image of components if a spec does not set one."""
     namespace: str = OPERATOR_NAMESPACE
-    """Where the operator is, and the pull secret."""
+    """The namespace of the operator and of the pull secret."""
     sync_labels: bool = False
-    """Whether labels of the object go to all that is made for it."""
+    """Whether labels of the object are added to all its objects."""
     removal_timeout: timedelta = REMOVAL_TIMEOUT
-    """How long a removal waits for what others have to do: agents that clean up, a managed cluster that is away."""
+    """How long a removal waits for others: agents that clean up, a managed cluster that is unreachable."""
     connect: Callable[[bytes], KubeClient] = connect_by_kubeconfig
-    """To the cluster of a hosted object."""
+    """Connects to the cluster of a hosted object."""

@@ -1,9 +1,10 @@
-"""What a Namespace says of pods that run as tasks of a process of Muster: whether they do, and what they may dial on its machine.
+"""The settings of a Namespace for pods that run as tasks of a Muster process: whether they run, and which local addresses they may
+dial.
 
-Whoever makes a pod writes everything in it, so it is its Namespace that decides, which only a cluster's administrators write. The
-label lets pods of Muster's image run; `clusteradm` and the operators set it where they put pods, an administrator elsewhere. The
-annotation lists places (`host:port`, with commas between them) on the machine's own addresses that its pods may dial besides their
-fleet: the hub that the cluster was joined to, a proxy.
+Users who create pods control all their fields, so the settings are on the Namespace, which only administrators write. The label
+permits pods of Muster's image; `clusteradm` and the operators set it for their own pods, an administrator for others. The
+annotation lists addresses (`host:port`, separated by commas) of the machine itself that its pods may dial besides their fleet: the
+hub that the cluster was joined to, a proxy.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ def may_run(namespace: Object | None) -> bool:
 
 
 def not_running(namespace: str) -> str:
-    """Why a pod does not, and what to do."""
+    """The reason why a pod does not run, and what to do."""
     label = f"{MAY_RUN}={RUN[MAY_RUN]}"
     return f"pods of namespace {namespace} do not run on this node; to let them, kubectl label namespace {namespace} {label}"
 
 
 def dialled(namespace: Object | None) -> frozenset[HostPort]:
-    """What is allowed by the annotation; what cannot be read there allows nothing."""
+    """The addresses that the annotation permits; unreadable ones are ignored."""
     text = ((namespace or {}).get("metadata", {}).get("annotations") or {}).get(MAY_DIAL) or ""
     return frozenset(found for found in map(_host_port, text.split(",")) if found is not None)
 
 
 def host_port_of(url: str) -> HostPort | None:
-    """Where a URL leads, or what is only `host:port`; None for what leads nowhere."""
+    """Host and port of a URL or of a `host:port`; None if it has none."""
     try:
         parts = urlsplit(url if "//" in url else f"//{url}")
         host, port = parts.hostname, parts.port
@@ -55,13 +56,13 @@ def host_port_of(url: str) -> HostPort | None:
 
 
 def on_this_machine(urls: Iterable[str]) -> list[HostPort]:
-    """Those of the places that pods may not dial unless they are allowed to."""
+    """Those of the addresses that pods may dial only with permission."""
     found = (host_port_of(url) for url in urls if url)
     return list(dict.fromkeys(one for one in found if one is not None and _needs_leave(one[0])))
 
 
 async def allow(client: KubeClient, namespace: str, host_ports: Iterable[HostPort]) -> None:
-    """Let pods of a namespace dial these too. One that is not there is left so: nobody runs in it."""
+    """Permit these addresses too for pods of a namespace. A missing namespace is ignored: it has no pods."""
     wanted = frozenset(host_ports)
     try:
         known = dialled(await client.get(NAMESPACES, namespace)) if wanted else wanted

@@ -27,7 +27,7 @@ def step(reason: str) -> Iterator[None]:
 
 
 async def apply_owned(cluster: TargetCluster, documents: Sequence[Wanted], recorded: Collection[ObjectRef] = ()) -> list[Object]:
-    """Raises ApplyFailed, and InstallError for what is being deleted. `recorded`: see Applier."""
+    """Raises ApplyFailed, and InstallError for objects that are being deleted. `recorded`: see Applier."""
     results = checked(await cluster.applier.apply(documents, recorded))
     leaving = [f"{obj['kind']} {key_of(obj)}" for obj in results if obj["metadata"].get("deletionTimestamp")]
     if leaving:
@@ -47,7 +47,7 @@ async def prune(cluster: TargetCluster, kinds: Sequence[GVR], label: str, owner:
 
 
 async def prune_recorded(cluster: TargetCluster, unwanted: Iterable[ObjectRef], label: str, owner: str) -> None:
-    """Delete what an earlier operator has recorded, if it has its label; nothing else that a status may name."""
+    """Delete objects that an earlier operator has recorded in the status, if they have its label."""
     for ref in unwanted:
         try:
             found = await cluster.client.get(ref.resource, ref.name, ref.namespace)

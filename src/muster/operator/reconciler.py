@@ -1,9 +1,9 @@
-"""What the two operators have in common: what they watch, and the reconcile of one of their objects.
+"""The common reconciler of both operators: watches, and the reconcile of one object.
 
-A reconcile is: hold the object by the finalizer → read its spec into a plan → install, or remove if it is being deleted → say in
-the object's conditions how that went. Every change of the object, of anything with its label, and of the Secrets and ConfigMaps
-that it depends on begins one; a reconcile of an object at rest writes nothing. An operator fills in what is its own: the plan, the
-steps of installation and removal, and the conditions.
+A reconcile is: add the finalizer → read the spec into a plan → install, or remove if the object is being deleted → set the
+conditions. It is triggered by every change of the object, of anything with its label, and of the Secrets and ConfigMaps that it
+depends on; a reconcile without changes writes nothing. Subclasses implement the plan, the steps of installation and removal, and
+the conditions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ log = get_logger("muster.operator")
 
 MAX_REQUEUE_DELAY: Final = 86_400.0
 REMOVAL_INTERVAL: Final = 2.0
-"""Seconds between two looks at what is being removed; what is watched is looked at earlier."""
+"""Seconds between two checks of a removal; watched changes trigger it earlier."""
 WORKERS: Final = 4
 
 R = TypeVar("R", bound=ApiObject)
@@ -50,28 +50,28 @@ O = TypeVar("O", bound=OperatorOptions)  # noqa: E741
 class Planned(Protocol):
     @property
     def name(self) -> str:
-        """Of the object."""
+        """The object's name."""
 
 
 @dataclass(frozen=True)
 class Subject(Generic[R]):
-    """The kind that an operator looks after, and what belongs to it."""
+    """The kind that an operator reconciles, and what belongs to it."""
 
     name: str
     resource: GVR
     type: type[R]
     finalizer: str
     label: str
-    """Bears the name of the object that something was made for."""
+    """The label with the name of the owner."""
     manager: str
-    """Of the fields that are written."""
+    """The field manager."""
     kinds: Sequence[GVR]
     secrets: Sequence[str]
     failed: str
-    """The reason of condition Applied for a spec that cannot be read."""
+    """The reason of condition Applied for an invalid spec."""
     applied: Condition
     config_maps: Sequence[str] = ()
-    """That users make, by name."""
+    """The names of ConfigMaps that users create."""
     further_finalizers: Sequence[str] = ()
 
 
@@ -80,10 +80,10 @@ class Removing(Protocol[R_co]):
 
     @property
     def obj(self) -> R_co:
-        """The object as it was last written."""
+        """The object after the last write."""
 
     def step(self) -> Awaitable[tuple[list[str], float]]:
-        """Take the steps that can be taken now; gives what is left, and when to look again. Raises KubeError."""
+        """Take the steps that are possible now; returns what is left, and when to reconcile again. Raises KubeError."""
 
 
 class OperatorReconciler(abc.ABC, Generic[R, P, O]):
@@ -114,7 +114,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
         self._controller.watch(self._objects, self._concerned)
         self._controller.depend(self._nodes)
         for informer in self._here.config_maps:
-            # What is not known yet looks like what is not there, and would be rolled out so.
+            # Without a synced cache, objects would appear to be missing, and be rolled out so.
             self._controller.depend(informer)
         self.manager = Manager()
         self.manager.add_context(context)
@@ -183,7 +183,7 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
         return [gates(self._gate_review(plan)), *self._rollout_conditions(plan, deployments)]
 
     async def _set_conditions(self, obj: R, conditions: Sequence[Condition], made: Installed | None = None) -> None:
-        """And what was made, where that is known."""
+        """With the installed objects, if they are known."""
         reported = (None, None) if made is None else (generations(made.deployments), related(made.object_refs))
         after = with_status(obj, conditions, format_time(self._clock.now()), generations=reported[0], related=reported[1])
         await patch_object(self._client, obj, after, status=True)
@@ -210,35 +210,35 @@ class OperatorReconciler(abc.ABC, Generic[R, P, O]):
         log.info("removed", kind=self.subject.resource.kind, name=plan.name)
         return None
 
-    # What is the operator's own
+    # For subclasses
 
     @abc.abstractmethod
     def _concerned(self, changed: R) -> list[str]:
-        """The names of those whose state may depend on it, its own among them."""
+        """The names of the objects whose state may depend on the changed one, which is included."""
 
     @abc.abstractmethod
     def _whose(self, found: Snapshot) -> str:
-        """The name of the object that a Secret or ConfigMap is of; empty: of none."""
+        """The name of the owner of a Secret or ConfigMap; empty if it has none."""
 
     @abc.abstractmethod
     def _plan(self, found: R) -> P: ...
 
     @abc.abstractmethod
     async def _make(self, plan: P, ready: list[Condition]) -> Installed | None:
-        """Install; None when a write of its own brings the object back. Puts into `ready` what is to be said of the way to a
-        hosted cluster. Raises BadSpec, Waiting and StepFailed."""
+        """Install; None if an own write triggers the next reconcile. Adds to `ready` the condition about the connection to a hosted
+        cluster. Raises BadSpec, Waiting and StepFailed."""
 
     def _while_waiting(self, plan: P) -> float | None:
-        """When to look again at what somebody else has to do, if that is not watched."""
+        """When to check again for something that is not watched."""
         return None
 
     @abc.abstractmethod
     def _deployments(self, plan: P) -> list[Object]:
-        """Those of the object that are there."""
+        """The existing Deployments of the object."""
 
     @abc.abstractmethod
     def _gate_review(self, plan: P) -> GateReview:
-        """By component."""
+        """The gates of the spec, by component."""
 
     @abc.abstractmethod
     def _rollout_conditions(self, plan: P, deployments: Sequence[Object]) -> list[Condition]: ...

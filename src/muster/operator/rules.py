@@ -1,8 +1,8 @@
-"""What the operators may do. Nobody may grant more than he has, so an operator has what it grants.
+"""The permissions of the operators. By RBAC's escalation check, an operator needs all the permissions that it grants.
 
-That of the hub has no `escalate`, and `bind` for one role only, which has what administrators label for addons. A work agent has
-both, because works bring roles; so has who makes its role.
-Where names are known beforehand, rights are limited to them; creating cannot be limited so. Secrets are read by name only.
+The ClusterManager operator has no `escalate`, and `bind` for one role only, which administrators extend for addons. A work agent
+has both, because works contain roles; so has the operator that creates its role. If names are known beforehand, permissions are
+limited to them, except for `create`, which cannot be limited. Secrets are read by name only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEEP: Final = (*READ, "create", "update", "patch", "delete")
 
 
 def _operator(kind: str) -> tuple[Document, ...]:
-    """What every operator does: look after its kind, lead, tell, and keep the objects of its deployment."""
+    """The permissions of every operator: its own kind, leader election, events, and the objects of its deployment."""
     return (
         rule(GROUP, [kind], [*READ, "update", "patch"]),
         rule(GROUP, [f"{kind}/status", f"{kind}/finalizers"], ["update", "patch"]),
@@ -60,7 +60,7 @@ def _secrets(names: Sequence[str]) -> tuple[Document, ...]:
 
 
 def _emptied(kinds: Sequence[Definition]) -> tuple[Document, ...]:
-    """So that definitions can be removed though nobody is left to finalize what is of their kind."""
+    """Permissions to remove CRDs even without controllers that remove the finalizers of their objects."""
     groups: dict[str, list[str]] = {}
     for kind in kinds:
         groups.setdefault(kind.resource.group, []).append(kind.resource.plural)
@@ -81,7 +81,7 @@ CLUSTER_MANAGER_RULES: Final = (
     rule("apiregistration.k8s.io", ["apiservices"], ["get", "update", "patch", "delete"], POSSIBLE_API_SERVICES),
     *(one for component in COMPONENTS for one in (*component.rules(), *component.binding_rules)),
     rule(ADDON_GROUP, ["clustermanagementaddons"], ["create"]),
-    # To let the addon manager have what administrators label for it, whatever that is.
+    # To bind the role that administrators extend for the addon manager.
     rule(RBAC_GROUP, ["clusterroles"], ["bind"], [AGGREGATED_ROLE]),
 )
 

@@ -51,7 +51,7 @@ class Site(Generic[P]):
     pull_namespace: str
     clock: Clock
     recorded: frozenset[ObjectRef] = frozenset()
-    """What the status says was made before, by this operator or by upstream's."""
+    """Objects that the status lists as created before, by this operator or by upstream's."""
 
     async def apply_here(self, made: Installed, documents: Sequence[Wanted]) -> list[Object]:
         made.here += documents
@@ -62,7 +62,7 @@ class Site(Generic[P]):
         return await apply_owned(self.target, documents, self.recorded)
 
     async def apply_definitions(self, made: Installed, documents: Sequence[Wanted]) -> None:
-        """And wait until they are served."""
+        """Apply CRDs and wait until they are served."""
         results = await self.apply_on_target(made, documents)
         pending = [obj["metadata"]["name"] for obj in results if not established(obj)]
         if pending:

@@ -1,7 +1,7 @@
-"""What the specs of both kinds have in common: feature gates and registration drivers.
+"""The common parts of both specs: feature gates and registration drivers.
 
-Nothing in a spec is wrong beyond repair: an unknown gate is passed over and named, and for a field that nothing sensible can be
-made of `BadSpec` is raised, so that one bad object gets a condition and nobody else notices.
+Unknown gates are ignored and reported, and invalid values raise `BadSpec`, so that one invalid object gets a condition and others
+are not affected.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OPERATOR_GATES: Final = ("NetworkPolicies",)
 
 
 class BadSpec(Exception):
-    """A field that nothing sensible can be made of."""
+    """An invalid field."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -27,7 +27,7 @@ class BadSpec(Exception):
 
 
 def installed_driver(auth_type: str, field: str) -> Driver:
-    """Raises BadSpec where nobody answers to that name, naming those who are there."""
+    """Raises BadSpec if there is no such driver, with the names of those that are installed."""
     try:
         return find(auth_type)
     except DriverError as error:
@@ -35,23 +35,23 @@ def installed_driver(auth_type: str, field: str) -> Driver:
 
 
 def gate_flags(gates: Iterable[FeatureGate], known: Collection[str]) -> list[str]:
-    """The flag that says how known gates are switched; none when none is."""
+    """The `--feature-gates` flag for the known gates; empty if none is set."""
     switched = [f"{gate.feature}={str(gate.mode == 'Enable').lower()}" for gate in gates if gate.feature in known]
     return [f"--feature-gates={','.join(switched)}"] if switched else []
 
 
 @dataclass(frozen=True)
 class GateReview:
-    """What is to be said of the gates of a spec, by component."""
+    """The gates of a spec to be reported, by component."""
 
     invalid: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Those that neither we nor upstream know."""
+    """Gates that neither Muster nor upstream has."""
     without_effect: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Upstream's, which are on, and which nothing here looks at."""
+    """Upstream's gates that are enabled, but have no effect here."""
 
 
 def review_gates(switched: Mapping[str, tuple[Iterable[FeatureGate], Collection[str], Collection[str]]]) -> GateReview:
-    """By component: its gates, those that are known, and those that are upstream's alone."""
+    """By component: its gates, the known ones, and those that only upstream has."""
     invalid, without_effect = {}, {}
     for component, (gates, known, unsupported) in switched.items():
         unheeded = {*unsupported, *OPERATOR_GATES}

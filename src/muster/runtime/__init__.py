@@ -1,8 +1,8 @@
-"""The framework that all controllers stand on. It knows Kubernetes, and neither Open Cluster Management nor the embedded server.
+"""The framework of all controllers. It knows Kubernetes, but neither Open Cluster Management nor the embedded API server.
 
-`client` talks to a cluster, `cache` keeps what it says (informers), `auth` asks it who somebody is and what they may do,
-`controller` reconciles (controllers, leader election, events), `webhook` answers admission reviews, `install` puts things there,
-`process` runs all of that together. A process is made like this: a `KubeClient` from a kubeconfig, `Informers` on it, a
-`Controller` per kind of work with `watch(informer, keys)` and `async reconcile(key)`, all run in one TaskGroup, under a
-`LeaderElector` where only one may act. Time and chance are handed in everywhere (`muster.machinery.clock`).
+`client` sends requests to a cluster, `cache` has informers, `auth` authenticates and authorizes by the cluster's APIs, `controller`
+has controllers, leader election and events, `webhook` serves admission reviews, `install` applies what installations share, and
+`process` runs all of that. A process is made like this: a `KubeClient` from a kubeconfig, `Informers` on it, `Controller`s with
+`watch(informer, keys)` and `async reconcile(key)`, all run in one TaskGroup, under a `LeaderElector` if only one replica may be
+active. Clock and random source are always parameters (`muster.machinery.clock`).
 """

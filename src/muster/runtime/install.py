@@ -1,7 +1,7 @@
-"""What installing has to do with, on a hub as on a managed cluster: accounts, rules, bindings, and definitions that are served.
+"""Installation steps shared by hubs and managed clusters: accounts, rules, bindings, and CRDs that must be served.
 
-Everything is applied server-side by a manager of its own, so it may be done again at any time, by a newer version too: what is
-there stays, what drifted is set right, fields of others are left alone.
+All objects are applied server-side with one field manager, so the steps can be repeated at any time, also by a newer version: drift
+is reverted, and fields of other managers are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ READ: Final = ("get", "list", "watch")
 
 
 class InstallError(Exception):
-    """Something that was applied does not come to life."""
+    """Something that was applied does not become ready."""
 
 
 def named(name: str, namespace: str = "") -> Document:
@@ -42,7 +42,7 @@ def binding(name: str, kind: str, role: str, subject: Mapping[str, Any], namespa
 
 
 def account_permissions(account: str, namespace: str, role: str, rules: Sequence[Document]) -> list[tuple[GVR, Document]]:
-    """An account and what it may do in the whole cluster."""
+    """A service account, a ClusterRole and their binding."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     return [
         (SERVICE_ACCOUNTS, {"metadata": named(account, namespace)}),
@@ -57,7 +57,7 @@ async def apply_all(client: KubeClient, objects: Sequence[tuple[GVR, Document]],
 
 
 async def ensure_namespace(client: KubeClient, name: str) -> None:
-    """Made if it is missing, not applied: whoever wants nothing in it would become the owner of nothing, again and again."""
+    """Create the namespace if it is missing. It is not applied: an apply without fields would only add a managedFields entry."""
     try:
         await client.create(NAMESPACES, {"apiVersion": NAMESPACES.api_version, "kind": NAMESPACES.kind, "metadata": named(name)})
     except AlreadyExists:
@@ -65,7 +65,7 @@ async def ensure_namespace(client: KubeClient, name: str) -> None:
 
 
 async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clock) -> None:
-    """Until the definitions, which are there, are served. Raises InstallError when that takes too long, or when one is gone."""
+    """Wait until the CRDs, which exist, are served. Raises InstallError on a timeout, or if one is deleted."""
     waiting = set(names)
     began = clock.monotonic()
     while True:
@@ -74,7 +74,7 @@ async def await_definitions(client: KubeClient, names: Sequence[str], clock: Clo
         if not waiting:
             return
         if gone := sorted(waiting - found.keys()):
-            # Whoever waited on would hold up everything else, such as the removal that somebody asked for meanwhile.
+            # Waiting would block everything else, such as a removal that was requested meanwhile.
             raise InstallError(f"these were deleted after they were applied: {', '.join(gone)}")
         waited = clock.monotonic() - began
         if waited >= ESTABLISH_TIMEOUT:

@@ -1,4 +1,4 @@
-"""Works: manifests that a hub hands to a managed cluster, applied there as far as their executor may, and reported back.
+"""ManifestWorks: manifests for a managed cluster, applied there with the permissions of their executor, and reported back.
 
-`agent/` runs for a managed cluster, `hub/` on the hub (admission of works, works for many clusters, removal of finished ones).
+`agent/` runs for a managed cluster, `hub/` on the hub (admission of works, works for many clusters, deletion of completed works).
 """

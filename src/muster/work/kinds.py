@@ -1,4 +1,4 @@
-"""The collections that works are about, on the hub and on managed clusters."""
+"""The kinds of works and their records, on the hub and on managed clusters."""
 
 from __future__ import annotations
 

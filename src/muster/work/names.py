@@ -1,4 +1,4 @@
-"""The names that hub and agent agree on: finalizers, labels, conditions, reasons. All are OCM's but those said to be ours."""
+"""Names shared by hub and agent: finalizers, labels, conditions, reasons. All are OCM's except where noted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from muster.api.agents import WORK_FINALIZER as WORK_FINALIZER
 APPLIED_FINALIZER: Final = "cluster.open-cluster-management.io/applied-manifest-work-cleanup"
 REPLICA_SET_FINALIZER: Final = "work.open-cluster-management.io/manifest-work-cleanup"
 REPLICA_SET_LABEL: Final = "work.open-cluster-management.io/manifestworkreplicaset"
-"""On works of a ManifestWorkReplicaSet: `<namespace>.<name>` of it."""
+"""The label of works of a ManifestWorkReplicaSet: its `<namespace>.<name>`."""
 PLACEMENT_NAME_LABEL: Final = "work.open-cluster-management.io/placementname"
 CONFIG_HASH: Final = "open-cluster-management.io/config-spec-hash"
-"""Annotation: what was last applied where fields are ignored."""
+"""The annotation with the hash of what was last applied if fields are ignored."""
 
 APPLIED: Final = "Applied"
 AVAILABLE: Final = "Available"
@@ -27,7 +27,7 @@ AGENT: Final = "work-agent"
 DEFAULT_SERVICE_ACCOUNT: Final = "klusterlet-work-sa"
 EXECUTE_AS: Final = "execute-as"
 FAILED_TO_APPLY: Final = "Failed to apply manifest: "
-"""How the message about a manifest begins that could not be applied."""
+"""The prefix of the message about a manifest that could not be applied."""
 WITHHELD: Final = "AppliedManifestWithheld"
 """The reason of Applied for a manifest that only waits for another one of its work (ours)."""
 
@@ -36,4 +36,6 @@ PER_MANIFEST: Final = "ExecutorPerManifest"
 ALL_REVIEWS: Final = "ExecutorReviewsAlways"
 ALL_VERBS: Final = "ExecutorVerbsAll"
 AGENT_GATES: Final = (RAW_FEEDBACK, "ExecutorValidatingCaches", PER_MANIFEST, ALL_REVIEWS, ALL_VERBS)
-"""Feature gates of the agent. Those about executors are ours but for the caches: a Klusterlet can say gates, but no flags."""
+"""Feature gates of the agent. Those about executors, except the caches, are ours: a Klusterlet can set feature gates, but no
+flags.
+"""

@@ -1,7 +1,7 @@
-"""What a hub runs, as a table: one row for each Deployment `<name>-<suffix>`, with an account of its own and just its rights.
+"""The components of a hub, as a table: one row for each Deployment `<name>-<suffix>`, with its own account and minimal permissions.
 
-A row whose `webhooks` are set serves the API server; the others are controllers. A row that the plan does not want is neither
-deployed nor given any rights, but taken away like the others.
+A component with `webhooks` serves the API server; the others are controllers. A component that is not enabled is not deployed and
+gets no permissions, but is removed like the others.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ PLACEMENT_DEGRADED: Final = "HubPlacementDegraded"
 GRPC_DEGRADED: Final = "GrpcServerDegraded"
 GATEWAY_DEGRADED: Final = "ClusterGatewayDegraded"
 CA_BUNDLE: Final = "ca-bundle-configmap"
-"""Has every authority of this hub: of its webhooks, of its gRPC server, and of that one's clients."""
+"""Contains every CA of this hub: of its webhooks, its gRPC server, and the clients of that."""
 GRPC_CONFIG: Final = "grpc-server-config"
-"""Where an administrator may configure the gRPC server, in `config.yaml`."""
+"""The ConfigMap with the administrator's configuration of the gRPC server, in `config.yaml`."""
 
 _CONTROLLERS: Final = ("--no-install", "--no-webhook")
 _WEBHOOKS: Final = ("--no-install", "--no-controllers")
@@ -71,8 +71,8 @@ _BINDING_ROLE: Final = "open-cluster-management:hub-addons:binding"
 
 @dataclass(frozen=True)
 class Webhooks:
-    """`field` is where the spec speaks of them, `secret` has their certificate, `converted` are definitions they convert for;
-    `of_bindings` are there only where bindings count."""
+    """`field` is its field in the spec, `secret` has its certificate, `converted` are the CRDs for which it converts; `of_bindings`
+    are configured only if bindings are checked."""
 
     field: WebhookField
     service: str
@@ -95,8 +95,8 @@ class Webhooks:
 
 @dataclass(frozen=True)
 class Component:
-    """`command` is what the image is told to run; `rules` are what its account may do on the hub, `binding_rules` what it may
-    where bindings count."""
+    """`command` is the subcommand of the image; `rules` are the permissions of its account on the hub, `binding_rules` those it
+    needs if bindings are checked."""
 
     suffix: str
     account: str
@@ -107,34 +107,34 @@ class Component:
     """Arguments that do not depend on the spec."""
     image: Callable[[ClusterManagerPlan], str]
     settings: Callable[[ClusterManagerPlan], list[str]]
-    """Flags that come from the spec."""
+    """Flags derived from the spec."""
     webhooks: Webhooks | None = None
     degraded: str = ""
-    """The condition that reports it, if any; `Progressing` covers all."""
+    """The condition that reports its Deployment, if any; `Progressing` covers all."""
     app: str = ""
-    """The label by which its pods are selected, if not by its Deployment's name. It and the container's name are upstream's where
-    upstream has the component, so that either operator can go on with the other's Deployment."""
+    """The label by which its pods are selected; its Deployment's name if empty. It and the container's name are upstream's if
+    upstream has the component, so that either operator can take over the other's Deployment."""
     container: Callable[[ClusterManagerPlan], str] = lambda plan: ""
-    """The name of its container, if not its Deployment's."""
+    """The name of its container; its Deployment's name if empty."""
     wanted: Callable[[ClusterManagerPlan], bool] = lambda plan: True
     binding_rules: tuple[Document, ...] = ()
     secrets: Callable[[ClusterManagerPlan], tuple[SecretVolume, ...]] = lambda plan: ()
-    """That it reads, beside what webhooks and hosted components do."""
+    """Secrets that it mounts, besides those of webhooks and of hosted mode."""
     tokens: Callable[[ClusterManagerPlan], tuple[AccountToken, ...]] = lambda plan: ()
     variables: Callable[[ClusterManagerPlan], Mapping[str, str]] = lambda plan: {}
     config_maps: tuple[ConfigMapVolume, ...] = ()
     ports: Callable[[ClusterManagerPlan], Mapping[str, int]] = lambda plan: {}
-    """That it listens on, beside webhooks and health."""
+    """Ports that it listens on, besides webhooks and health."""
     more_permissions: Callable[[ClusterManagerPlan], Sequence[Wanted]] = lambda plan: ()
-    """What the hub has for its account beside its own role."""
+    """Objects on the hub for its account, besides its own role."""
     rules_for: Callable[[ClusterManagerPlan], Sequence[Document]] | None = None
-    """Those of `rules` that the plan has a use for, where not all of them are."""
+    """The subset of `rules` that the plan needs, if not all."""
 
     def deployment(self, plan: ClusterManagerPlan) -> str:
         return f"{plan.name}-{self.suffix}"
 
     def selected_by(self, plan: ClusterManagerPlan) -> dict[str, str]:
-        """What a Service selects its pods by."""
+        """The selector of its Services."""
         return {"app": self.app or self.deployment(plan)}
 
     def cluster_role(self, plan: ClusterManagerPlan) -> str:
@@ -216,7 +216,8 @@ PLACEMENT_CONTROLLER: Final = Component(
 
 
 def _addons_permissions(plan: ClusterManagerPlan) -> list[Wanted]:
-    """The role that administrators extend is the bundle's, since only they can make it; on a hub elsewhere the operator is one."""
+    """The role that administrators extend is part of the bundle, since only they can create it; on a remote hub the operator
+    creates it."""
     binding = addon.aggregated_binding(plan.hub_namespace, plan.name)
     return [addon.aggregated_role(), binding] if plan.hosted else [binding]
 
@@ -241,7 +242,7 @@ GRPC_SERVER: Final = Component(
     "grpc-server",
     lambda: SERVER_RULES,
     "grpc-server",
-    # The Service leads to this port, whatever the file says.
+    # The Service uses this port, whatever the configuration file contains.
     (f"--server-config={_GRPC_FILES}/config/config.yaml", f"--bind-port={exposure.PORT}"),
     lambda plan: plan.server_image,
     registration_gates,
@@ -258,14 +259,14 @@ GRPC_SERVER: Final = Component(
 
 
 def _gateway_permissions(plan: ClusterManagerPlan) -> list[Wanted]:
-    """Who may read the credentials of clusters is the bundle's to say, since only an administrator may; on a hub elsewhere the
-    operator is one."""
+    """The permission to read clusters' credentials is part of the bundle, since only an administrator can grant it; on a remote hub
+    the operator grants it."""
     own = gateway_permissions(plan.hub_namespace, credentials=False)
     return [*own, *gateway_permissions(plan.hub_namespace, credentials=True)] if plan.hosted else own
 
 
 def hub_addon_roles(namespace: str) -> list[Wanted]:
-    """Roles of addons' agents on the hub, and that those may be given them: the bundle's too, for the same reason."""
+    """Roles of addons' agents on the hub, and the permission to bind them: part of the bundle for the same reason."""
     subject = {"kind": "ServiceAccount", "name": hub_addon.ACCOUNT, "namespace": namespace}
     agents = [one for addon in HUB_ADDONS.values() for one in addon.objects]
     return [
@@ -276,7 +277,7 @@ def hub_addon_roles(namespace: str) -> list[Wanted]:
 
 
 def _hub_addon_rules(names: Iterable[str], *, binds: bool) -> list[Document]:
-    """Of whoever serves these: those by which roles are given to others, or all the others."""
+    """The rules for serving these addons: those that bind roles, or all the others."""
     return [rule for rule in hub_addon.rules([HUB_ADDONS[name] for name in names]) if ("bind" in rule["verbs"]) == binds]
 
 
@@ -338,7 +339,7 @@ def wanted(plan: ClusterManagerPlan) -> list[Component]:
 
 
 def account_secret(account: str) -> str:
-    """Where, beside the components of a hosted hub, an account's kubeconfig is."""
+    """The name of the Secret with an account's kubeconfig, beside the components of a hosted hub."""
     return f"{account}-kubeconfig"
 
 

@@ -77,12 +77,12 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, ClusterManagerPl
     subject = SUBJECT
 
     def _concerned(self, manager: ClusterManager) -> list[str]:
-        """Itself, and others that wait for the hub it has."""
+        """Itself, and others that wait until the hub is free."""
         others = [] if is_hosted(manager) else [other.metadata.name for other in self._objects.cache if not is_hosted(other)]
         return list(dict.fromkeys((manager.metadata.name, *others)))
 
     def _whose(self, found: Snapshot) -> str:
-        """What is of a hosted hub is in the namespace of its ClusterManager's name."""
+        """Objects of a hosted hub are in the namespace with its ClusterManager's name."""
         if found.namespace not in (HUB_NAMESPACE, self._options.namespace):
             return found.namespace
         return next((manager.metadata.name for manager in self._objects.cache if not is_hosted(manager)), "")
@@ -94,7 +94,7 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, ClusterManagerPl
         )
 
     def _begun(self, manager: ClusterManager) -> bool | None:
-        """By the namespaces that are labelled with its name: whether this is known to be a hosted hub."""
+        """Whether it was installed as a hosted hub, by the namespaces with its label; None if there are none."""
         name = manager.metadata.name
         for namespace, hosted in ((HUB_NAMESPACE, False), (name, True)):
             found = self._here.find(NAMESPACES, ObjectKey("", namespace))
@@ -106,7 +106,7 @@ class ClusterManagerOperator(OperatorReconciler[ClusterManager, ClusterManagerPl
         return await install(await self._site(plan))
 
     async def _site(self, plan: ClusterManagerPlan) -> HubSite:
-        """Raises Waiting when there is no hub to work on, BadSpec, and StepFailed."""
+        """Raises Waiting if the hub is not available, BadSpec, and StepFailed."""
         plan.check_mode()
         recorded = recorded_refs(plan.manager.status.related_resources, PRUNED)
         if not plan.hosted:

@@ -47,14 +47,14 @@ def service(plan: ClusterManagerPlan) -> Document:
 
 
 def hosts(plan: ClusterManagerPlan, found: Object | None) -> list[str]:
-    """By which names and addresses agents know the server; `found` is the Service as it is. Raises BadSpec."""
+    """The host names and addresses under which agents connect to the server; `found` is the current Service. Raises BadSpec."""
     own = f"{service_name(plan)}.{plan.namespace}"
     names = [f"{own}.svc", own, f"{own}.svc.cluster.local"]
     return list(dict.fromkeys((*names, *_configured(plan), *(balancers(found) if is_load_balanced(plan) else ()))))
 
 
 def balancers(found: Object | None) -> list[str]:
-    """The addresses that the Service's load balancer has got."""
+    """The addresses that are assigned to the Service's load balancer."""
     ingress: list[dict[str, Any]] = (((found or {}).get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
     return [str(one[key]) for one in ingress for key in ("ip", "hostname") if one.get(key)]
 
@@ -83,7 +83,7 @@ def _configured(plan: ClusterManagerPlan) -> Iterator[str]:
 
 
 def _bare(host: str, field: str) -> str:
-    """Without the port that agents dial."""
+    """The host without its port."""
     found = None if _is_address(host) else host_port_of(host)
     name = found[0] if found else host
     if not _is_address(name) and dns1123_subdomain(name):

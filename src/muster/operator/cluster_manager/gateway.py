@@ -35,7 +35,7 @@ def wanted_deployments(plan: ClusterManagerPlan) -> list[str]:
 
 
 async def ensure_certificate(site: HubSite, made: Installed) -> bytes:
-    """Have one in its Secret; gives whom to trust there, or nothing where there is no gateway. Raises BadSpec and KubeError."""
+    """Ensure the certificate in its Secret; returns its CA, or nothing if the gateway is disabled. Raises BadSpec and KubeError."""
     plan = site.plan
     if not plan.gateway:
         return b""
@@ -52,7 +52,7 @@ async def ensure_certificate(site: HubSite, made: Installed) -> bytes:
 
 
 async def apply_api_services(site: HubSite, made: Installed, ca: bytes) -> str:
-    """Have the APIServices; gives why there can be none, where that is so. Raises BadSpec, KubeError and ApplyFailed."""
+    """Apply the APIServices; returns why they cannot be applied, if so. Raises BadSpec, KubeError and ApplyFailed."""
     plan = site.plan
     if not plan.gateway:
         return ""
@@ -85,7 +85,7 @@ def _rollouts(plan: ClusterManagerPlan, made: Installed) -> dict[str, Rollout | 
 
 
 async def drop_certificate(site: HubSite) -> None:
-    """Of a gateway that was there until now."""
+    """Delete the certificate of a gateway that was disabled."""
     if not site.plan.gateway and site.here.has_secret(SERVING_SECRET, site.plan.namespace):
         await remove(site.here.client, [ObjectRef(SECRETS, SERVING_SECRET, site.plan.namespace)])
 

@@ -50,9 +50,9 @@ Trust = Callable[[bytes], Awaitable[None]]
 class HubAuthority:
     authority: CertificateAuthority = field(repr=False)
     bundle: bytes
-    """Every authority to trust, newest first."""
+    """Every CA to trust, newest first."""
     vouched: bytes = b""
-    """Its certificate signed by its predecessor."""
+    """Its certificate, signed by its predecessor."""
 
     @property
     def renewal(self) -> datetime:
@@ -64,7 +64,7 @@ class HubAuthority:
 
 
 async def ensure_authority(client: KubeClient, namespace: str, clock: Clock, trust: Trust) -> HubAuthority:
-    """The one in the Secret; made or succeeded first where it is missing, unusable or old. Raises KubeError."""
+    """The CA in the Secret; created or succeeded first if it is missing, invalid or old. Raises KubeError."""
     while True:
         secret = await _secret(client, GRPC_SIGNER_SECRET, namespace)
         contents, now = _contents(secret), clock.now()
@@ -79,7 +79,7 @@ async def ensure_authority(client: KubeClient, namespace: str, clock: Clock, tru
 
 
 async def ensure_serving(client: KubeClient, namespace: str, hosts: Sequence[str], signer: HubAuthority, clock: Clock) -> datetime:
-    """Have the server's certificate in its Secret; gives when it will be replaced. Raises KubeError."""
+    """Ensure the server's certificate in its Secret; returns when it must be replaced. Raises KubeError."""
     while True:
         secret = await _secret(client, SERVING_SECRET, namespace)
         contents, now = _contents(secret), clock.now()
@@ -94,7 +94,7 @@ async def ensure_serving(client: KubeClient, namespace: str, hosts: Sequence[str
 
 
 def _stored(contents: Contents, now: datetime) -> HubAuthority | None:
-    """None for what cannot sign, or not any more."""
+    """None if it cannot sign, or can no longer."""
     certificate, key = contents.get(CERTIFICATE, b""), contents.get(KEY, b"")
     if not KeyPair(certificate, key).matches():
         return None
@@ -111,13 +111,13 @@ def _stored(contents: Contents, now: datetime) -> HubAuthority | None:
 def _successor(old: HubAuthority | None, contents: Contents, now: datetime) -> HubAuthority:
     authority = CertificateAuthority.create(f"open-cluster-management-grpc@{int(now.timestamp())}", now)
     if old is None:
-        # What was signed before the key was lost is still good.
+        # Certificates that were signed before the key was lost are still valid.
         return HubAuthority(authority, _bundle(authority, contents.get(BUNDLE, b""), now))
     return HubAuthority(authority, _bundle(authority, old.bundle, now), old.authority.vouch(authority))
 
 
 def _bundle(authority: CertificateAuthority, others: bytes, now: datetime) -> bytes:
-    """An authority and those of the others that are in their time."""
+    """A CA, and those of the others that are still valid."""
     kept = (
         certificate
         for certificate in _certificates(others)
@@ -161,7 +161,7 @@ async def _secret(client: KubeClient, name: str, namespace: str) -> Object | Non
 
 
 def _contents(secret: Object | None) -> Contents:
-    """What cannot be read is not there: it is written anew."""
+    """Unreadable contents count as missing, and are written again."""
     found = {}
     for key, value in ((secret or {}).get("data") or {}).items():
         try:

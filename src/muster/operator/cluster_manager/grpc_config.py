@@ -17,13 +17,13 @@ CONFIG_KEY: Final = "config.yaml"
 
 
 def config_hash(found: Object | None) -> str:
-    """Of what the server would read; empty where there is nothing to read."""
+    """The hash of the configuration; empty if there is none."""
     content = _content(found)
     return "" if content is None else hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def config_problem(found: Object | None) -> str:
-    """Why the server would not start with it; empty where it would."""
+    """Why the server would not start with it; empty if it would."""
     content = _content(found)
     if found is None or content is None:
         return ""
@@ -36,5 +36,5 @@ def config_problem(found: Object | None) -> str:
 
 
 def _content(found: Object | None) -> str | None:
-    """The API server takes nothing but text there."""
+    """The API server accepts only text in `data`."""
     return None if found is None else (found.get("data") or {}).get(CONFIG_KEY)

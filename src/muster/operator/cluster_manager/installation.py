@@ -1,10 +1,10 @@
-"""Makes a cluster a hub, step by step: what a later step needs, an earlier one has made.
+"""Installs a hub, step by step, in the order of dependencies.
 
-Namespaces → certificates of the webhooks, of the gRPC server and of the gateway, and the trust in them → definitions → pull secret,
-accounts and roles → components → webhook configurations, once the webhooks answer → the gateway's APIServices, once it is available
-(until such a server answers, every client of the hub meets errors of discovery). The first step that fails ends the pass with its
-reason; the next pass begins at the start again and costs nothing where all is well. A new certificate is trusted before it is
-stored, hence before it is served. What is wanted no longer goes at the end, APIServices first.
+Namespaces → certificates of the webhooks, the gRPC server and the gateway, and their CA bundle → CRDs → pull secret, accounts and
+roles → components → webhook configurations, once the webhooks are available → the gateway's APIServices, once it is available
+(before that, discovery would fail for every client of the hub). The first step that fails ends the reconcile with its reason; the
+next reconcile starts at the first step and sends no requests for unchanged ones. A new CA is published before its certificate is
+stored, hence before that is served. Objects that are no longer wanted are deleted at the end, APIServices first.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ PRUNED: Final = (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
 )
-"""What is deleted when it is wanted no longer; never definitions or namespaces, with which users' objects would go."""
+"""Kinds that are pruned; never CRDs or namespaces, which would delete users' objects."""
 KINDS: Final = (*PRUNED, CRDS, NAMESPACES)
 
 
@@ -137,7 +137,7 @@ async def _namespaces(site: HubSite, made: Installed) -> None:
 
 
 async def _certificates(site: HubSite, made: Installed) -> dict[Webhooks, Endpoint]:
-    """Have one for each webhook server; gives where the hub finds them, and whom it trusts there."""
+    """Ensure a certificate for each webhook server; returns the endpoint and CA for the hub."""
     pairs = {webhooks: await _certificate(site, webhooks) for _, webhooks in SERVERS}
     made.again = min(pair.not_before + (pair.not_after - pair.not_before) * 2 / 3 for pair in pairs.values())
     await _grpc_certificates(site, made, [pair.ca for pair in pairs.values()])
@@ -145,8 +145,8 @@ async def _certificates(site: HubSite, made: Installed) -> dict[Webhooks, Endpoi
 
 
 async def _grpc_certificates(site: HubSite, made: Installed, trusted: Sequence[bytes]) -> None:
-    """The server trusts clients by the bundle, and those who join a cluster trust the server by it: the authority comes first. It
-    is there without a server too, as with OCM: agents that trust it need not join anew when a server comes, or comes back."""
+    """The server verifies clients by the bundle, and new agents verify the server by it: the CA comes first. It is created without
+    a server too, as in OCM: agents that trust it need not join again when the server is enabled later, or again."""
     plan, client = site.plan, site.here.client
 
     async def trust(bundle: bytes) -> None:
@@ -162,7 +162,7 @@ async def _grpc_certificates(site: HubSite, made: Installed, trusted: Sequence[b
 
 
 async def _drop_serving_certificate(site: HubSite) -> None:
-    """Of a server that was there until now."""
+    """Delete the certificate of a server that was disabled."""
     if site.here.has_secret(SERVING_SECRET, site.plan.namespace):
         await remove(site.here.client, [ObjectRef(SECRETS, SERVING_SECRET, site.plan.namespace)])
 
@@ -175,7 +175,7 @@ async def _certificate(site: HubSite, webhooks: Webhooks) -> ServingPair:
             await trust_webhooks(site.target.client, callers, pair.ca, clock=site.clock)
 
     async def upstreams() -> bytes:
-        """Upstream's webhook servers go on until ours are there, and so do those who ask them."""
+        """The CAs of upstream's webhook servers, which run until ours are available, so that clients trust both."""
         try:
             found = await site.here.client.get(CONFIG_MAPS, CA_BUNDLE, site.plan.namespace)
         except NotFound:
@@ -210,7 +210,7 @@ async def _foreign(site: HubSite, wanted: Wanted) -> bool:
 
 
 async def _pull_secret(site: HubSite) -> None:
-    """What images are pulled with, if anything, goes where the components are."""
+    """Copy the pull secret, if there is one, to the namespace of the components."""
     client, labels = site.here.client, {CLUSTER_MANAGER_LABEL: site.plan.name}
     await copy_secret(client, client, PULL_SECRET, (site.pull_namespace, site.plan.namespace), labels, CLUSTER_MANAGER_FIELDS)
 
@@ -233,7 +233,7 @@ async def _accounts(site: HubSite, made: Installed) -> None:
 
 
 async def _webhooks(site: HubSite, made: Installed, component: Component, webhooks: Webhooks, endpoint: Endpoint) -> None:
-    """Not before they answer; but once configured, they are kept right."""
+    """Configured once the webhooks are available; existing configurations are always applied."""
     documents = manifests.webhook_configurations(site.plan, webhooks, endpoint)
     if not gateway.is_available(site.plan, made, component):
         documents = [document for document in documents if site.target.find(document[0], key_of(document[1])) is not None]
@@ -241,14 +241,14 @@ async def _webhooks(site: HubSite, made: Installed, component: Component, webhoo
 
 
 async def _hub_addons(site: HubSite, made: Installed) -> None:
-    """What addons of Muster's own are called; not before those answer who convert between versions of that kind."""
+    """Create the objects of Muster's own addons, once the conversion webhook of their kind is available."""
     converter = next(component for component, webhooks in SERVERS if webhooks.converted)
     if gateway.is_available(site.plan, made, converter):
         await _on_hub(site, made, manifests.hub_addons(site.plan))
 
 
 async def _prune(site: HubSite, made: Installed) -> None:
-    # Webhooks stay though they may not answer just now: nobody may be let in unchecked.
+    # Webhook configurations stay if their server is unavailable: no request may bypass them.
     hooks = {ObjectRef(hook.resource, hook.name) for _, webhooks in SERVERS for hook in webhooks.wanted(site.plan)}
     for cluster in dict.fromkeys((site.here, site.target)):
         here, on_hub = made.here if cluster is site.here else (), made.on_target if cluster is site.target else ()

@@ -1,8 +1,7 @@
-"""What a hub consists of, as documents: a pure function of the plan and of whom to trust.
+"""The objects of a hub, as documents: a pure function of the plan and the CAs.
 
-Where the hub is the cluster that the components run on, all documents go to that one. A hosted hub gets definitions, accounts,
-roles and webhook configurations; the cluster that hosts it gets the Deployments, which find the hub by the kubeconfig of their
-account.
+If the components run on the hub itself, all documents are applied there. A hosted hub gets CRDs, accounts, roles and webhook
+configurations; the hosting cluster gets the Deployments, which connect to the hub by the kubeconfig of their account.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ SERVICE_PORT: Final = 9443
 CLUSTER_ADDONS: Final = served(ClusterManagementAddOn)
 HEALTH_PORT: Final = 8081
 CONFIG_HASH: Final = "operator.open-cluster-management.io/hash-of"
-"""Begins the annotations of pods that say what they were started with; the ConfigMap's name ends them."""
+"""The prefix of the pod annotations with configuration hashes, followed by the ConfigMap's name."""
 _NO_HASHES: Final[Mapping[str, str]] = {}
 
 REMOVED_FIRST: Final = ("managedclusteraddons", "manifestworks", "managedclusters", "manifestworkreplicasets")
-"""Definitions that go before the others, in this order: each waits for its objects, and those for the ones before."""
+"""CRDs that are deleted before the others, in this order: each waits for its objects, and these for the kinds before."""
 
 
 def owned(plan: ClusterManagerPlan, documents: Sequence[Wanted]) -> list[Wanted]:
@@ -74,7 +73,7 @@ def trust_bundle(plan: ClusterManagerPlan, authorities: Sequence[bytes]) -> Want
 
 
 def webhook_hosts(plan: ClusterManagerPlan, webhooks: Webhooks) -> list[str]:
-    """Under which names the hub reaches them. Raises BadSpec."""
+    """The host names under which the hub connects to them. Raises BadSpec."""
     if plan.hosted:
         return [plan.hosted_webhook(webhooks.field).address]
     service = f"{webhooks.service}.{plan.namespace}"
@@ -94,12 +93,12 @@ def hub_definitions(converter: Endpoint) -> list[Wanted]:
 
 
 def account_definitions() -> list[Wanted]:
-    """What bindings are about, and they themselves."""
+    """The CRDs of the account bindings and their subjects."""
     return [(CRDS, document) for document in definitions(ACCOUNTS)]
 
 
 def addon_definitions(plan: ClusterManagerPlan) -> list[Wanted]:
-    """Kinds that addons of Muster's own bring, and that have no other reason to be there."""
+    """The CRDs of Muster's own addons that no other component needs."""
     kinds = [kind for name in plan.hub_addons for kind in HUB_ADDONS[name].kinds]
     return [(CRDS, document) for document in definitions(kinds)]
 
@@ -109,7 +108,7 @@ def hub_addons(plan: ClusterManagerPlan) -> list[Wanted]:
 
 
 def hub_permissions(plan: ClusterManagerPlan) -> list[Wanted]:
-    """On the hub: accounts and what they may do. Raises BadSpec."""
+    """Accounts and their permissions on the hub. Raises BadSpec."""
     accounts = accounts_and_roles(plan, wanted(plan))
     accounts += driver_permissions(plan.hub_namespace, driver_rules(plan))
     return accounts if plan.hosted else _with_annotations(plan, accounts)
@@ -125,7 +124,7 @@ def accounts_and_roles(plan: ClusterManagerPlan, components: Sequence[Component]
 
 
 def _with_annotations(plan: ClusterManagerPlan, documents: list[Wanted]) -> list[Wanted]:
-    """The controllers' account, where they run, says what drivers want it to."""
+    """Adds the annotations of registration drivers to the controllers' account, where they run."""
     annotations = account_annotations(plan)
     if not annotations:
         return documents
@@ -142,8 +141,8 @@ def _annotated(wanted: Wanted, annotations: Mapping[str, str]) -> Wanted:
 
 
 def components(plan: ClusterManagerPlan, hashes: Mapping[str, str] = _NO_HASHES) -> list[Wanted]:
-    """Where the components run: Services of those that are called, and the Deployments. `hashes` are of ConfigMaps that users have
-    made, by name: whoever reads one at its start is rolled out anew when it changes. Raises BadSpec."""
+    """On the cluster of the components: Services, and the Deployments. `hashes` are those of users' ConfigMaps, by name: a
+    component that reads one at its start is rolled out again when it changes. Raises BadSpec."""
     documents: list[Wanted] = []
     if plan.hosted:
         accounts = [component.account for component in wanted(plan)]
@@ -188,7 +187,7 @@ def _gateway_service(plan: ClusterManagerPlan) -> Document:
 
 
 def gateway_on_hosted_hub(plan: ClusterManagerPlan) -> list[Wanted]:
-    """What leads a hub elsewhere to the gateway: a Service that is only a name. Raises BadSpec."""
+    """An ExternalName Service on a remote hub that leads to the gateway. Raises BadSpec."""
     host, port = plan.gateway_address
     ports = [{"name": "https", "port": port, "protocol": "TCP"}]
     spec = {"type": "ExternalName", "externalName": host, "ports": ports}

@@ -54,7 +54,7 @@ from muster.work.hub.options import GATES as WORK_GATES
 from muster.work.hub.options import UNSUPPORTED_GATES as WORK_UNSUPPORTED_GATES
 
 DEBUG_PORT: Final = 9443
-"""Of the placement controller's debug service, on its pods and on its Service."""
+"""The port of the placement controller's debug service, on its pods and on its Service."""
 GATEWAY_FILES: Final = "/var/run/secrets/hub/gateway"
 AUTO_APPROVAL: Final = "ManagedClusterAutoApproval"
 HUB_ADDON_GATES: Final = {
@@ -63,15 +63,15 @@ HUB_ADDON_GATES: Final = {
     "ConfigPolicyController": CONFIG_POLICY.name,
     "StandaloneHubTemplating": STANDALONE.name,
 }
-"""What switches the addons that Muster brings itself; with the gateway's, the gateway."""
+"""The feature gates of Muster's own addons; that of the gateway addon enables the gateway too."""
 ADDON_MANAGER_GATES: Final = (*ADDON_GATES, *HUB_ADDON_GATES)
 SERVER_GATES: Final = ()
-"""The gRPC server has none of its own; those of registration reach it too."""
+"""The gRPC server has no gates of its own; those of registration are passed to it."""
 
 
 @dataclass(frozen=True)
 class WebhookField:
-    """Where a deploy option speaks of a webhook server: `name` is the field's, the same in both modes."""
+    """The field of a webhook server in the deploy options: `name` is the same in both modes."""
 
     name: str
     default: Callable[[DefaultDeployOption], DefaultWebhookConfiguration]
@@ -92,15 +92,15 @@ WORK_WEBHOOK: Final = WebhookField(
 
 @dataclass(frozen=True)
 class ClusterManagerPlan:
-    """`namespace` is where the components run; `hub_namespace` is where, on the hub, their accounts are."""
+    """`namespace` is that of the components; `hub_namespace` is that of their accounts on the hub."""
 
     manager: ClusterManager
     image: str
     replicas: int = 1
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the ClusterManager, for everything that is made for clusters."""
+    """Labels of the ClusterManager that are added to all its objects."""
     begun: bool | None = None
-    """Whether it was begun as a hosted one; None when nothing was begun."""
+    """Whether it was installed in hosted mode; None if it is not installed yet."""
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ class ClusterManagerPlan:
         return is_hosted(self.manager) if self.begun is None else self.begun
 
     def check_mode(self) -> None:
-        """Raises BadSpec when the mode was changed: what the other mode made would be left behind, users' objects with it."""
+        """Raises BadSpec if the mode was changed: objects of the other mode would be left behind, with users' objects."""
         if self.hosted != is_hosted(self.manager):
             mode = "Hosted" if self.hosted else "Default"
             raise BadSpec("spec.deployOption.mode", f"was {mode} and cannot be changed; delete the ClusterManager and make another")
@@ -146,26 +146,26 @@ class ClusterManagerPlan:
 
     @property
     def addon_manager(self) -> bool:
-        """Whether the hub manages addons; the default is yes."""
+        """Whether the hub manages addons, which is the default."""
         configured = self.manager.spec.add_on_manager_configuration
         gates = configured.feature_gates if configured else ()
         return not any(gate.feature == ADDON_MANAGEMENT and gate.mode != "Enable" for gate in gates)
 
     @property
     def gateway(self) -> bool:
-        """Whether the hub has a gateway to the API of its clusters."""
+        """Whether the hub has a gateway to the APIs of its clusters."""
         return CLUSTER_GATEWAY.name in self.hub_addons
 
     @cached_property
     def hub_addons(self) -> tuple[str, ...]:
-        """Addons that Muster brings itself, with those that they require."""
+        """Muster's own addons that are enabled, with those that they require."""
         configured = self.manager.spec.add_on_manager_configuration
         gates = configured.feature_gates if configured else ()
         return tuple(with_required(addon for gate, addon in HUB_ADDON_GATES.items() if _is_on(gates, gate)))
 
     @property
     def gateway_version(self) -> str:
-        """In which the gateway serves its API. Raises BadSpec."""
+        """The version in which the gateway serves its API. Raises BadSpec."""
         version = self.manager.metadata.annotations.get(API_VERSION_ANNOTATION) or API_VERSIONS[0]
         if version not in API_VERSIONS:
             raise BadSpec(_annotation(API_VERSION_ANNOTATION), f"{version!r} is none of {', '.join(API_VERSIONS)}")
@@ -178,7 +178,7 @@ class ClusterManagerPlan:
 
     @property
     def gateway_loopback(self) -> bool:
-        """Whether clusters may be on the machine that the gateway runs on. Raises BadSpec."""
+        """Whether clusters may have addresses of the gateway's own machine. Raises BadSpec."""
         return self._switch(LOOPBACK_ANNOTATION)
 
     def _switch(self, annotation: str) -> bool:
@@ -222,18 +222,18 @@ class ClusterManagerPlan:
 
     @cached_property
     def grpc_server(self) -> bool:
-        """Whether a driver of this hub has agents come through the gRPC server; one that is not installed has no wishes."""
+        """Whether an enabled driver connects agents through the gRPC server; drivers that are not installed are ignored."""
         return any(_wants_server(entry.auth_type) for entry in self.registration.registration_drivers)
 
     @property
     def work_controllers(self) -> bool:
-        """Whether the hub has anything to do for works beyond admitting them."""
+        """Whether the hub needs controllers for works, besides their webhooks."""
         gates = self.manager.spec.work_configuration.feature_gates
         return _is_on(gates, MANIFEST_WORK_REPLICA_SET) or _is_on(gates, CLEAN_UP_COMPLETED) or self.by_bindings
 
     @property
     def by_bindings(self) -> bool:
-        """Whether bindings count for who may write works that run as an executor."""
+        """Whether bindings decide who may write works that run as an executor."""
         gates = {gate.feature: gate.mode == "Enable" for gate in self.manager.spec.work_configuration.feature_gates}
         return authorization(gates, ExecutorAuthorization.ACCESS_REVIEW).by_bindings
 
@@ -247,7 +247,7 @@ class ClusterManagerPlan:
         return configured
 
     def bind(self, webhook: WebhookField) -> BindConfiguration:
-        """Where the webhooks listen. Raises BadSpec."""
+        """The listen address of the webhooks. Raises BadSpec."""
         if self.hosted:
             return self.hosted_webhook(webhook).bind_configuration
         option = self.manager.spec.deploy_option.default
@@ -312,8 +312,8 @@ def _cluster_proxy_arguments(plan: ClusterManagerPlan) -> list[str]:
 
 
 def gateway_secrets(plan: ClusterManagerPlan) -> dict[str, str]:
-    """What the gateway proves itself to cluster-proxy with: Secrets beside it, and in which directories. They are cluster-proxy's,
-    which an administrator copies, and may come later than the gateway. Raises BadSpec."""
+    """The Secrets with the gateway's credentials for cluster-proxy, and their mount directories. They are copies, made by an
+    administrator, and may be created later than the gateway. Raises BadSpec."""
     names = () if plan.gateway_cluster_proxy is None else (CLUSTER_PROXY_CA, CLUSTER_PROXY_CLIENT)
     return {name: f"{GATEWAY_FILES}/{name}" for name in names}
 
@@ -340,32 +340,32 @@ def _driver_arguments(configured: HubRegistrationConfiguration) -> list[str]:
 
 
 def driver_secrets(plan: ClusterManagerPlan) -> dict[str, str]:
-    """What drivers have the controllers read as files: Secrets, and in which directories. Raises BadSpec."""
+    """The Secrets that drivers need in the controllers, and their mount directories. Raises BadSpec."""
     return {name: path for _, process in _drivers(plan.registration) for name, path in process.secrets.items()}
 
 
 def driver_rules(plan: ClusterManagerPlan) -> list[HubRules]:
-    """What drivers have the controllers allowed. Raises BadSpec."""
+    """The permissions that drivers need for the controllers. Raises BadSpec."""
     return [process.rules for _, process in _drivers(plan.registration)]
 
 
 def driver_tokens(plan: ClusterManagerPlan) -> tuple[AccountToken, ...]:
-    """What drivers have the controllers prove to others who they are by. Raises BadSpec."""
+    """The service account tokens, for other audiences, that drivers need in the controllers. Raises BadSpec."""
     return tuple(token for _, process in _drivers(plan.registration) for token in process.tokens)
 
 
 def driver_variables(plan: ClusterManagerPlan) -> dict[str, str]:
-    """What drivers have the controllers find in their environment. Raises BadSpec."""
+    """The environment variables that drivers need in the controllers. Raises BadSpec."""
     return {name: value for _, process in _drivers(plan.registration) for name, value in process.variables.items()}
 
 
 def account_annotations(plan: ClusterManagerPlan) -> dict[str, str]:
-    """What drivers put on the account that the controllers run as. Raises BadSpec."""
+    """The annotations that drivers need on the controllers' account. Raises BadSpec."""
     return {key: value for _, process in _drivers(plan.registration) for key, value in process.annotations.items()}
 
 
 def _drivers(configured: HubRegistrationConfiguration) -> list[tuple[Driver, Process]]:
-    """Those asked for, and how they have the controllers run. Raises BadSpec."""
+    """The enabled drivers, with their process settings for the controllers. Raises BadSpec."""
     return [_driver(entry) for entry in configured.registration_drivers]
 
 

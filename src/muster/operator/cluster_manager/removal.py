@@ -1,13 +1,13 @@
-"""Takes a hub away again, whole, in whatever state it is.
+"""Removes a hub completely, in any state.
 
-Order: the gateway's APIServices, since one that does not answer holds up the deletion of every namespace → definitions (addons,
-works, clusters, replica sets, then the rest; each waits for its objects, so the controllers still run) → components → secrets →
-accounts, roles, and what was kept for clusters → the namespace on a hub elsewhere → webhook configurations → the namespace here. A
-pass takes what steps it can, never waits, and says what is left. Only what carries this ClusterManager's label is touched.
+Order: the gateway's APIServices, since an unavailable one blocks the deletion of every namespace → CRDs (addons, works, clusters,
+replica sets, then the rest; each waits for its objects, so the controllers still run) → components → secrets → accounts, roles, and
+leftovers of clusters → the namespace on a remote hub → webhook configurations → the namespace on this cluster. A reconcile takes
+the steps that are possible, never waits, and returns what is left. Only objects with this ClusterManager's label are deleted.
 
-It must end even if no controller is left to finalize: webhooks that do not answer are unconfigured first, finalizers of clusters
-and replica sets are removed at once if their controller does not run, and those of agents after `removal_timeout`. Then the
-webhooks' configurations are removed too, since they might be what blocks the removal.
+It ends even without controllers for finalizers: configurations of unavailable webhooks are deleted first, finalizers of clusters
+and replica sets are removed at once if their controller does not run, and those of agents after `removal_timeout`. Then the webhook
+configurations are deleted too, since they may block the removal.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ FINALIZERS: Final = {CLUSTERS: REGISTRATION_CONTROLLER, f"manifestworkreplicaset
 
 @dataclass(frozen=True)
 class Removal:
-    """`hub` is None if it can no longer be reached: then its objects are left."""
+    """`hub` is None if it is unreachable: then its objects are left."""
 
     plan: ClusterManagerPlan
     here: TargetCluster
@@ -85,7 +85,7 @@ class Removal:
     removal_timeout: timedelta
 
     async def run(self) -> list[str]:
-        """What is left; nothing when all is gone. Raises KubeError."""
+        """What is left; empty if everything is removed. Raises KubeError."""
         if self.hub is not None:
             if left := await self._remove(self.hub, [ObjectRef(API_SERVICES, name) for name in POSSIBLE_API_SERVICES]):
                 return left
@@ -101,7 +101,7 @@ class Removal:
 
     @property
     def overdue(self) -> bool:
-        """Whether it takes longer than anybody should need."""
+        """Whether the removal has exceeded its timeout."""
         since = self.plan.manager.metadata.deletion_timestamp
         return bool(since) and self.clock.now() - parse_time(since) >= self.removal_timeout
 
@@ -196,7 +196,7 @@ class Removal:
         return left
 
     async def _driver_roles(self, hub: TargetCluster) -> list[ObjectRef]:
-        """In whichever namespaces: what drivers needed is known to those that were enabled then."""
+        """In all namespaces: the drivers that were enabled before are not known."""
         ours = f"{CLUSTER_MANAGER_LABEL}={self.plan.name}"
         return [
             ObjectRef(resource, found["metadata"]["name"], found["metadata"]["namespace"])
@@ -214,8 +214,8 @@ def _hook_refs(hooks: Iterable[Hook]) -> list[ObjectRef]:
 
 
 async def _remains_of_clusters(hub: TargetCluster) -> list[str]:
-    """What a controller that is gone did not take away: permissions and leases of clusters. Their namespaces stay: users have
-    things there."""
+    """Objects that a controller that is gone has left: permissions and leases of clusters. Their namespaces stay, since they may
+    contain users' objects."""
     left = []
     registered = [(resource, OURS) for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS, LEASES)]
     seen_by_addons = [(resource, CLUSTER_ACCESS) for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)]

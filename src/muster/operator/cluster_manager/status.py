@@ -38,8 +38,8 @@ def applied() -> Condition:
 def rolling(
     plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None], service: Object | None = None, config_problem: str = ""
 ) -> list[Condition]:
-    """Of the Deployments by name; None is one that is not there. `service` is the gRPC server's, `config_problem` what is wrong
-    with its configuration."""
+    """The Progressing condition of the Deployments by name; None is a missing one. `service` is the gRPC server's, `config_problem`
+    the error in its configuration."""
     late = [name for name, found in rollouts.items() if found is None or not found.complete]
     if late:
         text = f"Deployments are rolling out: {', '.join(late)}"
@@ -67,13 +67,13 @@ def _placement(plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None])
 def _grpc_server(
     plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None], service: Object | None, config_problem: str
 ) -> list[Condition]:
-    """Nothing where there is none and never was."""
+    """No condition if the server is disabled and never was enabled."""
     if not plan.grpc_server:
         known = condition_of(plan.manager.status.conditions, GRPC_DEGRADED) is not None
         text = "No registration driver of this hub has agents come through the gRPC server"
         return [condition(GRPC_DEGRADED, False, "GrpcServerNotWanted", text)] if known else []
     if config_problem:
-        # Pods that were there before go on with what they have read.
+        # Existing pods continue with the configuration that they have read.
         return [condition(GRPC_DEGRADED, True, "GrpcServerConfigInvalid", config_problem)]
     where = f"Service {plan.namespace}/{service_name(plan)}"
     degraded = _degraded(plan, rollouts, GRPC_DEGRADED, "GrpcServer", "gRPC server")
@@ -92,8 +92,8 @@ def _grpc_server(
 def gateway(
     plan: ClusterManagerPlan, rollouts: Mapping[str, Rollout | None], api_services: Mapping[str, Object | None], problem: str
 ) -> list[Condition]:
-    """`api_services` are those that should lead to it, by name; `problem` is why they may not. Nothing where there is no gateway
-    and never was."""
+    """`api_services` are those of the gateway, by name; `problem` is why they cannot be applied. No condition if the gateway is
+    disabled and never was enabled."""
     if not plan.gateway:
         known = condition_of(plan.manager.status.conditions, GATEWAY_DEGRADED) is not None
         text = "The feature gate of the gateway is off"

@@ -1,1 +1,1 @@
-"""The Klusterlet operator: a Klusterlet makes a cluster, the one it lives on or another one, a managed cluster."""
+"""The Klusterlet operator: makes a cluster, its own or another one, a managed cluster."""

@@ -30,13 +30,13 @@ from muster.registration.names import HUB_SECRET
 from muster.runtime.client import KubeClient, KubeError
 
 WITHIN: Final = 20.0
-"""Seconds that a hub has to answer."""
+"""The timeout in seconds for a hub."""
 
 HUB_REASONS: Final = ("HubKubeConfigError", "HubKubeConfigUnauthorized", "HubKubeConfigUnchecked")
 AWAITED: Final = "ManagedClusterIncomplete"
 """An administrator has to act on the hub; the message has the action."""
 BOOTSTRAP_REASONS: Final = ("BootstrapSecretError", "BootstrapSecretUnauthorized", "BootstrapSecretUnchecked")
-"""Of a kubeconfig that does not work, one that may not do enough, and one that cannot be tried here."""
+"""The reasons for a kubeconfig that does not work, one that lacks permissions, and one that cannot be tried here."""
 
 Contents = Mapping[str, bytes]
 Open = Callable[[EndpointFormat, Contents, str, str], AbstractAsyncContextManager[KubeClient]]
@@ -46,7 +46,7 @@ Probe = Callable[[KubeClient, str], Awaitable["Finding"]]
 
 
 class ForeignCredential(Exception):
-    """A hub configuration that works only where the agent runs."""
+    """A hub configuration that only works in the agent's pod."""
 
 
 @asynccontextmanager
@@ -67,7 +67,7 @@ async def open_secret(endpoints: EndpointFormat, contents: Contents, source: str
 
 
 def _refuse_foreign_files(endpoint: HubEndpoint, source: str, directory: Path) -> None:
-    """One that named files of the operator's pod could have the operator's own token sent anywhere."""
+    """A configuration with paths of the operator's pod could send the operator's own token to any server."""
     for field, path in endpoint.files().items():
         if not path.resolve().is_relative_to(directory.resolve()):
             raise EndpointError(source, f"{field}: must be in the Secret itself, not in another file")
@@ -75,7 +75,7 @@ def _refuse_foreign_files(endpoint: HubEndpoint, source: str, directory: Path) -
 
 @dataclass(frozen=True)
 class Finding:
-    """`works` is None when it cannot be found out from here."""
+    """`works` is None if that cannot be found out by the operator."""
 
     works: bool | None
     reason: str
@@ -84,7 +84,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ConnectionCheck:
-    """`read` gives a Secret of the agent namespace; None when it is not there."""
+    """`read` returns a Secret of the agent namespace; None if it does not exist."""
 
     plan: KlusterletPlan
     read: Callable[[str], Contents | None]
@@ -178,7 +178,7 @@ def _unpermitted(where: str, missing: tuple[str, ...], reasons: tuple[str, str, 
 
 
 def contents_of(secret: Mapping[str, object]) -> Contents:
-    """What a Secret holds."""
+    """The data of a Secret."""
     data = secret.get("data")
     if not isinstance(data, Mapping):
         return {}

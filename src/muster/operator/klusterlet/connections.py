@@ -42,11 +42,11 @@ UNAUTHORIZED: Final = HUB_REASONS[1]
 @dataclass(frozen=True)
 class _Looked:
     at: tuple[object, ...]
-    """What was looked at: the spec and the kubeconfigs, by version."""
+    """The versions of the spec and the kubeconfigs that were checked."""
     until: float
-    """When, by the monotonic clock, to look again even if none of that changes."""
+    """When to check again if none of them changes, by the monotonic clock."""
     times: int
-    """How often that has been looked at."""
+    """The number of checks of these versions."""
 
 
 class Connections:
@@ -95,7 +95,7 @@ class Connections:
         try:
             found = await ConnectionCheck(plan, await self._contents(plan), self._open).run()
         except BadSpec:
-            # The other conditions say what is wrong with it.
+            # The other conditions report the problem.
             return None
         current = self._klusterlets.cache.get(ObjectKey("", name)) or klusterlet
         found = msgspec.structs.replace(found, observed_generation=klusterlet.metadata.generation)
@@ -114,7 +114,7 @@ class Connections:
         return self._secrets[secret].cache.get(ObjectKey(namespace, secret))
 
     async def _contents(self, plan: KlusterletPlan) -> Callable[[str], Contents | None]:
-        """The Secrets that matter; those of several hubs go by any name, and are not watched but read."""
+        """The relevant Secrets; those of several hubs have arbitrary names, and are read instead of watched."""
         read: dict[str, Contents] = {}
         for name in (HUB_SECRET, *plan.bootstrap_secrets):
             if name in self._secrets:
@@ -130,7 +130,7 @@ class Connections:
 
 
 def _pause(found: Condition, times: int) -> float:
-    """A new credential usually gets its rights a moment later."""
+    """The permissions of a new credential usually follow a moment later."""
     if found.status != "True":
         return WHILE_WELL
     return _SOON.delay(times) if UNAUTHORIZED in found.reason else WHILE_DEGRADED

@@ -63,7 +63,7 @@ WHILE_TAKEN: Final = 30.0
 @dataclass(frozen=True)
 class KlusterletOptions(OperatorOptions):
     open: Open = open_secret
-    """To a hub."""
+    """Opens a client for a hub."""
 
 
 SUBJECT: Final = Subject(
@@ -110,7 +110,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, KlusterletPlan, Klusterl
             self._controller.enqueue(one)
 
     def _concerned(self, klusterlet: Klusterlet) -> list[str]:
-        """Itself, and others that wait for the namespace it has."""
+        """Itself, and others that wait for its namespace."""
         namespace = agent_namespace_of(klusterlet)
         others = [other.metadata.name for other in self._objects.cache if agent_namespace_of(other) == namespace]
         return list(dict.fromkeys((klusterlet.metadata.name, *others)))
@@ -139,7 +139,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, KlusterletPlan, Klusterl
         return WHILE_TAKEN if plan.hosted else None
 
     def _refuse_taken(self, plan: KlusterletPlan) -> None:
-        """Raises Waiting if another Klusterlet has the agents' namespace, or is older and has the same."""
+        """Raises Waiting if another Klusterlet has the agents' namespace, or is older and requests the same."""
         namespace = plan.agent_namespace
         claims = {one.metadata.name: one for one in self._objects.cache if agent_namespace_of(one) == namespace}
         found = self._namespaces.cache.get(ObjectKey("", namespace))
@@ -151,7 +151,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, KlusterletPlan, Klusterl
             raise Waiting(APPLY_FAILED, text)
 
     async def _site(self, plan: KlusterletPlan, ready: list[Condition]) -> AgentSite:
-        """Notes in `ready` whether there is a managed cluster to work on. Raises Waiting."""
+        """Adds to `ready` the condition whether the managed cluster is reachable. Raises Waiting."""
         recorded = recorded_refs(plan.klusterlet.status.related_resources, OWNED)
         if not plan.hosted:
             return AgentSite(plan, self._here, self._here, None, self._options.namespace, self._clock, recorded)
@@ -190,7 +190,7 @@ class KlusterletOperator(OperatorReconciler[Klusterlet, KlusterletPlan, Klusterl
         return KlusterletDeletion(plan, self._here, managed, self._last(plan), self._clock, self._options.removal_timeout)
 
     def _last(self, plan: KlusterletPlan) -> bool:
-        """Whether no other Klusterlet stays on the managed cluster, as far as that can be known here."""
+        """Whether no other Klusterlet remains on the managed cluster, as far as is known."""
         if plan.hosted:
             return True
         others = (one for one in self._objects.cache if one.metadata.name != plan.name and not is_hosted(one))

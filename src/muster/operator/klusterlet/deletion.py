@@ -34,7 +34,8 @@ WHILE_AWAY: Final = 10.0
 
 @dataclass
 class KlusterletDeletion:
-    """One pass. `managed` gives the managed cluster of a hosted Klusterlet and raises KubeconfigError; `last`: see Removal."""
+    """One reconcile of the deletion. `managed` returns the managed cluster of a hosted Klusterlet and raises KubeconfigError;
+    `last`: see Removal."""
 
     plan: KlusterletPlan
     here: TargetCluster
@@ -48,9 +49,9 @@ class KlusterletDeletion:
         self._removal = Removal(self.plan, self.here, self.last)
 
     async def step(self) -> tuple[list[str], float]:
-        """What is left, and when to look again. Raises KubeError."""
+        """What is left, and when to reconcile again. Raises KubeError."""
         if len(self.plan.name) > LONGEST_NAME:
-            # Refused from the start: nothing was made, and nothing could carry its label.
+            # The spec was refused from the start: nothing was created.
             return [], REMOVAL_INTERVAL
         if left := await self._removal.agents():
             return list(map(str, left)), REMOVAL_INTERVAL
@@ -61,7 +62,7 @@ class KlusterletDeletion:
         return list(map(str, left or await self._removal.rest())), REMOVAL_INTERVAL
 
     async def _remove_from_managed(self) -> tuple[list[str], float] | None:
-        """What is left on the managed cluster; None when nothing is, or when it has to be left there."""
+        """What is left on the managed cluster; None if nothing is, or if it must be left there."""
         try:
             left = await self._removal.rights(await self.managed())
         except (Unreachable, Unauthorized, Forbidden, KubeconfigError) as error:
@@ -76,7 +77,7 @@ class KlusterletDeletion:
         return None
 
     async def _lost(self) -> bool:
-        """Whether the managed cluster has been away for too long."""
+        """Whether the managed cluster has been unreachable for too long."""
         since = _away_since(self.obj)
         if since is None:
             await self._annotate(format_time(self.clock.now()))

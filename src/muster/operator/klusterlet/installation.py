@@ -1,9 +1,9 @@
-"""Makes a cluster a managed one, step by step: what a later step needs, an earlier one has made.
+"""Installs the agents of a managed cluster, step by step, in the order of dependencies.
 
-Definitions → namespaces and the pull secret on the managed cluster → accounts and roles there, and what is needed where addons
-are → the agents' namespace and roles where they run → kubeconfigs for a hosted managed cluster → the agents. At
-the end goes what a former spec asked for and this one does not. The first step that fails ends the pass with its reason; the next
-pass begins at the start again and costs nothing where all is well.
+CRDs → namespaces and the pull secret on the managed cluster → accounts and roles there, and objects in the namespaces of addons →
+the agents' namespace and roles → kubeconfigs for a hosted managed cluster → the agents. At the end, objects that are no longer
+wanted are deleted. The first step that fails ends the reconcile with its reason; the next reconcile starts at the first step and
+sends no requests for unchanged ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from muster.runtime.client.builtin import (
 )
 
 OWNED: Final = (DEPLOYMENTS, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, NAMESPACES)
-"""What is made for one Klusterlet, in the order in which it goes."""
+"""The kinds of a Klusterlet's objects, in the order of their deletion."""
 KINDS: Final = (*OWNED, CRDS)
 
 
@@ -77,7 +77,8 @@ async def _managed_namespaces(site: AgentSite, made: Installed) -> None:
 
 
 async def _addon_namespaces(site: AgentSite, made: Installed) -> None:
-    """Where addons are, by a label: rights for the agent, and what their pods need. What loses the label loses the rights."""
+    """In the namespaces of addons, which have a label: permissions of the agent, and what the addons' pods need. Without the label,
+    the permissions are removed."""
     plan, chosen = site.plan, [name for name in site.target.chosen_namespaces if name != ADDON_NAMESPACE]
     await site.apply_on_target(made, manifests.addon_permissions(plan, [ADDON_NAMESPACE, *chosen]))
     if plan.hosted:
@@ -89,11 +90,11 @@ async def _addon_namespaces(site: AgentSite, made: Installed) -> None:
 
 
 async def _owner(site: AgentSite) -> str:
-    """The other Klusterlet that has the namespace on the managed cluster already; empty when none has."""
+    """The other Klusterlet that owns the namespace on the managed cluster already; empty if there is none."""
     name = site.plan.klusterlet_namespace
     found = site.target.find(NAMESPACES, ObjectKey("", name))
     try:
-        # What is not labelled is not cached, and the caches of a cluster that has just been reached are empty.
+        # Unlabelled objects are not cached, and the caches of a newly connected cluster are empty.
         found = found or await site.target.client.get(NAMESPACES, name)
     except NotFound:
         return ""
@@ -102,7 +103,7 @@ async def _owner(site: AgentSite) -> str:
 
 
 async def _pull_secret(site: AgentSite, target: TargetCluster, namespace: str, owner: str) -> None:
-    """What images are pulled with, if anything, goes where pods will be."""
+    """Copy the pull secret, if there is one, to a namespace with pods."""
     if namespace != site.pull_namespace:
         labels, between = {KLUSTERLET_LABEL: owner}, (site.pull_namespace, namespace)
         await copy_secret(site.here.client, target.client, PULL_SECRET, between, labels, KLUSTERLET_FIELDS)
@@ -127,7 +128,7 @@ async def _kubeconfigs(site: AgentSite, made: Installed) -> None:
 
 
 async def _prune(site: AgentSite, made: Installed) -> None:
-    """A cluster may be managed by agents that are hosted on itself: then what is wanted on either is wanted there."""
+    """A cluster may be managed by agents that are hosted on itself: then the objects of both clusters are kept."""
     same = site.here is site.target or await _identity(site.here) == await _identity(site.target)
     for cluster, wanted in ((site.here, made.here), (site.target, made.on_target)):
         kept = set(made.object_refs if same else object_refs(wanted))

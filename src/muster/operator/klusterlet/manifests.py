@@ -1,8 +1,9 @@
-"""What a managed cluster consists of, as documents: a pure function of the plan.
+"""The objects of a managed cluster, as documents: a pure function of the plan.
 
-An agent is a row of `COMPONENTS` or `SINGLETON_COMPONENTS`: its Deployment `<klusterlet>-<suffix>`, its account, what that may do
-on the managed cluster and in the agent namespace, its arguments. What all Klusterlets on a cluster share (definitions, the
-namespace of addons) is labelled `SHARED` instead of with one's name, so that they do not take it from each other.
+An agent is a row of `COMPONENTS` or `SINGLETON_COMPONENTS`: its Deployment `<klusterlet>-<suffix>`, its account, the permissions of
+that on the managed cluster and in the agent namespace, and its arguments. Objects that all Klusterlets of a cluster share (CRDs,
+the namespace of addons) have the label value `SHARED` instead of a Klusterlet's name, so that they do not take them from each
+other.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from muster.runtime.install import account_permissions, binding, named
 from muster.work.agent import install as work
 
 SHARED: Final = "ALL"
-"""No object has a name in capitals."""
+"""Not a valid object name, since it has capitals."""
 REGISTRATION_DEGRADED: Final = "RegistrationDesiredDegraded"
 WORK_DEGRADED: Final = "WorkDesiredDegraded"
 HUB_CONNECTION: Final = "HubConnectionDegraded"
@@ -61,22 +62,22 @@ class Component:
     suffix: str
     account_suffix: str
     role: str
-    """In the names of its roles."""
+    """The part of its roles' names that names it."""
     cluster_rules: Sequence[Document]
     namespace_rules: Sequence[Document]
     arguments: Callable[[KlusterletPlan], list[str]]
     degraded: tuple[str, ...]
-    """The conditions that tell of it."""
+    """The conditions that report it."""
     managed_secret: str
     """The Secret with its kubeconfig for the managed cluster, in the hosted modes."""
     app: str
-    """The label by which its pods are selected. It and the container's name are upstream's, so that either operator can go on with
+    """The label by which its pods are selected. It and the container's name are upstream's, so that either operator can take over
     the other's Deployment."""
     container: str
     executes: bool = False
-    """Whether it applies works: then it has the rights that works may need, too."""
+    """Whether it applies works: then it also has the permissions that works may need."""
     needs_hub: bool = False
-    """Whether it is of no use before there is a credential for the hub, which it then finds in files."""
+    """Whether it starts only once there is a credential for the hub, which it reads from files."""
 
     def deployment(self, plan: KlusterletPlan) -> str:
         return f"{plan.name}-{self.suffix}"
@@ -156,7 +157,7 @@ MANAGED_SECRETS: Final = tuple(component.managed_secret for component in (*COMPO
 
 
 def registering(plan: KlusterletPlan) -> Component:
-    """The agent that registers the cluster, and looks after its addons."""
+    """The agent that registers the cluster and its addons."""
     return SINGLE_AGENT if plan.singleton else REGISTRATION
 
 
@@ -173,7 +174,7 @@ def shared(documents: Sequence[Wanted]) -> list[Wanted]:
 
 
 def _namespace(name: str, *, pods: bool = True) -> Wanted:
-    # Lets OpenShift put the pods on the cores that are reserved for such work.
+    # On OpenShift, schedules the pods on the cores reserved for management workloads.
     annotations = {"workload.openshift.io/allowed": "management"}
     return NAMESPACES, {"metadata": {**named(name), "annotations": annotations, **({"labels": dict(RUN)} if pods else {})}}
 
@@ -184,7 +185,7 @@ def spoke_definitions(plan: KlusterletPlan) -> list[Wanted]:
 
 
 def served_kinds() -> dict[str, GVR]:
-    """What may have been defined for agents, by the definition's name."""
+    """The kinds that may have been installed for agents, by the CRD's name."""
     ours = {kind.name: served(kind.versions[0]) for kind in SPOKE}
     return {**ours, properties.DEFINITION: PROPERTIES}
 
@@ -194,7 +195,7 @@ def addon_namespace() -> list[Wanted]:
 
 
 def klusterlet_namespace(plan: KlusterletPlan) -> list[Wanted]:
-    """On the managed cluster. Hosted agents have no pods there."""
+    """The namespace on the managed cluster. Hosted agents have no pods there."""
     return owned(plan, [_namespace(plan.klusterlet_namespace, pods=not plan.hosted)])
 
 
@@ -203,7 +204,7 @@ def agent_namespace(plan: KlusterletPlan) -> list[Wanted]:
 
 
 def managed_permissions(plan: KlusterletPlan) -> list[Wanted]:
-    """On the managed cluster: accounts, and what they may do there. Raises BadSpec."""
+    """Accounts and their permissions on the managed cluster. Raises BadSpec."""
     documents: list[Wanted] = [_account(plan, f"{plan.name}-{WORK_ACCOUNT}", plan.klusterlet_namespace)]
     for component in components(plan):
         account = component.account(plan)
@@ -218,7 +219,8 @@ def managed_permissions(plan: KlusterletPlan) -> list[Wanted]:
 
 
 def _execution(plan: KlusterletPlan, account: str) -> list[Wanted]:
-    """What works may need beyond the agent's own role: Kubernetes' `admin`, and whatever is labelled for the agent."""
+    """Permissions that works may need beyond the agent's own role: Kubernetes' `admin`, and roles that are aggregated for the agent
+    by label."""
     subject = {"kind": "ServiceAccount", "name": account, "namespace": plan.klusterlet_namespace}
     prefix = f"open-cluster-management:{plan.name}-work"
     aggregate = f"{prefix}:aggregate"
@@ -230,7 +232,7 @@ def _execution(plan: KlusterletPlan, account: str) -> list[Wanted]:
 
 
 def management_permissions(plan: KlusterletPlan) -> list[Wanted]:
-    """Where the agents run: accounts, and what they may do in their namespace. Raises BadSpec."""
+    """Accounts on the cluster of the agents, and their permissions in the agent namespace. Raises BadSpec."""
     documents: list[Wanted] = []
     for component in components(plan):
         account, role = component.account(plan), component.namespace_role(plan)
@@ -242,19 +244,19 @@ def management_permissions(plan: KlusterletPlan) -> list[Wanted]:
 
 
 def addon_permissions(plan: KlusterletPlan, namespaces: Sequence[str]) -> list[Wanted]:
-    """What the agent may do for addons in these namespaces of the managed cluster. Raises BadSpec."""
+    """The agent's permissions for addons in these namespaces of the managed cluster. Raises BadSpec."""
     role = f"open-cluster-management:{plan.name}-registration:addon-management"
     return _addon_permissions(plan, role, plan.klusterlet_namespace, namespaces)
 
 
 def hosted_addon_permissions(plan: KlusterletPlan, namespaces: Sequence[str]) -> list[Wanted]:
-    """The same for addons that are hosted where the agent is, if that is another cluster. Raises BadSpec."""
+    """The same for addons that are hosted on the agent's cluster, if that is another one. Raises BadSpec."""
     role = f"open-cluster-management:management:{plan.name}-registration:addon-management"
     return _addon_permissions(plan, role, plan.agent_namespace, namespaces)
 
 
 def _addon_permissions(plan: KlusterletPlan, role: str, account_namespace: str, namespaces: Sequence[str]) -> list[Wanted]:
-    """In these namespaces and in no others: a role alone permits nothing."""
+    """Bindings in these namespaces only: a role alone grants nothing."""
     if not plan.addons:
         return []
     account = registering(plan).account(plan)
@@ -264,7 +266,7 @@ def _addon_permissions(plan: KlusterletPlan, role: str, account_namespace: str, 
 
 
 def running_in(namespaces: Sequence[str]) -> list[Wanted]:
-    """Namespaces of others in which addons' pods run, on nodes that ask for that; they are not this operator's otherwise."""
+    """Namespaces of others in which addons' pods run, on nodes that require the label; the operator does not own them."""
     return [(NAMESPACES, {"metadata": {**named(namespace), "labels": dict(RUN)}}) for namespace in namespaces]
 
 
@@ -305,7 +307,7 @@ def agent_deployment(plan: KlusterletPlan, component: Component) -> Document:
             app=component.app,
             replicas=_replicas(plan, component),
             health_port=HEALTH_PORT,
-            # An agent whose cluster nobody has accepted yet is as it should be.
+            # An agent whose cluster is not accepted yet is ready.
             ready_path="/healthz",
             secrets=tuple(secrets),
             scratch=_scratch(plan, component),
@@ -322,14 +324,14 @@ def agent_deployment(plan: KlusterletPlan, component: Component) -> Document:
 
 
 def _scratch(plan: KlusterletPlan, component: Component) -> dict[str, str]:
-    """Where the agent that registers puts files for others."""
+    """Directories in which the registration agent writes files for others."""
     if component.needs_hub:
         return {}
     return {**plan.by_driver.scratch, **({"hub-kubeconfig": HUB_KUBECONFIG} if plan.singleton else {})}
 
 
 def _replicas(plan: KlusterletPlan, component: Component) -> int:
-    """None of one that would only wait; but whatever else is wrong with the connection, it must be there to clean up."""
+    """Zero for an agent without a credential; but once registered it must run to clean up, even if the connection has failed."""
     connection = condition_of(plan.klusterlet.status.conditions, HUB_CONNECTION)
     missing = {HUB_SECRET_MISSING, HUB_KUBECONFIG_MISSING}
     waiting = connection is None or (connection.status == "True" and not missing.isdisjoint(connection.reason.split(",")))

@@ -1,9 +1,8 @@
-"""What a Klusterlet asks for, read once: which cluster is managed, where its agents run, and what they are told.
+"""The parsed spec of a Klusterlet: the managed cluster, the namespaces of its agents, and their flags.
 
-Two namespaces matter. The *klusterlet namespace* is on the managed cluster and has the agents' accounts there. The *agent
-namespace* has the agents and their Secrets: in the modes Default and Singleton it is the same one, in the hosted modes it is on
-the cluster that the Klusterlet lives on and has the Klusterlet's name. What nothing sensible can be made of is raised as
-`BadSpec`.
+There are two namespaces. The *klusterlet namespace* is on the managed cluster and has the agents' accounts there. The *agent
+namespace* has the agents and their Secrets: in the modes Default and Singleton it is the same one, in the hosted modes it is on the
+Klusterlet's cluster and has the Klusterlet's name. Invalid values raise `BadSpec`.
 """
 
 from __future__ import annotations
@@ -47,9 +46,9 @@ MODES: Final = ("Default", "Singleton", "Hosted", "SingletonHosted")
 HOSTED: Final = ("Hosted", "SingletonHosted")
 SINGLETON: Final = ("Singleton", "SingletonHosted")
 LONGEST_NAME: Final = 63 - len("-registration-agent")
-"""Of a Klusterlet: with a component's suffix it is a label of pods."""
+"""The longest name of a Klusterlet: with a component's suffix it is a label of pods."""
 TAKEN: Final = (ADDON_NAMESPACE, OPERATOR_NAMESPACE, HUB_NAMESPACE, "default", "kube-system", "kube-public", "kube-node-lease")
-"""Namespaces that are not a Klusterlet's to take, and to take away."""
+"""Namespaces that a Klusterlet must not use, since it would delete them."""
 CLUSTER_PROPERTY: Final = "ClusterProperty"
 MULTIPLE_HUBS: Final = "MultipleHubs"
 ON_BY_DEFAULT: Final = (ADDON_MANAGEMENT,)
@@ -63,7 +62,7 @@ class KlusterletPlan:
     image: str
     replicas: int = 1
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Of the Klusterlet, for all that is made for it."""
+    """Labels of the Klusterlet that are added to all its objects."""
 
     @property
     def name(self) -> str:
@@ -104,17 +103,17 @@ class KlusterletPlan:
 
     @cached_property
     def driver(self) -> Driver:
-        """Raises BadSpec when there is none of that name."""
+        """Raises BadSpec if no driver has that name."""
         return installed_driver(self.registration.registration_driver.auth_type, f"{_CONFIGURED}.registrationDriver.authType")
 
     @property
     def endpoints(self) -> EndpointFormat:
-        """How ways to its hub are written; known also where its driver is not here."""
+        """The format of the hub's address and credential; known even if its driver is not installed."""
         return endpoints_of(self.registration.registration_driver.auth_type)
 
     @property
     def by_driver(self) -> Process:
-        """How the driver has agents run. Raises BadSpec."""
+        """The driver's settings for the agents' processes. Raises BadSpec."""
         try:
             return self.driver.agent_process(self.registration)
         except BadField as error:
@@ -126,7 +125,7 @@ class KlusterletPlan:
 
     @property
     def addons(self) -> bool:
-        """Whether agents of addons get credentials."""
+        """Whether the agent registers addons."""
         return self.gate(ADDON_MANAGEMENT)
 
     @property
@@ -135,7 +134,7 @@ class KlusterletPlan:
 
     @property
     def local_secrets(self) -> LocalSecretsConfig:
-        """Raises BadSpec unless several hubs are named."""
+        """Raises BadSpec unless several hubs are listed."""
         configured = self.registration.bootstrap_kube_configs
         local = configured.local_secrets_config if configured.type == "LocalSecrets" else None
         if local is None or len({secret.name for secret in local.kube_config_secrets}) < 2:
@@ -150,7 +149,7 @@ class KlusterletPlan:
 
 
 def is_hosted(klusterlet: Klusterlet) -> bool:
-    """One that was hosted stays so for as long as there is something of it on the other cluster."""
+    """A hosted Klusterlet stays hosted as long as it has objects on the other cluster."""
     return klusterlet.spec.deploy_option.mode in HOSTED or KLUSTERLET_HOSTED_FINALIZER in klusterlet.metadata.finalizers
 
 
@@ -159,7 +158,7 @@ def agent_namespace_of(klusterlet: Klusterlet) -> str:
 
 
 def check(plan: KlusterletPlan) -> None:
-    """Raises BadSpec for what cannot work, before anything is made."""
+    """Raises BadSpec for an invalid spec, before anything is created."""
     mode = "spec.deployOption.mode"
     if len(plan.name) > LONGEST_NAME:
         raise BadSpec("metadata.name", f"longer than {LONGEST_NAME} characters: agents that are named after it need the rest")
@@ -183,7 +182,7 @@ def check(plan: KlusterletPlan) -> None:
 
 
 def agent_arguments(plan: KlusterletPlan) -> list[str]:
-    """What the registration agent is told. Raises BadSpec."""
+    """The flags of the registration agent. Raises BadSpec."""
     spec = plan.klusterlet.spec
     arguments = [f"--namespace={plan.agent_namespace}"]
     if spec.cluster_name:
@@ -198,14 +197,14 @@ def agent_arguments(plan: KlusterletPlan) -> list[str]:
 
 
 def work_arguments(plan: KlusterletPlan) -> list[str]:
-    """What a work agent of its own is told."""
+    """The flags of a separate work agent."""
     name = plan.klusterlet.spec.cluster_name
     arguments = [f"--namespace={plan.agent_namespace}", f"--agent-id={plan.klusterlet.metadata.uid}"]
     return [*arguments, *([f"--spoke-cluster-name={name}"] if name else []), *work_options(plan), *work_gates(plan)]
 
 
 def work_options(plan: KlusterletPlan) -> list[str]:
-    """How works are applied, whichever process does it."""
+    """The flags for applying works, in whichever process."""
     configured = plan.klusterlet.spec.work_configuration or SpokeWorkConfiguration()
     given = {
         "--appliedmanifestwork-eviction-grace-period": configured.applied_manifest_work_eviction_grace_period,
@@ -243,7 +242,7 @@ def _configured_arguments(plan: KlusterletPlan) -> list[str]:
 
 
 def _addon_arguments(driver: AddOnRegistrationDriver | None) -> list[str]:
-    """How agents of addons get their credential for the hub's API server."""
+    """The flags for the credentials of addons' agents."""
     if driver is None or not driver.auth_type:
         return []
     where = f"{_CONFIGURED}.addOnKubeClientRegistrationDriver"

@@ -1,6 +1,6 @@
-"""The definition of ClusterProperty, which is Kubernetes' own (KEP 2149) and no part of a server.
+"""The CRD of ClusterProperty, which Kubernetes defines (KEP 2149) but no API server serves by itself.
 
-Agents with the feature gate of that name read such objects, so it is installed for them.
+Agents with the feature gate of the same name read such objects, so the CRD is installed for them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Takes a managed cluster's agents away again, whole, in whatever state they are.
+"""Removes the agents of a managed cluster completely, in any state.
 
-Order: agents → the credential and the ways they had → records of applied works are let go (what was applied stays) → accounts,
-roles and namespaces on the managed cluster → what all Klusterlets share, when this is the last one and nothing of anybody's is in
-it → the agents' namespace. Things are found by this Klusterlet's label, so whatever its spec said before is found too, and nothing
-else is touched. A reconcile takes the steps that are possible, never waits, and returns what is left. The hub is not notified.
+Order: agents → their credential and kubeconfigs → finalizers of AppliedManifestWorks (applied objects stay) → accounts, roles and
+namespaces on the managed cluster → objects that all Klusterlets share, if this is the last one and they are not in use → the
+agents' namespace. Objects are found by this Klusterlet's label, so those of its former specs are found too, and no others are
+deleted. A reconcile takes the steps that are possible, never waits, and returns what is left. The hub is not notified.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ APPLIED_WORK_FINALIZER: Final = "cluster.open-cluster-management.io/applied-mani
 
 @dataclass(frozen=True)
 class Removal:
-    """`last` says that no other Klusterlet stays here."""
+    """`last`: no other Klusterlet remains on the cluster."""
 
     plan: KlusterletPlan
     here: TargetCluster
     last: bool
 
     async def agents(self) -> list[ObjectRef]:
-        """Take away the agents and what only they used; gives what is left. Raises KubeError."""
+        """Delete the agents and the objects that only they used; returns what is left. Raises KubeError."""
         agents = await self._labelled(self.here, DEPLOYMENTS)
         return await remove(self.here.client, agents, propagation="Foreground") or await self._secrets()
 
     async def rights(self, managed: TargetCluster) -> list[ObjectRef]:
-        """Take away what is on the managed cluster; gives what is left. Raises KubeError."""
+        """Delete the objects on the managed cluster; returns what is left. Raises KubeError."""
         await self._remove_work_finalizers(managed)
         return await self._own(managed) or await self._shared(managed)
 
     async def rest(self) -> list[ObjectRef]:
-        """Take away what is left here; gives what is left of that. Raises KubeError."""
+        """Delete the remaining objects on this cluster; returns what is left. Raises KubeError."""
         return await self._own(self.here)
 
     async def _labelled(self, cluster: TargetCluster, resource: GVR) -> list[ObjectRef]:
@@ -82,9 +82,9 @@ class Removal:
                     continue
 
     async def _own(self, cluster: TargetCluster) -> list[ObjectRef]:
-        """In the order of `OWNED`: a kind goes when the one before is gone.
+        """In the order of `OWNED`: a kind is deleted once the one before is gone.
 
-        On another cluster the agents' namespace is kept: it may be this very cluster, and it contains the kubeconfig.
+        On another cluster the agents' namespace is kept: it may be this same cluster, and it contains the kubeconfig.
         """
         for resource in OWNED:
             found = await self._labelled(cluster, resource)
@@ -102,17 +102,17 @@ class Removal:
         return await remove(cluster.client, objects, keep=lambda found: _label(found) != SHARED)
 
     async def _addon_namespaces(self, cluster: TargetCluster) -> list[str]:
-        """Others' namespaces that addons are in."""
+        """Namespaces of others that have addons."""
         found = (await cluster.client.list(NAMESPACES, label_selector=f"{NAMESPACE_LABEL}=true")).items
         return [name for one in found if (name := one["metadata"]["name"]) != ADDON_NAMESPACE]
 
     async def _others(self, cluster: TargetCluster) -> bool:
-        """Whether another Klusterlet, wherever it lives, has a namespace on the managed cluster."""
+        """Whether another Klusterlet, on any cluster, has a namespace on the managed cluster."""
         found = (await cluster.client.list(NAMESPACES, label_selector=KLUSTERLET_LABEL)).items
         return any(_label(one) not in (self.plan.name, SHARED) for one in found)
 
     async def _empty_definitions(self, cluster: TargetCluster) -> list[ObjectRef]:
-        """Whoever has claims, or records of works, keeps them."""
+        """CRDs with existing claims or AppliedManifestWorks are kept."""
         empty = []
         for name, resource in served_kinds().items():
             try:

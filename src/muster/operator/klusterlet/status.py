@@ -1,4 +1,4 @@
-"""What a Klusterlet's status says: pure functions from what was found to conditions, with OCM's types and reasons."""
+"""The conditions of a Klusterlet: pure functions, with OCM's types and reasons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ APPLY_FAILED: Final = "KlusterletApplyFailed"
 PREPARE_FAILED: Final = "KlusterletPrepareFailed"
 
 Rollouts = Mapping[str, Rollout | None]
-"""Of Deployments by name; None is one that is not there."""
+"""Rollouts of Deployments by name; None is a missing one."""
 
 
 def applied() -> Condition:
@@ -29,7 +29,7 @@ def applied() -> Condition:
 
 
 def ready_to_apply(problem: str = "") -> Condition:
-    """Of a hosted Klusterlet: whether the managed cluster can be reached."""
+    """Of a hosted Klusterlet: whether the managed cluster is reachable."""
     if problem:
         return condition(READY_TO_APPLY, False, PREPARE_FAILED, f"Cannot connect to the managed cluster: {problem}")
     return condition(READY_TO_APPLY, True, "KlusterletPrepared", "Klusterlet is ready to apply")

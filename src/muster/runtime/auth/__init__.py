@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do, by the word of the cluster."""
+"""Authentication and authorization by the APIs of the cluster."""
 
 from muster.runtime.auth.delegation import MAX_TOKEN, AccessReviewer, Authenticator, Authorizer, TokenReviewer, TTLCache
 from muster.runtime.auth.front_proxy import CallerAuthentication, Unauthenticated

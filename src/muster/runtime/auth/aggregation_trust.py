@@ -1,8 +1,8 @@
-"""By what an API server behind the aggregator knows its callers: ConfigMap kube-system/extension-apiserver-authentication.
+"""How a server behind the aggregator authenticates callers: ConfigMap kube-system/extension-apiserver-authentication.
 
-kube-apiserver writes there which authorities sign the certificates of users, which sign those of front proxies, which names these
-have, and in which fields they say whom they speak for. Names of fields count only as they are written there: whoever could choose
-them would choose whom he is.
+kube-apiserver writes into it the CAs of client certificates, the CAs and allowed common names of front proxies, and the names of
+the headers in which front proxies send the user. Only header names from the ConfigMap are accepted: a caller that could choose them
+could choose its user.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _strings = msgspec.json.Decoder(tuple[str, ...]).decode
 
 @dataclass(frozen=True, slots=True)
 class AggregationTrust:
-    """Authorities that are None vouch for nobody."""
+    """CAs that are None accept no certificate."""
 
     clients: ClientAuthorities | None = None
     proxies: ClientAuthorities | None = None
@@ -40,12 +40,12 @@ class AggregationTrust:
 
     @property
     def authorities(self) -> bytes:
-        """All of them, PEM: those that TLS has to know."""
+        """All CAs, PEM, for the TLS context."""
         return b"".join(known.pem for known in (self.proxies, self.clients) if known is not None)
 
 
 def read_trust(data: Mapping[str, Any]) -> AggregationTrust:
-    """What the ConfigMap's `data` says. ValueError names the key that cannot be read."""
+    """Parse the `data` of the ConfigMap. ValueError names the key that cannot be read."""
     return AggregationTrust(
         _authorities(data, _CLIENT_CA),
         _authorities(data, _PROXY_CA),

@@ -1,9 +1,9 @@
-"""Asking the cluster who somebody is and what they may do: TokenReview and SubjectAccessReview, with small, short memories.
+"""Delegated authentication and authorization: TokenReview and SubjectAccessReview, with small, short-lived caches.
 
-Answers are remembered for seconds only, and the memory is bounded: the least recently asked is forgotten first. Many who ask
-the same at once cost one request. A token is remembered by its hash. Failing closed: when the cluster cannot be asked, the
-error reaches the caller; it is neither remembered nor taken for a yes. A question with more than `MAX_CACHED_QUESTION` characters
-in it is asked anew each time: whoever asks chooses the names, paths and selectors in it, and would choose how much is held.
+Answers are cached for seconds, in bounded caches that evict the least recently used entry. Concurrent identical reviews share one
+request. Tokens are cached by their hash. It fails closed: if the cluster cannot be reached, the caller gets the error, which is
+neither cached nor an approval. A review with more than `MAX_CACHED_QUESTION` characters is not cached: callers choose the names,
+paths and selectors in it, and could exhaust memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ V = TypeVar("V")
 MAX_CACHED_ANSWERS = 10_000
 MAX_CACHED_QUESTION = 10_000
 MAX_TOKEN = 16 * 1024
-"""Characters: a longer one is nobody's, and is not sent on to be reviewed."""
+"""Characters: a longer token is rejected without a review."""
 
 
 class Authenticator(Protocol):
@@ -38,7 +38,7 @@ class Authorizer(Protocol):
 
 
 class TTLCache(Generic[V]):
-    """Answers by question, each for as long as `lasts` says; at most `limit` of them, and one request per question at a time."""
+    """Answers by question, each with its own time to live; at most `limit` of them, and one request per question at a time."""
 
     def __init__(self, lasts: Callable[[V], float], clock: Clock = SYSTEM, limit: int = MAX_CACHED_ANSWERS) -> None:
         self._lasts = lasts
@@ -53,7 +53,7 @@ class TTLCache(Generic[V]):
         return len(self._known)
 
     def get(self, question: Hashable) -> tuple[V] | None:
-        """What is remembered, for those who need not wait for it; None: nothing is."""
+        """The cached answer, without waiting; None if there is none."""
         known = self._known.get(question)
         if known is None:
             return None
@@ -73,7 +73,7 @@ class TTLCache(Generic[V]):
         if task is None:
             task = self._pending[question] = asyncio.ensure_future(self._find(question, answer))
             task.add_done_callback(_retrieve_exception)
-        # One who stops waiting must not take the answer from the others.
+        # A caller that is cancelled must not take the answer from the others.
         return await asyncio.shield(task)
 
     async def _find(self, question: Hashable, answer: Callable[[], Awaitable[V]]) -> V:
@@ -93,13 +93,13 @@ class TTLCache(Generic[V]):
 
 
 def _retrieve_exception(task: asyncio.Task[Any]) -> None:
-    """A failure that everybody stopped waiting for is nobody's."""
+    """Marks the exception of a task without waiters as retrieved."""
     if not task.cancelled():
         task.exception()
 
 
 class TokenReviewer:
-    """Who a bearer token belongs to; None when the cluster does not know it. `audiences` empty means the server's own."""
+    """Reviews bearer tokens; None if the cluster rejects the token. Empty `audiences` mean those of the API server."""
 
     def __init__(
         self,
@@ -131,15 +131,16 @@ class TokenReviewer:
         if not status.get("authenticated"):
             return None
         if self._audiences and not set(self._audiences) & set(status.get("audiences") or ()):
-            # A server that knows no audiences answers without them: it has not checked that the token is for us.
+            # A server without support for audiences answers without them: it has not checked that the token is meant for this
+            # server.
             return None
         return UserInfo.decode(status.get("user") or {})
 
 
 class AccessReviewer:
-    """What somebody may do, by the cluster's own rules.
+    """Reviews what a user may do, by the authorizers of the cluster.
 
-    `reviewed` is told of every review how long it took and whether there was an answer.
+    `reviewed` is called after every review, with its duration and whether it succeeded.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class AccessReviewer:
         )
 
     def cached(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision | None:
-        """The answer, where it is remembered and nobody has to be asked."""
+        """The cached decision, without a request."""
         found = self.cache.get((who, attributes))
         return None if found is None else found[0]
 
@@ -169,7 +170,7 @@ class AccessReviewer:
         return await self.cache.get_or_load((who, attributes), lambda: self.review(who, attributes))
 
     async def review(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision:
-        """What the cluster says now, whatever is remembered."""
+        """The decision of the cluster, without the cache."""
         spec: dict[str, Any] = {"user": who.name, **attributes.spec()}
         if who.uid:
             spec["uid"] = who.uid
@@ -194,7 +195,7 @@ class AccessReviewer:
 
 
 def _length(attributes: AccessAttributes) -> int:
-    """Of everything in it that whoever asks can make as long as they like."""
+    """The length of all parts whose length the caller chooses."""
     return (
         len(attributes.verb)
         + len(attributes.group)

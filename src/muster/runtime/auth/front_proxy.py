@@ -1,13 +1,12 @@
-"""Who calls an API server that stands behind the aggregator, by the rules of kube-apiserver's own libraries.
+"""Authentication of requests to a server behind the aggregator, by the rules of `k8s.io/apiserver`.
 
-In this order: a front proxy, whose certificate is of the request-header authorities and has an allowed name, says whom it speaks
-for; a user's certificate is of the client authorities, and names its owner; a bearer token is reviewed by the cluster; whoever
-shows nothing is anonymous. A credential that proves nothing is refused, unless another one beside it proves something.
+In this order: a front proxy, which has a certificate of the request-header CAs and an allowed name, sends the user in headers; a
+client certificate of the client CAs names the user itself; a bearer token is reviewed by the cluster; without credentials, the user
+is anonymous. An invalid credential is refused, unless another credential of the request is valid.
 
-Which authorities vouch for a certificate is found out for each set by itself and never taken from TLS, which was content with
-either: a user must not be able to speak for others. What a connection's certificate proves is remembered with it, and counts while
-every certificate of its chain is valid and the authorities are those that it was judged by. When these change, so does what is
-remembered: a connection that was made in the time of an authority that is gone proves nothing any more.
+Certificates are verified against each set of CAs separately, because TLS accepts both sets: a user must not be able to act as a
+front proxy. The result is cached per certificate, as long as every certificate of its chain is valid and the CAs are unchanged. So
+a connection that was made with a removed CA is no longer authenticated.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ _REMEMBERED: Final = 256
 
 
 class Unauthenticated(Exception):
-    """The credentials of a request prove nothing: 401. The text is for the log, and has nothing of them in it."""
+    """The credentials of a request are invalid: 401. The text is for the log, and contains no credentials."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Certified:
-    """What a connection's certificate proves, by one state of the authorities: an identity, or that it is a front proxy's."""
+    """The result for a certificate, with the CAs of that time: a user, or that it is a front proxy."""
 
     trust: AggregationTrust
     user: UserInfo | None = None
@@ -56,7 +55,7 @@ class _Certified:
 
 
 class CallerAuthentication:
-    """Follows the cluster's ConfigMap through `informers`, which their owner runs. Without a ConfigMap no certificate counts."""
+    """Reads the cluster's ConfigMap through `informers`, which their owner runs. Without a ConfigMap no certificate is accepted."""
 
     def __init__(self, informers: Informers, *, tokens: Authenticator, clock: Clock = SYSTEM) -> None:
         self._tokens = tokens
@@ -66,18 +65,19 @@ class CallerAuthentication:
         self._certified: dict[tuple[bytes, ...], _Certified] = {}
         """By certificate with its chain: a front proxy makes many connections with one."""
         self._handlers: list[Callable[[], None]] = []
-        # TLS asks for certificates from the start on or never, so that there must be an authority, though it be nobody's.
+        # TLS requests client certificates from the first connection on or never, so there must be a CA from the start, though it
+        # has issued nothing.
         self._placeholder = CertificateAuthority.create("nobody", clock.now(), timedelta(days=1)).pem
         self._informer = informers.of(CONFIG_MAPS, NAMESPACE, field_selector=f"metadata.name={CONFIG_MAP}")
         self._informer.on_change(self._changed)
 
     @property
     def ready(self) -> bool:
-        """Whether it is known by what callers are known."""
+        """Whether the ConfigMap has been read."""
         return self._informer.has_synced
 
     def client_cas(self) -> bytes:
-        """The authorities for the server's TLS (PEM), never empty."""
+        """The CAs for the server's TLS (PEM), never empty."""
         return self._trust.authorities or self._placeholder
 
     def on_rotation(self, handler: Callable[[], None]) -> None:
@@ -86,11 +86,11 @@ class CallerAuthentication:
 
     @property
     def headers(self) -> FrontProxyHeaders:
-        """By which fields front proxies name users; those of its `names` and `prefixes` must not be passed on."""
+        """The headers in which front proxies send users; headers with its `names` and `prefixes` must not be forwarded."""
         return self._trust.headers
 
     async def authenticate(self, request: Request) -> UserInfo:
-        """Raises Unauthenticated, and KubeError where the cluster cannot be asked about a token."""
+        """Raises Unauthenticated, and KubeError if a token cannot be reviewed."""
         connection = request.connection
         user = self._by_certificate(request)
         if user is not None:
@@ -128,7 +128,7 @@ class CallerAuthentication:
         return None
 
     def _prove(self, shown: Sequence[bytes]) -> _Certified:
-        """What a chain proves, leaf first; TLS has made sure that the connection's other end has the leaf's key."""
+        """Verify a certificate chain, leaf first; TLS has verified that the peer has the leaf's private key."""
         certified = self._certified.get(tuple(shown))
         if certified is None:
             certified = self._inspect(shown)

@@ -1,4 +1,4 @@
-"""Acting as somebody else by the word of an authorizer that has to be asked, such as the hub's own."""
+"""Impersonation, with an authorizer that sends requests, such as the hub's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.runtime.auth.delegation import Authorizer
 
 
 class ImpersonationForbidden(Exception):
-    """Somebody lacks a permission (`needed`) to be whom a request names."""
+    """The user lacks a permission (`needed`) to impersonate the user of the request."""
 
     def __init__(self, user: UserInfo, needed: AccessAttributes) -> None:
         super().__init__(refusal_text(user, needed))
@@ -18,8 +18,8 @@ class ImpersonationForbidden(Exception):
 
 
 async def impersonated(user: UserInfo, headers: HeaderPairs, authorizer: Authorizer) -> UserInfo:
-    """Who the request is to be taken for; `headers` are those of the request, names in lower case. Raises ImpersonationForbidden,
-    BadImpersonation (`muster.kube.impersonation`) for fields that name no user, and what the authorizer raises."""
+    """The effective user of a request; `headers` are those of the request, names in lower case. Raises ImpersonationForbidden,
+    BadImpersonation (`muster.kube.impersonation`) for invalid headers, and the errors of the authorizer."""
     wanted = wanted_impersonation(headers)
     if wanted is None:
         return user

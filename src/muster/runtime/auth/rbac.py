@@ -1,10 +1,9 @@
-"""RBAC decided here, over four informers, with the answer the server's RBAC gives: no request per question.
+"""RBAC evaluated in this process, with four informers and the result of kube-apiserver's RBAC authorizer: no request per check.
 
-It serves those who ask much and must know when an answer changes: `on_change` tells whose rights are others now, by binding
-subject (a user, a group), whatever it was that changed: a binding's subjects (those that were taken away too) or its role, or
-the rules of a role, also where the server aggregates them. Only RBAC is known here: an authorizer beside it (a webhook, a node's)
-may say more, so a "no" is not the server's last word. `followed` says whether the answers can be relied on: everything was taken
-in, and is being kept up with.
+It serves callers with many checks that must know when results change: `on_change` reports the binding subjects (users, groups)
+whose permissions changed, because of a binding's subjects (removed ones too), its role, or the rules of a role, including
+aggregated ones. Only RBAC is evaluated: another authorizer (webhook, node) may allow more, so a denial is not final. `followed` is
+whether the caches are synced and current, so that the results can be relied on.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ _NOTHING: Final = msgspec.Raw(b"null")
 
 
 class _Kept(msgspec.Struct):
-    """What of a role or binding decides anything."""
+    """The fields of a role or binding that affect authorization."""
 
     metadata: _Metadata
     rules: msgspec.Raw = _NOTHING
@@ -65,7 +64,7 @@ def _reduced(raw: bytes) -> bytes:
 
 
 class RbacAuthorizer:
-    """An `Authorizer` that asks nobody. `run` is to be a task of its owner."""
+    """An `Authorizer` that sends no requests. Its owner runs `run` as a task."""
 
     def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM, random: Random = chance.random) -> None:
         self._clock = clock
@@ -84,11 +83,11 @@ class RbacAuthorizer:
 
     @property
     def outage(self) -> str:
-        """Why it is not followed, where that is known."""
+        """Why the caches are not current, if that is known."""
         return next((informer.outage for informer in self._informers.values() if informer.outage), "")
 
     async def synced(self, timeout: float) -> bool:
-        """Whether everything was taken in before that long."""
+        """Whether the caches synced within the timeout."""
         try:
             await within(self._clock, timeout, asyncio.gather(*(informer.synced() for informer in self._informers.values())))
         except TimeoutError:
@@ -96,7 +95,7 @@ class RbacAuthorizer:
         return True
 
     def changed_within(self, seconds: float) -> bool:
-        """Whether anything that decides has changed that recently: the server may not have heard of it yet."""
+        """Whether RBAC changed that recently: the server's authorizer may not have seen it yet."""
         return self._clock.monotonic() - self._changed_at < seconds
 
     def decide(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision:
@@ -108,7 +107,7 @@ class RbacAuthorizer:
         return self.decide(who, attributes)
 
     def rules_for(self, who: UserInfo, namespace: str) -> list[Rule]:
-        """Every rule somebody has in a namespace, those for the whole cluster included; "" for the latter only."""
+        """Every rule that a user has in a namespace, including cluster-wide rules; "" for only those."""
         if MASTERS in who.groups:
             return list(EVERYTHING)
         return self._grants.rules_for(who, namespace)
@@ -118,12 +117,12 @@ class RbacAuthorizer:
         return self._grants.role_rules(kind, namespace, name)
 
     def read(self, ref: RbacRef) -> Mapping[str, Any] | None:
-        """A role or binding as far as it decides anything, or None where there is none."""
+        """A role or binding, with only the fields that affect authorization, or None if it does not exist."""
         found = self._informers[ref.kind].cache.snapshot(ObjectKey(ref.namespace, ref.name))
         return None if found is None else found.decode()
 
     def on_change(self, handler: ChangeHandler) -> None:
-        """Told for every change after everything was taken in once; must be quick."""
+        """Called for every change after the first sync; handlers must be quick."""
         self._handlers.append(handler)
 
     async def run(self) -> None:

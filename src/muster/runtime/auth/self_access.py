@@ -1,4 +1,4 @@
-"""Asking a server what the identity that asks may do there: the truth about a credential, and the only test of one that counts."""
+"""SelfSubjectAccessReviews: what the client's own credential may do on a server, the only reliable test of a credential."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.builtin import SELF_ACCESS_REVIEWS
 
 MAX_CONCURRENT_REVIEWS: Final = 5
-"""Questions on their way at a time: many agents may ask one hub."""
+"""Concurrent reviews: many agents may send them to one hub."""
 
 
 def rights(
@@ -21,7 +21,7 @@ def rights(
 
 
 async def missing_rights(client: KubeClient, needed: Iterable[AccessAttributes]) -> list[AccessAttributes]:
-    """Which of these the server would refuse. Raises what the client raises."""
+    """Those of the actions that the server would deny. Raises the errors of the client."""
     wanted = list(needed)
     gate = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
 
@@ -29,7 +29,7 @@ async def missing_rights(client: KubeClient, needed: Iterable[AccessAttributes])
         async with gate:
             return await _allowed(client, right)
 
-    # An error of one ends this; the others are awaited, so that none outlives the client.
+    # The first error is raised after all reviews have ended, so that none outlives the client.
     answers = await asyncio.gather(*map(allowed, wanted), return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):

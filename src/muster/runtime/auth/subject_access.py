@@ -1,13 +1,12 @@
-"""What somebody may, as of one state of RBAC: decided here where RBAC explains it, asked of the cluster where it does not.
+"""Permissions of one user for one state of RBAC: from the RBAC caches if they explain the result, from the cluster otherwise.
 
-A "yes" of RBAC's rules is confirmed by one review per verb (reading counts as one), resource, subresource and namespace, with
-the name of the first object; a "no" is always confirmed, with the object's own name. When the cluster disagrees, or allows for
-a reason that is not RBAC's, another authorizer has a say: from then on every object is reviewed (`doubted`). Just after a
-change either side may be a moment behind the other, so a disagreement then is asked about again before it counts. Failures to
-ask are raised, never remembered.
+If RBAC allows, that is confirmed by one review per verb (read verbs count as one), resource, subresource and namespace, with the
+name of the first object; a denial is always confirmed, with the object's own name. If the cluster disagrees, or its reason is not
+RBAC's, another authorizer is involved: from then on every object is reviewed (`doubted`). Just after a change, either side may lag
+behind, so a disagreement then is reviewed again before it counts. Errors are raised, never cached.
 
-When anything changes that touches the user, its standing is thrown away for a new one, and what is still being asked for the
-old one with it: an answer from before a change can never be taken for one from after it.
+When anything changes that affects the user, this object is replaced by a new one, and reviews under way for the old one are
+discarded: an answer from before a change is never used after it.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from muster.runtime.client.base import KubeClient
 log = get_logger("muster.runtime.auth")
 
 RBAC_REASON: Final = "RBAC: "
-"""With this begins why RBAC allows something."""
+"""The prefix of the reason when RBAC allows a request."""
 DISAGREEMENT_WINDOW: Final = 5.0
 """Seconds after a change in which a disagreement may be a delay."""
 REVIEW_RETRY_DELAYS: Final = (0.05, 0.15, 0.4, 1.0)
-"""Between asking again then."""
+"""Seconds between those reviews."""
 _READING: Final = frozenset(("get", "list", "watch"))
-"""No authorizer tells these apart that RBAC does not: one of them is reviewed for all."""
+"""No authorizer is known to distinguish these if RBAC does not: one of them is reviewed for all."""
 CONFIRMED_TTL: Final = 1800.0
-"""Seconds an answer is remembered that RBAC explains: its changes are told."""
+"""Seconds for which an answer is cached that RBAC explains: its changes are reported."""
 REFUSED_TTL: Final = 60.0
 MAX_CACHED_DECISIONS: Final = 100_000
 
 
 class SubjectAccess:
     ALLOWED_TTL: Final = 300.0
-    """Seconds an answer is remembered that RBAC does not explain."""
+    """Seconds for which an answer is cached that RBAC does not explain."""
     UNSYNCED_TTL: Final = 10.0
-    """Seconds an answer is remembered where no change of RBAC would be noticed."""
+    """Seconds for which an answer is cached while changes of RBAC would not be noticed."""
 
     def __init__(
         self,
@@ -57,10 +56,10 @@ class SubjectAccess:
         doubt: Callable[[], None],
         limit: int = MAX_CACHED_DECISIONS,
     ) -> None:
-        """`limit`: answers that are remembered of each kind."""
+        """`limit`: cached answers of each kind."""
         self.who = who
         self.followed = followed
-        """Whether RBAC's changes are noticed: otherwise everything is asked."""
+        """Whether changes of RBAC are noticed: otherwise everything is reviewed by the cluster."""
         self.doubted = False
         self._rbac = rbac
         self._clock = clock
@@ -73,11 +72,11 @@ class SubjectAccess:
         )
 
     def rbac_allows(self, action: AccessAttributes) -> bool | None:
-        """What RBAC says, as far as is known here."""
+        """The decision of RBAC, as far as it is known here."""
         return self._rbac.decide(self.who, action).allowed if self.followed else None
 
     async def authorize(self, action: AccessAttributes) -> AccessDecision:
-        """Raises KubeError where the cluster cannot be asked."""
+        """Raises KubeError if the cluster cannot be reached."""
         if not self._reviews_everything:
             local = self._rbac.decide(self.who, action)
             question: Hashable = action
@@ -86,13 +85,13 @@ class SubjectAccess:
                 question = (verb, action.group, action.resource, action.subresource, action.namespace)
             verdict = await self._confirmed.get_or_load(question, lambda: self._confirm(action))
             if not self._reviews_everything:
-                # They agree; what the cluster adds to RBAC's reason is worth telling.
+                # Both agree; the cluster may add to RBAC's reason.
                 return verdict if verdict.reason and not verdict.reason.startswith(RBAC_REASON) else local
         return await self._reviewer.authorize(self.who, action)
 
     async def should_retry(self, attempts: int) -> bool:
-        """Whether to ask once more after so many times; answered after a pause in which the cluster may have heard of a change that
-        is known here already."""
+        """Whether to review once more after this number of attempts; returns after a pause in which the cluster may receive a
+        change that is known here already."""
         if attempts > len(REVIEW_RETRY_DELAYS) or not self.followed or not self._rbac.changed_within(DISAGREEMENT_WINDOW):
             return False
         await sleep(self._clock, REVIEW_RETRY_DELAYS[attempts - 1])
@@ -103,7 +102,7 @@ class SubjectAccess:
         return self._review_all or self.doubted or not self.followed
 
     async def _confirm(self, action: AccessAttributes) -> AccessDecision:
-        """The cluster's answer, once it agrees with RBAC's rules as they are known here; otherwise there is doubt."""
+        """The cluster's decision, once it agrees with the RBAC caches; otherwise `doubted` is set."""
         attempts = 0
         while not attempts or await self.should_retry(attempts):
             attempts += 1

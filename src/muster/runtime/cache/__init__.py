@@ -1,4 +1,4 @@
-"""What a cluster has, kept up to date by watches: reflectors, informers, and caches that hold bytes."""
+"""Objects of a cluster, kept current by watches: reflectors, informers, and caches of encoded objects."""
 
 from muster.runtime.cache.dynamic import DynamicCache
 from muster.runtime.cache.informer import Informer, Informers

@@ -1,8 +1,8 @@
-"""The followed objects of one resource, and the watch that tells of them.
+"""The followed objects of one resource, and the watch that keeps them current.
 
-Objects are kept by namespace. A `CollectionWatch` covers one namespace or all; of what it delivers only followed objects are
-looked at closely, the others are dropped after a glance at their metadata. One exception: what `prefetch` says will be asked for
-is kept for a while even before anybody follows it, so that whoever starts again learns about all its objects from the list.
+Objects are kept by namespace. A `CollectionWatch` covers one namespace or all; objects that are not followed are dropped after
+their metadata is decoded. One exception: objects for which `prefetch` is true are kept for a while before they are followed, so
+that a restarted process gets all its objects from the list.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from muster.runtime.client.errors import Expired, Forbidden, KubeError, NotFound
 log = get_logger("muster.runtime.cache.collection")
 
 PREFETCH_SECONDS = 60.0
-"""Seconds after taking in a state for which objects are kept that nobody has asked for yet."""
+"""Seconds after a list for which objects are kept that are not followed yet."""
 Prefetch = Callable[[Metadata], bool]
-"""Says of an object that nobody follows whether somebody will, soon."""
+"""Whether an object that is not followed will be followed soon."""
 ALL = ""
-"""The namespace of a watch that covers all of them."""
+"""The namespace of a watch that covers all namespaces."""
 
 
 class NamespaceState:
@@ -38,13 +38,13 @@ class NamespaceState:
     def __init__(self) -> None:
         self.states: dict[str, ObjectState] = {}
         self.followed = 0
-        """How many of the objects somebody follows."""
+        """The number of followed objects."""
         self.ready = asyncio.Event()
-        """As much is known as can be known."""
+        """Set once the state is known, or cannot be known."""
 
 
 class Collection:
-    """What is known of one resource."""
+    """The known objects of one resource."""
 
     def __init__(self, resource: GVR, notify: Callable[[ObjectState], None], prefetch: Prefetch) -> None:
         self.resource = resource
@@ -81,11 +81,11 @@ class Collection:
 
     @property
     def needed(self) -> set[str]:
-        """The namespaces in which something is followed."""
+        """The namespaces with followed objects."""
         return {namespace for namespace, local in self.namespaces.items() if local.followed}
 
     def covered(self, namespace: str) -> Iterator[tuple[str, NamespaceState]]:
-        """The namespaces that a watch of this namespace tells about."""
+        """The namespaces that a watch of this namespace covers."""
         if namespace == ALL:
             yield from list(self.namespaces.items())
         elif namespace in self.namespaces:
@@ -99,14 +99,13 @@ class Collection:
                 del self.namespaces[covered]
 
     def forget_empty(self, namespaces: Set[str]) -> None:
-        """Namespaces come and go under a watch over all of them; only these are kept though nothing in them is followed."""
+        """Drop namespaces without followed objects, which a watch over all namespaces adds; only these are kept."""
         for namespace in [name for name, local in self.namespaces.items() if not local.states and name not in namespaces]:
             del self.namespaces[namespace]
 
 
 class CollectionWatch(Reflector):
-    """Keeps a collection's states in step with the cluster, in one namespace or in all. `run` ends with the error when the
-    cluster refuses to show them."""
+    """Keeps a collection current, in one namespace or in all. `run` ends with the error if the cluster refuses the watch."""
 
     def __init__(self, client: KubeClient, collection: Collection, namespace: str, clock: Clock) -> None:
         super().__init__(client, collection.resource, namespace, clock=clock)
@@ -114,9 +113,9 @@ class CollectionWatch(Reflector):
         self._prefetching = True
         self._timer: Timer | None = None
         self._newest = ""
-        """The newest version that was seen."""
+        """The newest resourceVersion that was seen."""
         self.unserved = False
-        """The kind was not served when it was last asked for."""
+        """The kind was not served at the last attempt."""
 
     async def run(self) -> None:
         try:
@@ -170,7 +169,7 @@ class CollectionWatch(Reflector):
                 if ObjectKey(namespace, name) not in found:
                     state.missing(version)
                 elif state.presence is Presence.UNKNOWN:
-                    # It came by before somebody asked for it, so it was dropped.
+                    # It was listed before it was followed, so it was dropped.
                     state.unread = True
                 if state.news:
                     self._collection.notify(state)
@@ -182,7 +181,7 @@ class CollectionWatch(Reflector):
 
     def should_retry(self, error: KubeError) -> bool:
         if isinstance(error, NotFound):
-            # The kind is no longer served, and with it went its objects.
+            # The kind is no longer served, so its objects are gone.
             self.complete(set(), "")
             self.unserved = True
             self.resource_version = ""
@@ -196,7 +195,7 @@ class CollectionWatch(Reflector):
             return None
 
     def _set_back(self) -> None:
-        """The cluster was restored from a backup: what is known is of a time that never was."""
+        """The cluster was restored from a backup: the known state is invalid."""
         for _, local in self._collection.covered(self.namespace):
             for state in local.states.values():
                 state.forget()
@@ -209,5 +208,5 @@ class CollectionWatch(Reflector):
 
 
 def refused(error: KubeError) -> bool:
-    """Whether the cluster will not list or watch this for us, however often it is asked."""
+    """Whether the cluster will refuse this list or watch every time."""
     return isinstance(error, Forbidden) or (isinstance(error, StatusError) and error.code == 405)

@@ -1,13 +1,14 @@
-"""A cache of single objects of any kind, followed by name: who follows which objects may change at any time, and a few watches are
-kept that cover them all, one per resource and namespace, or one per resource where many namespaces are in use. What may not be
-watched is asked for object by object, now and then.
+"""A cache of single objects of any kind, by name. The set of followed objects may change at any time.
 
-A follower is a name (a work's, a policy's), and handlers are told the names whose objects changed. That is told a moment after it
-came: by then answers to the follower's own writes are recorded, whose events often come first, and several changes of its objects
-are one piece of news. Watches begin a moment after they are first needed, so that followers that come together share them, and
-end some time after they are last needed.
+A few watches cover all followed objects: one per resource and namespace, or one per resource if many namespaces are in use. Objects
+that must not be watched are polled.
 
-Invariant: an object is never called absent, nor present, unless the cluster said so after it was followed.
+A follower is a name (of a work, a policy), and handlers are called with the names of the followers whose objects changed. They are
+called a moment after a change: by then the responses to the follower's own writes are recorded, whose events often come first, and
+several changes are reported at once. Watches start a moment after they are first needed, so that followers share them, and end some
+time after they are last needed.
+
+Invariant: an object is reported as absent or present only if the cluster said so after it was followed.
 """
 
 from __future__ import annotations
@@ -27,22 +28,23 @@ from muster.runtime.client.errors import KubeError, NotFound
 log = get_logger("muster.runtime.cache.dynamic")
 
 NAMESPACE_WATCHES_PER_RESOURCE = 8
-"""In so many namespaces objects of a kind are watched one by one; above, one watch over all is cheaper."""
+"""Up to this number of namespaces, objects of a kind are watched per namespace; above it, one watch over all is cheaper."""
 NAMESPACE_WATCHES = 32
-"""So many watches of single namespaces there may be; above, kinds that are used in several are watched in all. A watch takes a
-connection, and that a quarter of a MiB."""
+"""The most watches of single namespaces; above it, kinds that are used in several namespaces are watched in all. A watch takes a
+connection, which costs a quarter of a MiB.
+"""
 START_DELAY = 0.05
 """Seconds between the first need of a watch and its start."""
 NOTIFY_DELAY = 0.1
-"""Seconds between a change and the word of it."""
+"""Seconds between a change and its notification."""
 UNUSED_WATCH_TIMEOUT = 60.0
-"""Seconds for which a watch goes on that nobody needs."""
+"""Seconds after which a watch that is not needed ends."""
 REFUSED_RETRY_INTERVAL = 60.0
 """Seconds after which a refused watch is tried again."""
 SWITCH_CHECK_INTERVAL = 1.0
-"""Seconds after which to see whether a watch over all namespaces knows enough to replace the others."""
+"""Seconds after which to check whether a watch over all namespaces is synced and can replace the others."""
 CONCURRENT_READS = 8
-"""Objects that are asked for at once."""
+"""Objects that are polled at the same time."""
 
 
 @dataclass(slots=True)
@@ -50,12 +52,12 @@ class _Running:
     watch: CollectionWatch
     task: asyncio.Task[None]
     needed: float
-    """When it was last needed."""
+    """The time at which it was last needed."""
 
 
 @dataclass(slots=True)
 class _Followed:
-    """One resource: what is known, what runs, and what may not be watched until when."""
+    """One resource: its known objects, its watches, and until when refused watches are not retried."""
 
     collection: Collection
     running: dict[str, _Running] = field(default_factory=dict)
@@ -63,7 +65,7 @@ class _Followed:
 
 
 class DynamicCache:
-    """`run` is to be a task of its owner; until it runs, nothing is known but what was written."""
+    """Its owner runs `run` as a task; before that, only recorded writes are known."""
 
     def __init__(
         self,
@@ -84,15 +86,15 @@ class DynamicCache:
         self._refusals = asyncio.Event()
         self._untold: dict[int, ObjectState] = {}
         self._sharing: dict[str, None] = {}
-        """Followers to be told of what one of them has done."""
+        """Followers to notify of a write by one of them."""
         self._notification: Timer | None = None
 
     def on_change(self, handler: Callable[[str], None]) -> None:
         self._handlers.append(handler)
 
     def follow(self, follower: str, refs: frozenset[ObjectRef]) -> None:
-        """From now on `follower` is about these and no others; empty: forget it. Handlers are told its name when one of them
-        changes, but not of recorded writes to what it alone follows."""
+        """`follower` follows these objects and no others from now on; none: it is removed. Handlers are called with its name when
+        one of them changes, but not for recorded writes to objects that only it follows."""
         before = self._follows.get(follower, frozenset())
         if refs == before:
             return
@@ -117,20 +119,20 @@ class DynamicCache:
             if running is None:
                 continue
             if running.watch.unserved:
-                # Whoever asks for a kind that was not there may know that it has come.
+                # The kind was not served before, and may be served now.
                 local.ready.clear()
             elif running.watch.has_synced:
                 local.ready.set()
             running.watch.end_pause()
 
     def get(self, ref: ObjectRef) -> ObservedObject:
-        """UNKNOWN where nothing follows it (yet); then only asking the cluster tells."""
+        """UNKNOWN if the object is not followed (yet); then only a request to the cluster can tell."""
         state = self._find(ref)
         return UNKNOWN if state is None else state.get()
 
     def record_write(self, ref: ObjectRef, document: Object | None) -> None:
-        """What a write or a read has just answered (None: it is not there). An older event that comes later is no news. Where
-        several follow it they are told: one of them did it, and the others do not know."""
+        """Record the response to a write or a read (None: the object does not exist). Older events that come later are ignored. If
+        several followers have the object, they are notified: one of them wrote, and the others do not know."""
         state = self._find(ref)
         if state is None:
             return
@@ -150,7 +152,7 @@ class DynamicCache:
         return None if followed is None else followed.collection.find(ref.namespace, ref.name)
 
     async def settle(self, refs: Iterable[ObjectRef], timeout: float) -> None:
-        """Until what there is of these is known, or until it is clear that it cannot be; never longer than `timeout`."""
+        """Wait until the state of these objects is known, or cannot be known; at most `timeout` seconds."""
         waiting: list[ObjectRef] = []
         for ref in refs:
             followed = self._resources.get(ref.resource)
@@ -212,7 +214,7 @@ class DynamicCache:
                 self._notification = None
 
     def _arrange(self, tasks: asyncio.TaskGroup) -> float | None:
-        """Start the watches that are needed, end those that are not; in how many seconds to look again."""
+        """Start the watches that are needed, end the others; returns the seconds until the next check."""
         now = self._clock.monotonic()
         dues: list[float] = []
         needed = sum(len(followed.collection.needed) for followed in self._resources.values())
@@ -248,7 +250,7 @@ class DynamicCache:
         wide = not followed.collection.resource.namespaced or len(needed) > few or ALL in followed.running
         if wide and ALL not in followed.refused:
             running = followed.running.get(ALL)
-            # Until the wide one knows everything, the narrow ones go on.
+            # Until the watch over all namespaces is synced, the others continue.
             narrow = needed & followed.running.keys() if running is None or not running.watch.has_synced else set()
             return {ALL} | narrow
         return {namespace for namespace in needed if namespace not in followed.refused and namespace != ALL}
@@ -259,7 +261,7 @@ class DynamicCache:
         return namespace != ALL and running is not None and running.watch.has_synced
 
     async def _keep(self, followed: _Followed, watch: CollectionWatch) -> None:
-        """Run a watch until it is not needed any more, or refused."""
+        """Run a watch until it is no longer needed, or refused."""
         try:
             await watch.run()
         except KubeError as error:
@@ -275,7 +277,7 @@ class DynamicCache:
             self._refusals.set()
 
     async def _poll(self) -> None:
-        """Ask for what no watch tells about. A local is ready when it was asked for the first time."""
+        """Read the objects that no watch covers. A namespace is ready after its first read."""
         while True:
             polled = False
             for followed in list(self._resources.values()):
@@ -291,7 +293,7 @@ class DynamicCache:
         return not followed.running.keys() & {ALL, namespace} and namespace in followed.refused
 
     async def _read(self, refs: Iterable[ObjectRef]) -> None:
-        """Ask the cluster for these objects; what it will not say remains unknown."""
+        """Read these objects from the cluster; those that it does not show remain unknown."""
         turns = asyncio.Semaphore(CONCURRENT_READS)
 
         async def read(ref: ObjectRef) -> None:
@@ -303,7 +305,7 @@ class DynamicCache:
                 try:
                     document = await self._client.get(ref.resource, ref.name, ref.namespace)
                 except NotFound:
-                    # Unless it was made meanwhile.
+                    # Unless it was created meanwhile.
                     if state.version == version:
                         state.gone(state.uid, version)
                 except KubeError:

@@ -1,16 +1,17 @@
-"""A shared informer: one list and one watch per collection, however many look at it; the cache follows the server by itself.
+"""A shared informer, as client-go's: one list and one watch per collection for all users.
 
-How it keeps up with the server is said in `reflector`; what a relist finds changed is told as ordinary changes.
+`reflector` describes how it stays current; differences found by a relist are reported as ordinary changes.
 
-Handlers are told `(old, new)`: None and object for an addition, object and None for a removal. `on_change` handlers are called
-in the loop and must be quick (put a key into a queue); one that raises is logged and hurts nobody. `subscribe` is for slow
-ones: each has a task of its own, and what it did not see yet is merged per object, so it may skip versions but never the last.
+Handlers are called with `(old, new)`: None and the object if it was added, the object and None if it was deleted. `on_change`
+handlers are called in the event loop and must be quick (enqueue a key); an exception in one is logged and does not affect the
+others. `subscribe` is for slow handlers: each has its own task, and changes that it has not seen yet are merged per object, so it
+may skip versions but never the last one.
 
-Who needs little of large objects gives `reduce`: it cuts what comes to what is to be kept, metadata included, before anything of
-it is stored.
+A user that needs little of large objects sets `reduce`, which cuts each object, including its metadata, before anything of it is
+stored.
 
-An object that `decode` refuses stays out (`malformed` says why) and the last version that could be read remains; the others go
-on. What a tolerant decoder left out of an object (its `unread`) is logged when it is not the same as before.
+An object that `decode` refuses is not cached (`malformed` has the reason), and its last readable version remains; other objects are
+not affected. Fields that a tolerant decoder left out (`unread`) are logged when they change.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Handler = Callable[[T | None, T | None], None]
 
 
 class Informer(Reflector, Generic[T]):
-    """Follows one collection. Without `decode`, values are `Snapshot`s. `run` is to be a task of its owner."""
+    """Caches one collection. Without `decode`, values are `Snapshot`s. Its owner runs `run` as a task."""
 
     def __init__(
         self,
@@ -69,20 +70,20 @@ class Informer(Reflector, Generic[T]):
         )
         self.cache: Cache[T] = Cache(resource, decode, indexes)
         self.malformed: dict[ObjectKey | str, str] = {}
-        """Why objects are missing from the cache, by key."""
+        """By key: why an object is missing from the cache."""
         self._reduce = reduce
         self._handlers: list[Handler[T]] = []
         self._subscriptions: list[Subscription[T]] = []
 
     def on_change(self, handler: Handler[T]) -> Callable[[], None]:
-        """Tell `handler` everything that is here already, then every change; what is given back ends that."""
+        """Call `handler` for everything that is cached, then for every change; call the result to end that."""
         self._handlers.append(handler)
         for value in self.cache:
             self._call(handler, None, value)
         return lambda: self._handlers.remove(handler)
 
     def subscribe(self, handler: AsyncHandler[T]) -> Subscription[T]:
-        """Like `on_change` for a handler that takes its time; the caller runs the subscription's `run`."""
+        """Like `on_change`, for a slow handler; the caller runs the subscription's `run`."""
         subscription: Subscription[T] = Subscription(handler, f"{self.resource}")
         self._subscriptions.append(subscription)
         for key in self.cache.all_keys():
@@ -156,7 +157,7 @@ class Informer(Reflector, Generic[T]):
 
 
 class Informers:
-    """One informer per collection and selection, shared by whoever asks; `run` follows all of them until cancelled."""
+    """One informer per collection and selection, shared by all users; `run` runs all of them until cancelled."""
 
     def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM, random: Random = chance.random) -> None:
         self.client = client
@@ -195,8 +196,8 @@ class Informers:
         decode: Callable[[bytes], Any] | None = None,
         reduce: Callable[[bytes], bytes] | None = None,
     ) -> Informer[Any]:
-        """The informer of a selection; those who decode or reduce it differently have one each. Of a GVR without a decoder its
-        values are snapshots, of a typed kind they are of that type."""
+        """The informer of a selection; users that decode or reduce it differently have one each. Values are snapshots for a GVR
+        without a decoder, objects of the type for a typed kind."""
         if not isinstance(resource, GVR):
             resource, decode = served(resource), resource.decode
         wanted = (resource, namespace, label_selector, field_selector, decode, reduce)

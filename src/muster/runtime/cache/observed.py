@@ -1,8 +1,8 @@
-"""What is known of one followed object, and which reports about it are news.
+"""The known state of one followed object, and whether a report about it must be passed on to followers.
 
-Reports come from watches, polls and the answers to our own writes, in any order. Kubernetes counts the versions of a collection
-upwards, so a report older than what is known is no news, and a uid that has gone never comes back. `reported` is what those who
-follow the object know; there is something to tell when that is not what is known.
+Reports come from watches, polls and responses to own writes, in any order. Versions of a collection increase, so a report older
+than the known version is ignored, and a uid that was deleted never returns. `reported` is the version that followers know; if it
+differs from the known version, they are notified.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Presence(Enum):
 
 @dataclass(frozen=True)
 class ObservedObject:
-    """What is known of an object without asking the cluster."""
+    """The state of an object that is known without a request."""
 
     presence: Presence
     uid: str = ""
     version: str = ""
     """Its resourceVersion."""
     raw: bytes = b""
-    """Its JSON without managedFields; of an absent one as it was when it went, where that was told."""
+    """Its JSON without managedFields; for an absent object its last state, if that was reported."""
 
 
 ABSENT: Final = ObservedObject(Presence.ABSENT)
@@ -62,12 +62,12 @@ _WHOSE: Final = ("ownerReferences", "resourceVersion")
 
 
 def head(raw: bytes) -> Metadata:
-    """The few words of an object that decide whether anybody cares. Raises msgspec.DecodeError."""
+    """The part of the metadata that decides whether the object is kept. Raises msgspec.DecodeError."""
     return _decode_head(raw).metadata
 
 
 class ObjectState:
-    """What is known of one object. Each report returns nothing; `news` says whether somebody is to be told."""
+    """The known state of one object. Reports return nothing; `news` is whether followers must be notified."""
 
     __slots__ = ("differs", "followers", "presence", "raw", "reported", "uid", "unread", "version", "was_read")
 
@@ -75,18 +75,18 @@ class ObjectState:
         self.followers: tuple[str, ...] = ()
         self.presence = Presence.UNKNOWN
         self.uid = ""
-        """Of an absent one: who must not be taken for back."""
+        """For an absent object: the uid that must not be reported as present again."""
         self.version = ""
-        """Of an absent one: the last that was known."""
+        """For an absent object: the last version that was known."""
         self.raw = b""
         self.reported: str | None = None
-        """The version that is known to those who follow; empty: that it is absent; None: nothing."""
+        """The version that followers know; empty: that it is absent; None: nothing."""
         self.differs = False
-        """Whether it differs from what those who share it were told in more than whose it is."""
+        """Whether it differs from what was reported to the followers that share it in more than owner references."""
         self.was_read = False
-        """Somebody has been told that nothing is known."""
+        """A follower has read that its state is unknown."""
         self.unread = False
-        """It was there when the state was taken in, but nobody followed it yet."""
+        """It existed when the collection was listed, but was not followed yet."""
 
     @property
     def news(self) -> bool:
@@ -116,35 +116,35 @@ class ObjectState:
         self._learn(Presence.PRESENT, uid, version, raw())
 
     def gone(self, uid: str, version: str, last: Callable[[], bytes] = bytes) -> None:
-        """It was deleted, as an event says, which also says how it was at last."""
+        """An event reported its deletion, with its last state."""
         if self.presence is Presence.PRESENT and uid != self.uid and older(version, self.version):
             return
         if self.presence is not Presence.ABSENT:
             self._learn(Presence.ABSENT, uid, raw=last())
 
     def missing(self, version: str) -> None:
-        """The whole state of `version` was without it."""
+        """A list at `version` did not contain it."""
         if self.presence is Presence.PRESENT and older(version, self.version):
             return
         if self.presence is not Presence.ABSENT:
             self._learn(Presence.ABSENT)
 
     def written(self, uid: str, version: str, raw: bytes) -> None:
-        """What the answer to an own request said: it is known, and no news."""
+        """The response to an own request: its state is known, and followers need no notification."""
         self.seen(uid, version, lambda: raw)
-        # Something newer may be known already, and that is news.
+        # A newer version may be known already, which followers must be notified of.
         if self.version == version or self.reported is None:
             self.reported = version
 
     def deleted(self) -> None:
-        """The answer to an own request said that it is not there."""
+        """The response to an own request was that it does not exist."""
         if self.presence is not Presence.ABSENT:
-            # A server may say so while a finalizer still holds the object: what it says later of this uid is believed.
+            # A server may answer so while a finalizer still holds the object: later reports about this uid are accepted.
             self._learn(Presence.ABSENT, version=self.version)
         self.reported = self._now
 
     def forget(self) -> None:
-        """What was known counts no longer; what will be known is news unless it is the same."""
+        """The known state is no longer valid; the next report is passed on unless it is the same."""
         self.was_read = True
         self._learn(Presence.UNKNOWN)
 
@@ -158,7 +158,7 @@ class ObjectState:
 
 
 def alike(one: bytes, other: bytes) -> bool:
-    """Whether two states are the same but for their versions and owners: followers that share an object may each own it."""
+    """Whether two states are equal but for versions and owner references: each follower of a shared object may own it."""
     return one == other or _without_owners(one) == _without_owners(other)
 
 
@@ -169,21 +169,21 @@ def _without_owners(raw: bytes) -> Object:
 
 
 def older(version: str, than: str) -> bool:
-    """Whether one version surely came before another."""
+    """Whether one version is certainly older than another."""
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def trimmed(raw: bytes, resource: GVR) -> bytes:
-    """An object of a list or watch as it is kept: with its type, without the books on who wrote what."""
+    """An object of a list or watch as it is stored: with its type, without managedFields."""
     return kept(cast(Object, orjson.loads(raw)), resource)
 
 
 def kept(document: Object, resource: GVR) -> bytes:
-    """Like `trimmed`; the document stays as it is."""
+    """Like `trimmed`; the document is not changed."""
     metadata = document.get("metadata") or {}
     if "managedFields" in metadata:
         metadata = {name: value for name, value in metadata.items() if name != "managedFields"}
     # Items of built-in lists come without their type.
     raw = orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind, **document, "metadata": metadata})
-    # A copy has the size it needs; what orjson returns has 4 KiB at least, for as long as it is kept.
+    # The copy has the size that it needs; orjson's result keeps 4 KiB at least.
     return bytes(memoryview(raw))

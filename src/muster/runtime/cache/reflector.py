@@ -1,13 +1,14 @@
-"""Keeps up with a collection: the whole state once, then every change, through all that happens to streams and servers.
+"""Keeps up with a collection, as client-go's Reflector: the whole state once, then every change, through failures of streams and
+servers.
 
-It starts with a WatchList (present state and changes in one stream) and falls back to a paged list and a watch where the server
-does not offer that. A watch that ends is taken up again at the last revision seen, bookmarks included; when the server no
-longer has that revision (410), or does not have it yet (it was restored from a backup), the state is taken in anew. While the
-server is away all who follow it through one client wait at that client's gate. Whatever else fails is tried again with growing,
-jittered pauses, which costs one log line when it begins and one when it ends; a refusal sooner at first: rights often come a moment
-after the credential that they are for.
+It starts with a WatchList (state and changes in one stream) and falls back to a paged list and a watch if the server does not offer
+that. A watch that ends is resumed at the last resourceVersion seen, including bookmarks; if the server no longer has that version
+(410), or does not have it yet (it was restored from a backup), the state is listed again. While the server is unreachable, all
+reflectors of one client wait at that client's gate. Other failures are retried with increasing, jittered pauses, with one log line
+at the start of a failure and one at its end; refusals are retried sooner at first, because permissions often come a moment after
+the credential.
 
-What becomes of the objects is the subclass's business: `Informer` keeps all of them.
+Subclasses decide what is done with the objects: `Informer` keeps all of them.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from muster.runtime.client.errors import BadRequest, Expired, Forbidden, Invalid
 log = get_logger("muster.runtime.cache.reflector")
 
 WATCH_SECONDS = 300.0
-"""A watch is asked to end after this long, or up to twice as long, as client-go does."""
+"""The timeout that is requested for a watch; up to twice as long at random, as client-go does."""
 EXPIRY_RESET_INTERVAL = 60.0
-"""Seconds without a 410 after which the next one is taken for the first."""
+"""Seconds without a 410 after which the next one counts as the first."""
 
 
 class _Bookmark(msgspec.Struct):
@@ -46,7 +47,7 @@ _INITIAL_END = "k8s.io/initial-events-end"
 
 
 class Reflector(abc.ABC):
-    """Follows one collection. `run` is to be a task of its owner."""
+    """Keeps up with one collection. Its owner runs `run` as a task."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Reflector(abc.ABC):
         self.namespace = namespace
         self.resource_version = ""
         self.lists = 0
-        """How often the whole state was taken in."""
+        """The number of complete lists."""
         self._label_selector = label_selector
         self._field_selector = field_selector
         self._watch_list = watch_list
@@ -84,22 +85,22 @@ class Reflector(abc.ABC):
 
     @abc.abstractmethod
     def take(self, raw: bytes, found: set[ObjectKey] | None) -> None:
-        """An object as it is now. While the state is being taken in, `found` is to get its key; afterwards `resource_version` is
-        to become the object's."""
+        """The current state of an object. During a list, its key is to be added to `found`; afterwards `resource_version` is to be
+        set to the object's."""
 
     @abc.abstractmethod
     def drop(self, raw: bytes, found: set[ObjectKey] | None) -> None:
-        """An object that is gone, with `found` and `resource_version` as for `take`."""
+        """A deleted object, with `found` and `resource_version` as for `take`."""
 
     @abc.abstractmethod
     def complete(self, found: set[ObjectKey], version: str) -> None:
-        """The whole state of `version` was seen: what is not in it is gone."""
+        """A list at `version` is complete: objects that are not in `found` are gone."""
 
     def accepted(self) -> None:  # noqa: B027 (not every subclass needs to know)
-        """The server has accepted a watch that goes on from a state which is known."""
+        """The server has accepted a watch that continues from a known state."""
 
     def should_retry(self, error: KubeError) -> bool:
-        """Called when a stream or list has failed: whether to go on, after a pause; otherwise `run` ends with the error."""
+        """Called when a stream or list has failed: whether to retry after a pause; otherwise `run` ends with the error."""
         return True
 
     @property
@@ -108,16 +109,16 @@ class Reflector(abc.ABC):
 
     @property
     def outage(self) -> str:
-        """Why the server cannot be followed at present; empty while it can, as far as is known."""
+        """Why the state cannot be kept current at present; empty if it is, as far as is known."""
         gate = self.client.gate
         return self._outage or ("" if gate is None or gate.error is None else str(gate.error))
 
     async def synced(self) -> None:
-        """Until the whole state was here once."""
+        """Wait for the first complete state."""
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Follow the server until cancelled."""
+        """List and watch until cancelled."""
         if self._running:
             raise RuntimeError(f"{self.resource} is followed already")
         self._running = True
@@ -128,7 +129,7 @@ class Reflector(abc.ABC):
                 except KubeError as error:
                     failure = error
                 except msgspec.DecodeError as error:
-                    # Something on the way speaks another language; what was missed is unknown.
+                    # A proxy between may have garbled the stream; missed changes are unknown.
                     self.resource_version = ""
                     failure = Unreachable(self.client.server, f"unreadable answer: {error}")
                 else:
@@ -140,7 +141,7 @@ class Reflector(abc.ABC):
             self._running = False
 
     async def _attempt(self) -> None:
-        """Follow the server once it is there, until the watch ends. An attempt that is from before an outage is given up."""
+        """Wait until the server is reachable, then watch until the watch ends. An attempt from before an outage is abandoned."""
         gate = self.client.gate
         if gate is None:
             await self._follow()
@@ -161,7 +162,7 @@ class Reflector(abc.ABC):
                 raise
 
     async def _after(self, error: KubeError) -> None:
-        """What to do after a stream or list failed."""
+        """Decide what to do after a stream or list failed."""
         if is_outdated(error):
             await sleep(self._clock, self._before_relisting())
             return
@@ -171,7 +172,7 @@ class Reflector(abc.ABC):
             return
         gate = self.client.gate
         if gate is not None and await gate.is_closed_by(error):
-            # The gate has said so in the log.
+            # The gate has logged it.
             self._outage = self._outage or str(error)
             return
         self._report(error)
@@ -182,18 +183,19 @@ class Reflector(abc.ABC):
             self._hurry = None
 
     def hurry(self) -> None:
-        """Somebody has just reached the server: whoever sits out a pause after a failure tries again at once."""
+        """The server was just reached by another request: end the pause after a failure."""
         if self.client.gate is not None:
             self.client.gate.hurry()
         self.end_pause()
 
     def end_pause(self) -> None:
-        """Whoever sits out a pause after a failure of its own tries again at once; a server that is away is waited for."""
+        """End the pause after a failure of this reflector; the gate is not affected."""
         if self._hurry is not None:
             self._hurry.set()
 
     def _before_relisting(self) -> float:
-        """At once: an old revision is no outage. Later and later when that happens again and again."""
+        """The pause before a relist: none at first, because an expired version is no outage, and increasing if it happens
+        repeatedly."""
         self.resource_version = ""
         now = self._clock.monotonic()
         if now - self._expired_at > EXPIRY_RESET_INTERVAL:
@@ -203,7 +205,7 @@ class Reflector(abc.ABC):
         return pause if self._relists.failures > 1 else 0.0
 
     def _report(self, error: KubeError) -> None:
-        # A broken stream alone is no news: the next attempt tells whether the server is away.
+        # A broken stream alone is not logged: the next attempt shows whether the server is unreachable.
         if self._backoff.failures == 0 and self._synced.is_set() and isinstance(error, Unreachable):
             return
         self._outage = str(error)
@@ -212,12 +214,12 @@ class Reflector(abc.ABC):
             log.warning("cannot follow", error=self.loggable(error), **self.where)
 
     def loggable(self, error: KubeError) -> str:
-        """What the log may say of a failure."""
+        """The text of a failure that may be logged."""
         return str(error)
 
     @property
     def where(self) -> dict[str, str]:
-        """What is followed, for the log."""
+        """The collection, as fields for the log."""
         selector = self._field_selector or self._label_selector
         found = {"resource": str(self.resource), "namespace": self.namespace, "selector": selector, "server": self.client.server}
         return {name: value for name, value in found.items() if value}
@@ -227,7 +229,7 @@ class Reflector(abc.ABC):
         self.accepted()
 
     def _answered(self) -> None:
-        """The server has accepted a watch. That ends an outage; whether pauses may be short again, only a lasting stream tells."""
+        """The server has accepted a watch. That ends an outage; pauses become short again only after a stream has lasted."""
         self._open_since = self._clock.monotonic()
         self._outage = ""
         if self._reported:
@@ -240,7 +242,7 @@ class Reflector(abc.ABC):
         self._refusals.reset()
 
     async def _follow(self) -> None:
-        """One pass: take in the state if there is no revision to go on from, then changes until the watch ends."""
+        """One pass: list if there is no version to continue from, then watch until the watch ends."""
         if not self.resource_version and not self._watch_list:
             await self._list()
         await self._stream(initial=not self.resource_version)
@@ -304,8 +306,8 @@ class Reflector(abc.ABC):
 
 
 def is_outdated(error: KubeError) -> bool:
-    """Whether the server has no longer, or not yet, the revision to go on from: it may have been restored from a backup. The state
-    is to be taken in anew then."""
+    """Whether the server no longer has, or does not have yet, the version to continue from: it may have been restored from a
+    backup. The state must be listed again."""
     return isinstance(error, Expired) or _set_back(error)
 
 

@@ -1,9 +1,9 @@
-"""A RESTMapper that hears of kinds that come and go.
+"""A RESTMapper that notices when kinds come and go.
 
-CustomResourceDefinitions and APIServices are followed (by name and state only): when one changes, its group is asked for anew, and
-once the server lists what the definition promises, handlers are told the group. Discovery lags a little behind the definition's
-word `Established`, therefore the list is what counts. Who asks but for kinds that are there may have APIServices followed from the
-first miss on only: what an aggregated API no longer serves is then refused by the server itself.
+It watches CustomResourceDefinitions and APIServices (only name and state): when one changes, discovery of its group is repeated
+until it agrees with the definition, then handlers are called with the group. Discovery lags a little behind the condition
+`Established`, so discovery decides. APIServices may be watched only from the first missing kind on, for users that only need kinds
+to appear: requests for an aggregated API that is gone are then refused by the server itself.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from muster.runtime.client.errors import KubeError
 from muster.runtime.client.restmapper import NoKindMatch, RESTMapper
 
 DISCOVERY_TIMEOUT: Final = 10.0
-"""Seconds for which the server is expected to serve what was defined."""
+"""Seconds within which the server is expected to serve a defined kind."""
 
 
 class FollowedDefinition(msgspec.Struct, frozen=True):
-    """What is kept of a CustomResourceDefinition or an APIService."""
+    """The fields of a CustomResourceDefinition or an APIService that are kept."""
 
     name: str
     group: str
     serves: tuple[GVR, ...]
-    """An APIService promises only that its group version answers: a resource without names."""
+    """The resources to be served; an APIService promises only its group version: a resource without names."""
     ready: bool
     deleting: bool = False
 
@@ -106,7 +106,7 @@ class _ServiceDocument(msgspec.Struct):
 
     def definition(self) -> FollowedDefinition:
         spec = self.spec
-        # Those without a service stand for what the server has itself: definitions tell of that.
+        # Those without a service stand for the server's own groups, and for the custom resources, which their definitions report.
         serves = (GVR(f"{spec.group}/{spec.version}", "", ""),) if spec.service else ()
         return FollowedDefinition(self.metadata.name, spec.group, serves, self.status.true("Available"))
 
@@ -121,18 +121,18 @@ def _followed(informers: Informers, resource: GVR, form: type[_Document], field_
 
 @cache
 def _reading(form: type[_Document]) -> tuple[Callable[[bytes], FollowedDefinition], Callable[[bytes], bytes]]:
-    """The same functions each time: informers are shared by those who read alike."""
+    """Returns the same functions each time: informers are shared by users with equal functions."""
     decode = msgspec.json.Decoder(form).decode
     return lambda raw: decode(raw).definition(), lambda raw: msgspec.json.encode(decode(raw))
 
 
 def followed_definitions(informers: Informers, name: str = "") -> Informer[FollowedDefinition]:
-    """CustomResourceDefinitions: all of them, as a DynamicRESTMapper with the same informers follows them, or the one of a name."""
+    """CustomResourceDefinitions: all of them, shared with a DynamicRESTMapper of the same informers, or the one with a name."""
     return _followed(informers, CRDS, _DefinitionDocument, f"metadata.name={name}" if name else "")
 
 
 class DynamicRESTMapper(RESTMapper):
-    """`run` is to be a task of its owner; without it nobody is told of new kinds."""
+    """Its owner runs `run` as a task; without it, new kinds are not reported."""
 
     def __init__(
         self,
@@ -142,12 +142,12 @@ class DynamicRESTMapper(RESTMapper):
         informers: Informers | None = None,
         aggregated_on_miss: bool = False,
     ) -> None:
-        """`informers`: those of the client, which somebody else runs; without them it has its own. `aggregated_on_miss`: follow
-        APIServices only once a kind was asked for that is not there."""
+        """`informers`: those of the client, which their owner runs; without them it has its own. `aggregated_on_miss`: watch
+        APIServices only after a kind was requested that is not served."""
         super().__init__(client, clock=clock)
         self._handlers: list[Callable[[str], None]] = []
         self._promises: dict[str, dict[GVR, bool]] = {}
-        """By group: what the server is to have, or to have no longer."""
+        """By group: the resources that the server is expected to serve (True), or not to serve any longer."""
         self._news = asyncio.Event()
         self._shared = informers is not None
         self._informers = Informers(client, clock=clock) if informers is None else informers
@@ -158,7 +158,7 @@ class DynamicRESTMapper(RESTMapper):
             self._follow_services()
 
     def on_change(self, handler: Callable[[str], None]) -> None:
-        """`handler` is called with a group whose kinds came or went."""
+        """`handler` is called with the group when its kinds came or went."""
         self._handlers.append(handler)
 
     async def run(self) -> None:
@@ -196,7 +196,7 @@ class DynamicRESTMapper(RESTMapper):
         source.on_change(self._changed)
 
     def _changed(self, old: FollowedDefinition | None, new: FollowedDefinition | None) -> None:
-        """Remember what of this definition the server is to have now. What nobody has ever asked for is nobody's news."""
+        """Record what the server is expected to serve now. Groups that were never requested are ignored."""
         if old == new or (new is not None and not new.ready):
             return
         expected = dict.fromkeys(old.serves if old else (), False) | dict.fromkeys(new.serves if new else (), True)
@@ -206,7 +206,7 @@ class DynamicRESTMapper(RESTMapper):
             self._news.set()
 
     async def _expect(self, group: str) -> None:
-        """Until the server has, and has not, what was defined; then whoever waits for the group is told."""
+        """Wait until discovery agrees with the definitions of the group, then call the handlers."""
         backoff = Backoff(0.05, 1.0, jitter=0.0)
         end = self._clock.monotonic() + DISCOVERY_TIMEOUT
         while not await self._fulfilled(group) and self._clock.monotonic() < end:
@@ -216,9 +216,9 @@ class DynamicRESTMapper(RESTMapper):
             handler(group)
 
     async def _fulfilled(self, group: str) -> bool:
-        """Ask the group's versions anew, and see whether they are as promised."""
+        """Repeat discovery of the group's versions, and check whether they are as expected."""
         for resource in self._promises[group]:
-            # A version that came with its definition was never asked for.
+            # A version that is new with its definition was never discovered.
             self._listing(resource.api_version)
         try:
             await self.refresh(group)

@@ -1,11 +1,11 @@
-"""What is read of a cluster by name or label selector, and the watch that keeps it.
+"""Objects read by name or label selector, and the watch that keeps them current.
 
-A selection is known from when its state was listed *and* the server has accepted the watch that goes on from there: whoever may
-only list is told that, and not left with a state that nobody keeps. What is known stays known while the server is away. It is
-dropped when the server itself says that it will not show it (forbidden, not authenticated, no such kind, no watches); that word
-counts until the server gives another one, and the watch goes on asking, less and less often.
+A selection is known once it was listed *and* the server has accepted the watch that continues from there: a client that may list
+but not watch gets the refusal, not a state that becomes stale. A known state remains while the server is unreachable. It is dropped
+when the server refuses it (forbidden, unauthorized, no such kind, no watches); the refusal holds until the server answers
+otherwise, and the watch is retried with increasing pauses.
 
-Invariant: `objects` are as the server showed them to this client, and it has not said since that it shows them no longer.
+Invariant: `objects` are as the server showed them to this client, and the server has not refused them since.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from muster.runtime.client.errors import Forbidden, KubeError, NotFound, StatusE
 log = get_logger("muster.runtime.cache.selections")
 
 RETRY_INTERVAL: Final = 1.0
-"""Seconds after a failed attempt before somebody who reads makes the next one."""
+"""Seconds after a failed attempt before a reader starts the next one."""
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One object by its name, or the objects of a kind that a label selector matches, in one namespace or in all."""
+    """One object by name, or the objects of a kind that match a label selector, in one namespace or in all."""
 
     resource: GVR
     namespace: str = ""
-    """Kinds without namespaces have none, whatever is given."""
+    """Ignored for kinds without namespaces."""
     name: str = ""
     label_selector: str = ""
 
@@ -49,13 +49,13 @@ class Selection:
 
 
 class SelectionWatch(Reflector):
-    """Keeps the objects of one selection. `changed` is called when what `outcome` gives is not what it was."""
+    """Keeps the objects of one selection. `changed` is called when the value of `outcome` changes."""
 
     def __init__(
         self, client: KubeClient, selection: Selection, changed: Callable[[Selection], None], clock: Clock, random: Random
     ) -> None:
-        # A list first: the server's word on a missing right then names the verb that is missing, and kinds of aggregated servers
-        # that know no WatchList, and do not say so, are followed as well.
+        # A list comes first: a refusal then names the missing verb, and aggregated servers that do not support WatchList, and do
+        # not report that, work too.
         super().__init__(
             client,
             selection.resource,
@@ -74,7 +74,7 @@ class SelectionWatch(Reflector):
         self._error: KubeError | None = None
         self._failed_at = float("-inf")
         self._attempted = asyncio.Event()
-        """Whether the attempt that matters to who waits has ended, well or not."""
+        """Set when the attempt that readers wait for has ended, with or without success."""
 
     @property
     def known(self) -> bool:
@@ -82,7 +82,7 @@ class SelectionWatch(Reflector):
 
     @property
     def error(self) -> KubeError | None:
-        """Why nothing is known: the server's last word, or that there is none."""
+        """Why the state is unknown: the last refusal of the server, or that there is no answer."""
         return self._error
 
     @property
@@ -93,8 +93,8 @@ class SelectionWatch(Reflector):
         return self._ordered
 
     def loggable(self, error: KubeError) -> str:
-        """Names and selectors may be made of what templates have read of Secrets, and the server repeats them: whoever reads the
-        selection gets the text, and knows what of it may be shown."""
+        """Names and selectors may contain what templates have read from Secrets, and the server repeats them: the reader of the
+        selection gets the text, and decides what may be shown."""
         return type(error).__name__
 
     @property
@@ -102,7 +102,7 @@ class SelectionWatch(Reflector):
         return {"resource": str(self.resource), "server": self.client.server}
 
     async def attempt(self) -> None:
-        """Until it is known, or until an attempt has failed that was made not long ago."""
+        """Wait until the state is known, or until a recent attempt has failed."""
         if self._error is not None and self._clock.monotonic() - self._failed_at >= RETRY_INTERVAL:
             self._attempted.clear()
             self.end_pause()
@@ -183,14 +183,14 @@ class SelectionWatch(Reflector):
 
 
 def is_refusal(error: KubeError | None) -> bool:
-    """Whether the server has said that it does not show the selection, which is something else than not to answer."""
+    """Whether the server has refused the selection, as opposed to not answering."""
     if isinstance(error, Forbidden | Unauthorized | NotFound):
         return True
     return isinstance(error, StatusError) and error.code == 405
 
 
 def trimmed_document(document: Object, resource: GVR) -> Object:
-    """A document that was just decoded, without what only its writers need."""
+    """A decoded document, without the fields that only writers need."""
     metadata = document["metadata"]
     metadata.pop("managedFields", None)
     (metadata.get("annotations") or {}).pop(LAST_APPLIED, None)

@@ -1,11 +1,12 @@
-"""Reads of a cluster that are followed: one watch per selection, shared by all who read it, for as long as somebody needs it.
+"""Cached reads of a cluster: one watch per selection, shared by all readers, for as long as one needs it.
 
-A follower is a name (a policy's). What it reads it follows, until it settles on fewer selections or is forgotten; handlers are
-told its name when something it follows changed, was refused, or came back. That is told a moment after it came, so that several
-changes are one piece of news, and only to those who do not learn of it otherwise: a read that waits gets the answer itself.
+A follower is a name (of a policy). It follows every selection that it reads, until it settles on fewer or is removed; handlers are
+called with its name when a selection changed, was refused, or is available again. They are called a moment later, so that several
+changes are reported at once, and only for followers that do not learn of the change otherwise: a waiting read gets the result
+itself.
 
-A read is answered from memory where the selection is known. Otherwise it waits for its watch, and for no other: the server's
-refusal, its silence and its absence are raised for whoever asked, and nothing is held meanwhile that others need.
+A read is served from the cache if the selection is known. Otherwise it waits only for its own watch: refusals, missing answers and
+unreachable servers are raised for this reader, and no lock is held meanwhile that others need.
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ log = get_logger("muster.runtime.cache.selections")
 READ_TIMEOUT: Final = 10.0
 """Seconds for which a read waits for a server that does not answer."""
 NOTIFY_DELAY: Final = 0.05
-"""Seconds between a change and the word of it."""
+"""Seconds between a change and its notification."""
 UNUSED_WATCH_TIMEOUT: Final = 2.0
-"""Seconds for which a watch goes on that nobody needs."""
+"""Seconds after which a watch that is not needed ends."""
 
 
 @dataclass(slots=True, eq=False)
 class _Followed:
-    """A selection: its watch, and who needs it."""
+    """A selection: its watch, and its followers."""
 
     watch: SelectionWatch
     task: asyncio.Task[None] | None = None
     followers: set[str] = field(default_factory=set)
     waiting: dict[str, int] = field(default_factory=dict)
-    """Followers that wait for it, with how many reads."""
+    """Followers with waiting reads, with the number of these."""
     ending: Timer | None = None
 
 
 class FollowedSelections:
-    """`run` is to be a task of its owner; until it runs, reads wait."""
+    """Its owner runs `run` as a task; until then, reads wait."""
 
     def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM, random: Random = chance.random) -> None:
         self._client = client
@@ -64,7 +65,7 @@ class FollowedSelections:
 
     @property
     def watches(self) -> int:
-        """How many there are, those included that nobody needs and that are about to end."""
+        """The number of watches, including those that are not needed and about to end."""
         return len(self._followed)
 
     def on_change(self, handler: Callable[[str], None]) -> None:
@@ -75,8 +76,9 @@ class FollowedSelections:
         return self._follows.get(follower, frozenset())
 
     async def read(self, follower: str, selection: Selection, timeout: float = READ_TIMEOUT) -> tuple[Object, ...]:
-        """What is selected, ordered by namespace and name; from now on `follower` follows it. The objects are shared: look, do not
-        touch. Raises what the server said (Forbidden, Unauthorized, NotFound where it has no such kind), and Unreachable."""
+        """The selected objects, ordered by namespace and name; from now on `follower` follows them. The objects are shared and must
+        not be changed. Raises the refusal of the server (Forbidden, Unauthorized, NotFound if it has no such kind), and
+        Unreachable."""
         followed = self._join(follower, selection)
         watch = followed.watch
         if watch.known:
@@ -84,18 +86,18 @@ class FollowedSelections:
         error = self._outage(watch) or await self._wait(follower, followed, timeout)
         if error is None:
             return watch.objects
-        # A traceback of each time it is raised would grow and grow.
+        # The traceback would grow each time the error is raised.
         raise error.with_traceback(None)
 
     def _outage(self, watch: SelectionWatch) -> KubeError | None:
-        """What is to be said at once, because the server is known to be away: its last word, if there was one."""
+        """The error to raise at once because the server is known to be unreachable: its last refusal, if there was one."""
         gate = self._client.gate
         if gate is None or gate.error is None:
             return None
         return watch.error if is_refusal(watch.error) else gate.error
 
     async def _wait(self, follower: str, followed: _Followed, timeout: float) -> KubeError | None:
-        """Until the selection is known (None), or until it is clear why it is not."""
+        """Wait until the selection is known (None), or until it is clear why it is not."""
         followed.waiting[follower] = followed.waiting.get(follower, 0) + 1
         try:
             await within(self._clock, timeout, followed.watch.attempt())
@@ -111,13 +113,13 @@ class FollowedSelections:
         return followed.watch.error or Unreachable(self._client.server, f"no answer within {timeout:g} s")
 
     def _suspect(self) -> None:
-        """The server did not answer. If it answers nobody, others need not find that out one by one."""
+        """The server did not answer. If it is unreachable, other readers should not each find that out by a timeout."""
         gate = self._client.gate
         if gate is not None and self._tasks is not None and (self._suspicion is None or self._suspicion.done()):
             self._suspicion = self._tasks.create_task(gate.check())
 
     def settle(self, follower: str, selections: Iterable[Selection]) -> None:
-        """From now on `follower` is about these and no others."""
+        """`follower` follows these selections and no others from now on."""
         before, after = self.selections_of(follower), frozenset(selections)
         for selection in after - before:
             self._join(follower, selection)
@@ -187,7 +189,7 @@ class FollowedSelections:
     def _notify(self) -> None:
         self._notification = None
         untold, self._untold = self._untold, {}
-        # Whoever has turned away in the meantime is not told.
+        # Followers that no longer follow the selection are not notified.
         notified = dict.fromkeys(follower for follower, selection in untold if selection in self.selections_of(follower))
         for follower in notified:
             for handler in self._handlers:

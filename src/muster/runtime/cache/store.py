@@ -1,12 +1,12 @@
-"""An indexed, read-only picture of a collection, kept small: the bytes of each object, and what was asked of it.
+"""An indexed, read-only cache of a collection with a small memory footprint: it keeps the encoded objects.
 
-Per object the cache holds its JSON and the few words of metadata that everybody needs. What readers get (an untyped tree, or
-what `decode` makes of the bytes) is decoded once and shared by all of them, for as long as it is among the recently used: `KEPT`
-bytes of JSON stay decoded. A collection smaller than that is decoded once per version; of a larger one, what nobody looks at
-costs its bytes, and not the several times of them that Python's objects would.
+For each object the cache has its JSON and the common metadata. The decoded value for readers (an untyped tree, or the result of
+`decode`) is made once and shared, as long as it is among the recently used: up to `KEPT` bytes of JSON stay decoded. A collection
+smaller than that is decoded once per version; in a larger one, objects that are not read cost only their bytes, and not several
+times as much for Python objects.
 
-Nobody may change what the cache hands out: there is one copy for all. `Snapshot.altered` finds an offender in a test.
-An index is a function from object to values; it is kept in step by every change.
+Callers must not change cached values: all readers share one copy. `Snapshot.altered` detects a violation in tests. An index is a
+function from object to values, updated with every change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class Recent(Generic[T]):
-    """The most recently used decoded forms of a cache's objects, up to `kept` bytes of JSON."""
+    """The most recently used decoded values of a cache, up to `kept` bytes of JSON."""
 
     def __init__(self, decode: Callable[[Snapshot], T], kept: int = KEPT) -> None:
         self._decode = decode
@@ -60,7 +60,7 @@ class Recent(Generic[T]):
             self._forms.move_to_end(marker)
             return found[1]
         form = self._decode(snapshot)
-        # The snapshot is kept beside its form: as long as it lives its id is nobody else's.
+        # The snapshot is kept beside its value: as long as it lives its id is not reused.
         self._forms[marker] = (snapshot, form)
         self._size += len(snapshot.raw)
         while self._size > self._kept and len(self._forms) > 1:
@@ -74,7 +74,7 @@ class Recent(Generic[T]):
 
 
 class Snapshot:
-    """One version of one object: its bytes, and what everybody asks of it."""
+    """One version of one object: its bytes and its common metadata."""
 
     __slots__ = ("_trees", "key", "labels", "raw", "resource", "resource_version", "uid")
 
@@ -101,20 +101,20 @@ class Snapshot:
 
     @property
     def data(self) -> Object:
-        """The whole object, shared by all readers: look, do not touch."""
+        """The whole object, shared by all readers; it must not be changed."""
         return self._trees.get(self)
 
     def decode(self) -> Object:
-        """A tree of the caller's own."""
+        """A decoded copy for the caller."""
         tree = cast(Object, orjson.loads(self.raw))
-        # Items of built-in lists come without these two.
+        # Items of built-in lists come without apiVersion and kind.
         tree.setdefault("apiVersion", self.resource.api_version)
         tree.setdefault("kind", self.resource.kind)
         return tree
 
     @property
     def altered(self) -> bool:
-        """Whether somebody has written into the shared tree."""
+        """Whether a reader has changed the shared tree."""
         return self.data != self.decode()
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ IndexFunction = Callable[[T], Iterable[str]]
 
 
 class Cache(Generic[T]):
-    """Objects by key, by namespace, by label and by the indexes it was given. Reads never wait and never copy objects."""
+    """Objects by key, namespace, label and the given indexes. Reads never wait and never copy objects."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Cache(Generic[T]):
         return key in self._entries
 
     def __iter__(self) -> Iterator[T]:
-        """Every object there was when the iteration began."""
+        """All objects at the time when the iteration began."""
         return (self.value_of(entry.snapshot) for entry in list(self._entries.values()))
 
     def all_keys(self) -> list[ObjectKey]:
@@ -188,7 +188,7 @@ class Cache(Generic[T]):
         return self._all(self.select_keys(selector, namespace))
 
     def select_keys(self, selector: Selector, namespace: str | None = None) -> list[ObjectKey]:
-        """Which objects `select` would give; nothing is decoded."""
+        """The keys of the objects that `select` would return, without decoding."""
         keys: Iterable[ObjectKey] = self._entries if namespace is None else self._namespaces.get(namespace, ())
         return [key for key in keys if selector.matches(self._entries[key].snapshot.labels)]
 
@@ -196,11 +196,11 @@ class Cache(Generic[T]):
         return [self.value_of(self._entries[key].snapshot) for key in keys]
 
     def value_of(self, snapshot: Snapshot) -> T:
-        """What readers get of a version: decoded, or the snapshot itself where nothing decodes."""
+        """The value of a version for readers: decoded, or the snapshot itself if there is no decoder."""
         return cast(T, snapshot) if self._values is None else self._values.get(snapshot)
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
-        """One more index, also over what is here already."""
+        """Add an index, including what is cached already."""
         if name in self._functions:
             raise ValueError(f"there is an index {name!r} already")
         values = {key: tuple(function(self.value_of(entry.snapshot))) for key, entry in self._entries.items()}
@@ -210,13 +210,13 @@ class Cache(Generic[T]):
             entry.indexed = (*entry.indexed, values[key])
             _enter(self._indexes[name], values[key], key)
 
-    # Writing is the informer's business alone.
+    # Only the informer writes.
 
     def read(self, raw: bytes) -> Snapshot:
         return Snapshot(raw, self._resource, self._trees)
 
     def put(self, snapshot: Snapshot) -> Snapshot | None:
-        """Take in a version; gives the one that it replaces. A decoder or index that fails leaves everything as it was."""
+        """Store a version; returns the one that it replaces. If a decoder or index function fails, nothing changes."""
         key, value = snapshot.key, self.value_of(snapshot)
         entry = _Entry(snapshot, tuple(tuple(function(value)) for function in self._functions.values()))
         old = self._entries.get(key)
@@ -238,7 +238,7 @@ class Cache(Generic[T]):
         return entry.snapshot
 
     def retire(self, snapshot: Snapshot) -> T:
-        """The value of a version that is no longer here, which need not stay decoded."""
+        """The value of a version that is no longer cached, which is not kept decoded."""
         value = self.value_of(snapshot)
         self._trees.drop(snapshot)
         if self._values is not None:

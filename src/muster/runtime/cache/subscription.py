@@ -1,7 +1,8 @@
-"""Changes for a handler that takes its time: merged per object while it is busy, so that it delays nobody and misses no last state.
+"""Changes for a slow handler: merged per object while it is busy, so that it delays no other handler and never misses the last
+state.
 
-What waits is bounded by the number of objects, not by the number of changes: per object there is at most one step from the state
-the handler saw last to the state of now. What came and went unseen is not told at all.
+The number of pending changes is bounded by the number of objects: per object there is at most one, from the state that the handler
+saw last to the current one. Objects that came and went meanwhile are not reported.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ AsyncHandler = Callable[[T | None, T | None], Awaitable[None]]
 
 
 class Subscription(Generic[T]):
-    """What one slow handler has not seen yet: at most one change per object, from what it saw last to what is now."""
+    """The pending changes of one slow handler: at most one per object, from the state that it saw last to the current one."""
 
     def __init__(self, handler: AsyncHandler[T], name: str) -> None:
         self._handler = handler

@@ -1,4 +1,4 @@
-"""A client for any Kubernetes API: the verbs, how requests get there, who is asking, and what can go wrong."""
+"""A client for any Kubernetes API: verbs, transport, credentials, and errors."""
 
 from muster.runtime.client.base import PAGE, FieldValidation, KubeClient, ObjectList, Page, PatchKind, WatchEvent
 from muster.runtime.client.credentials import CredentialError, Credentials, ReloadedFile, stamp_of

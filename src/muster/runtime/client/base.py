@@ -1,13 +1,14 @@
-"""What a controller may do to a cluster: the verbs of Kubernetes as a Protocol, in terms of kinds, names and objects.
+"""`KubeClient`: the verbs of the Kubernetes API as a Protocol, in terms of kinds, names and objects.
 
-`KubeClient` is what everything above asks for. Nothing in it says how requests travel: `rest.py` speaks the verbs as HTTP paths and
-bodies (over the network in `http.py`, into an embedded server in `embedded/in_process.py`), a wrapper such as a dry run passes them
-on (`delegating.py`), and a client that carries only a few kinds answers them from whatever it has. Failures are `errors.KubeError`.
+All code above depends on this Protocol only. It does not define how requests are sent: `rest.py` maps the verbs to HTTP paths and
+bodies (sent over the network by `http.py`, to an embedded server by `embedded/in_process.py`), a wrapper such as a dry run
+delegates to another client (`delegating.py`), and a client for a few kinds only may answer from other sources. Failures are
+`errors.KubeError`.
 
-A kind is a `GVR`, and then objects are JSON documents, or a typed kind of `muster.api`, and then they are of that type:
-`await client.get(ManagedCluster, "c1")` is a ManagedCluster. An answer that a type cannot hold raises `MalformedObject`. Typed
-objects are created and applied; what was read is changed by `patch`, because a type does not know all fields, and therefore
-`update` takes documents only. Lists and watches also come undecoded (`pages`, `watch`): informers keep bytes.
+A kind is a `GVR`, whose objects are JSON documents, or a typed kind of `muster.api`, whose objects are of that type: `await
+client.get(ManagedCluster, "c1")` is a ManagedCluster. A response that does not fit the type raises `MalformedObject`. Typed objects
+are created and applied; existing objects are changed by `patch`, because a type does not have all fields, and therefore `update`
+takes only documents. Lists and watches are also available undecoded (`pages`, `watch`), for informers.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ from muster.runtime.client.typed import Kind, WritableKind
 T = TypeVar("T")
 
 PAGE = 500
-"""Objects per page, client-go's choice."""
+"""Objects per page, as client-go's default."""
 
 PatchKind = Literal["merge", "json", "strategic"]
 FieldValidation = Literal["", "Strict", "Warn", "Ignore"]
-"""What a server does about fields that a kind does not have and about fields given twice: refuse the write, warn, or say nothing.
-Empty: what it does by itself, which is to warn."""
+"""How a server handles unknown and duplicate fields: refuse the write, warn, or ignore them. Empty: the server's default, which is
+to warn.
+"""
 EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
@@ -40,7 +42,7 @@ class WatchEvent(NamedTuple, Generic[T]):
 
     @property
     def object(self) -> T:
-        """Decoded at each call. Of a bookmark only the version is there."""
+        """Decodes at each call. A bookmark has only the version."""
         return self.kind.decode(self.raw)
 
 
@@ -60,20 +62,20 @@ class KubeClient(Protocol):
 
     @property
     def server(self) -> str:
-        """Where requests go, for logs and errors."""
+        """The server's address, for logs and errors."""
 
     @property
     def gate(self) -> Gate | None:
-        """Where all wait who follow the server while it is away; None where the way there sees to that itself."""
+        """The gate at which all watches of an unreachable server wait; None if the client handles outages itself."""
         return None
 
     async def close(self) -> None: ...
 
     def as_user(self, name: str) -> KubeClient:
-        """The same server, acting as somebody else, with the groups the server gives them (a service account's own). Needs the
-        permission to impersonate them. It stands on this client's connections, and ends with it."""
+        """A client for the same server that impersonates a user, with the groups that the server adds (for a service account).
+        Needs the permission to impersonate. It uses this client's connections, and is closed with it."""
 
-    # What holds for kinds in general holds for a GVR; said apart, it does not depend on what the caller does with the answer.
+    # A GVR is a Kind as well; the separate overload makes the result independent of the expected type.
     @overload
     async def get(self, resource: GVR, name: str, namespace: str = "", *, subresource: str = "") -> Object: ...
 
@@ -83,7 +85,7 @@ class KubeClient(Protocol):
     async def list(
         self, resource: Kind[T], namespace: str = "", *, label_selector: str = "", field_selector: str = "", limit: int = PAGE
     ) -> ObjectList[T]:
-        """All of one state of the collection, asked for in pages of `limit`."""
+        """The whole collection at one resourceVersion, read in pages of `limit`."""
 
     def pages(
         self,
@@ -95,7 +97,7 @@ class KubeClient(Protocol):
         limit: int = PAGE,
         resource_version: str = "",
     ) -> AsyncIterator[Page]:
-        """Page by page, all of one state of the collection. `Expired` when a later page comes too late."""
+        """Page by page, the whole collection at one resourceVersion. `Expired` if a later page is requested too late."""
 
     def watch(
         self,
@@ -109,10 +111,10 @@ class KubeClient(Protocol):
         timeout: float | None = None,
         opened: Callable[[], None] | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Events until the server ends the watch; an ERROR event is raised as the error it carries.
+        """Events until the server ends the watch; an ERROR event is raised as its error.
 
-        With `initial_events` the present state comes first, then a bookmark that says so (a WatchList). `opened` is called when
-        the server has accepted the watch, which may be long before the first event.
+        With `initial_events` the current objects come first, then a bookmark that marks their end (a WatchList). `opened` is called
+        when the server has accepted the watch, which may be long before the first event.
         """
 
     async def create(
@@ -127,7 +129,7 @@ class KubeClient(Protocol):
         dry_run: bool = False,
         field_validation: FieldValidation = "",
     ) -> T:
-        """`name` and `subresource` are for the likes of serviceaccounts/token and pods/eviction."""
+        """`name` and `subresource` are for subresources such as serviceaccounts/token and pods/eviction."""
 
     async def update(
         self,
@@ -178,8 +180,8 @@ class KubeClient(Protocol):
         grace: int | None = None,
         dry_run: bool = False,
     ) -> Object:
-        """`uid` and `resource_version` are preconditions: `Conflict` when the object is another one by now. Gives the object
-        where something still holds it, or a Status."""
+        """`uid` and `resource_version` are preconditions: `Conflict` if the object differs by now. Returns the object if a
+        finalizer still holds it, or a Status."""
 
     async def delete_collection(
         self,
@@ -193,13 +195,13 @@ class KubeClient(Protocol):
     ) -> Object: ...
 
     async def api_resources(self, api_version: str) -> builtins.list[GVR]:
-        """What the server serves of a group version, without subresources. `NotFound` when it has no such group version."""
+        """The resources of a group version, without subresources. `NotFound` if the server does not serve the group version."""
 
     async def api_versions(self, group: str) -> builtins.list[str]:
-        """The group versions of a group that are served, as `group/version`, the preferred first."""
+        """The served group versions of a group, as `group/version`, the preferred one first."""
 
     async def server_version(self) -> str:
-        """The Kubernetes version that the server says it has; empty when it does not say."""
+        """The Kubernetes version of the server; empty if it does not report one."""
 
     async def check_health(self) -> None:
-        """Raises KubeError with what is wrong when the server is not alive and well."""
+        """Raises KubeError with the reason if the server is not healthy."""

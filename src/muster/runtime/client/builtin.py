@@ -1,4 +1,4 @@
-"""Where Kubernetes' own kinds are served: each once, for everybody who reads or writes them."""
+"""The GVRs of Kubernetes' own kinds, each defined once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CRON_JOBS: Final = GVR("batch/v1", "cronjobs", "CronJob")
 LEASES: Final = GVR("coordination.k8s.io/v1", "leases", "Lease")
 EVENTS: Final = GVR("events.k8s.io/v1", "events", "Event")
 CORE_EVENTS: Final = _core("events", "Event")
-"""The same objects as the older API shows them."""
+"""The same objects in the older core API."""
 
 ROLES: Final = _rbac("roles", "Role")
 ROLE_BINDINGS: Final = _rbac("rolebindings", "RoleBinding")

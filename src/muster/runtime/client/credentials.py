@@ -1,13 +1,13 @@
-"""Credentials that change under a running client: files are re-read when they change, plugins are run again when they expire.
+"""Credentials that change while a client runs: files are read again when they change, plugins run again when their result expires.
 
-`Credentials.headers()` and `Credentials.tls()` give what is valid now; the TLS context is another one whenever its material
-differs, so that it can be told when connections belong to yesterday. A file's change is seen by its identity, size and times,
-which costs one `stat` per request. While a writer is half way (certificate and key of different pairs, an empty token), the last
-good material stays in use.
+`Credentials.headers()` and `Credentials.tls()` return what is valid now; the TLS context is a new one whenever its material
+changes, so that connections of the former one can be closed. A changed file is detected by inode, size and times, which costs one
+`stat` per request. While files are being replaced (certificate and key of different pairs, an empty token), the last valid material
+remains in use.
 
-What a plugin issues is kept until `expirationTimestamp`, or until the server says 401. It runs at most once at a time, and ahead of
-the end in the background, so that no request waits for it while the old answer is good. One that fails is left alone for a while,
-longer each time; so is one whose fresh answer the server refuses too.
+The result of a plugin is kept until `expirationTimestamp`, or until the server answers 401. A plugin runs at most once at a time,
+and is started in the background before the expiration, so that no request waits while the former result is valid. After a failure
+it is not run for a while, with increasing delay; the same if the server refuses a fresh result too.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ log = get_logger("muster.runtime.client.credentials")
 
 EXEC_PLUGIN_TIMEOUT = 60.0
 RENEW_BEFORE_SHARE = 0.2
-"""The share of its life that what a plugin issued has left when the next one is asked for."""
+"""The share of the lifetime of a plugin's result that remains when the plugin is run again."""
 MAX_RENEW_BEFORE = timedelta(minutes=5)
 MIN_PLUGIN_RETRY_INTERVAL, MAX_PLUGIN_RETRY_INTERVAL = 1.0, 60.0
-"""Between two runs of a plugin of which nothing good comes."""
+"""Seconds between two runs of a plugin that fails."""
 _Stamp = tuple[int, int, int] | None
 
 
 class CredentialError(Exception):
-    """No usable credential can be made; the message never contains one."""
+    """There is no usable credential; the message never contains one."""
 
 
 @dataclass(frozen=True)
 class ExecCredential:
-    """What a plugin printed."""
+    """The result of an exec plugin."""
 
     token: str = ""
     cert: bytes | None = None
@@ -59,7 +59,7 @@ class ExecCredential:
 
 
 class ReloadedFile:
-    """A file's content, read again only when the file has changed."""
+    """The content of a file, read again only when the file has changed."""
 
     def __init__(self, material: Material) -> None:
         self._path = material if isinstance(material, Path) else None
@@ -85,7 +85,7 @@ def _content(path: Path) -> bytes:
     except confinement.Outside as error:
         raise CredentialError(f"{confinement.shown(path)}: {error.strerror}") from error
     except OSError as error:
-        # It was there a moment ago: somebody is replacing it.
+        # It was readable before: it is being replaced.
         log.debug("cannot be read at present", path=str(path), error=error.strerror)
         return b""
 
@@ -103,7 +103,7 @@ _TlsMaterial = tuple[bytes | None, bytes | None, bytes | None]
 
 
 class Credentials:
-    """The identity and trust of one `ClientConfig`, always current."""
+    """The client credential and trusted CAs of one `ClientConfig`, always current."""
 
     def __init__(self, config: ClientConfig, clock: Clock = SYSTEM, random: Random = chance.random) -> None:
         identity = config.identity
@@ -121,9 +121,9 @@ class Credentials:
             ExecCredentialPlugin(config, identity.exec_plugin, clock, random) if identity.exec_plugin is not None else None
         )
         self._material: _TlsMaterial | None = None
-        """What was read last."""
+        """The material that was read last."""
         self._loaded: _TlsMaterial = (None, None, None)
-        """What the contexts are made of."""
+        """The material of the current TLS contexts."""
         self._tls: ssl.SSLContext | None = None
         self._shared_tls: ssl.SSLContext | None = None
 
@@ -143,7 +143,7 @@ class Credentials:
         return headers
 
     async def tls(self) -> ssl.SSLContext | None:
-        """The TLS context of now: the same one as long as its material is the same. None for plain http."""
+        """The current TLS context: the same one as long as its material is the same. None for plain http."""
         if not self._secure:
             return None
         issued = ExecCredential() if self._plugin is None else await self._plugin.credential()
@@ -162,14 +162,14 @@ class Credentials:
         return self._tls
 
     async def shared_tls(self) -> ssl.SSLContext | None:
-        """As `tls`, for connections on which HTTP/2 is spoken where the server offers it."""
+        """As `tls`, for connections that offer HTTP/2."""
         if await self.tls() is not None and self._shared_tls is None:
             self._shared_tls = self._context(*self._loaded)
             self._shared_tls.set_alpn_protocols([HTTP_2, HTTP_1_1])
         return self._shared_tls
 
     def refused(self) -> bool:
-        """The server said 401: whether asking again may cure it, because something fresh is to be had."""
+        """The server answered 401: whether a retry may succeed, because a fresh credential is available."""
         return self._plugin is not None and self._plugin.refused()
 
     async def close(self) -> None:
@@ -180,7 +180,7 @@ class Credentials:
         context = client_context(ca)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols([HTTP_1_1])
-        # Kubernetes CAs are often without the key identifiers that strict checking wants.
+        # CAs of Kubernetes often lack the key identifiers that strict verification requires.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self._config.insecure:
             context.check_hostname = False
@@ -191,7 +191,7 @@ class Credentials:
 
 
 class ExecCredentialPlugin:
-    """What one exec plugin issues, run when that is due."""
+    """The credential of one exec plugin, which is run when necessary."""
 
     def __init__(self, config: ClientConfig, plugin: ExecPlugin, clock: Clock, random: Random) -> None:
         self._config = config
@@ -216,7 +216,7 @@ class ExecCredentialPlugin:
         return held
 
     def refused(self) -> bool:
-        """What is held is worth nothing any more. False while another one was had, or could not be had, a moment ago."""
+        """The current credential was refused. False if another one was obtained, or could not be obtained, a moment ago."""
         if not self._may_run:
             return False
         self._is_refused = True
@@ -252,7 +252,7 @@ class ExecCredentialPlugin:
             return await self._run()
 
     async def _renew(self) -> None:
-        """In the background, while what is held is good."""
+        """Run the plugin in the background while the credential is still valid."""
         async with self._running:
             held = self._good
             if held is not None and not self._is_due(held):
@@ -273,7 +273,7 @@ class ExecCredentialPlugin:
             raise
         self._held, self._failure, self._is_refused = issued, "", False
         if not refused:
-            # After a refusal only time tells whether this one is any better.
+            # After a refusal only the next response shows whether the new credential is accepted.
             self._backoff.reset()
         if issued.expires is not None:
             self._ahead = min(max(issued.expires - self._clock.now(), timedelta()) * RENEW_BEFORE_SHARE, MAX_RENEW_BEFORE)
@@ -327,7 +327,7 @@ async def _run_offered(pod: confinement.Confinement, plugin: ExecPlugin, environ
 
 
 def _offered(pod: confinement.Confinement, plugin: ExecPlugin) -> confinement.CredentialProgram:
-    """What the node has in the place of a command."""
+    """The credential program that the node offers in place of a command."""
     offered = pod.plugins.get(plugin.command.rpartition("/")[2])
     if offered is None:
         known = f"only {', '.join(sorted(pod.plugins))}" if pod.plugins else "none"

@@ -1,7 +1,7 @@
-"""A client that passes every verb on to another one: what wrappers stand on, which change a few verbs and keep the rest.
+"""A client that delegates every verb to another one: the base of wrappers, which change a few verbs.
 
-All that changes something goes through `write`, which is told what is written and how to send it: a wrapper that is about writes
-overrides that one method, whatever the verb.
+Every change goes through `write`, with its target and a function that sends it: a wrapper that is about writes overrides that one
+method, for all verbs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """What a write is about; without a name a collection."""
+    """The target of a write; a collection if it has no name."""
 
     resource: GVR
     namespace: str
@@ -40,7 +40,7 @@ class Write:
     """apply, create, update, patch or delete."""
     target: WriteTarget
     body: Object | None = None
-    """Whole, or the merge patch; None for other patches and for deletions."""
+    """The whole object, or the merge patch; None for other patches and for deletions."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Write:
 
     @property
     def object_target(self) -> WriteTarget:
-        """The object that is written, also where the target is the collection that gets it."""
+        """The object that is written, also if the target is the collection in which it is created."""
         return replace(self.target, name=self.name)
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class Write:
 
 
 Send = Callable[[bool], Awaitable[Object]]
-"""Sends a write, as a dry run or not, and gives the answer."""
+"""Sends a write, as a dry run or not, and returns the response."""
 
 
 class DelegatingClient(KubeClient):
@@ -133,7 +133,7 @@ class DelegatingClient(KubeClient):
         )
 
     async def write(self, write: Write, send: Send, dry_run: bool) -> Object:
-        """Every write of an object. `dry_run` is what the caller wants."""
+        """Every write of an object. `dry_run` is what the caller requested."""
         return await send(dry_run)
 
     async def create(

@@ -1,7 +1,7 @@
-"""What can go wrong between a client and an API server, by what a caller does about it.
+"""Errors of the client, by how a caller handles them.
 
-A `StatusError` is the server's answer and carries its Status; subclasses exist for the answers somebody catches. `Unreachable`
-means that no answer came: the request may or may not have been carried out. Errors of the HTTP library never leave the client.
+A `StatusError` is the server's response with its Status; subclasses exist for those that callers catch. `Unreachable` means that
+there was no response: the request may or may not have been executed. Exceptions of the HTTP library never leave the client.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import orjson
 
 
 class KubeError(Exception):
-    """Anything a client raises."""
+    """The base of all errors of a client."""
 
 
 class Unreachable(KubeError):
-    """No answer: refused, reset, timed out, or not trusted. `sent` is False when the request surely never left."""
+    """No response: refused, reset, timed out, or not trusted. `sent` is False if the request was certainly not sent."""
 
     def __init__(self, server: str, reason: str, *, sent: bool = True) -> None:
         super().__init__(f"{server}: {reason}")
@@ -27,21 +27,21 @@ class Unreachable(KubeError):
 
 
 class NoCredential(Unreachable):
-    """Nothing was sent, for want of a usable certificate, token or plugin; the message says which."""
+    """Nothing was sent, because no usable certificate, token or plugin is available; the message names it."""
 
     def __init__(self, server: str, reason: str) -> None:
         super().__init__(server, reason, sent=False)
 
 
 class Untrusted(Unreachable):
-    """Nothing was sent, because no authority that is trusted here vouches for the server."""
+    """Nothing was sent, because the server's certificate is not signed by a trusted CA."""
 
     def __init__(self, server: str, reason: str) -> None:
         super().__init__(server, reason, sent=False)
 
 
 class StatusError(KubeError):
-    """The server answered with a failure. `reason` is Kubernetes' machine-readable word, e.g. `AlreadyExists`."""
+    """The server answered with a failure. `reason` is Kubernetes' reason, e.g. `AlreadyExists`."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class StatusError(KubeError):
 
     @property
     def by_webhook(self) -> bool:
-        """Whether an admission webhook denied the request. A server says in the details of its own refusals what they are about,
-        and of a webhook that it could not call, why; a denial is as the webhook made it. What a proxy answers has no reason."""
+        """Whether an admission webhook denied the request. The server's own refusals have details about the object, and those for a
+        failed webhook call the cause; a denial has only what the webhook sent. A proxy's answer has no reason."""
         return not self.details and self.code != 401 and (self.code < 500 or bool(self.reason))
 
     @property
@@ -90,15 +90,15 @@ class AlreadyExists(StatusError):
 
 
 class Conflict(StatusError):
-    """Somebody wrote in between, or (apply) another manager owns a field: read again and decide again."""
+    """Another client has written in between, or (apply) another manager owns a field: read again and decide again."""
 
 
 class Expired(StatusError):
-    """The revision asked for is no longer kept (410): list again."""
+    """The requested resourceVersion is no longer kept (410): list again."""
 
 
 class Invalid(StatusError):
-    """The object breaks a rule (422); `causes` names the fields."""
+    """The object is invalid (422); `causes` names the fields."""
 
 
 class TooManyRequests(StatusError):
@@ -106,7 +106,7 @@ class TooManyRequests(StatusError):
 
 
 class ServerFailure(StatusError):
-    """5xx: the server could not; trying later may help."""
+    """5xx: the server failed; a later attempt may succeed."""
 
 
 _BY_CODE: Mapping[int, type[StatusError]] = {
@@ -122,7 +122,7 @@ _BY_CODE: Mapping[int, type[StatusError]] = {
 
 
 def status_error(code: int, body: bytes | Mapping[str, Any], retry_after: str | None = None) -> StatusError:
-    """The error for an answer's code and body; a body that is no Status (a proxy's page) becomes the message, cut short."""
+    """The error for a response's code and body; a body that is no Status (of a proxy) becomes the message, truncated."""
     status: Mapping[str, Any] = {}
     text = ""
     if isinstance(body, bytes):

@@ -1,12 +1,12 @@
-"""One gate per server: while the server is away, one probe goes out now and then, and everybody else waits.
+"""One gate per server: while the server is unreachable, one probe is sent from time to time, and all others wait.
 
-Watches of a server break together when it goes. Whoever's request has failed asks the gate whether the server is to blame: a
-connection that could not be made says so by itself, for anything else the gate sends a probe, one for all who ask. When the server
-is away the gate closes; whoever waits at it in front makes the next probe, after growing, jittered pauses, and when one succeeds
-all go on at once. Whoever has not noticed the outage starts anew as well: where packets vanish, nobody says that a stream is over.
-A server that answers probes is not away, and who failed there minds its own pauses: a kind that is dead keeps nobody else waiting.
+All watches of a server break together when it goes away. A caller whose request has failed asks the gate whether the server is
+unreachable: a failed connection proves that, for other failures the gate sends one probe for all callers. If the server is
+unreachable the gate closes; one of the waiting callers sends the next probe, after increasing, jittered pauses, and when one
+succeeds all continue. Streams that have not noticed the outage start again as well: if packets are dropped, no error ends them. A
+server that answers probes is reachable, and callers that failed use their own pauses: one broken kind does not make others wait.
 
-An outage costs one log line when it begins and one when it ends, however many wait.
+An outage costs one log line at its start and one at its end, however many callers wait.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ FIRST_PROBE_DELAY: Final = 1.0
 MAX_PROBE_DELAY: Final = 15.0
 PROBE_JITTER: Final = 0.3
 STABLE_SECONDS: Final = 15.0
-"""Seconds for which a server must have been there before the next outage is taken for a new one, with short pauses at first."""
+"""Seconds for which a server must have been reachable before the next outage starts with short pauses again."""
 
 
 class Gate:
-    """`probe` is one attempt to reach the server; it raises KubeError when the server is away."""
+    """`probe` is one attempt to reach the server; it raises KubeError if the server is unreachable."""
 
     def __init__(
         self, server: str, probe: Callable[[], Awaitable[None]], *, clock: Clock = SYSTEM, random: Random = chance.random
@@ -43,22 +43,22 @@ class Gate:
         self._backoff = Backoff(FIRST_PROBE_DELAY, MAX_PROBE_DELAY, jitter=PROBE_JITTER, random=random)
         self._error: KubeError | None = None
         self._turn = asyncio.Lock()
-        """Whoever has it probes."""
+        """Held by the caller that probes."""
         self._waiting = 0
         self._hurry = asyncio.Event()
         self._on_open: set[Callable[[], None]] = set()
         self._changed_at = float("-inf")
-        """When it was last closed or opened."""
+        """When the gate was last closed or opened."""
         self._probed_at = float("-inf")
         self._due = 0.0
 
     @property
     def error(self) -> KubeError | None:
-        """Why the server is away; None while it is not, as far as is known."""
+        """Why the server is unreachable; None if it is reachable, as far as is known."""
         return self._error
 
     async def is_closed_by(self, error: KubeError) -> bool:
-        """After a request failed with `error`: whether the server is away, so that all should wait."""
+        """After a request failed with `error`: whether the server is unreachable, so that all callers should wait."""
         if self._error is None:
             if isinstance(error, Unreachable) and not error.sent:
                 self._close(error)
@@ -67,26 +67,26 @@ class Gate:
         return self._error is not None
 
     async def check(self) -> None:
-        """See whether the server is there, unless somebody does so already: then what they find counts."""
+        """Probe the server, or share the result of a probe under way."""
         started = self._clock.monotonic()
         async with self._turn:
             if self._error is None and self._probed_at < started:
                 await self._attempt()
 
     async def passage(self) -> None:
-        """Until the server is there."""
+        """Wait until the server is reachable."""
         if self._error is None:
             return
         self._waiting += 1
         try:
             while self._error is not None:
-                # One waits for the next probe and sends it. When it is cancelled the next in line goes on where it was.
+                # One caller waits for the next probe and sends it. If it is cancelled, the next one continues at the same point.
                 async with self._turn:
                     await self._next_probe()
         finally:
             self._waiting -= 1
             if not self._waiting:
-                # Nobody is left who would find out that the server is back.
+                # No caller is left that would notice that the server is back.
                 self._error = None
 
     async def _next_probe(self) -> None:
@@ -105,7 +105,7 @@ class Gate:
             self._on_open.discard(over)
 
     def hurry(self) -> None:
-        """Somebody has just reached the server: the next probe need not be late."""
+        """The server was just reached by another request: probe now."""
         if self._error is not None:
             self._due = min(self._due, self._probed_at + FIRST_PROBE_DELAY)
             self._hurry.set()

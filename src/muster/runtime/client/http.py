@@ -1,7 +1,7 @@
-"""The client over HTTP: kept connections per TLS identity, retries where they are safe, nothing that outlives `close`.
+"""The client over HTTP: kept connections per TLS identity, retries where they are safe, and nothing left open after `close`.
 
-What is retried: 429 and 503 with Retry-After (the server did not act), a connection that could not be made (nothing was sent), and
-for idempotent requests a connection that broke. One 401 is forgiven where a plugin can issue a fresh credential.
+Retried are 429 and 503 with Retry-After (the server did not act), failed connections (nothing was sent), and idempotent requests on
+a connection that broke. One 401 is retried if a plugin can issue a fresh credential.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from muster.runtime.client.transport import Fields, OutgoingRequest, Transport, 
 
 ATTEMPTS = 4
 THROTTLED_ATTEMPTS = 10
-"""How often a request is sent that the server keeps putting off: client-go's number."""
+"""How often a throttled request is sent, as in client-go."""
 MAX_RETRY_AFTER = 30.0
 MAX_IDLE = 64
-"""Connections kept for later."""
+"""The most idle connections that are kept."""
 MAX_LINE = 64 * 1024 * 1024
-"""No object is larger than 1.5 MB in etcd; a line beyond this is no event."""
+"""The longest line of a watch: no object in etcd is larger than 1.5 MB."""
 MAX_COMPLAINT = 1024 * 1024
-"""What is read of the answer when a watch is refused."""
+"""The longest error body that is read when a watch is refused."""
 
 PROBE_TIMEOUT = 5.0
 UNREADY_TIMEOUT = 30.0
-"""How long a server is waited for that answers, and says that it is not ready."""
+"""How long to wait for a server that answers that it is not ready."""
 
 
 class HttpClient(RestClient):
     """`KubeClient` for the server of a `ClientConfig`.
 
-    `timeout` bounds one attempt of a plain request; `idle` is how long a watch may stay silent: servers send a bookmark about
-    every minute, so a longer silence means that the connection is dead. `at_once` bounds the plain requests under way, and so the
-    connections beside those of watches: each costs a quarter of a MiB here, and the server a handshake.
+    `timeout` bounds one attempt of a plain request; `idle` is how long a watch may be silent: servers send a bookmark about every
+    minute, so a longer silence means that the connection is dead. `at_once` bounds the concurrent plain requests, hence the
+    connections besides those of watches: each costs a quarter of a MiB here, and a handshake at the server.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class HttpClient(RestClient):
 
     @property
     def requests(self) -> int:
-        """Attempts sent so far, those as somebody else included."""
+        """Attempts sent so far, including those of impersonating clients."""
         return self._transport.requests
 
     def as_user(self, name: str) -> HttpClient:
@@ -124,8 +124,8 @@ class HttpClient(RestClient):
         return reply.content
 
     async def probe(self) -> None:
-        """One attempt to reach the server, for the gate. A server that answers is there, whatever it says of our rights. One that
-        is not ready yet refuses what it will allow in a moment: it is waited for, though not for ever."""
+        """One attempt to reach the server, for the gate. A server that answers is reachable, whatever it permits. A server that is
+        not ready yet may refuse what it will permit in a moment: it is waited for, with a timeout."""
         try:
             await self._reach("/readyz")
         except StatusError:
@@ -147,7 +147,7 @@ class HttpClient(RestClient):
     async def lines(
         self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
     ) -> AsyncGenerator[bytes, None]:
-        # A server that forgets the end it was asked for is left half a minute later.
+        # A watch that outlives its timeout by half a minute is ended by the client.
         total = None if timeout is None else timeout + 30
         request = OutgoingRequest("GET", path, query)
         async with self._transport.stream(request, self._impersonation, total=total, idle=self._idle) as stream:
@@ -175,8 +175,8 @@ class HttpClient(RestClient):
                 yield bytes(rest)
 
     async def upgrade(self, path: str, fields: Fields) -> Upgraded:
-        """A connection of another protocol, to which the server is asked to switch by `fields` (`Upgrade` among them); one attempt.
-        Raises StatusError for another answer, and Unreachable."""
+        """A connection that is switched to another protocol by `fields` (with `Upgrade`); one attempt. Raises StatusError for
+        another answer, and Unreachable."""
         answer = await self._transport.upgrade(OutgoingRequest("GET", path, {}), (*fields, *self._impersonation), self._timeout)
         if isinstance(answer, Upgraded):
             self._count("GET", answer.head.status)

@@ -1,8 +1,8 @@
-"""How to reach a cluster and as whom: kubeconfig files, kubeconfig documents from Secrets, and the in-cluster environment.
+"""The address and credential for a cluster: kubeconfig files, kubeconfigs from Secrets, and the in-cluster environment.
 
-Reading gives a frozen `ClientConfig`. What may rotate (certificates, keys, tokens in files) stays a path in it and is read by
-`credentials.py` whenever the file changes; what is embedded is bytes. Nothing is contacted or run here. Every complaint is a
-`KubeconfigError` that names the file, the context and the field. Secrets never appear in a complaint or in a `repr`.
+The result is a frozen `ClientConfig`. Files that may be rotated (certificates, keys, tokens) remain paths, which `credentials.py`
+reads when they change; embedded data are bytes. Nothing is connected or run here. Every error is a `KubeconfigError` with file,
+context and field. Secrets never appear in an error or in a `repr`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 _HEADER_SAFE = "!#$&'*+-.^_`|~"
-"""What may stand in a header's name beside letters and digits; the server undoes the quoting of all else."""
+"""Characters allowed in a header name besides letters and digits; others are percent-encoded, and decoded by the server."""
 
 _FILES = frozenset(("certificate-authority", "client-certificate", "client-key", "tokenFile"))
-"""Fields of clusters and users that name files."""
+"""Fields of clusters and users that are paths."""
 
 Material = bytes | Path
-"""A certificate or key: its PEM text, or the file that holds it and may change."""
+"""A certificate or key: its PEM text, or the path of its file, which may change."""
 
 
 class KubeconfigError(Exception):
@@ -58,7 +58,8 @@ class ExecPlugin:
 
 @dataclass(frozen=True)
 class AuthInfo:
-    """As whom: the first of exec plugin, token file, token and password that is set, and beside it a client certificate."""
+    """The client credential: the first of exec plugin, token file, token and password that is set, together with a client
+    certificate."""
 
     cert: Material | None = field(default=None, repr=False)
     key: Material | None = field(default=None, repr=False)
@@ -81,19 +82,19 @@ class ClientConfig:
     namespace: str = ""
     identity: AuthInfo = field(default_factory=AuthInfo)
     extensions: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """Of the cluster entry; `client.authentication.k8s.io/exec` is handed to a plugin that asks for cluster info."""
+    """Of the cluster entry; `client.authentication.k8s.io/exec` is passed to a plugin with provideClusterInfo."""
     cluster: str = field(default="", compare=False)
-    """What the kubeconfig calls the cluster."""
+    """The name of the cluster in the kubeconfig."""
 
 
 def load_kubeconfig(path: Path | str | None = None, context: str = "", environ: Mapping[str, str] | None = None) -> ClientConfig:
-    """One context (the current one by default) of a file, or as kubectl does of $KUBECONFIG or ~/.kube/config. A `path` is where
-    the file is kept; those that variables name are whoever's these are."""
+    """One context (by default the current one) of a file, or of $KUBECONFIG or ~/.kube/config as kubectl reads them. A `path` is
+    resolved in the file system of this process; paths from `environ` in that of the pod that the environment belongs to."""
     return _resolve(_documents(path, environ), context)
 
 
 def context_names(path: Path | str | None = None, environ: Mapping[str, str] | None = None) -> list[str]:
-    """Of what `load_kubeconfig` reads, in order. Raises KubeconfigError."""
+    """The names of the contexts that `load_kubeconfig` reads, in order. Raises KubeconfigError."""
     listed = [one for document in _documents(path, environ) for one in document.content.get("contexts") or ()]
     return list(dict.fromkeys(str(one["name"]) for one in listed if isinstance(one, dict) and "name" in one))
 
@@ -101,8 +102,8 @@ def context_names(path: Path | str | None = None, environ: Mapping[str, str] | N
 def load_context(
     source: Path | str | Mapping[str, Any] | None = None, context: str = "", environ: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """One context of what `load_kubeconfig` reads (or of a document), as a kubeconfig of its own: cluster and user are as they
-    were, but the files that they name have absolute paths. For tools that read kubeconfigs themselves; it may hold secrets."""
+    """One context of what `load_kubeconfig` reads (or of a document), as a kubeconfig: cluster and user are unchanged, but paths
+    are absolute. For tools that read kubeconfigs themselves; it may contain secrets."""
     documents = [_Document("kubeconfig", Path(), source)] if isinstance(source, Mapping) else _documents(source, environ)
     entry, cluster, user = _find(documents, context)
     named = entry.text("cluster"), entry.text("user")
@@ -137,12 +138,13 @@ def _usual(environ: Mapping[str, str]) -> list[Path]:
 
 
 def parse_kubeconfig(text: bytes | str, context: str = "", source: str = "kubeconfig", base: Path | None = None) -> ClientConfig:
-    """A kubeconfig that is no file, e.g. out of a Secret; relative paths in it are taken from `base`."""
+    """A kubeconfig that is no file, e.g. of a Secret; relative paths in it are resolved from `base`."""
     return _resolve([_Document.parse(text, source, base or Path())], context)
 
 
 def in_cluster_config(root: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] | None = None) -> ClientConfig:
-    """What a pod finds: the service's address and its service account's token and CA, both of which rotate."""
+    """The configuration in a pod: the address of the service `kubernetes`, and the service account's token and CA, which are
+    rotated."""
     root, environ = confinement.located(str(root)), confinement.environ() if environ is None else environ
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
@@ -198,7 +200,7 @@ class _Document:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One named cluster, user or context, with reads that complain by name."""
+    """One named cluster, user or context; errors have its name."""
 
     document: _Document
     where: str
@@ -231,7 +233,7 @@ class _Entry:
         return tuple(value)
 
     def file(self, field: str) -> Path | None:
-        """Raises KubeconfigError for one that whoever reads the document may not have."""
+        """Raises KubeconfigError for a file that the owner of the document must not read."""
         value = self.text(field)
         try:
             return confinement.own(confinement.sibling_path(self.document.base, value)) if value else None
@@ -239,7 +241,7 @@ class _Entry:
             raise self.error(field, error.strerror or str(error)) from None
 
     def relocated(self) -> dict[str, Any]:
-        """What it says, for a document that lies elsewhere."""
+        """The entry with absolute paths, for use in another directory."""
         found = {name: value for name, value in self.values.items() if value is not None}
         for name in _FILES & found.keys():
             if path := self.file(name):
@@ -250,7 +252,7 @@ class _Entry:
         return found
 
     def command(self, given: str) -> str:
-        """A bare name is looked up in PATH; anything with a slash is relative to the kubeconfig. In a pod neither is run."""
+        """A bare name is looked up in PATH; a path is relative to the kubeconfig. In a pod neither is run."""
         return str(self.document.base.absolute() / given) if "/" in given and confinement.current() is None else given
 
     def material(self, field: str) -> Material | None:
@@ -274,7 +276,7 @@ def _resolve(documents: Sequence[_Document], context: str) -> ClientConfig:
 
 
 def _find(documents: Sequence[_Document], context: str) -> tuple[_Entry, _Entry, _Entry | None]:
-    """A context, its cluster and its user. Where several files name the same thing, the first one counts."""
+    """A context, its cluster and its user. If several files define the same name, the first one is used, as in kubectl."""
     source = documents[0].source if len(documents) == 1 else os.pathsep.join(document.source for document in documents)
     current = next((d.content["current-context"] for d in documents if d.content.get("current-context")), "")
     chosen = context or current
@@ -317,12 +319,12 @@ def _config(cluster: _Entry, namespace: str, identity: AuthInfo) -> ClientConfig
 
 
 def _leads_somewhere(url: str) -> bool:
-    """Whether it is an http or https address."""
+    """Whether it is an http or https URL with a host."""
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        # No such port, or a bracket too many.
+        # An invalid port, or unbalanced brackets.
         return False
 
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs written from a `ClientConfig`: for elsewhere, with everything in them, or for this machine, with files as files."""
+"""Kubeconfigs written from a `ClientConfig`: self-contained for other machines, or with files of this machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from muster.runtime.client.kubeconfig import AuthInfo, ClientConfig, KubeconfigE
 def dump_kubeconfig(
     config: ClientConfig, *, cluster: str = "default", user: str = "default", context: str = "default", token_file: str = ""
 ) -> str:
-    """A kubeconfig that needs no files: what is in files now is in it. Raises KubeconfigError, also for what only runs here.
+    """A self-contained kubeconfig: the contents of files are embedded. Raises KubeconfigError, also for credentials that only work
+    on this machine.
 
-    `token_file` is one that will lie beside it and have the token, whoever the config's own identity is.
+    `token_file` will be beside the kubeconfig and have the token, instead of the config's own credential.
     """
     identity = AuthInfo() if token_file else config.identity
     if identity.exec_plugin is not None:
@@ -31,7 +32,7 @@ def dump_kubeconfig(
 
 
 def context_of(config: ClientConfig, name: str = "default") -> dict[str, Any]:
-    """A kubeconfig for this machine, with one context: files stay files, and plugins run. Raises KubeconfigError."""
+    """A kubeconfig for this machine, with one context: files and exec plugins are referred to. Raises KubeconfigError."""
     identity, plugin = config.identity, config.identity.exec_plugin
     trust = {} if config.insecure else _referred("certificate-authority", config.ca)
     who: dict[str, Any] = {**_referred("client-certificate", identity.cert), **_referred("client-key", identity.key)}
@@ -51,7 +52,7 @@ def context_of(config: ClientConfig, name: str = "default") -> dict[str, Any]:
 def _written(
     config: ClientConfig, trust: dict[str, Any], who: dict[str, Any], cluster: str, user: str, context: str
 ) -> dict[str, Any]:
-    """`trust` and `who` have certificates, keys and tokens; what is plain is added."""
+    """`trust` and `who` have the CA and the credential; the other fields are added."""
     if config.identity.impersonate:
         raise KubeconfigError("kubeconfig", "user", "as", "cannot be carried over")
     plain: dict[str, Any] = {"tls-server-name": config.tls_server_name, "proxy-url": config.proxy_url}

@@ -1,9 +1,9 @@
-"""Writes that say only what changes: minimal patches from two versions of an object, status patches, and retries on conflict.
+"""Minimal writes: patches computed from two versions of an object, status patches, and retries on conflict.
 
-`patch_changes`, `patch_status` and `json_patch` turn two documents (old, new) into the smallest patch of their kind; lists are
-replaced as a whole, as a merge patch must. A writer that decided from what it read passes `optimistic`: then the patch carries
-the version it read and fails with `Conflict` if somebody wrote in between. `patch_object` does that, always so, for two versions
-of a typed object: only fields that differ are written, so fields that a type does not know survive.
+`patch_changes`, `patch_status` and `json_patch` compute the smallest patch of their kind from two documents (old, new); lists are
+replaced as a whole, as a merge patch must. A writer that decided from what it read sets `optimistic`: then the patch has the
+resourceVersion that it read, and fails with `Conflict` if the object was written in between. `patch_object` always does that, for
+two versions of a typed object: only fields that differ are written, so fields that the type does not have are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def as_dict(obj: Any) -> Object:
 
 
 def json_patch(old: Any, new: Any) -> list[Object]:
-    """What turns `old` into `new` by RFC 6902; lists that differ are replaced."""
+    """The RFC 6902 patch from `old` to `new`; lists that differ are replaced."""
     operations: list[Object] = []
     _operations(as_dict(old), as_dict(new), "", operations)
     return operations
@@ -69,7 +69,7 @@ async def patch_changes(
     optimistic: bool = False,
     manager: str = "",
 ) -> Object | None:
-    """Write the difference, if there is one; None when there is none. Status is left to `patch_status`."""
+    """Write the difference; None if there is none. The status is written by `patch_status` only."""
     before, after = as_dict(old), as_dict(new)
     if not subresource:
         before, after = _without(before, "status"), _without(after, "status")
@@ -87,7 +87,7 @@ async def patch_changes(
 async def patch_status(
     client: KubeClient, resource: GVR, old: Any, status: Any, *, optimistic: bool = False, manager: str = ""
 ) -> Object | None:
-    """Make the object's status be `status`, writing only what differs; None when nothing does."""
+    """Set the object's status, writing only what differs; None if nothing does."""
     before = as_dict(old)
     kept = {"metadata": before["metadata"], "status": before.get("status") or {}}
     wanted = {"metadata": before["metadata"], "status": as_dict(status)}
@@ -99,9 +99,10 @@ def _without(obj: Object, field: str) -> Object:
 
 
 async def patch_object(client: KubeClient, before: R, after: R, *, status: bool = False, manager: str = "") -> Object | None:
-    """Write what differs between two versions of a typed object, in the status or in all else, valid for the version read.
+    """Write the difference of two versions of a typed object, either in the status or in the other fields; fails if the object was
+    written since.
 
-    Gives the answer; None when nothing differs or the object is gone. Raises Conflict when somebody wrote in between.
+    Returns the response; None if nothing differs or the object is gone. Raises Conflict if another client has written in between.
     """
     was, is_now = _status(before), _status(after)
     patch = merge_patch(before, _with_status(before, is_now) if status else _with_status(after, was))
@@ -129,7 +130,7 @@ def _with_status(obj: R, status: Any) -> R:
 async def retry_on_conflict(
     attempt: Callable[[], Awaitable[T]], *, attempts: int = CONFLICT_ATTEMPTS, clock: Clock = SYSTEM, random: Random = chance.random
 ) -> T:
-    """`attempt` must read the object anew each time; the last conflict is raised."""
+    """`attempt` must read the object again each time; the last conflict is raised."""
     backoff = Backoff(0.01, 1.0, random=random)
     for _ in range(attempts - 1):
         try:

@@ -1,8 +1,8 @@
-"""Which proxy leads to a server where its kubeconfig names none: the one of the environment, by the rules of Go's clients.
+"""The proxy for servers whose kubeconfig has none: from the environment, by the rules of Go's `httpproxy`.
 
-`HTTPS_PROXY` is for servers that speak TLS, `HTTP_PROXY` for others, and `NO_PROXY` lists what is reached without: `*`, addresses,
-networks (`10.0.0.0/8`), domains with all below them (`example.com`) or only what is below (`.example.com`, `*.example.com`), each
-also with a port. What is on this machine is never asked of a proxy. An entry that is none of these means nothing.
+`HTTPS_PROXY` is for servers with TLS, `HTTP_PROXY` for others, and `NO_PROXY` lists the servers without proxy: `*`, addresses,
+networks (`10.0.0.0/8`), domains with their subdomains (`example.com`) or only subdomains (`.example.com`, `*.example.com`), each
+optionally with a port. Loopback addresses never use a proxy. Other entries are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.runtime.client.errors import KubeError
 
 
 def proxy_for(server: str, environ: Mapping[str, str]) -> str:
-    """The proxy's address; empty if there is to be none. Raises KubeError for one that we cannot speak to."""
+    """The proxy's address; empty if there is none. Raises KubeError for an unsupported one."""
     parts = urlsplit(server)
     name = f"{parts.scheme}_proxy"
     proxy = _either(environ, name)
@@ -56,7 +56,7 @@ def _covers(entry: str, host: str, port: int) -> bool:
 
 
 def _split(entry: str) -> tuple[str, str]:
-    """Place and port of an entry. The colons of an IPv6 address without brackets are its own."""
+    """Host and port of an entry. An IPv6 address without brackets has no port."""
     if entry.startswith("["):
         entry_host, _, rest = entry[1:].partition("]")
         return entry_host, rest.removeprefix(":")

@@ -1,12 +1,12 @@
-"""The client of a kubeconfig file that may change: the next request goes where, and as whom, the file says by then.
+"""The client of a kubeconfig file that may change: each request uses the server and credential of the current file.
 
-Files that a kubeconfig names are read again by any client (`credentials`). What stands in the kubeconfig itself, the server's
-address and its CA above all, is not; a hub that gets another CA sends its agents another kubeconfig. Here a client is made anew
-for it, below whoever uses it: caches stay, and watches are taken up again where they were. Requests under way end as they began.
-A file that cannot be read, or is half written, leaves everything as it is.
+Any client reads the files again that a kubeconfig refers to (`credentials`), but not the kubeconfig itself, with the server's
+address and its CA; a hub with a new CA sends its agents a new kubeconfig. Here the client is made anew for it, below its users:
+caches stay, and watches are resumed. Requests under way end normally. A file that cannot be read, or is incomplete, changes
+nothing.
 
-There is one gate for all the clients that the file has led to, and its probes too go where the file says: after an outage that
-only another kubeconfig can end, everybody who waits goes on with that.
+All clients of the file share one gate, whose probes use the current file too: after an outage that only another kubeconfig ends,
+all waiting callers continue with that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = get_logger("muster.runtime.client.reloading_client")
 
 
 class ReloadingClient(DelegatingClient):
-    """`connect` makes the client of what the file says. Raises KubeconfigError when that cannot be read at first."""
+    """`connect` makes the client for the content of the file. Raises KubeconfigError if that cannot be read at first."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ReloadingClient(DelegatingClient):
 
     @_inner.setter
     def _inner(self, client: KubeClient) -> None:
-        """Said by the file."""
+        """The current client of the file."""
 
     def _client(self) -> HttpClient:
         stamp = stamp_of(self._path)

@@ -1,8 +1,7 @@
-"""The verbs as HTTP requests: paths, queries, media types and bodies, over whatever carries these.
+"""The verbs as HTTP requests: paths, queries, media types and bodies, independent of the transport.
 
-`RestClient` stands on two primitives: `exchange` (one request, the whole answer) and `lines` (a stream, line by line). `http.py`
-carries them over the network, `embedded/in_process.py` into an embedded server in this process, and a test that wants a server to
-misbehave overrides them.
+`RestClient` has two primitives: `exchange` (one request, the whole response) and `lines` (a stream, line by line). `http.py` sends
+them over the network, `embedded/in_process.py` to an embedded server in this process, and tests override them to simulate failures.
 """
 
 from __future__ import annotations
@@ -84,13 +83,13 @@ class RestClient(KubeClient, abc.ABC):
     async def exchange(
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
     ) -> bytes:
-        """The body of a successful answer; raises KubeError for every other end."""
+        """The body of a successful response; raises KubeError otherwise."""
 
     @abc.abstractmethod
     def lines(
         self, path: str, query: Query, timeout: float | None, opened: Callable[[], None] | None
     ) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed answer until the server ends it; `opened` is called when it has begun to answer."""
+        """The lines of a streamed response until the server ends it; `opened` is called when the response has begun."""
 
     @abc.abstractmethod
     async def close(self) -> None: ...
@@ -99,7 +98,7 @@ class RestClient(KubeClient, abc.ABC):
     def as_user(self, name: str) -> RestClient: ...
 
     async def raw(self, method: str, path: str, query: Mapping[str, str] | None = None, body: object = None) -> bytes:
-        """Any path of the server: `/metrics`, a pod's log, an aggregated API's own verbs."""
+        """A request to any path of the server: `/metrics`, a pod's log, verbs of an aggregated API."""
         payload = body if isinstance(body, bytes | None) else orjson.dumps(body)
         return await self.exchange(method, path, dict(query or {}), payload, idempotent=method in ("GET", "HEAD"))
 
@@ -129,7 +128,7 @@ class RestClient(KubeClient, abc.ABC):
                 decoded = _decode_list(answer)
             except msgspec.DecodeError as error:
                 raise StatusError(502, "", f"{self.server}: the answer to a list is no list: {error}") from error
-            # Each item is copied out, so that the page's buffer can go.
+            # Each item is copied, so that the page's buffer can be freed.
             yield Page([bytes(item) for item in decoded.items or ()], decoded.metadata.resourceVersion, decoded.metadata.token)
             token = decoded.metadata.token
             if not token:
@@ -194,7 +193,7 @@ class RestClient(KubeClient, abc.ABC):
         field_validation: FieldValidation = "",
     ) -> T:
         path, query = gvr_of(resource).path(namespace, name, subresource), _write(manager, dry_run, field_validation)
-        # A JSON patch may say "append": doing that twice is not the same.
+        # A JSON patch may append: applied twice it has another result.
         safe = kind != "json"
         answer = await self.exchange("PATCH", path, query, orjson.dumps(patch), _PATCH_MEDIA[kind], idempotent=safe)
         return _read(resource, answer)
@@ -237,7 +236,7 @@ class RestClient(KubeClient, abc.ABC):
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         if dry_run:
-            # A server that is given a body does not look at the query.
+            # A server ignores the query if there is a body (DeleteOptions).
             options["dryRun"] = ["All"]
         path = gvr_of(resource).path(namespace, name)
         return _object(await self.exchange("DELETE", path, {}, orjson.dumps(options), idempotent=True))
@@ -312,7 +311,7 @@ class RestClient(KubeClient, abc.ABC):
         try:
             await self.exchange("GET", "/livez", {}, idempotent=True)
         except (NotFound, Forbidden):
-            # Servers of old have the other path, and some show only that one to everybody.
+            # Older servers have only this path, and some permit only this one to all users.
             await self.exchange("GET", "/healthz", {}, idempotent=True)
 
 

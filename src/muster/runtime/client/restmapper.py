@@ -1,9 +1,9 @@
-"""From apiVersion and kind to the resource of a cluster's API, as apimachinery's RESTMapper.
+"""From apiVersion and kind to the resource, as apimachinery's RESTMapper.
 
-A group version is asked for its resources when somebody first needs it, so an API that is dead hurts nobody but those who use it,
-and whoever needs three group versions sends three small requests. What a server does not have is asked for again, at most every
-few seconds and once for all who wait. A failure is no answer: it is told to those who waited for it, and whoever comes later asks
-anew. Who must hear of kinds that come and go has a `cache.restmapper.DynamicRESTMapper`.
+Discovery of a group version happens when it is first needed, so an unavailable API affects only its users, and a user of three
+group versions sends three small requests. Missing kinds are looked up again at most every few seconds, once for all waiting
+callers. Errors are not cached: they are raised for the callers that waited, and later callers cause a new request.
+`cache.restmapper.DynamicRESTMapper` also notices kinds that come and go.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from muster.runtime.client.base import KubeClient
 from muster.runtime.client.errors import KubeError, NotFound, StatusError, Unreachable
 
 MISS_TTL: Final = 3.0
-"""Seconds for which a miss is remembered."""
+"""Seconds for which a missing kind is cached."""
 UNSERVED_TTL: Final = 600.0
-"""Seconds after which a group version that is not served, and that nobody has asked for since, is forgotten. Whoever waits for it
-asks more often."""
+"""Seconds after which a group version that is not served and not requested is forgotten. Callers that wait for it request it more
+often.
+"""
 _GROUP_VERSION: Final = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 
 
 class NoKindMatch(Exception):
-    """The cluster serves no such kind, as far as it says. Where `error` is set it does not say: the server's answer to the question
-    for the kinds of a group version was that failure."""
+    """The cluster does not serve the kind, as far as is known. If `error` is set, discovery of the group version failed with it."""
 
     def __init__(self, api_version: str, kind: str, error: StatusError | None = None) -> None:
         why = "" if error is None else f": discovery of {api_version} failed: {error}"
@@ -38,7 +38,7 @@ class NoKindMatch(Exception):
 
 
 class _Listing:
-    """What one group version said it has."""
+    """The resources of one group version."""
 
     __slots__ = ("discovered_at", "error", "failed_at", "kinds", "lock")
 
@@ -47,7 +47,7 @@ class _Listing:
         self.discovered_at = float("-inf")
         self.lock = asyncio.Lock()
         self.error: KubeError | None = None
-        """Why it could not say, where that is so, since `failed_at`."""
+        """Why discovery failed, if it did, since `failed_at`."""
         self.failed_at = float("-inf")
 
     def named(self, plural: str) -> GVR | None:
@@ -55,25 +55,25 @@ class _Listing:
 
 
 class RESTMapper:
-    """Knows the kinds of one cluster."""
+    """The known kinds of one cluster."""
 
     def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM, timeout: float | None = None) -> None:
-        """`timeout` bounds a question in seconds, where the client's own patience is too long."""
+        """`timeout` bounds a discovery request in seconds, if the client's own timeout is too long."""
         self._client = client
         self._timeout = timeout
         self._clock = clock
         self._listings: dict[str, _Listing] = {}
         self._groups: set[str] = set()
-        """In which somebody looked for a resource in any version."""
+        """Groups in which a resource of any version was requested."""
         self._tidied = clock.monotonic()
 
     def known(self, api_version: str, kind: str) -> GVR | None:
-        """What can be said without asking the server."""
+        """The known resource, without a request."""
         listing = self._listings.get(api_version)
         return None if listing is None else listing.kinds.get(kind)
 
     async def mapping(self, api_version: str, kind: str) -> GVR:
-        """Raises NoKindMatch, or KubeError when the server could not be asked at all."""
+        """Raises NoKindMatch, or KubeError if there was no response."""
         found = self.known(api_version, kind)
         if found is not None:
             return found
@@ -90,9 +90,9 @@ class RESTMapper:
         return found
 
     async def resource_for(self, group: str, version: str, plural: str) -> GVR | None:
-        """A resource by its plural: in this version, else in another that is served; None when the cluster has no such thing.
+        """A resource by its plural: in this version, else in another served version; None if the cluster does not have it.
 
-        Raises KubeError when the server could not be asked at all.
+        Raises KubeError if there was no response.
         """
         if found := await self._listed(f"{group}/{version}" if group else version, plural):
             return found
@@ -118,7 +118,7 @@ class RESTMapper:
         return found
 
     def _is_due(self, listing: _Listing, came: float) -> bool:
-        """Whether somebody who came then and now has its turn is to ask: not where others have just found out, or failed to."""
+        """Whether a caller that came at that time must send the request: not if another one has succeeded or failed since."""
         if listing.error is not None:
             return listing.failed_at < came
         return self._clock.monotonic() - listing.discovered_at >= MISS_TTL
@@ -131,7 +131,7 @@ class RESTMapper:
         return found
 
     def _tidy(self) -> None:
-        """Manifests can name versions that do not exist, without end."""
+        """Drop old entries: manifests can name any number of versions that do not exist."""
         now = self._clock.monotonic()
         if now - self._tidied < UNSERVED_TTL:
             return
@@ -147,7 +147,7 @@ class RESTMapper:
             return []
 
     async def _discover(self, api_version: str, listing: _Listing) -> None:
-        """What was known before a failure remains: an aggregated API may be dead, or kinds not to be seen by us."""
+        """The result before a failure remains: an aggregated API may be unavailable, or discovery forbidden."""
         listing.error = None
         try:
             served = await self._api_resources(api_version)
@@ -173,7 +173,7 @@ class RESTMapper:
             raise Unreachable(self._client.server, f"no answer within {self._timeout:g} s") from None
 
     async def refresh(self, group: str) -> None:
-        """Ask anew for what was asked for of a group. Raises KubeError when the server could not be asked at all."""
+        """Repeat discovery of the known versions of a group. Raises KubeError if there was no response."""
         for api_version, listing in list(self._listings.items()):
             if api_version.rpartition("/")[0] == group:
                 async with listing.lock:
@@ -181,11 +181,11 @@ class RESTMapper:
                 _answer(listing.error)
 
     def is_discovered(self, api_version: str) -> bool:
-        """Whether anybody has ever needed something of this group version, or of its group in whichever version."""
+        """Whether this group version, or any version of its group, was ever requested."""
         return api_version in self._listings or api_version.rpartition("/")[0] in self._groups
 
     def has(self, resource: GVR) -> bool:
-        """Whether the server was last seen to serve it; without a kind, whether it serves anything of its group version."""
+        """Whether the server served it at the last discovery; without a kind, whether it served anything of its group version."""
         listing = self._listings.get(resource.api_version)
         if listing is None or not resource.kind:
             return listing is not None and bool(listing.kinds)
@@ -193,8 +193,8 @@ class RESTMapper:
 
 
 def _answer(error: KubeError | None) -> StatusError | None:
-    """A failure that the server has answered with; one without an answer is raised."""
+    """A failure that is a response of the server; others are raised."""
     if error is None or isinstance(error, StatusError):
         return error
-    # A traceback of each time it is raised would grow and grow.
+    # The traceback would grow each time the error is raised.
     raise error.with_traceback(None)

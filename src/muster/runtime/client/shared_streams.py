@@ -1,11 +1,11 @@
-"""Streams to one server that share a connection, by HTTP/2 where the server offers it.
+"""Streams to one server that share an HTTP/2 connection, if the server offers that.
 
-Over HTTP/1.1 a watch takes a TLS connection of its own, which costs memory and a handshake at both ends. Here it takes a stream. A
-connection is shared by all streams of one TLS identity as long as the server opens more of them on it; then, or when the server
-wants no more (GOAWAY), the next stream goes over a new one. An identity that has changed does the same.
+Over HTTP/1.1 a watch takes a TLS connection of its own, which costs memory and a handshake on both sides. Over HTTP/2 it takes a
+stream. A connection is shared by all streams of one TLS identity as long as the server permits more of them; after that, or when
+the server closes it (GOAWAY), the next stream uses a new connection. So does a changed identity.
 
-A stream that is not read holds up nobody but itself: what may come on it is bounded by its window, and the connection's window is
-opened for all that comes. That a server does not offer HTTP/2 is found out by one connection and remembered for a while.
+A stream that is not read blocks no other one: its data are bounded by its flow-control window, and the connection's window is
+always extended. Whether a server offers HTTP/2 is found out by one connection and cached for a while.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from muster.machinery.clock import Clock
 
 CONNECT_TIMEOUT: Final = 10.0
 STREAM_WINDOW: Final = 256 * 1024
-"""Bytes of one stream that nobody has read yet."""
+"""Unread bytes of one stream."""
 LIMITS: Final = Http2Limits(stream_window=STREAM_WINDOW, connection_window=4 * 1024 * 1024)
 KEEPALIVE: Final = KeepAlive(time=30.0, timeout=15.0)
-"""As Go's clients do."""
+"""As in Go's clients."""
 UNUSED_TIMEOUT: Final = 15.0
-"""Seconds for which a connection is kept without a stream."""
+"""Seconds for which a connection without streams is kept."""
 NOT_OFFERED_TTL: Final = 600.0
-"""Seconds after which a server that does not offer HTTP/2 is asked again."""
+"""Seconds after which HTTP/2 is tried again with a server that did not offer it."""
 MOST_ATTEMPTS: Final = 3
-"""For a stream that servers do not begin with."""
+"""Attempts for a stream that servers refuse to process."""
 
 
 class _NotBegun(Exception):
-    """The server has not looked at the request: it may be sent again."""
+    """The server has not processed the request: it may be sent again."""
 
 
 class SharedStream:
-    """One answer as it comes. Whoever has it closes it."""
+    """One response as it arrives. Its owner closes it."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -55,7 +55,7 @@ class SharedStream:
         self._news: asyncio.Future[None] | None = None
 
     async def begin(self, block: bytes) -> None:
-        """Send the request and wait until an answer begins. Raises UpstreamError, or _NotBegun."""
+        """Send the request and wait until the response begins. Raises UpstreamError, or _NotBegun."""
         try:
             self._stream = await self.connection.open(block, self, end=True)
         except ConnectionGoing:
@@ -74,12 +74,12 @@ class SharedStream:
         return int(self.field(":status") or 0)
 
     def field(self, name: str) -> str | None:
-        """Of the answer's head."""
+        """A header of the response."""
         wanted = name.encode()
         return next((value.decode("latin-1") for key, value in self._head or () if key == wanted), None)
 
     async def body(self) -> bytes:
-        """What came since; empty at the end. Raises UpstreamError."""
+        """The data received since the last call; empty at the end. Raises UpstreamError."""
         while not self._pieces and not self._is_over:
             if self._failure is not None:
                 raise self._failure
@@ -89,7 +89,7 @@ class SharedStream:
         return data
 
     def body_at_hand(self) -> bytes:
-        """What came since, without waiting; empty if nothing did."""
+        """The data received so far, without waiting; empty if there are none."""
         data = b"".join(self._pieces)
         if data:
             self._pieces.clear()
@@ -97,7 +97,7 @@ class SharedStream:
         return data
 
     def resume_reading(self) -> None:
-        """What came is no longer kept: more may come."""
+        """The received data were consumed: extend the window."""
         stream = self._stream
         if stream is not None and stream.allowance * 2 < STREAM_WINDOW:
             stream.allow(STREAM_WINDOW)
@@ -115,7 +115,7 @@ class SharedStream:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
-    # What the stream tells
+    # Callbacks of the stream
 
     def head_received(self, fields: Fields) -> None:
         self._head = fields
@@ -132,7 +132,7 @@ class SharedStream:
         self._wake()
 
     def lost(self, code: int | None) -> None:
-        """A reset after whole lines is an end like any other: servers end watches when it suits them."""
+        """A reset after whole lines is a normal end: servers end watches at any time."""
         whole = self._pieces[-1].endswith(b"\n") if self._pieces else self._ends_with_line
         if self._head is None and code == ErrorCode.REFUSED_STREAM:
             self._failure = _NotBegun()
@@ -169,11 +169,11 @@ class SharedStreams:
 
     @property
     def may_be_offered(self) -> bool:
-        """Whether the server has not said lately that it does not offer HTTP/2."""
+        """Whether HTTP/2 may be tried: the server has not refused it recently."""
         return self._clock.monotonic() >= self._not_offered_until
 
     async def begin(self, key: UpstreamKey, block: bytes) -> SharedStream | None:
-        """An answer that has begun to the request of this header block; None where the server does not offer HTTP/2. Raises
+        """A response that has begun, for the request of this header block; None if the server does not offer HTTP/2. Raises
         UpstreamError."""
         for attempt in range(MOST_ATTEMPTS):
             connection = await self._connection(key)
@@ -199,7 +199,7 @@ class SharedStreams:
             self._clock.call_later(UNUSED_TIMEOUT, lambda: None if connection.streams else connection.retire())
 
     async def _connection(self, key: UpstreamKey) -> ClientConnection | None:
-        """One with room for another stream, made if there is none: one attempt for all who wait."""
+        """A connection that permits another stream, made if there is none: one attempt for all waiting callers."""
         came = self._clock.monotonic()
         async with self._connecting:
             if not self.may_be_offered:
@@ -234,5 +234,5 @@ class SharedStreams:
         self._closed = True
         for _, connection in list(self._connections):
             connection.close()
-            # Who closes does not wait for the other side's farewell: it may never come, and the loop may end before.
+            # The close does not wait for the peer: it may not answer, and the event loop may end before.
             connection.abort()

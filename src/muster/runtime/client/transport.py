@@ -1,10 +1,10 @@
-"""HTTP to the server of one `ClientConfig`: requests as bytes, kept connections, and what goes wrong in the client's words.
+"""HTTP to the server of one `ClientConfig`: encoded requests, kept connections, and errors of `errors`.
 
-A connection belongs to one identity: when a certificate, key or CA changes on disk, the next request goes over a new one; those of
-before end with what they carry, or unused soon after. A kept connection that the server has closed in the meantime is replaced at
-once where asking twice is as good as once.
+A connection belongs to one TLS identity: when a certificate, key or CA file changes, the next request uses a new connection; former
+ones end with their current requests, or when they are idle. A kept connection that the server has closed meanwhile is replaced at
+once if the request may be repeated.
 
-Requests go over HTTP/1.1. Streams share an HTTP/2 connection where the server offers that, and no proxy is in the way.
+Requests use HTTP/1.1. Streams share an HTTP/2 connection if the server offers that, and no proxy is configured.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from muster.runtime.client.shared_streams import SharedStreams
 
 CONNECT_TIMEOUT: Final = 10.0
 IDLE_TIMEOUT: Final = 15.0
-"""How long an unused connection is kept: servers and what is between close them after half a minute and more."""
+"""How long an idle connection is kept: servers and load balancers close them after half a minute or later."""
 LONGEST_REFUSAL: Final = 1024 * 1024
-"""Of the answer of a server that does not switch protocols."""
+"""The longest body that is read from a server that does not switch protocols."""
 _PLAIN: Final = re.compile(r"[!-\"$->@-~]*").fullmatch
-"""A path as it may stand in a request: visible ASCII, no query and no fragment."""
+"""A valid path: visible ASCII, no query and no fragment."""
 _SAFE: Final = "/%:@!$&'()*+,;=~"
 Fields = Iterable[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """A request, but for who asks."""
+    """A request without credentials."""
 
     method: str
     path: str
@@ -64,7 +64,7 @@ class Reply:
 
 
 class Head(Protocol):
-    """How an answer begins, over whichever version of HTTP."""
+    """The head of a response, of either version of HTTP."""
 
     @property
     def status(self) -> int: ...
@@ -73,7 +73,7 @@ class Head(Protocol):
 
 
 class Body(Protocol):
-    """What an answer's body comes over."""
+    """The source of a response's body."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop: ...
@@ -86,7 +86,7 @@ class Body(Protocol):
 
 
 class Stream:
-    """An answer whose body is read as it comes."""
+    """A response whose body is read as it arrives."""
 
     def __init__(self, server: str, connection: Body, head: Head, idle: float, deadline: float | None) -> None:
         self.status = head.status
@@ -97,7 +97,7 @@ class Stream:
         self._deadline = deadline
 
     async def read(self, enough: int) -> bytes:
-        """All of it, or so much that `enough` bytes are there."""
+        """The whole body, or as much as makes `enough` bytes."""
         content = bytearray()
         async with contextlib.aclosing(self.pieces()) as pieces:
             async for piece in pieces:
@@ -107,7 +107,7 @@ class Stream:
         return bytes(content)
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """Raises Unreachable when nothing comes for too long, or the end is missing or too late."""
+        """Raises Unreachable on an idle timeout, or if the body is incomplete or exceeds its total timeout."""
         connection = self._connection
         while True:
             piece = connection.body_at_hand()
@@ -134,14 +134,14 @@ class Stream:
 
 
 class Upgraded:
-    """A connection on which another protocol is spoken now, to which the server has switched."""
+    """A connection after the server has switched protocols."""
 
     def __init__(self, connection: UpstreamConnection, head: AnswerHead) -> None:
         self.head = head
         self._connection = connection
 
     async def read(self) -> bytes:
-        """What came since; empty at the end."""
+        """The data received since the last call; empty at the end."""
         return await self._connection.body()
 
     def write(self, data: bytes) -> None:
@@ -158,7 +158,7 @@ class Upgraded:
 
 
 class Transport:
-    """Shared by a client and those that act as somebody else through it."""
+    """Shared by a client and the impersonating clients made from it."""
 
     def __init__(
         self,
@@ -193,12 +193,12 @@ class Transport:
             f" HTTP/1.1\r\nHost: {self._authority}\r\nAccept: {JSON}\r\nUser-Agent: {agent}\r\nAccept-Encoding: identity\r\n"
         )
         if isinstance(self._pool, ProxiedPool) and parts.scheme == "http":
-            # The proxy reads such requests itself, and passes them on.
+            # The proxy reads plain http requests itself, and forwards them.
             self._root = f"http://{self._authority}{self._root}"
             self._fixed += self._pool.authorization
 
     async def send(self, request: OutgoingRequest, fields: Fields, timeout: float, *, idempotent: bool) -> Reply:
-        """One attempt. Raises Unreachable and its kinds."""
+        """One attempt. Raises Unreachable and its subclasses."""
         key, message = await self._prepare(request, fields)
         self.requests += 1
         try:
@@ -214,7 +214,7 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, request: OutgoingRequest, fields: Fields, *, total: float | None, idle: float) -> AsyncIterator[Stream]:
-        """`total` bounds all of it, `idle` each silence."""
+        """`total` bounds the whole response, `idle` each silence."""
         self.requests += 1
         loop = asyncio.get_running_loop()
         deadline = None if total is None else loop.time() + total
@@ -231,7 +231,7 @@ class Transport:
             release()
 
     async def _begin(self, request: OutgoingRequest, fields: Fields) -> tuple[Body, Head, Callable[[], None]]:
-        """Send a request whose answer is a stream and wait until that begins; with what is to be called at its end."""
+        """Send a request with a streamed response and wait until that begins; the callable is to be called at its end."""
         shared = self._shared
         if shared is not None and shared.may_be_offered:
             stream = await shared.begin(*await self._prepare_shared(request, fields))
@@ -242,8 +242,8 @@ class Transport:
         return connection, head, lambda: self._pool.release(key, connection)
 
     async def upgrade(self, request: OutgoingRequest, fields: Fields, timeout: float) -> Upgraded | Reply:
-        """Ask for a switch to the protocol that `fields` name: the connection then, or what the server answers instead. Raises
-        Unreachable and its kinds."""
+        """Request a switch to the protocol in `fields`: returns the connection, or another response. Raises Unreachable and its
+        subclasses."""
         key, message = await self._prepare(request, (*fields, ("Connection", "Upgrade")))
         self.requests += 1
         try:
@@ -266,13 +266,13 @@ class Transport:
         return Reply(head.status, _retry_after(head), content)
 
     def _problem(self, error: UpstreamError) -> Unreachable:
-        # TLS may also fail for a server that is just going: only a certificate says something of trust.
+        # TLS may also fail while a server shuts down: only a certificate error concerns trust.
         if isinstance(error.__cause__, ssl.SSLCertVerificationError):
             return Untrusted(self._server, error.reason)
         return Unreachable(self._server, error.reason, sent=error.sent)
 
     async def _prepare(self, request: OutgoingRequest, fields: Fields) -> tuple[UpstreamKey, bytes]:
-        """Where to send what."""
+        """The connection key and the encoded request."""
         tls, given = await self._identity(self.credentials.tls, fields)
         lines, body = "".join([f"{name}: {value}\r\n" for name, value in given]), request.body
         end = f"Content-Type: {request.media}\r\nContent-Length: {len(body)}\r\n\r\n" if body is not None else "\r\n"
@@ -280,7 +280,7 @@ class Transport:
         return (self._host, self._port, tls, self._server_name), head + body if body else head
 
     async def _prepare_shared(self, request: OutgoingRequest, fields: Fields) -> tuple[UpstreamKey, bytes]:
-        """Where to send which header block of HTTP/2; the request has no body."""
+        """The connection key and the HTTP/2 header block; the request has no body."""
         tls, given = await self._identity(self.credentials.shared_tls, fields)
         block = encode(
             [
@@ -298,7 +298,7 @@ class Transport:
     async def _identity(
         self, context: Callable[[], Awaitable[ssl.SSLContext | None]], fields: Fields
     ) -> tuple[ssl.SSLContext | None, list[tuple[str, str]]]:
-        """Who asks: the TLS context, and these fields with those of the credentials. Raises NoCredential."""
+        """The TLS context, and these headers with those of the credentials. Raises NoCredential."""
         if self._closed:
             raise KubeError(f"the client of {self._server} is closed")
         try:
@@ -316,7 +316,7 @@ class Transport:
         self._pool.close()
         if self._shared is not None:
             self._shared.close()
-        # The ends of TLS, of sockets and of connections are carried out in a turn each.
+        # TLS, sockets and connections are closed in one iteration of the event loop each.
         for _ in range(3):
             await asyncio.sleep(0)
 

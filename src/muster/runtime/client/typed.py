@@ -1,7 +1,7 @@
-"""Kinds as the client's verbs take them: a `GVR`, whose objects are JSON documents, or a type of `muster.api`.
+"""Kinds as parameters of the verbs: a `GVR`, whose objects are JSON documents, or a type of `muster.api`.
 
-Both satisfy `Kind`, a GVR as a value and a type as the class itself, so that one signature says for both what comes out, and for
-those that are written (`WritableKind`) what goes in; type checkers hold callers to it.
+Both implement `Kind`, a GVR as a value and a type as the class itself, so that one signature has the right result type for both,
+and `WritableKind` the right parameter type; type checkers verify callers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WritableKind(Protocol[T]):
 
 @cache
 def served(kind: type[api.TypedObject]) -> GVR:
-    """Where objects of a typed kind are served."""
+    """The GVR of a typed kind."""
     resource = kind.resource
     return GVR(resource.api_version, resource.plural, resource.kind, namespaced=resource.scope == "Namespaced")
 
@@ -49,7 +49,7 @@ def gvr_of(kind: Kind[Any]) -> GVR:
 
 
 def document_of(kind: WritableKind[T], obj: T | Object) -> Object:
-    """An object as a document; what is one already is not copied."""
+    """An object as a document; an existing document is not copied."""
     return obj if isinstance(obj, dict) else cast(Object, orjson.loads(kind.encode(obj)))
 
 

@@ -1,4 +1,4 @@
-"""Reconciling: controllers with their queue, leader election, events, and how changes are written."""
+"""Controllers with their work queue, leader election, events, conditions and finalizers."""
 
 from muster.runtime.controller.conditions import set_condition, with_condition
 from muster.runtime.controller.context import ControllerContext

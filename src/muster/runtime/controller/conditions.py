@@ -1,8 +1,8 @@
-"""Conditions of typed objects: one observation each, dated by when its status last changed (as apimachinery's SetStatusCondition).
+"""Conditions of typed objects, with the rules of apimachinery's `meta.SetStatusCondition`.
 
-`with_condition` gives the object as it should be, `set_condition` writes it: only what differs, valid for the version read only.
-Times move with the status alone, so saying the same again changes nothing and costs no request. A condition that is about the
-object's spec carries the generation it is about (`observed_generation`), which is for whoever makes it to say.
+`with_condition` returns the changed object, `set_condition` writes it: only what differs, and only if the object was not written
+since it was read. lastTransitionTime changes with the status only, so setting an equal condition sends no request. The caller sets
+`observed_generation` of conditions that are about the spec.
 """
 
 from __future__ import annotations
@@ -29,5 +29,6 @@ def with_condition(obj: R, condition: Condition, now: datetime) -> R:
 
 
 async def set_condition(client: KubeClient, obj: R, condition: Condition, now: datetime) -> bool:
-    """Put a condition on an object; False when it has it already, or is gone. Raises Conflict when somebody wrote in between."""
+    """Set a condition on an object; False if it is set already, or the object is gone. Raises Conflict if another client has
+    written in between."""
     return await patch_object(client, obj, with_condition(obj, condition, now), status=True) is not None

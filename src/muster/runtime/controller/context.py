@@ -1,9 +1,8 @@
-"""What every controller is given: a client, shared caches, a recorder of events, metrics, and time.
+"""The dependencies of every controller: a client, shared caches, an event recorder, metrics, and a clock.
 
-A controller is a class that takes a `ControllerContext` (or a small class of its room that holds one beside the room's own things),
-asks it for the caches it watches, makes its queue and workers with `controller`, and offers `async def run()`. Caches are shared:
-one watch per collection for all controllers of a context. An object that cannot be read is refused by its cache and reported
-there; it harms no other object.
+A controller is a class that takes a `ControllerContext` (or a small class of its package that has one), gets its caches from it,
+makes its queue and workers with `controller`, and has `async def run()`. Caches are shared: one watch per collection for all
+controllers of a context. An object that cannot be decoded is refused by its cache and logged there; other objects are not affected.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class ControllerContext:
     clock: Clock
     random: Random
     workers: int = WORKERS
-    """Reconciles at once, of a controller that does not say."""
+    """Concurrent reconciles of a controller that does not set them itself."""
 
     @classmethod
     def of(
@@ -42,7 +41,7 @@ class ControllerContext:
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> ControllerContext:
-        """With caches of its own; events are reported as `reporter`."""
+        """A context with its own caches; `reporter` is the reportingController of events."""
         metrics = metrics or Metrics()
         events = EventRecorder(client, reporter, host_name(), metrics=metrics, clock=clock, random=random)
         return cls(client, Informers(client, clock=clock, random=random), events, metrics, clock, random, workers)

@@ -1,14 +1,14 @@
-"""A controller: what it watches becomes keys, and `reconcile(key)` makes the world agree with what is wanted for that key.
+"""A controller: watched changes become keys, and `reconcile(key)` brings the actual state to the desired one.
 
-Reconciling is level-based: a key says which object, never what happened to it; the function reads the present state from caches
-and must be safe to repeat. It may return the seconds after which it wants to be called again. It is never called twice at once
-for one key. When it raises, that key alone is tried again, later and later; `Stop` says that trying again is pointless until
-something changes. Why a key fails is logged as an error once, and again when that changes; further tries are for debugging, and
-are counted. One that hangs is cancelled after `timeout` and counts as failed, so a poisoned object costs one worker for
-that long at most, and `max_per_group` keeps it from costing its neighbours' workers.
+Reconciliation is level-based: a key names an object, never what happened to it; the function reads the current state from caches
+and must be idempotent. It may return the seconds after which it is to be called again. It never runs concurrently for one key. If
+it raises, that key is retried with increasing delay; `Stop` means that retries are pointless until something changes. The cause of
+a failure is logged as an error once, and again when it changes; further failures are logged at debug level, and counted. A
+reconcile that hangs is cancelled after `timeout` and counts as failed, so a bad object costs one worker for that long at most, and
+`max_per_group` keeps a group of keys from taking all workers.
 
-Workers start when the watched caches are complete. `run` ends when cancelled or after `stop`: no new key is begun, running
-reconciles may finish for `grace` seconds, the rest is cancelled.
+Workers start when the watched caches are synced. `run` ends when cancelled or after `stop`: no new key is started, running
+reconciles have `grace` seconds to finish, then they are cancelled.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Reconcile = Callable[[K], Awaitable[float | None]]
 WORKERS: Final = 8
 RECONCILE_TIMEOUT: Final = 120.0
 SHUTDOWN_GRACE: Final = 10.0
-"""Seconds that reconciles may go on for when a controller ends."""
+"""Seconds that reconciles have to finish when a controller ends."""
 MAX_DELAY: Final = 300.0
-"""Seconds before a key that keeps failing is tried again, at the most."""
+"""The longest delay in seconds before a failing key is retried."""
 
 
 class Stop(Exception):
-    """Trying again will not help until the object changes: log it, do not retry."""
+    """Retries will not help until the object changes: the error is logged, and the key is not retried."""
 
 
 class Controller(Generic[K]):
@@ -68,7 +68,7 @@ class Controller(Generic[K]):
         self._informers: list[Informer[Any]] = []
         self._stop = asyncio.Event()
         self._reported: dict[K, str] = {}
-        """Why keys fail, as it was logged."""
+        """By key: the cause of its failure, as it was logged."""
         metrics = metrics or Metrics()
         self.queue: WorkQueue[K] = WorkQueue(
             name, group=group, max_per_group=max_per_group, max_delay=max_delay, metrics=metrics, clock=clock, random=random
@@ -102,7 +102,7 @@ class Controller(Generic[K]):
         )
 
     def watch(self, informer: Informer[T], keys: Callable[[T], Iterable[K]]) -> None:
-        """Every change of an object enqueues the keys of what it was and of what it is."""
+        """Every change of an object enqueues the keys of its old and its new state."""
 
         def enqueue(old: T | None, new: T | None) -> None:
             for side in (old, new):
@@ -114,14 +114,14 @@ class Controller(Generic[K]):
         informer.on_change(enqueue)
 
     def depend(self, informer: Informer[Any]) -> None:
-        """Begin only when this cache is complete too; which of its changes matter is the caller's business."""
+        """Start only when this cache is synced too; the caller handles its changes."""
         self._informers.append(informer)
 
     def enqueue(self, key: K) -> None:
         self.queue.add(key)
 
     def enqueue_after(self, key: K, seconds: float) -> None:
-        """Once this time has passed, or earlier if it is to be tried again earlier."""
+        """Enqueue the key after this time, or keep an earlier retry."""
         self.queue.add_after(key, seconds)
 
     @property
@@ -130,7 +130,7 @@ class Controller(Generic[K]):
         return len(self.queue) > 0
 
     def enqueue_when_idle(self, key: K, within: float) -> None:
-        """Once no other key waits for a worker, and after so many seconds at the latest."""
+        """Enqueue the key once no other key waits for a worker, and after `within` seconds at the latest."""
         self.queue.add_when_idle(key, within)
 
     def stop(self) -> None:
@@ -204,7 +204,7 @@ class Controller(Generic[K]):
             self._durations.observe(self._clock.monotonic() - began)
 
     def _forget(self, key: K) -> None:
-        """How often it has failed, and why."""
+        """Drop the failures of a key and their cause."""
         self.queue.forget(key)
         self._reported.pop(key, None)
 
@@ -213,8 +213,7 @@ class Controller(Generic[K]):
         self._errors.inc()
         delay = self.queue.retry(key)
         failures = self.queue.failures(key)
-        # A conflict is the ordinary course of things, as is a server that has no time yet; one that is away has been reported by
-        # its informers.
+        # Conflicts and throttling are normal; unreachable servers are logged by informers.
         ordinary = isinstance(error, Conflict | TooManyRequests | Unreachable) and failures < 5
         text = f"no end within {self._timeout:g} s" if isinstance(error, TimeoutError) and not str(error) else str(error)
         problem = f"{type(error).__name__}: {text}"

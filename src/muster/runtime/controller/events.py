@@ -1,9 +1,9 @@
-"""Events that tell people what a controller did, without ever making it wait.
+"""An event recorder that never makes a controller wait.
 
-`event` only notes; a task (`run`) writes. What repeats becomes a series of one Event: the second occurrence is written at once,
-later ones are counted and written together. Each object has a budget for new Events (a burst, then one every few minutes), and
-the notes waiting to be written are bounded: what does not fit is counted in `dropped`. Events are events.k8s.io/v1; the server
-shows them as core Events too.
+`event` only queues; a task (`run`) writes. Repeated events become a series of one Event: the second occurrence is written at once,
+later ones are counted and written together. Each object has a budget of new Events (a burst, then one every few minutes), and the
+queue is bounded: events beyond that are counted in `dropped`. Events are of events.k8s.io/v1; the server serves them as core Events
+too.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ MAX_WAITING = 1000
 MAX_SERIES = 4096
 NOTE_BYTES = 1024
 SERIES_END = 360.0
-"""Silence after which the next occurrence is a new Event, as in client-go."""
+"""Seconds without an occurrence after which the next one is a new Event, as in client-go."""
 ATTEMPTS = 12
 YIELD_TIMEOUT = 2.0
-"""Seconds for which Events wait at most while there is something more urgent."""
+"""The most seconds for which writes of Events wait for more urgent writes."""
 _BUSY_POLL_INTERVAL = 0.05
 
 
 class _EventKey(NamedTuple):
-    """What makes two occurrences the same."""
+    """Occurrences with equal keys form a series."""
 
     kind: str
     namespace: str
@@ -59,7 +59,7 @@ class _Series:
     last_seen: str
     count: int = 1
     written: int = 0
-    """The count the server knows; 0 before the Event exists."""
+    """The count that was written; 0 before the Event exists."""
     refresh_at: float = 0.0
 
 
@@ -111,7 +111,7 @@ class EventRecorder:
         action: str = "",
         related: Object | None = None,
     ) -> None:
-        """Note that something happened to `regarding`, an object with apiVersion, kind and metadata. Never waits."""
+        """Record an event about `regarding`, an object with apiVersion, kind and metadata. Never waits."""
         reference = object_reference(regarding)
         note = note.encode()[:NOTE_BYTES].decode(errors="ignore")
         sort = _EventKey(
@@ -152,7 +152,7 @@ class EventRecorder:
         if now >= series.refresh_at:
             self._wake(sort)
         elif series.count == series.written + 1:
-            # The first that is not written sees to it that it will be, with those that follow.
+            # The first occurrence that is not written schedules the write, which includes later ones.
             self._clock.call_later(series.refresh_at - now, lambda: self._wake(sort))
 
     def _wake(self, sort: _EventKey) -> None:
@@ -172,7 +172,7 @@ class EventRecorder:
         return allowed
 
     def _event(self, sort: _EventKey, reference: Object, moment: str) -> Object:
-        # The suffix is client-go's, the time in nanoseconds in hexadecimal, but never twice the same; long names are cut to fit.
+        # The suffix is the time in nanoseconds in hexadecimal, as in client-go, but never the same twice; long names are truncated.
         self._stamp = max(self._stamp + 1, int(self._clock.now().timestamp() * 1_000_000_000))
         suffix = f"{self._stamp:x}"
         namespace = sort.namespace or "default"
@@ -191,7 +191,7 @@ class EventRecorder:
         }
 
     def yield_to(self, busy: Callable[[], bool]) -> None:
-        """Write no Event while there is something more urgent to write, for `YIELD_TIMEOUT` seconds at most each time."""
+        """Do not write Events while `busy()`, for `YIELD_TIMEOUT` seconds at most each time."""
         self._busy = busy
 
     async def _turn(self) -> None:
@@ -205,7 +205,7 @@ class EventRecorder:
         self._yields_until = None
 
     async def flushed(self) -> None:
-        """Until nothing waits to be written."""
+        """Wait until the queue is empty."""
         await self._written.wait()
 
     async def run(self) -> None:
@@ -217,7 +217,7 @@ class EventRecorder:
                 await self._turn()
                 if not self._waiting:
                     break
-                # Taken out first: an occurrence during the write asks for another one.
+                # Removed before the write: an occurrence during the write is queued again.
                 sort, _ = self._waiting.popitem(last=False)
                 series = self._series.get(sort)
                 if series is not None:
@@ -237,7 +237,7 @@ class EventRecorder:
                 await sleep(self._clock, backoff.next())
             else:
                 series.written = count
-                # The second occurrence opens the series at once; from there on they are gathered.
+                # The second occurrence starts the series at once; later ones are collected.
                 series.refresh_at = self._clock.monotonic() + (self._series_interval if count > 1 else 0.0)
                 return
         self._dropped.inc()
@@ -250,7 +250,7 @@ class EventRecorder:
             try:
                 await self._client.patch(EVENTS, metadata["name"], {"series": repeated}, metadata["namespace"])
             except NotFound:
-                # The server forgets Events after an hour.
+                # The server deletes Events after an hour.
                 series.written = 0
             else:
                 return

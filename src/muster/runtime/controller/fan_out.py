@@ -1,4 +1,4 @@
-"""Many writes of one reconcile, some at a time: one that fails is named and keeps no other waiting."""
+"""Many writes of one reconcile, with bounded concurrency: a failure is reported by name and does not stop the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
 MAX_CONCURRENT_WRITES: Final = 16
-"""Writes under way for one object."""
+"""Concurrent writes for one object."""
 _NAMED: Final = 5
 
 WriteOne = Callable[[], Awaitable[None]]
@@ -16,7 +16,7 @@ WriteOne = Callable[[], Awaitable[None]]
 async def write_each(
     writes: Iterable[tuple[str, WriteOne]], expected: tuple[type[Exception], ...], *, at_once: int = MAX_CONCURRENT_WRITES
 ) -> dict[str, str]:
-    """Do all of it. Gives what failed in an expected way, by the name that came with it, and why."""
+    """Do all writes. Returns the expected failures, by the name of the write."""
     failed: dict[str, str] = {}
     slots = asyncio.Semaphore(at_once)
 
@@ -34,7 +34,7 @@ async def write_each(
 
 
 def failures_text(failed: Mapping[str, str]) -> str:
-    """The first of them by name, and how many more there are."""
+    """The first failure with its name, and the number of others."""
     lines = [f"{name}: {why}" for name, why in sorted(failed.items())]
     more = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
     return ", ".join(lines[:_NAMED]) + more

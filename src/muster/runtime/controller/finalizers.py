@@ -1,8 +1,8 @@
-"""Finalizers: the names of those who still have something to do before an object may go (as controller-runtime's controllerutil).
+"""Finalizers, as in controller-runtime's controllerutil.
 
-A finalizer is added before anything is made that it is to clean up, and removed when nothing of that is left. Both are patches of
-the list alone that hold for the version that was read: a merge patch replaces lists whole, and a list made from an older version
-would take away what others have added since. Then the write is a `Conflict`, and is decided anew.
+A finalizer is added before anything is created that needs cleanup, and removed when all of that is gone. Both are merge patches of
+the list with the resourceVersion that was read: a merge patch replaces lists, and a list from an older version would remove
+finalizers of others. In that case the write fails with `Conflict`, and the reconcile is repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def has_finalizer(obj: TypedObject, finalizer: str) -> bool:
 
 
 def with_finalizer(obj: R, finalizer: str) -> R:
-    """The object, held by this finalizer too. Servers refuse new ones on what is being deleted."""
+    """The object with this finalizer. Servers refuse new finalizers on objects that are being deleted."""
     return obj if has_finalizer(obj, finalizer) else _with(obj, (*obj.metadata.finalizers, finalizer))
 
 
@@ -33,17 +33,17 @@ def without_finalizer(obj: R, finalizer: str) -> R:
 
 
 async def add_finalizer(client: KubeClient, obj: R, finalizer: str) -> Object | None:
-    """Gives the answer; None when it is there already, or the object is gone."""
+    """Returns the response; None if the finalizer is set already, or the object is gone."""
     return await patch_object(client, obj, with_finalizer(obj, finalizer))
 
 
 async def remove_finalizer(client: KubeClient, obj: R, finalizer: str) -> Object | None:
-    """Gives the answer; None when it is not there, or the object is gone."""
+    """Returns the response; None if the finalizer is not set, or the object is gone."""
     return await patch_object(client, obj, without_finalizer(obj, finalizer))
 
 
 def removal_patch(obj: Object, finalizer: str) -> Object | None:
-    """For documents: the merge patch that takes a finalizer away; None when it is not there."""
+    """For documents: the merge patch that removes a finalizer; None if it is not set."""
     metadata = obj["metadata"]
     finalizers = metadata.get("finalizers") or ()
     if finalizer not in finalizers:

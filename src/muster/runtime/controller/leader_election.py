@@ -1,13 +1,12 @@
-"""Leader election on a Lease, with client-go's rules, so that Go and Python replicas may stand for the same lease.
+"""Leader election on a Lease, with client-go's rules, so that Go and Python replicas can share a Lease.
 
-Whoever holds the lease renews it every `retry_period`; whoever wants it looks at it as often (with jitter) and takes it when it
-has not changed for as long as it promises to last. "Has not changed" is judged by the looker's own monotonic clock from the
-moment it first saw the present record: the times written in the lease are for people, so clocks that disagree cannot make two
-leaders. A candidate also watches the lease, so that one that is let go is taken at once; without the watch, or where it is not
-permitted, looking is enough.
+The holder renews the lease every `retry_period`; candidates read it as often (with jitter) and take it if it has not changed for
+its duration. That time is measured by the candidate's own monotonic clock, from when it first saw the current record: the times in
+the lease are informational, so clock skew cannot cause two leaders. Candidates also watch the lease, so that a released one is
+taken at once; without the watch, or if it is forbidden, polling is sufficient.
 
-A leader counts from the moment *before* it sent its last successful renewal and stops `renew_deadline` later, which is earlier
-than anybody else may begin. The work is cancelled, and must have ended, before the lease is let go.
+A leader counts from *before* it sent its last successful renewal and stops after `renew_deadline`, which is earlier than any other
+candidate may start. Its work is cancelled, and must have ended, before the lease is released.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ LEASE_SECONDS: Final = 60
 RENEW_SECONDS: Final = 40
 RETRY_SECONDS: Final = 10
 JITTER = 1.2
-"""A candidate waits between one and 2.2 retry periods."""
+"""A candidate waits between 1 and 2.2 retry periods."""
 
 
 def _holder(lease: bytes) -> str:
@@ -45,18 +44,18 @@ def _holder(lease: bytes) -> str:
 
 
 class LeadershipLost(Exception):
-    """The lease could not be renewed in time; the work has been cancelled."""
+    """The lease could not be renewed in time; the leader's work has been cancelled."""
 
 
 def leader_identity(environ: Mapping[str, str]) -> str:
-    """In a pod a leader is known by the pod's name, not by chance: a process that comes back under it after a crash is the only
-    one that can, and goes on at once instead of waiting for its own lease to run out."""
+    """In a pod the identity is the pod's name, without a random part: only the same pod can return with it after a crash, and
+    continues at once instead of waiting for its own lease to expire."""
     return environ.get("POD_NAME") or f"{host_name()}_{uuid.uuid4()}"
 
 
 @dataclass(frozen=True)
 class LeaderElection:
-    """Which lease the replicas of a process stand for, and as whom this one does."""
+    """The lease of the replicas of a process, and the identity of this one."""
 
     client: KubeClient
     lease: str
@@ -112,7 +111,7 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """Who held the lease when it was last seen."""
+        """The holder of the lease when it was last seen."""
         return str(self._spec.get("holderIdentity") or "")
 
     @property
@@ -124,7 +123,7 @@ class LeaderElector:
         return (self._observed or {}).get("spec") or {}
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, then `lead` for as long as it is held. Returns when `lead` does; raises LeadershipLost."""
+        """Wait for the lease, then run `lead` while it is held. Returns when `lead` does; raises LeadershipLost."""
         if not await self._try():
             await self._campaign()
         log.info("became leader", lease=f"{self._namespace}/{self._name}", identity=self.identity)
@@ -143,7 +142,7 @@ class LeaderElector:
             await self._release()
 
     async def _campaign(self) -> None:
-        """Returns with the lease taken."""
+        """Returns once the lease is taken."""
         free = asyncio.Event()
         watch = asyncio.ensure_future(self._watch(free))
         try:
@@ -161,7 +160,7 @@ class LeaderElector:
         return self._retry_period * (1 + JITTER * self._random())
 
     async def _watch(self, free: asyncio.Event) -> None:
-        """Tells when nobody holds the lease."""
+        """Sets `free` when the lease has no holder."""
         while True:
             try:
                 async for event in self._client.watch(LEASES, self._namespace, field_selector=f"metadata.name={self._name}"):
@@ -183,7 +182,7 @@ class LeaderElector:
                 await self._try(left)
 
     async def _try(self, seconds: float | None = None) -> bool:
-        """Take or renew the lease; False when somebody else has it or the server cannot be asked."""
+        """Take or renew the lease; False if another holder has it or the server cannot be reached."""
         try:
             return await within(self._clock, seconds or self._renew_deadline, self._attempt())
         except (KubeError, TimeoutError) as error:
@@ -198,7 +197,7 @@ class LeaderElector:
             try:
                 self._observe(await self._client.update(LEASES, self._claim(self._observed)), began)
             except KubeError:
-                # Somebody wrote in between, or the answer was lost: look before trying again.
+                # The lease was written in between, or the response was lost: read it before the next attempt.
                 pass
             else:
                 return True
@@ -210,7 +209,7 @@ class LeaderElector:
             return True
         if self._observed is None or current["metadata"]["resourceVersion"] != self._observed["metadata"]["resourceVersion"]:
             mine = self.leader == self.identity and (current.get("spec") or {}).get("holderIdentity") == self.identity
-            # A renewal whose answer was lost counts from the last one that was confirmed, not from now.
+            # A renewal whose response was lost counts from the last confirmed one, not from now.
             self._observe(current, self._observed_at if mine else self._clock.monotonic())
         duration = float(self._spec.get("leaseDurationSeconds") or 0)
         if self.leader not in ("", self.identity) and self._clock.monotonic() < self._observed_at + duration:
@@ -240,7 +239,7 @@ class LeaderElector:
                 self._on_new_leader(self.leader)
 
     async def _release(self) -> None:
-        """So that the next leader need not wait; best effort."""
+        """Release the lease, so that the next leader need not wait; best effort."""
         if self._observed is None or not self.is_leader:
             return
         now = format_micro_time(self._clock.now())

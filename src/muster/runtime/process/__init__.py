@@ -1,4 +1,4 @@
-"""What a process is made of besides its controllers: parts that run together, health and metrics."""
+"""The parts of a process besides its controllers: health checks, metrics, and the server for both."""
 
 from muster.runtime.process.metrics_server import MetricsServer, SecureServing
 from muster.runtime.process.serve import serve

@@ -1,8 +1,8 @@
-"""What a process tells its keeper: `/healthz` and `/livez` (restart me?), `/readyz` (send me work?), `/metrics`.
+"""The health endpoints of a process: `/healthz` and `/livez` (liveness), `/readyz` (readiness), `/metrics`.
 
-Checks are named functions that give None when all is well, or what is wrong. Answers look like the API server's: `ok`, a list
-with `?verbose`, one check at `/readyz/<name>`, `?exclude=` to leave one out. What is wrong is told to the log and, in the
-verbose list, only by name: these pages are open to everybody.
+Checks are named functions that return None if all is well, or the problem. Responses are like kube-apiserver's: `ok`, a list with
+`?verbose`, one check at `/readyz/<name>`, `?exclude=` to skip one. Problems are logged, and the verbose list has only the names of
+failed checks: these pages need no authentication.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class HealthServer:
         self._ready: dict[str, Check] = {}
         self._failing: dict[str, str] = {}
         self._passed: set[str] = set()
-        """Until a check has passed for the first time, the process is starting, and its failing is no warning."""
+        """Until a check has passed once, the process is starting, and its failure is not logged as a warning."""
         self._http = HttpServer(self._handle, tls=tls, reads_bodies=True)  # and has no use for any
 
     def live(self, name: str, check: Check) -> None:
-        """A process that fails this is to be restarted."""
+        """Liveness: a process that fails this check is to be restarted."""
         self._live[name] = check
 
     def ready(self, name: str, check: Check) -> None:
-        """A process that fails this is well but cannot work now."""
+        """Readiness: a process that fails this check cannot work now."""
         self._ready[name] = check
 
     async def start(self, host: str = "0.0.0.0", port: int = 8081) -> None:

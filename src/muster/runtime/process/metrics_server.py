@@ -1,8 +1,7 @@
-"""Metrics on an address of their own, for processes whose health checks are open to more people than their figures are.
+"""Metrics on an address of their own, for processes whose health checks may be read by more users than their metrics.
 
-Without more it is plain HTTP, for a local address. `secured` is what controller-runtime calls secure serving: TLS with a
-certificate that somebody renews in files, and for every request the cluster is asked who the token's owner is and whether they may
-`get` the path.
+By default it is plain HTTP, for a local address. `secured` is controller-runtime's secure serving: TLS with a certificate from
+files that are renewed, and for every request the cluster reviews the token and whether its user may `get` the path.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _FORBIDDEN = Response(403, b"Forbidden\n", content_type=_TEXT)
 
 @dataclass(frozen=True)
 class SecureServing:
-    """`restrict` sets what the TLS context allows beyond our own choice."""
+    """`restrict` applies further restrictions to the TLS context."""
 
     directory: Path
-    """With tls.crt and tls.key."""
+    """Contains tls.crt and tls.key."""
     authenticator: Authenticator
     authorizer: Authorizer
     restrict: Callable[[ssl.SSLContext], None] = lambda context: None
@@ -48,7 +47,7 @@ class SecureServing:
 
 
 class MetricsServer:
-    """Raises OSError where there is no certificate to begin with."""
+    """Raises OSError if there is no certificate at the start."""
 
     def __init__(self, metrics: Metrics, address: tuple[str, int], secured: SecureServing | None = None) -> None:
         self._metrics = metrics
@@ -69,7 +68,7 @@ class MetricsServer:
         await self._http.stop(1.0)
 
     async def run(self) -> None:
-        """Beside it, until cancelled: follow the certificate."""
+        """Watch the certificate files until cancelled."""
         secured = self._secured
         if secured is None:
             await asyncio.Event().wait()

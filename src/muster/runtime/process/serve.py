@@ -1,8 +1,7 @@
-"""How every process of controllers serves: health checks and metrics on a port, one line when it is up, its manager until the end.
+"""The main part of every controller process: health checks and metrics on a port, one line once it is up, and the manager.
 
-The health server listens before the manager runs, so that a replica which stands by for leader election answers its checks, and
-stops after the manager has ended. What the process does before (install something, start webhooks) and its flags are its own
-business; signals and exit codes are those of the command around it.
+The health server listens before the manager runs, so that a standby replica answers its checks, and stops after the manager has
+ended. What happens before (installation, webhooks) and flags are the caller's; signals and exit codes are those of the command.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ async def serve(
     once_synced: bool = False,
     election: LeaderElection | None = None,
 ) -> NoReturn:
-    """Until cancelled. `announce` is called with the port of the health server: when that listens, or (`once_synced`) when the
-    caches are complete too. Metrics that are None are shown elsewhere. Raises OSError when it cannot listen, and what `Manager.run`
+    """Runs until cancelled. `announce` is called with the port of the health server once that listens, or (`once_synced`) once the
+    caches are synced too. Metrics that are None are served elsewhere. Raises OSError if it cannot listen, and what `Manager.run`
     raises."""
     if metrics is not None and election is not None and manager.has_elected_only:
         text = "Whether this replica leads: 1 from when its controllers began."

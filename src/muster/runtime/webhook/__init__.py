@@ -1,4 +1,4 @@
-"""Admission webhooks: the server, its certificate, who may ask it, and how a cluster learns of it."""
+"""Admission and conversion webhooks: the server, its certificate, its clients, and the webhook configurations."""
 
 from muster.runtime.webhook.certificates import ServingCertificate, ServingPair, follow_files, inject_ca_bundle, make_pair
 from muster.runtime.webhook.clients import CONFIG_MAP

@@ -1,10 +1,10 @@
-"""Serving certificates that renew themselves: made here, kept in a Secret, shared by all replicas.
+"""Self-renewing serving certificates: created here, stored in a Secret, shared by all replicas.
 
-Each certificate is signed by an authority made for it alone, whose key is thrown away at once: there is no signing key to
-steal. The Secret's `ca.crt` lists the authorities of every certificate that may still be served, so a client that got the
-bundle before the renewal or after it trusts old and new alike. Replicas that renew at the same time are sorted out by the
-Secret's version: the loser takes the winner's. `inject_ca_bundle` tells the API server whom to trust; do that before serving
-the new certificate.
+Each certificate is signed by a CA made for it alone, whose key is discarded at once, so no signing key can be stolen. The Secret's
+`ca.crt` has the CAs of every certificate that may still be served, so clients with the bundle from before or after a renewal trust
+both certificates. If replicas renew at the same time, the resourceVersion of the Secret decides: the loser uses the winner's.
+`inject_ca_bundle` writes the CA into the API server's configuration objects; this must be done before the new certificate is
+served.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ServingPair:
     cert: bytes
     key: bytes = field(repr=False)
     ca: bytes
-    """Every authority to trust, newest first."""
+    """Every CA to trust, newest first."""
 
     @property
     def not_after(self) -> datetime:
@@ -50,7 +50,7 @@ class ServingPair:
 
 
 def make_pair(hosts: Sequence[str], now: datetime, lifetime: timedelta, older: bytes = b"") -> ServingPair:
-    """A fresh certificate for `hosts`; authorities in `older` that are still in their time stay trusted."""
+    """A new certificate for `hosts`; CAs in `older` that are still valid stay trusted."""
     authority = CertificateAuthority.create(f"{hosts[0][:40]}-ca@{int(now.timestamp())}", now, lifetime, path_length=0)
     pair = authority.issue(hosts[0][:64], now, lifetime, usages=(SERVER_AUTH,), hosts=hosts)
     kept = [certificate.public_bytes(Encoding.PEM) for certificate in _certificates(older) if certificate.not_valid_after_utc > now]
@@ -65,7 +65,7 @@ def _certificates(pem: bytes) -> list[x509.Certificate]:
 
 
 class ServingCertificate:
-    """The certificate for `hosts` in the Secret `namespace/name`; renewed when two thirds of its life are over."""
+    """The certificate for `hosts` in the Secret `namespace/name`; renewed after two thirds of its lifetime."""
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class ServingCertificate:
         clock: Clock = SYSTEM,
         former: Callable[[], Awaitable[bytes]] | None = None,
     ) -> None:
-        """`former` gives the authorities of a certificate that somebody else has put into the Secret: they stay trusted, since it
-        may still be served."""
+        """`former` returns the CAs of a certificate that another program has stored in the Secret: they stay trusted, since it may
+        still be served."""
         self._client = client
         self._name = name
         self._namespace = namespace
@@ -89,9 +89,9 @@ class ServingCertificate:
         self._former = former
 
     async def ensure(self, trusted: Callable[[ServingPair], Awaitable[None]] | None = None) -> ServingPair:
-        """The pair to serve now, from the Secret; made or renewed first where it is missing, unusable or old.
+        """The pair to serve now, from the Secret; first created or renewed if it is missing, invalid or old.
 
-        `trusted` is told a new pair before it is in the Secret, where somebody might begin to serve it.
+        `trusted` is called with a new pair before it is stored in the Secret, from where other replicas may serve it.
         """
         while True:
             try:
@@ -110,7 +110,7 @@ class ServingCertificate:
             try:
                 await self._store(secret, fresh)
             except (Conflict, AlreadyExists):
-                # Another replica was quicker: take what it made.
+                # Another replica was faster: use its pair.
                 continue
             log.info("made serving certificate", secret=f"{self._namespace}/{self._name}", not_after=fresh.not_after.isoformat())
             return fresh
@@ -132,7 +132,7 @@ class ServingCertificate:
             await self._client.update(SECRETS, {**secret, "data": {**(secret.get("data") or {}), **data}})
 
     async def run(self, on_change: Callable[[ServingPair], Awaitable[None]], *, interval: float = 600.0) -> None:
-        """Tell `on_change` the pair, now and whenever it is another one, until cancelled. What fails is tried again."""
+        """Call `on_change` with the pair, now and whenever it changes, until cancelled. Failures are retried."""
         reported: ServingPair | None = None
         while True:
             pause = interval
@@ -164,7 +164,7 @@ def _stored(secret: Object | None) -> ServingPair | None:
 async def follow_files(
     cert: Path, key: Path, on_change: Callable[[bytes, bytes], Awaitable[None]], *, interval: float = 10.0, clock: Clock = SYSTEM
 ) -> None:
-    """For certificates that somebody else renews in files: tell `on_change` now and whenever they change, until cancelled."""
+    """For certificates that another program renews in files: call `on_change` now and whenever they change, until cancelled."""
     watched, reported = (ReloadedFile(cert), ReloadedFile(key)), (b"", b"")
     while True:
         try:
@@ -173,13 +173,14 @@ async def follow_files(
                 await on_change(*found)
                 reported = found
         except (CredentialError, OSError, ValueError) as error:
-            # OSError covers ssl's: the writer may be between the two files.
+            # OSError includes ssl's errors: the two files may be of different pairs for a moment.
             log.warning("certificate files are unusable so far", cert=str(cert), error=str(error))
         await sleep(clock, interval)
 
 
 async def inject_ca_bundle(client: KubeClient, resource: GVR, name: str, ca: bytes, *, clock: Clock = SYSTEM) -> bool:
-    """Put the bundle into a webhook configuration, a CustomResourceDefinition's conversion or an APIService; True if it changed."""
+    """Write the CA bundle into a webhook configuration, a CustomResourceDefinition's conversion or an APIService; True if it
+    changed."""
     bundle = base64.b64encode(ca).decode()
 
     async def attempt() -> bool:

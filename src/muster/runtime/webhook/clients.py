@@ -1,9 +1,9 @@
-"""Who may call webhooks: the API server alone, where it has a certificate to show.
+"""Authentication of webhook callers: only the API server, if it has a client certificate.
 
-A review says in whose name something is asked, and whoever sends one learns from the answer what that user may do. So where the API
-server is known by a certificate, others are not answered. By which one is said by the server itself, in ConfigMap
-kube-system/webhook-client-authentication (the embedded server's), or by an administrator who has given the server one
-(`--admission-control-config-file` of kube-apiserver). A server that shows none is believed, as Kubernetes does.
+A review contains a user, and its response reveals what that user may do. So if the API server's client certificate is known, other
+callers are refused. It is announced by the server in ConfigMap kube-system/webhook-client-authentication (the embedded server), or
+configured by an administrator who has given the server one (`--admission-control-config-file` of kube-apiserver). Without that,
+callers are not authenticated, as in Kubernetes by default.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ NAMESPACE: Final = "kube-system"
 
 @dataclass(frozen=True)
 class WebhookClients:
-    """Certificates of `ca`, and of these names if any are given."""
+    """Certificates of the CA `ca`, with one of these names if there are any."""
 
     ca: bytes
     names: frozenset[str] = frozenset()
 
     def problem(self, certificate: bytes | None, now: datetime) -> str:
-        """Why the owner of this verified certificate is not answered; empty when it is."""
+        """Why the owner of this verified certificate is refused; empty if it is accepted."""
         if certificate is None:
             return "webhooks are called by the API server, which shows its certificate"
         shown = x509.load_der_x509_certificate(certificate)
@@ -54,7 +54,7 @@ def clients_in_file(path: Path, names: tuple[str, ...]) -> WebhookClients:
 
 
 async def announced_clients(client: KubeClient) -> WebhookClients | None:
-    """By what the API server says it is known; None when it says nothing."""
+    """The client certificates that the API server announces; None if it announces none."""
     try:
         data = (await client.get(CONFIG_MAPS, CONFIG_MAP, NAMESPACE)).get("data") or {}
     except NotFound:

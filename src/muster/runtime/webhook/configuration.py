@@ -1,8 +1,8 @@
-"""What an API server is told about webhooks: where they are, whom it trusts there, and when it calls them.
+"""Webhook configurations: the address of webhooks, the CA to trust, and when they are called.
 
-A `Hook` is a configuration with the one webhook in it; its document is made for an `Endpoint`. Every hook fails closed: while
-nobody answers, what it would have judged is refused. What it need not judge is therefore left out by `conditions`, which the API
-server evaluates by itself: a request that meets not all of them never reaches the webhook.
+A `Hook` is a configuration with one webhook; its document is made for an `Endpoint`. Every hook has failurePolicy Fail: while the
+server is unavailable, matching requests are refused. `conditions` (matchConditions) therefore exclude requests that need no review:
+the API server evaluates them itself and does not call the webhook.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = get_logger("muster.runtime.webhook.configuration")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the API server finds webhooks, and whom it trusts there. `url` has no path; empty: the Service is called."""
+    """How the API server connects to webhooks, and the CA that it trusts. `url` has no path; empty: the Service is called."""
 
     ca: bytes
     url: str = ""
@@ -72,7 +72,7 @@ class Hook:
 
 
 async def trust_webhooks(client: KubeClient, targets: Iterable[tuple[GVR, str]], ca: bytes, *, clock: Clock = SYSTEM) -> None:
-    """Tell the API server whom to trust when it calls webhooks; configurations that are not there are left so."""
+    """Write the CA into existing webhook configurations; missing ones are not created."""
     for resource, name in targets:
         try:
             await inject_ca_bundle(client, resource, name, ca, clock=clock)
@@ -81,7 +81,7 @@ async def trust_webhooks(client: KubeClient, targets: Iterable[tuple[GVR, str]],
 
 
 async def configure(client: KubeClient, hooks: Iterable[Hook], endpoint: Endpoint | None, manager: str) -> None:
-    """Have these webhooks called at the endpoint; without one, have them not called."""
+    """Apply the configurations of these webhooks for the endpoint; without one, delete them."""
     for hook in hooks:
         if endpoint is not None:
             await client.apply(hook.resource, hook.document(endpoint), manager=manager)

@@ -1,9 +1,9 @@
-"""Admission and conversion webhooks: reviews in, responses out, over TLS whose certificate may change while serving.
+"""A server for admission and conversion webhooks over TLS, whose certificate may change while it serves.
 
-A webhook is one async function. An admission one takes an `AdmissionRequest` and gives an `AdmissionResponse` by `allow`, `deny` or
-`mutate`; a mutation is the new object, and the patch is worked out here. A function that raises answers 500, so the API
-server's failurePolicy decides, never an accident; a `Denied` raised anywhere inside is a denial. Where it is known by which
-certificate the API server shows itself, nobody else is answered.
+A webhook is one async function. An admission webhook takes an `AdmissionRequest` and returns an `AdmissionResponse` by `allow`,
+`deny` or `mutate`; a mutation is the new object, and the patch is computed here. An exception is answered with 500, so that the API
+server's failurePolicy decides; `Denied`, raised anywhere inside, is a denial. If the API server's client certificate is known,
+other callers are refused.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from muster.runtime.webhook.clients import WebhookClients
 log = get_logger("muster.runtime.webhook.server")
 
 MAX_REVIEW = 8 * 1024 * 1024
-"""A review carries an object twice, before and after."""
+"""A review has an object twice, old and new."""
 _TEXT = "text/plain; charset=utf-8"
 R = TypeVar("R", bound=api.TypedObject)
 
 
 class Denied(Exception):
-    """A refusal, with the code and reason the caller of the API will see."""
+    """A denial, with the code and reason for the API client."""
 
     def __init__(self, message: str, code: int = 403, reason: str = "Forbidden") -> None:
         super().__init__(message)
@@ -105,17 +105,17 @@ def deny(message: str, code: int = 403, reason: str = "Forbidden") -> AdmissionR
 
 
 def mutate(request: AdmissionRequest, wanted: Object, *warnings: str) -> AdmissionResponse:
-    """Allow, and make the object be `wanted`."""
+    """Allow, and change the object to `wanted`."""
     return AdmissionResponse(True, warnings=warnings, patch=tuple(json_patch(request.object or {}, wanted)))
 
 
 def bad_request(message: str) -> Denied:
-    """For what is wrong with the object, whoever sends it."""
+    """A denial of an invalid object, for any user."""
     return Denied(message, 400, "BadRequest")
 
 
 def read(kind: type[R], document: Object | None) -> R:
-    """The object of a review; one that does not have the shape of its kind is refused, and the refusal names the field."""
+    """The object of a review; one that does not match its kind is denied with the name of the field."""
     if not isinstance(document, Mapping):
         raise bad_request(f"the review carries no {kind.resource.kind}")
     try:
@@ -126,11 +126,11 @@ def read(kind: type[R], document: Object | None) -> R:
 
 Admit = Callable[[AdmissionRequest], Awaitable[AdmissionResponse]]
 Convert = Callable[[Object, str], Awaitable[Object]]
-"""An object and the apiVersion it is wanted in."""
+"""From an object and the desired apiVersion to the converted object."""
 
 
 class WebhookServer:
-    """Serves webhooks by path, and `/healthz`. Register before or while serving."""
+    """Serves webhooks by path, and `/healthz`. Webhooks can be registered before or while serving."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class WebhookServer:
         metrics: Metrics | None = None,
         clock: Clock = SYSTEM,
     ) -> None:
-        """`tls` asks for certificates of the clients' CA where `clients` are given."""
+        """`tls` must request certificates of the clients' CA if `clients` are given."""
         self._metrics = metrics or Metrics()
         self._clients = clients
         self._clock = clock
@@ -150,7 +150,7 @@ class WebhookServer:
 
     def admission(self, path: str, webhook: Admit) -> None:
         self._admissions[path] = webhook
-        # From 0 on: of a series that begins at 1 Prometheus sees no increase.
+        # Starts at 0: Prometheus sees no increase of a series that begins at 1.
         self._undecided(path)
 
     def conversion(self, path: str, webhook: Convert) -> None:
@@ -228,7 +228,7 @@ async def _admit(admit: Admit, request: AdmissionRequest) -> AdmissionResponse:
 
 
 async def _convert(convert: Convert, request: Mapping[str, Any]) -> Object:
-    """All or nothing, as the API server wants it: one object that cannot be converted fails the review."""
+    """All or nothing, as the API server expects: one object that cannot be converted fails the review."""
     desired = str(request["desiredAPIVersion"])
     try:
         converted = [await convert(obj, desired) for obj in request["objects"]]

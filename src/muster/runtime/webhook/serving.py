@@ -34,11 +34,11 @@ class ServingOptions:
     url: str = ""
     service: bool = False
     certificates: Path | None = None
-    """A directory with `tls.crt` and `tls.key`, kept by somebody else."""
+    """A directory with `tls.crt` and `tls.key`, which another program renews."""
     client_ca: Path | None = None
-    """The CA of the certificate that the API server shows; None: what the server says of that itself, if anything."""
+    """The CA of the API server's client certificate; None: as the server announces it, if at all."""
     client_names: tuple[str, ...] = ()
-    """Under which names; empty: any of that CA's."""
+    """The accepted names in it; empty: any."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class WebhookServing(abc.ABC):
         return [f"{service}.svc", service, f"{service}.svc.cluster.local"]
 
     async def prepare(self) -> None:
-        """Have a certificate, without serving anything yet; enough to install what points here, if the port is known.
+        """Create the certificate without serving; sufficient to install configurations that point here, if the port is known.
 
-        Raises OSError when it is to be in files and is not.
+        Raises OSError if certificate files are configured and missing.
         """
         if self._serving.certificates is None:
             self._pair = await self._certificate.ensure()
@@ -117,7 +117,7 @@ class WebhookServing(abc.ABC):
         await self._server.start(self._serving.host, self._serving.port)
 
     async def _find_clients(self) -> WebhookClients | None:
-        """Raises OSError when they are to be in a file and are not, and what the client raises."""
+        """Raises OSError if a configured file is missing, and the errors of the client."""
         if self._serving.client_ca is None:
             return await announced_clients(self._client)
         return await asyncio.to_thread(clients_in_file, self._serving.client_ca, self._serving.client_names)

@@ -1,1 +1,1 @@
-"""The hub's side of works: who may write which, one work for each of many clusters, and the end of finished ones."""
+"""The hub's side of works: authorization of writers, replica sets, and deletion of completed works."""

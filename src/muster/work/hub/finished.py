@@ -1,7 +1,7 @@
-"""Works that are finished and say how long they may stay: deleted when that time is over.
+"""Deletes completed works after their `ttlSecondsAfterFinished`.
 
-A work is finished when `Complete` is True for the spec it has now; a spec that was changed since is not. The time counts from when
-it became so. Works of replica sets are their controller's business.
+A work is completed when `Complete` is True for its current generation. The time counts from that condition's transition. Works of
+replica sets are deleted by their controller.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FinishedWorks:
             return None
         now = self._context.clock.now()
         try:
-            # An agent writes this time; it cannot be in the future.
+            # Agents write this time; it cannot be in the future.
             since = min(parse_time(stays[0]), now)
         except ValueError:
             return None
@@ -54,14 +54,14 @@ class FinishedWorks:
                 MANIFEST_WORKS, key.name, key.namespace, uid=metadata.uid, resource_version=metadata.resource_version
             )
         except (NotFound, Conflict):
-            # Gone, or written since: then its event brings it back here.
+            # Deleted, or written since: then its event enqueues it again.
             return None
         log.info("deleted a finished work", work=str(key))
         return None
 
 
 def staying(work: ManifestWork) -> tuple[str, timedelta] | None:
-    """Since when a finished work stays, and for how long; None for one that is not finished or stays for ever."""
+    """Since when a completed work stays, and for how long; None if it is not completed or has no TTL."""
     seconds = work.spec.delete_option.ttl_seconds_after_finished if work.spec.delete_option else None
     complete = condition_of(work.status.conditions, COMPLETE)
     if seconds is None or complete is None or complete.status != "True":

@@ -1,11 +1,11 @@
-"""What has to be on a hub before its side of works can run there: definitions, accounts, roles, webhook configurations.
+"""The installation of the hub's side of works: CRDs, accounts, roles, webhook configurations.
 
-`install` applies all of it with a field manager of its own and may be called again at any time. It needs an administrator's rights;
-the controllers then run as `work-controller-sa`, which holds `execute-as` on everything, because it writes works that somebody else
-was allowed to ask for. Webhooks that run apart from them are `work-webhook-sa` and may do no more than ask for reviews.
+`install` applies all of it with one field manager and can be repeated at any time. It needs an administrator's permissions; the
+controllers then run as `work-controller-sa`, which has `execute-as` on everything, because they write works that other users were
+authorized for. Webhooks in a process of their own run as `work-webhook-sa` and may only create reviews.
 
-The API server is told to leave alone what does not touch a spec: while nobody answers, works can be neither written nor
-changed, but agents can still let them go.
+matchConditions exclude requests that do not change a spec: while the webhooks are unavailable, works cannot be created or changed,
+but agents can still remove their finalizers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WEBHOOK_ACCOUNT: Final = "work-webhook-sa"
 SERVICE: Final = "cluster-manager-work-webhook"
 WEBHOOK_SECRET: Final = "work-webhook-serving-cert"
 LOCK: Final = "work-controller-lock"
-"""Lease of the controller that leads."""
+"""The Lease of the controllers' leader election."""
 
 VALIDATE_WORK: Final = "/validate-work-open-cluster-management-io-v1-manifestwork"
 VALIDATE_REPLICA_SET: Final = "/validate-work-open-cluster-management-io-v1alpha1-manifestworkreplicaset"
@@ -45,7 +45,7 @@ VALIDATE_BINDING: Final = "/validate-authentication-open-cluster-management-io-v
 WORK_VALIDATOR: Final = "manifestworkvalidators.admission.work.open-cluster-management.io"
 REPLICA_SET_VALIDATOR: Final = "manifestworkreplicasetvalidators.admission.work.open-cluster-management.io"
 BINDING_VALIDATOR: Final = "managedserviceaccountbindingvalidators.admission.authentication.open-cluster-management.io"
-"""Names of the configurations, and of the one webhook in each."""
+"""The names of the configurations, and of the one webhook in each."""
 
 _SPEC_CHANGES: Final = (
     "request.operation == 'CREATE' || has(object.spec) != has(oldObject.spec)"
@@ -55,13 +55,13 @@ SPEC_CHANGES: Final = (("spec-changes", _SPEC_CHANGES),)
 
 
 def _replica_set_of(work: str) -> str:
-    """In CEL: of which replica set a work is."""
+    """CEL: the replica set of a work."""
     labels = f"{work}.metadata.labels"
     return f"(has({labels}) && '{REPLICA_SET_LABEL}' in {labels} ? {labels}['{REPLICA_SET_LABEL}'] : '')"
 
 
 def _foreign_finalizers_of(work: str) -> str:
-    """In CEL: the finalizers of a work that are not its agent's."""
+    """CEL: the finalizers of a work that are not its agent's."""
     listed = f"{work}.metadata.finalizers"
     return f"(has({listed}) ? {listed}.filter(f, f != '{WORK_FINALIZER}') : [])"
 
@@ -81,8 +81,9 @@ WORK_CHANGES: Final = (
         " || ".join((_SPEC_CHANGES, *map(_differ, (_replica_set_of, _foreign_finalizers_of, _owners_of)))),
     ),
 )
-"""Or who writes the spec from now on, or what may keep the work or take it away. Agents hold works by a finalizer of their own
-and may always put it on and take it off."""
+"""Or fields that decide who writes the spec, or that keep or delete the work. Agents have a finalizer of their own, which they may
+always add and remove.
+"""
 
 HOOKS: Final = (
     Hook(VALIDATING_WEBHOOKS, WORK_VALIDATOR, VALIDATE_WORK, GROUP, ("*",), "manifestworks", WORK_CHANGES),
@@ -97,12 +98,12 @@ BINDING_HOOK: Final = Hook(
     "managedserviceaccountbindings",
     SPEC_CHANGES,
 )
-"""Only where bindings are heeded."""
+"""Only if bindings are used."""
 
 _SERVED: Final = ("manifestworks", "manifestworkreplicasets", "placements", "placementdecisions")
 KINDS: Final = tuple(kind for kind in HUB if kind.resource.plural in _SERVED)
 BINDING_KINDS: Final = (*ACCOUNTS, *(kind for kind in HUB if kind.resource.plural == "managedclusteraddons"))
-"""What bindings are judged by. How versions are converted is left to whoever installs the webhook that does it."""
+"""The kinds that decide about bindings. Their conversion is configured by the installer of the conversion webhook."""
 
 CONTROLLER_RULES: Final = (
     rule("coordination.k8s.io", ["leases"], [*READ, "create", "update"]),
@@ -121,7 +122,7 @@ BINDING_RULES: Final = (
     rule(AUTHENTICATION_GROUP, ["managedserviceaccounts", "managedserviceaccountbindings"], READ),
     rule(ADDON_GROUP, ["managedclusteraddons"], READ),
 )
-"""To heed bindings, for webhooks and controllers."""
+"""Permissions to use bindings, for webhooks and controllers."""
 BINDING_STATUS_RULES: Final = (rule(AUTHENTICATION_GROUP, ["managedserviceaccountbindings/status"], ["patch"]),)
 TRUST_RULES: Final = (
     rule(
@@ -131,14 +132,14 @@ TRUST_RULES: Final = (
         [hook.name for hook in (*HOOKS, BINDING_HOOK)],
     ),
 )
-"""To renew the trust in the webhooks, for a process that keeps their certificate itself."""
+"""Permissions to write the CA bundle of the webhooks, for a process that renews their certificate itself."""
 NAMESPACE_RULES: Final = (rule("", ["secrets"], ["create"]), rule("", ["secrets"], ["get", "update"], [WEBHOOK_SECRET]))
-"""In the hub's own namespace: the serving certificate of the webhooks."""
+"""In the hub's own namespace: the Secret of the webhooks' serving certificate."""
 
 
 @dataclass(frozen=True)
 class WorkEndpoint(Endpoint):
-    """Of the webhooks of works."""
+    """The endpoint of the webhooks of works."""
 
     namespace: str = HUB_NAMESPACE
     service: str = SERVICE
@@ -153,7 +154,7 @@ def kinds(options: WorkHubOptions) -> tuple[Definition, ...]:
 
 
 def controller_name(options: WorkHubOptions) -> str:
-    """Who the controllers are to the API server."""
+    """The user name of the controllers."""
     return user_name(options.namespace, ACCOUNT)
 
 
@@ -163,7 +164,7 @@ def role(manager: str, part: str) -> str:
 
 
 def executor_admin(manager: str) -> tuple[GVR, Document]:
-    """A role for whoever may write works without executor, where that takes a right. Nobody is bound to it."""
+    """A role that permits works without executor, if that requires a permission. It has no bindings."""
     rules = [rule(GROUP, ["manifestworks"], [EXECUTE_AS], [AGENT.user])]
     return CLUSTER_ROLES, {"metadata": named(f"open-cluster-management:{manager}-work-executor-admin:webhook"), "rules": rules}
 
@@ -173,7 +174,7 @@ def controller_rules(options: WorkHubOptions) -> Sequence[Document]:
 
 
 def permissions(options: WorkHubOptions, manager: str = "cluster-manager") -> list[tuple[GVR, Document]]:
-    """Accounts, roles and bindings of one process that is controllers and webhooks."""
+    """Accounts, roles and bindings of a process with controllers and webhooks."""
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": options.namespace}
     controller = role(manager, "controller")
     rules = (*controller_rules(options), *WEBHOOK_RULES, *TRUST_RULES)
@@ -186,9 +187,9 @@ def permissions(options: WorkHubOptions, manager: str = "cluster-manager") -> li
 
 
 async def install(client: KubeClient, options: WorkHubOptions, webhooks: WorkEndpoint | None, *, clock: Clock = SYSTEM) -> None:
-    """Everything, and wait until the definitions are served. Without an endpoint, webhooks that were configured are removed.
+    """Apply everything, and wait until the CRDs are served. Without an endpoint, existing webhook configurations are deleted.
 
-    Raises InstallError and what the client raises.
+    Raises InstallError and the errors of the client.
     """
     await ensure_namespace(client, options.namespace)
     wanted = kinds(options)
@@ -201,5 +202,5 @@ async def install(client: KubeClient, options: WorkHubOptions, webhooks: WorkEnd
 
 
 async def trust(client: KubeClient, options: WorkHubOptions, ca: bytes, *, clock: Clock = SYSTEM) -> None:
-    """Tell the API server whom to trust when it calls the webhooks; those that are not configured are left so."""
+    """Write the CA into the webhook configurations; missing ones are not created."""
     await trust_webhooks(client, [(hook.resource, hook.name) for hook in hooks(options)], ca, clock=clock)

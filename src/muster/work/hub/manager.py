@@ -1,7 +1,6 @@
-"""The controllers of the hub's side of works, put together. Which of them run is said by the options.
+"""Assembly of the hub's controllers of works; the options decide which of them run.
 
-`WorkHub` takes a client and options and nothing else from the process around it. Who may run at all (leader election) and webhooks
-are the caller's business.
+`WorkHub` needs only a client and options of its process. Leader election and webhooks are up to the caller.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from muster.work.hub.options import BINDING_CONTROLLER, FINISHED_WORK_CONTROLLER
 from muster.work.hub.replica_sets.controller import ReplicaSets
 
 REPORTER: Final = "work-controller"
-"""Who the events are from."""
+"""The reportingController of events."""
 
 
 class WorkHub(Manager):

@@ -1,4 +1,4 @@
-"""What an administrator can set on the hub's side of works, with the defaults that an empty command line gives."""
+"""The options of the hub's side of works, with the defaults of the command line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CLEAN_UP_COMPLETED: Final = "CleanUpCompletedManifestWork"
 BY_BINDING: Final = "ExecutorByBinding"
 BY_BINDING_ONLY: Final = "ExecutorByBindingOnly"
 GATES: Final = (NIL_EXECUTOR_VALIDATING, MANIFEST_WORK_REPLICA_SET, CLEAN_UP_COMPLETED, BY_BINDING, BY_BINDING_ONLY)
-"""Those about bindings are ours: a ClusterManager can say gates, but no flags."""
+"""Those about bindings are ours: a ClusterManager can set feature gates, but no flags."""
 UNSUPPORTED_GATES: Final = ("CloudEventsDrivers",)
-"""Feature gates of upstream's hub that can only be off here."""
+"""Feature gates of upstream's hub that can only be disabled here."""
 
 REPLICA_SET_CONTROLLER: Final = "manifest-work-replica-sets"
 FINISHED_WORK_CONTROLLER: Final = "finished-works"
@@ -25,18 +25,18 @@ BINDING_CONTROLLER: Final = "service-account-bindings"
 """The controllers, by name."""
 
 MANIFEST_LIMIT: Final = 512_000
-"""Bytes of all manifests of a work."""
+"""Maximum bytes of all manifests of a work."""
 ADDON_NAMESPACE: Final = "open-cluster-management-agent-addon"
-"""Where managed service accounts live on a managed cluster, unless its addon says otherwise."""
+"""The default namespace of managed service accounts on a managed cluster."""
 
 
 class ExecutorAuthorization(Enum):
-    """By what a user may write works that run as an executor."""
+    """How users are authorized to write works that run as an executor."""
 
     ACCESS_REVIEW = "access-review"
-    """The verb execute-as, which RBAC or any other authorizer of the hub gives."""
+    """By the verb execute-as, granted by RBAC or any other authorizer of the hub."""
     BINDINGS = "bindings"
-    """A ManagedServiceAccountBinding."""
+    """By a ManagedServiceAccountBinding."""
     EITHER = "either"
 
     @property
@@ -45,7 +45,7 @@ class ExecutorAuthorization(Enum):
 
 
 def authorization(gates: Mapping[str, bool], otherwise: ExecutorAuthorization) -> ExecutorAuthorization:
-    """By what feature gates say."""
+    """The authorization that feature gates select."""
     if gates.get(BY_BINDING_ONLY):
         return ExecutorAuthorization.BINDINGS
     return ExecutorAuthorization.EITHER if gates.get(BY_BINDING) else otherwise
@@ -54,9 +54,9 @@ def authorization(gates: Mapping[str, bool], otherwise: ExecutorAuthorization) -
 @dataclass(frozen=True)
 class WorkHubOptions:
     namespace: str = HUB_NAMESPACE
-    """Where the hub keeps its own lease and serving certificate."""
+    """The namespace of the hub's Lease and serving certificate."""
     nil_executor_validating: bool = False
-    """Whether a work without executor counts as one that runs as the agents' own account."""
+    """Whether a work without executor counts as running as the agents' own account."""
     replica_sets: bool = False
     clean_up_completed: bool = False
     authorization: ExecutorAuthorization = ExecutorAuthorization.ACCESS_REVIEW
@@ -66,7 +66,7 @@ class WorkHubOptions:
 
     @property
     def disabled_controllers(self) -> frozenset[str]:
-        """By name; they are not made."""
+        """The names of controllers that are not made."""
         on = {
             REPLICA_SET_CONTROLLER: self.replica_sets,
             FINISHED_WORK_CONTROLLER: self.clean_up_completed,

@@ -1,7 +1,7 @@
-"""What bindings, managed service accounts and their addons say, from caches.
+"""Authorization by the cached bindings, managed service accounts and their addons.
 
-A verdict is a function of these three collections and nothing else, so replicas agree as soon as their caches do. While a cache is
-incomplete there is no verdict: `NotKnown` is raised, which refuses and is worth trying again.
+A decision depends on these three collections only, so replicas agree once their caches do. Until all caches are synced there is no
+decision: `NotKnown` is raised, which refuses the request and can be retried.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BY_ACCOUNT: Final = "account"
 
 
 class NotKnown(Exception):
-    """The caches are not complete yet."""
+    """The caches are not synced yet."""
 
 
 def is_subject(subject: BindingSubject, who: UserInfo) -> bool:
@@ -43,7 +43,7 @@ def account_key(binding: ManagedServiceAccountBinding) -> ObjectKey:
 
 
 class BoundAccounts:
-    """`informers` run elsewhere."""
+    """The owner of `informers` runs them."""
 
     def __init__(self, informers: Informers, default_namespace: str) -> None:
         self.bindings = informers.of(ManagedServiceAccountBinding)
@@ -64,7 +64,7 @@ class BoundAccounts:
         yield from self.bindings.cache.by_index(BY_ACCOUNT, str(account))
 
     def executor(self, account: ObjectKey) -> Executor:
-        """What a managed service account is on its cluster. Raises NotKnown."""
+        """The service account of a managed service account on its cluster. Raises NotKnown."""
         if not self._addons.has_synced:
             raise NotKnown("addons are not known yet")
         addon = self._addons.cache.get(ObjectKey(account.namespace, ADDON))
@@ -72,7 +72,7 @@ class BoundAccounts:
         return Executor(there or self._default_namespace, account.name)
 
     def allow(self, who: UserInfo, executor: Executor, cluster: str) -> bool:
-        """Whether a binding lets somebody have works of a cluster run as this. Raises NotKnown."""
+        """Whether a binding permits a user to run works of a cluster as this executor. Raises NotKnown."""
         if not self.complete:
             raise NotKnown("bindings of managed service accounts are not known yet")
         account = ObjectKey(cluster, executor.name)

@@ -1,4 +1,4 @@
-"""Bindings as an authority on executors, alone or beside access reviews (`webhooks/authorization.py` says who else is asked)."""
+"""Authorization of executors by bindings, alone or together with access reviews (see `webhooks/authorization.py`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from muster.work.hub.webhooks.executors import AGENT, Executor
 
 
 class ByBinding:
-    """`reviews` judge what no binding can: works of all clusters, those of the hub's own `controller`, works without executor.
+    """`reviews` decide what bindings cannot: works of all clusters, those of the hub's own `controller`, works without executor.
 
-    With `either` they are asked first about everything.
+    With `either`, they are checked first for everything.
     """
 
     def __init__(self, bound: BoundAccounts, reviews: ExecutorPolicy, controller: str, *, either: bool) -> None:

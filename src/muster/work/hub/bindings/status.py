@@ -1,4 +1,4 @@
-"""What becomes of a binding: whether the account it names is there, and whether it therefore counts."""
+"""The conditions of a binding: whether its account exists, and whether the binding is therefore in effect."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who may bind a managed service account: whoever may execute works as it.
+"""Admission of bindings: only users who may execute works as the account may bind it.
 
-A binding hands that right on, so its writer must hold it, of the account that is bound and of the one that was. It is asked of the
-hub by `execute-as`, never of bindings: being bound does not include binding others. Changes outside of the spec concern nobody.
+A binding grants that permission, so its writer must have it, for the account in the new spec and in the old one. The check is an
+access review for `execute-as`, never a binding: a bound subject may not bind others. Changes outside of the spec are not checked.
 """
 
 from __future__ import annotations

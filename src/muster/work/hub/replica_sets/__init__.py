@@ -1,5 +1,5 @@
-"""ManifestWorkReplicaSets: one work in the namespace of each cluster that placements chose, rolled out as their strategies say.
+"""ManifestWorkReplicaSets: one work in the namespace of each cluster that the placements selected, rolled out by their strategies.
 
-`decisions` reads which clusters those are, `replicas` how each one's work fares, `rollout` says which clusters are next,
-`reporting` what the set's status is; all of these are functions of what they are given. `controller` does what they say.
+`decisions` reads these clusters, `replicas` the progress of each work, `rollout` decides which clusters are next, `conditions`
+computes the set's status; all of these are pure functions. `controller` executes the result.
 """

@@ -1,4 +1,4 @@
-"""What a replica set says of itself: conditions and reasons are upstream's, the messages say what upstream leaves out."""
+"""The conditions of a replica set: types and reasons are upstream's, the messages have more details."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTED: Final = 5
 
 @dataclass(frozen=True)
 class PlacementShare:
-    """A placement's share of a set: whom it chose, which of them have the change, and what is next."""
+    """The clusters of one of the set's placements: those selected, those that have the change, and those that are next."""
 
     name: str
     groups: tuple[Group, ...] = ()
@@ -31,11 +31,11 @@ class PlacementShare:
     states: Mapping[str, State] = field(default_factory=dict)
     rollout: Rollout = field(default_factory=Rollout)
     present: frozenset[str] = frozenset()
-    """Those that have a work, whatever it was made from."""
+    """Clusters that have a work, of any version of the template."""
     missing: bool = False
-    """There is no such placement."""
+    """The placement does not exist."""
     problem: str = ""
-    """Its strategy cannot be followed."""
+    """Why its rollout strategy is invalid."""
 
     @property
     def chosen(self) -> int:
@@ -45,7 +45,7 @@ class PlacementShare:
         return sum(one is state for one in self.states.values())
 
     def summary(self, begun: frozenset[str]) -> ManifestWorkReplicaSetSummary:
-        """`begun` have just been given the change."""
+        """`begun` are clusters whose work has just been changed."""
         works = self.updated.values()
         fresh = begun & set(self.rollout.begin)
         return ManifestWorkReplicaSetSummary(
@@ -94,7 +94,7 @@ def rolled_out(shares: Sequence[PlacementShare]) -> Condition:
 
 
 def applied(shares: Sequence[PlacementShare], failed: Mapping[str, str], total: ManifestWorkReplicaSetSummary) -> Condition:
-    """`failed` are clusters whose work could not be written, and why."""
+    """`failed` are clusters whose work could not be written, with the error."""
 
     def condition(status: str, reason: str, message: str = "") -> Condition:
         return Condition(type=MANIFEST_WORK_APPLIED, status=status, reason=reason, message=message)

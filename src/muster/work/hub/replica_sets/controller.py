@@ -1,14 +1,15 @@
-"""Keeps the works of a replica set: makes and changes them as its rollout goes on, removes those of clusters no longer chosen.
+"""Reconciles the works of a replica set: creates and changes them as its rollout proceeds, deletes those of clusters no longer
+selected.
 
-A pass is: hold the set by its finalizer, see whom the placements chose and how they fare, write the works that are next, delete the
-others, say how it went. A work that could not be written is named in the status and tried again; the others are not kept waiting.
-Works of a placement that cannot be found stay: a placement that was deleted by mistake takes nothing with it, a reference that is
-taken out of the set does.
+A reconcile is: add the finalizer, read the placements' clusters and the state of their works, write the works that are next, delete
+the others, set the status. A work that could not be written is named in the status and retried; others are not delayed. Works of a
+missing placement stay: a placement that was deleted by mistake deletes no works, a reference that is removed from the set does.
 
-A work is the set's by its label, whatever it is called. New ones are called as the set; where that name is taken by a work that is
-not its own, a few letters are added that are always the same, so that making a work twice makes one.
+A work belongs to the set by its label, whatever its name. New ones have the name of the set; if a work of another owner has that
+name, a fixed suffix is added, so that a repeated create does not make a second work.
 
-Which placement a work is labelled with follows the first that chose its cluster; that is no change of the work.
+The placement label of a work is that of the first placement that selected its cluster; a change of it does not count as a change of
+the work.
 """
 
 from __future__ import annotations
@@ -54,19 +55,19 @@ from muster.work.kinds import MANIFEST_WORKS
 from muster.work.names import PLACEMENT_NAME_LABEL, REPLICA_SET_FINALIZER, REPLICA_SET_LABEL
 
 RESYNC_INTERVAL: Final = 1.0
-"""Seconds until works that only the server knows of are looked for again."""
+"""Seconds between lists for works that are not in the cache."""
 _LONGEST: Final = 182
-"""Of a name, so that what is added to it does not make it too long for the agent's record of it."""
+"""The longest name of a work, so that the agent's AppliedManifestWork can add to it."""
 _BY_OWNER: Final = "owner"
 _BY_PLACEMENT: Final = "placement"
 
 
 class WorksNotWritten(Exception):
-    """Some works of a set could not be written; the status says which and why."""
+    """Some works of a set could not be written; the status has their names and errors."""
 
 
 class TakenName(Exception):
-    """Every name that a work could have is another's."""
+    """All possible names of a work are in use by others."""
 
 
 def owner_label(key: ObjectKey) -> str:
@@ -75,10 +76,10 @@ def owner_label(key: ObjectKey) -> str:
 
 @dataclass(frozen=True)
 class DesiredWork:
-    """What every work of a set is to be."""
+    """The desired state of every work of a set."""
 
     names: tuple[str, str]
-    """What a work is called, and what if that is taken."""
+    """The name of a work, and the alternative if that is in use."""
     owner: str
     template: Document
     labels: dict[str, str]
@@ -136,7 +137,7 @@ class ReplicaSets:
             return None
         return await self._roll_out(found)
 
-    # Holding and letting go
+    # Finalizer
 
     async def _hold(self, found: ManifestWorkReplicaSet) -> None:
         await add_finalizer(self._context.client, found, REPLICA_SET_FINALIZER)
@@ -149,7 +150,7 @@ class ReplicaSets:
         await self._delete_all(known)
         if known and patient:
             return None
-        # The last look is at the works themselves: of those made a moment ago the cache may not know.
+        # The final check lists the works: the cache may lack those that were just created.
         there = await self._there(owner_label(_key(found)))
         await self._delete_all(there)
         if there and patient:
@@ -164,7 +165,7 @@ class ReplicaSets:
         try:
             return [Replica.decode(raw) async for page in pages for raw in page.items]
         except NotFound:
-            # Works went as a kind: the hub is being taken away.
+            # The CRD of works is gone: the hub is being removed.
             return []
 
     async def _delete_all(self, works: Iterable[Replica]) -> None:
@@ -177,7 +178,7 @@ class ReplicaSets:
         condition = Condition(type=MANIFEST_WORK_APPLIED, status="False", reason="InvalidManifestWorkName", message=message)
         await patch_object(self._context.client, found, with_condition(found, condition, self._context.clock.now()), status=True)
 
-    # Rolling out
+    # Rollout
 
     async def _roll_out(self, found: ManifestWorkReplicaSet) -> float | None:
         wanted = DesiredWork.of(found)
@@ -194,7 +195,7 @@ class ReplicaSets:
         return max(0.0, (min(times) - self._context.clock.now()).total_seconds()) + 0.1 if times else None
 
     def _shares(self, found: ManifestWorkReplicaSet, wanted: DesiredWork, works: dict[str, Replica]) -> list[PlacementShare]:
-        """Of the placements, in the order of the set."""
+        """By placement, in the order of the set."""
         assert found.spec is not None, "read"
         ruled = is_ruled(found.spec.manifest_work_template)
         shares: list[PlacementShare] = []
@@ -226,7 +227,7 @@ class ReplicaSets:
     def _writes(
         self, wanted: DesiredWork, works: dict[str, Replica], shares: Sequence[PlacementShare]
     ) -> Iterator[tuple[str, WriteOne]]:
-        """By cluster, what is to be done to its work."""
+        """By cluster, how its work must be written."""
         chosen = {cluster: share for share in shares for group in share.groups for cluster in group.clusters}
         kept = {share.name for share in shares if share.missing}
         for share in shares:
@@ -251,12 +252,12 @@ class ReplicaSets:
                 there = await self._context.client.get(MANIFEST_WORKS, name, cluster)
                 if (there["metadata"].get("labels") or {}).get(REPLICA_SET_LABEL) != wanted.owner:
                     continue
-            # Just made, or made a moment ago and the cache does not know yet.
+            # Created just now, or a moment ago and not in the cache yet.
             return
         raise TakenName(f"there are ManifestWorks {' and '.join(wanted.names)} that are not of this set")
 
     async def _change(self, wanted: DesiredWork, work: Replica, placement: str) -> None:
-        """The spec as a whole, of the version that was seen and of no other; labels are added, not taken away."""
+        """Replace the whole spec of the version that was read; labels are added, not removed."""
         seen = self._works.cache.snapshot(ObjectKey(work.cluster, work.metadata.name))
         if seen is None:
             return
@@ -276,7 +277,7 @@ class ReplicaSets:
             return
 
     async def _each(self, writes: Iterable[tuple[str, WriteOne]]) -> dict[str, str]:
-        """A decision that names no cluster leads nowhere: that is the ValueError."""
+        """A decision without a cluster name is a ValueError."""
         return await write_each(writes, (KubeError, TakenName, ValueError))
 
     async def _report(
@@ -298,14 +299,14 @@ def _key(one: ManifestWorkReplicaSet | Placement) -> ObjectKey:
 
 
 def _one_each(works: Iterable[Replica], names: Sequence[str]) -> tuple[dict[str, Replica], list[Replica]]:
-    """By cluster one of its works, and the others; one that is called as it should be comes first."""
+    """By cluster one of its works, and the others; a work with the desired name is preferred."""
     ordered = sorted(works, key=lambda work: (work.metadata.name not in names, work.metadata.name))
     first: dict[str, Replica] = {}
     return first, [work for work in ordered if first.setdefault(work.cluster, work) is not work]
 
 
 def _owners(work: Replica) -> list[ObjectKey]:
-    """A namespace has no dot, a name may have some."""
+    """A namespace has no dots, a name may have some."""
     namespace, separator, name = work.owner.partition(".")
     return [ObjectKey(namespace, name)] if separator else []
 

@@ -1,12 +1,12 @@
-"""A work of a replica set as its controller looks at it: what it was made from, and how it fares.
+"""A work of a replica set as its controller sees it: the digest of its spec, and its progress.
 
-`digest` tells one spec from another, whatever the order of its keys; a work has the change when its digest is the template's.
+`digest` identifies a spec, independent of the order of its keys; a work has the change if its digest is the template's.
 
-How a work fares is read from its conditions of the present generation. Where the template has a rule for `Progressing`, that
-condition decides, as upstream has it: True is progressing, or failed when `Degraded` is True too; False is succeeded. Without such
-a rule a work has succeeded when it is applied and available, has failed when it is not applied or is degraded, and progresses
-otherwise. Since when it does so is never before its manifests were applied in this generation: a condition that stays as it is
-keeps the time of the generation before.
+The progress is read from the conditions of the current generation. If the template has a rule for `Progressing`, that condition
+decides, as upstream: True is progressing, or failed if `Degraded` is True too; False is succeeded. Without such a rule a work has
+succeeded if it is applied and available, has failed if it is not applied or is degraded, and is progressing otherwise. The time of
+the state is never before the manifests were applied in this generation: an unchanged condition has the time of the generation
+before.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Replica:
 
     @classmethod
     def decode(cls, raw: bytes) -> Replica:
-        """What of the status cannot be read is left out: one agent's work must not keep those of others from being seen."""
+        """Unreadable parts of the status are left out: the work of one agent must not hide those of others."""
         try:
             wire = _decode(raw)
         except msgspec.ValidationError:
@@ -74,7 +74,7 @@ class Replica:
         return found is not None and found.status == "True"
 
     def current(self, kind: str) -> Condition | None:
-        """A condition, if it is of the present generation."""
+        """A condition of the current generation."""
         found = condition_of(self.status.conditions, kind)
         return found if found is not None and found.observed_generation == self.metadata.generation else None
 
@@ -122,7 +122,7 @@ def digest(spec: object) -> bytes:
 
 
 def is_ruled(template: ManifestWorkSpec) -> bool:
-    """Whether the template says itself when a work progresses."""
+    """Whether the template has a rule for Progressing."""
     return any(rule.condition == PROGRESSING for config in template.manifest_configs for rule in config.condition_rules)
 
 

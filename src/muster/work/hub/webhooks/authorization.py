@@ -1,10 +1,11 @@
-"""Whether somebody may have works run as an executor: by the verb `execute-as`, by a binding, or by either.
+"""Whether a user may write works that run as an executor: by the verb `execute-as`, by a binding, or by either.
 
-`execute-as` is asked of the hub with the executor as the name of a ManifestWork in the cluster's namespace, so that RBAC can give
-it for one account, one cluster, or all. An empty namespace asks for all clusters at once; a binding speaks of one account on one
-cluster and has no say there, nor about the hub's own controller, which copies what was authorized when it was written.
+`execute-as` is reviewed on the hub with the executor as the name of a ManifestWork in the cluster's namespace, so that RBAC can
+grant it for one account, one cluster, or all. An empty namespace means all clusters at once; bindings, which are about one account
+on one cluster, cannot grant that, nor anything to the hub's own controller, which copies specs that were authorized when they were
+written.
 
-No answer is neither yes nor no: the request is refused as one to be tried again.
+If the review fails, the request is refused as one that can be retried.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from muster.work.names import EXECUTE_AS
 
 class ExecutorPolicy(Protocol):
     async def allows(self, who: UserInfo, executor: Executor, namespace: str) -> bool:
-        """Of works in this namespace; empty means in all. Raises Denied when that cannot be found out now."""
+        """For works in this namespace; empty means in all. Raises Denied if that cannot be decided now."""
 
 
 class ByAccessReview:

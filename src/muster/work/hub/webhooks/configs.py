@@ -1,7 +1,7 @@
-"""Whether what the configurations of manifests say can be read at all: JSONPaths and CEL expressions.
+"""Syntax checks of the JSONPaths and CEL expressions in manifest configurations.
 
-Only the syntax is judged. What an expression means is for the agent, which may be older or newer than the hub; but what no agent
-can parse is refused here, where its author learns of it at once. A configuration that was there before is not judged.
+Only the syntax is checked. The evaluation is up to the agent, which may be older or newer than the hub; but what no agent can parse
+is refused here, so that its author gets the error at once. Existing configurations are not checked again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.kube.jsonpath import JSONPathError, compile_path
 def config_problem(
     configs: Sequence[ManifestConfig], spec: Mapping[str, Any], old: Mapping[str, Any], at: str = "spec"
 ) -> str | None:
-    """The first expression that cannot be parsed among `configs`, which `spec` has and `old` has not."""
+    """The first invalid expression in `configs`, which `spec` has and `old` has not."""
     known = set(_written(old))
     news = ((index, config) for index, (config, raw) in enumerate(zip(configs, _written(spec), strict=True)) if raw not in known)
     found = next((problem for index, config in news for problem in _problems(config, index)), None)

@@ -1,11 +1,10 @@
-"""Executors as the hub sees them: who a work runs as, and whom a change of it concerns.
+"""Executors of works, and whose permissions the writer of a work needs.
 
-Nothing here asks anybody. An executor is read from the spec as it came, because admission has to cope with whatever a schema lets
-through: what is no executor is a `MalformedExecutor` that names the field.
+Nothing here sends requests. An executor is parsed from the raw spec, because admission must handle whatever a schema permits: an
+invalid one is a `MalformedExecutor` with the field.
 
-Whoever changes a work acts with its executor's rights, whatever it is he changes: by its manifests he decides what is written in
-that name, by taking the name away he gives the work to the agent itself. So a change concerns the executor that was and the one
-that will be; a new work, the one it has.
+A change of a work acts with its executor's permissions, whatever is changed: manifests decide what is written as the executor, and
+without executor the work runs as the agent itself. So a change requires the old and the new executor; a new work, its own.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _WITHOUT_ACCOUNT: Final = "executor service account can not be nil"
 
 
 def user_name(namespace: str, name: str) -> str:
-    """A service account as a user."""
+    """The user name of a service account."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 
@@ -42,11 +41,11 @@ class Executor:
 
 
 AGENT: Final = Executor("", DEFAULT_SERVICE_ACCOUNT)
-"""Who a work without executor runs as. Agents live in namespaces of their own choice, so none is said."""
+"""The executor of a work without one. Agents may be in any namespace, so it is empty."""
 
 
 class MalformedExecutor(ValueError):
-    """`field` is below the spec."""
+    """`field` is relative to the spec."""
 
     def __init__(self, field: str, problem: str, message: str = "the executor is malformed") -> None:
         super().__init__(f"{message}: {field} {problem}")
@@ -54,7 +53,7 @@ class MalformedExecutor(ValueError):
 
 
 def executor_of(spec: Mapping[str, Any], at: str = "spec") -> Executor | None:
-    """None where the spec names none. Raises MalformedExecutor."""
+    """None if the spec has none. Raises MalformedExecutor."""
     executor = spec.get(FIELD)
     if executor is None:
         return None
@@ -75,7 +74,8 @@ def executor_of(spec: Mapping[str, Any], at: str = "spec") -> Executor | None:
 
 
 def concerned(new: Executor | None, old: Executor | None, *, is_new: bool, nil_counts: bool) -> tuple[Executor, ...]:
-    """Whose rights the writer needs: as whom it will run, then as whom it ran. With `nil_counts`, no executor is the agent."""
+    """The executors whose permissions the writer needs: the new one, then the old one. With `nil_counts`, no executor counts as the
+    agent."""
     both = (new,) if is_new else (new, old)
     named = [AGENT if executor is None else executor for executor in both if nil_counts or executor is not None]
     return tuple(dict.fromkeys(named))

@@ -1,12 +1,13 @@
-"""What may be among the manifests of a work: together not too large, each with a name of its own, none twice.
+"""Validation of the manifests of a work: their total size, and unique names.
 
-The texts begin as upstream's do and then say where. On a change only what is new is judged: a work that was stored before a rule
-came, or under a larger limit, can still be changed elsewhere and made smaller.
+The messages begin as upstream's, and add the position. On an update only new manifests are checked: a work that was stored before a
+rule was introduced, or under a larger limit, can still be changed and made smaller.
 
-The size is that of the manifests as Go's API server would send them, so that the limit is the same to the byte whoever serves the
-hub: JSON without spaces, with `<`, `>`, `&` and two line separators escaped, and each framed as in a protobuf message.
+The size is that of the manifests as Go's API server would send them, so that the limit is the same to the byte on any hub: JSON
+without spaces, with `<`, `>`, `&` and two line separators escaped, and each framed as in a protobuf message.
 
-What no managed cluster could apply, so far as the hub can know that, is accepted with a warning, since upstream's hub accepts it.
+Manifests that no managed cluster could apply, as far as the hub knows, are accepted with a warning, since upstream's hub accepts
+them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import orjson
 
 _LISTED: Final = 5
 _ESCAPED: Final = ((b"<", 5), (b">", 5), (b"&", 5), ("\u2028".encode(), 3), ("\u2029".encode(), 3))
-"""What Go writes as a \\u escape, and how much longer that is."""
+"""Characters that Go writes as a \\u escape, and how many bytes that adds."""
 _IN_NAMESPACES: Final = {
     "": "ConfigMap Endpoints Event LimitRange PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret "
     "Service ServiceAccount",
@@ -34,7 +35,7 @@ _IN_NAMESPACES: Final = {
     "policy": "PodDisruptionBudget",
     "rbac.authorization.k8s.io": "Role RoleBinding",
 }
-"""Kubernetes' own kinds that live in namespaces, by group: of others only the managed cluster knows."""
+"""Kubernetes' own namespaced kinds, by group: other kinds are known to the managed cluster only."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Manifest:
 
     @property
     def homeless(self) -> bool:
-        """Whether it lacks the namespace that its kind needs."""
+        """Whether it lacks the namespace that its kind requires."""
         group, _, _ = str(self.document.get("apiVersion") or "").rpartition("/")
         return not self.namespace and self.kind in _IN_NAMESPACES.get(group, "").split()
 
@@ -80,7 +81,7 @@ class Manifest:
 
 
 def manifests_of(spec: Mapping[str, Any]) -> list[Manifest]:
-    """Of a work's spec; what is no object among them is an object without anything."""
+    """The manifests of a work's spec; one that is no object becomes an empty object."""
     workload = spec.get("workload")
     listed = workload.get("manifests") if isinstance(workload, Mapping) else None
     return [
@@ -90,7 +91,7 @@ def manifests_of(spec: Mapping[str, Any]) -> list[Manifest]:
 
 
 def manifest_problem(new: Sequence[Manifest], old: Sequence[Manifest], limit: int, at: str = "spec") -> str | None:
-    """What is wrong with the new manifests that was not wrong with the old ones, if anything."""
+    """The first problem of the new manifests that the old ones did not have."""
     at = f"{at}.workload.manifests"
     size = sum(manifest.size for manifest in new)
     if size > limit and size > sum(manifest.size for manifest in old):
@@ -111,7 +112,7 @@ def manifest_problem(new: Sequence[Manifest], old: Sequence[Manifest], limit: in
 
 
 def manifest_warnings(new: Sequence[Manifest], old: Sequence[Manifest], at: str = "spec") -> list[str]:
-    """What its author should know of the new manifests that are accepted."""
+    """Warnings about new manifests that are accepted."""
     known = {manifest.raw for manifest in old}
     homeless = [manifest for manifest in new if manifest.homeless and manifest.raw not in known]
     return [

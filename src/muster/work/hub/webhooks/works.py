@@ -1,14 +1,13 @@
-"""What may be written to a ManifestWork, and to the template of a ManifestWorkReplicaSet, and by whom.
+"""Admission of ManifestWorks and of the templates of ManifestWorkReplicaSets.
 
-Both carry the same spec and are judged alike: manifests, the expressions of their configurations, the executor's shape, and whether
-the writer may act as the executors concerned. A request that leaves the spec alone is accepted whoever sends it and whatever the
-spec holds: agents hold and let go works by their finalizers, and nothing may keep them from that. Otherwise what changes is judged.
-One label is as good as a change of the spec: that by which a replica set knows its works, for its controller overwrites them.
-Owner references and finalizers other than their own are not for agents: with those they could have a work collected as garbage, or
-keep it from going.
+Both have the same spec and are checked alike: manifests, the expressions of their configurations, the format of the executor, and
+whether the writer may act as the executors concerned. A request that does not change the spec is accepted: agents add and remove
+their finalizers, and must never be blocked. One label counts as a change of the spec: that by which a replica set finds its works,
+because its controller overwrites them. Agents may not change owner references and finalizers other than their own: they could have
+a work garbage collected, or block its deletion.
 
-A replica set's works land wherever its placements point, today and later, so its writer needs the executor on all clusters, also
-where he changes nothing but the placements. It is judged though its controller may be off: it may be on tomorrow.
+A replica set's works are created wherever its placements select, now and later, so its writer needs the executor on all clusters,
+also for a change of the placements only. It is checked even if its controller is disabled, since it may be enabled later.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WorkLimits:
-    """`nil_counts`: a work without executor counts as one that runs as the agent."""
+    """`nil_counts`: a work without executor counts as running as the agent."""
 
     limit: int
     nil_counts: bool = False
@@ -47,19 +46,19 @@ class WorkLimits:
 
 @dataclass(frozen=True)
 class ReviewedWork:
-    """A spec of works that is about to be written. `kind` and `where` are how a refusal calls it."""
+    """A spec of works to be written. `kind` and `where` name it in a refusal."""
 
     new: Spec
     old: Spec | None
-    """What was there; None when the object is new."""
+    """The stored spec; None if the object is new."""
     typed: ManifestWorkSpec
     at: str
-    """Where it is in its object."""
+    """The path of the spec in its object."""
     kind: str
     namespace: str
-    """Where the works will be; empty: it may be anywhere."""
+    """The namespace of the works; empty: any."""
     empty: str
-    """What is said when there are no manifests."""
+    """The message if there are no manifests."""
 
     def refusal(self, who: UserInfo, executor: Executor) -> str:
         where = f"namespace {self.namespace}" if self.namespace else "all namespaces"
@@ -101,7 +100,7 @@ class WorkWebhooks:
 
 
 def shape_problem(subject: ReviewedWork, limit: int) -> str | None:
-    """What is wrong with the manifests and their configurations that was not so before."""
+    """The first problem of the manifests and their configurations that the old spec did not have."""
     old = subject.old or {}
     new_manifests, old_manifests = manifests_of(subject.new), manifests_of(old)
     if not new_manifests and (subject.old is None or old_manifests):
@@ -112,7 +111,7 @@ def shape_problem(subject: ReviewedWork, limit: int) -> str | None:
 
 
 def executors(subject: ReviewedWork, *, nil_counts: bool) -> tuple[Executor, ...]:
-    """Whose rights the writer needs. Raises Denied for a new spec whose executor is none."""
+    """The executors whose permissions the writer needs. Raises Denied for a new spec with an invalid executor."""
     try:
         new = executor_of(subject.new, subject.at)
     except MalformedExecutor as error:
@@ -122,7 +121,7 @@ def executors(subject: ReviewedWork, *, nil_counts: bool) -> tuple[Executor, ...
     try:
         old = executor_of(subject.old)
     except MalformedExecutor:
-        # Stored past admission; nothing was ever applied as it, so nobody need hold its rights to mend it.
+        # It was stored without admission; nothing was ever applied as it, so no permission is needed to correct it.
         return concerned(new, None, is_new=True, nil_counts=nil_counts)
     return concerned(new, old, is_new=False, nil_counts=nil_counts)
 
@@ -131,7 +130,7 @@ def _writes_spec(request: AdmissionRequest) -> bool:
     if request.operation not in _WRITES:
         return False
     try:
-        # Not by equality: to Python, true is 1.
+        # Not by equality: in Python, True == 1.
         new, old = (_bytes(_spec(document)) for document in (request.object, request.old_object))
     except TypeError:
         raise bad_request("spec is nested too deeply") from None
@@ -139,7 +138,7 @@ def _writes_spec(request: AdmissionRequest) -> bool:
 
 
 def _guard_metadata(request: AdmissionRequest) -> None:
-    """Raises Denied where an agent changes by what its works live and die."""
+    """Raises Denied if an agent changes owner references or finalizers of others."""
     namespace = request.key.namespace
     if request.operation not in _WRITES or agent_groups(namespace).isdisjoint(request.user.groups):
         return
@@ -156,7 +155,8 @@ def _foreign(metadata: Spec, field: str) -> list[Any]:
 
 
 def _changes_hands(request: AdmissionRequest) -> bool:
-    """Whether a work comes to a replica set or leaves one: the controller of the set writes it with rights of its own."""
+    """Whether a work is added to a replica set or removed from one: the controller of the set writes it with its own
+    permissions."""
     return request.operation in _WRITES and _replica_set(request.object) != _replica_set(request.old_object)
 
 
