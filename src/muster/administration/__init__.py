@@ -1,5 +1,5 @@
-"""What an administrator does to a fleet: initialize a hub, join, accept, unjoin, clean up; for `clusteradm` and `muster up`.
+"""Administration of a fleet: initialize a hub, join, accept, unjoin, clean up; used by `clusteradm` and `muster up`.
 
-Functions are asynchronous, take clients and a `Progress`, may be repeated at any time, and give back what they did as data. They
-parse no command lines and print nothing.
+Functions are asynchronous, take clients and a `Progress`, are idempotent, and return what they did as data. They parse no command
+lines and print nothing.
 """

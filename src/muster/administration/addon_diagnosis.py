@@ -1,4 +1,4 @@
-"""What `doctor` says of a cluster's addons: of each that is not available, the first step that is missing, and the remedy."""
+"""The check of a cluster's addons in `doctor`: for each one that is not available, the first missing step and the remedy."""
 
 from __future__ import annotations
 

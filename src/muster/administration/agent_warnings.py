@@ -1,4 +1,4 @@
-"""The last thing that the agent of a cluster warned of: in its log if that can be read, and in Events about it."""
+"""The last warning of a cluster's agent: from its log if that is readable, and from Events about it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KLOG: Final = re.compile(r"^[WE]\d{4} ")
 
 
 async def last_warning(managed: KubeClient, namespace: str) -> str:
-    """Of the pods in an agent's namespace; empty where there is none, or nobody may look."""
+    """The last warning of the pods in an agent's namespace; empty if there is none or it is not readable."""
     try:
         pods = (await managed.list(PODS, namespace)).items
     except KubeError:
@@ -44,7 +44,7 @@ async def _warnings(managed: KubeClient, pod: Object) -> list[str]:
 
 
 def _is_warning(line: str) -> bool:
-    """As our agents write it, in either format, and as upstream's do."""
+    """Whether a line is a warning, as our agents write it in either format, or as upstream's do."""
     if line.startswith("{"):
         try:
             return json.loads(line).get("level") in ("warning", "warn", "error")

@@ -1,7 +1,7 @@
-"""Values of OCM's Helm charts, read as far as they say something about Muster; what they say otherwise is refused by name.
+"""Values of OCM's Helm charts, as far as they apply to Muster; other values are refused by name.
 
-There is a chart for hubs and one for managed clusters. They differ in the section that describes the ClusterManager or the
-Klusterlet; the rest is about the operator, and the same. Values win over flags, as with OCM's tool.
+There is a chart for hubs and one for managed clusters. They differ in the section for the ClusterManager or the Klusterlet; the
+rest is about the operator, and the same. Values override flags, as with OCM's tool.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HUB_SPEC: Final = (
     "resourceRequirement",
     "nodePlacement",
 )
-"""Of `clusterManager`: what is the same in the ClusterManager's spec."""
+"""Fields of `clusterManager` that are the same in the ClusterManager's spec."""
 KLUSTERLET_SPEC: Final = (
     "externalServerURLs",
     "hubApiServerHostAlias",
@@ -40,7 +40,7 @@ KLUSTERLET_SPEC: Final = (
     "workConfiguration",
 )
 _FIXED: Final = frozenset(("podSecurityContext", "securityContext", "affinity", "createBootstrapSA"))
-"""What ours has in a fixed, restricted form; the chart's defaults may stay in a file."""
+"""Values that are fixed here, in a restricted form; the chart's defaults may stay in a file."""
 
 
 class _BadValue(Exception):
@@ -53,7 +53,7 @@ class _BadValue(Exception):
 
 @dataclass(frozen=True)
 class Chart:
-    """`section` describes the object that the operator is given; `readers` know all that may be in a file."""
+    """`section` is the one of the object for the operator; `readers` handle all keys that a file may have."""
 
     flag: str
     readers: Mapping[str, Callable[[Any, Any], Any]]
@@ -87,7 +87,7 @@ def _cluster_manager(options: InitOptions, value: Any) -> InitOptions:
 
 
 def _klusterlet(options: JoinOptions, value: Any) -> JoinOptions:
-    """Which cluster it is, and where agents run, flags say alone."""
+    """The name of the cluster and the mode of the agents come from flags alone."""
     section = _mapping("klusterlet", value)
     _refuse_others("klusterlet", section, (*KLUSTERLET_SPEC, "create", "name", "clusterName", "mode"))
     for key, option in (("clusterName", options.cluster_name), ("mode", options.mode)):

@@ -1,7 +1,7 @@
-"""Why is a cluster not available? A walk along everything that has to hold, from the hub's own parts to the agent's.
+"""The diagnosis of a cluster that is not available: checks from the hub's own components to the agent's.
 
-Each step looks at one thing and gives findings: what is well, what is wrong and what to do about it. A step that lacks a permission
-says so and stops nobody. Steps are in the order in which things come about, so the first problem is usually the cause of the rest.
+Each step checks one thing and returns findings: what is right, what is wrong and the remedy. A step that lacks a permission reports
+that and does not stop the others. Steps are in order of dependency, so the first problem is usually the cause of the rest.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ async def diagnose(diagnosis: Diagnosis) -> list[Finding]:
         try:
             findings += [one async for one in step(diagnosis)]
         except Forbidden as error:
-            # Who cannot see the cluster itself must not hear that nothing is wrong with it.
+            # A caller who may not read the cluster must not see that nothing is wrong with it.
             verdict = PROBLEM if step is _existence else NOTE
             findings.append(Finding(verdict, subject, f"cannot be read: {error}", "run doctor with permission to read it"))
         except MalformedObject as error:
@@ -112,7 +112,7 @@ async def _work_webhooks(diagnosis: Diagnosis) -> Findings:
 
 
 async def _judges(diagnosis: Diagnosis, subject: str, hooks: Iterable[Hook], without: str, probe: Probe) -> Findings:
-    """Asked by a write that is not carried out: that is what every write meets."""
+    """Check admission webhooks by a dry run of a write, which every write meets."""
     missing = []
     for hook in hooks:
         try:
@@ -125,7 +125,7 @@ async def _judges(diagnosis: Diagnosis, subject: str, hooks: Iterable[Hook], wit
     try:
         await probe(diagnosis)
     except NotFound:
-        # Of the namespace, which the hub makes when it accepts the cluster.
+        # About the namespace, which the hub creates when it accepts the cluster.
         yield Finding(
             NOTE, subject, f"not tried: the hub has no namespace {diagnosis.name}", "it makes it when the cluster is accepted"
         )
@@ -141,7 +141,7 @@ async def _judges(diagnosis: Diagnosis, subject: str, hooks: Iterable[Hook], wit
 
 
 async def _touch(diagnosis: Diagnosis) -> None:
-    """Change the cluster, or make it as its agent would: webhooks are asked only about what can be done."""
+    """Write the cluster (a dry run), or create it as its agent would: webhooks are called only for valid writes."""
     try:
         await diagnosis.hub.patch(MANAGED_CLUSTERS, diagnosis.name, {"metadata": {}}, dry_run=True)
     except NotFound:
@@ -187,7 +187,7 @@ async def _existence(diagnosis: Diagnosis) -> Findings:
 
 
 async def _unknown(diagnosis: Diagnosis, subject: str) -> Finding:
-    """A cluster that the hub does not know; whether its agent could introduce it is tried, without doing so."""
+    """A cluster that does not exist on the hub; a dry run checks whether its agent could create it."""
     text = "there is none of this name"
     try:
         await _introduce(diagnosis)
@@ -243,7 +243,7 @@ async def _acceptance(diagnosis: Diagnosis) -> Findings:
 
 
 async def _requests(diagnosis: Diagnosis) -> Findings:
-    """What the agent asked for, as long as it has not joined."""
+    """The agent's signing requests, as long as it has not joined."""
     cluster = diagnosis.cluster
     if cluster is not None and (not by_certificate(cluster) or is_true(cluster.status.conditions, JOINED)):
         return
@@ -347,7 +347,7 @@ async def _availability(diagnosis: Diagnosis) -> Findings:
 
 
 async def _agent(diagnosis: Diagnosis) -> Findings:
-    """The other side, where there is a way to it."""
+    """Checks on the managed cluster, if there is a kubeconfig for it."""
     if diagnosis.managed is None:
         if diagnosis.cluster is None or not is_true(diagnosis.cluster.status.conditions, AVAILABLE):
             yield Finding(NOTE, "agent", "not checked", "give --managed-cluster-kubeconfig to check the managed cluster too")
@@ -369,7 +369,7 @@ _WELL: Final = {
     "Applied": ("True",),
     "Available": ("True",),
     "RegistrationDesiredDegraded": ("False",),
-    # What only the agents' own pods can do, an operator cannot try.
+    # The operator cannot test this: only the agents' own pods can.
     "HubConnectionDegraded": ("False", "Unknown"),
 }
 

@@ -1,4 +1,4 @@
-"""Registration drivers as `init` and `join` are asked for: what nobody answers to is refused, what a driver refuses is told."""
+"""Registration drivers for `init` and `join`: unknown drivers and rejected options become errors for the administrator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.registration.drivers.profile import DriverOptions
 
 
 def installed_driver(name: str, flag: str) -> Driver:
-    """Raises AdministrationError, naming those who are there."""
+    """The driver of this name. Raises AdministrationError, which lists the installed ones."""
     try:
         return find(name)
     except DriverError as error:
@@ -24,7 +24,7 @@ def installed_driver(name: str, flag: str) -> Driver:
 
 @contextmanager
 def fitting() -> Iterator[None]:
-    """What a driver cannot be set up with is an AdministrationError."""
+    """Turn a driver's Unfit into an AdministrationError."""
     try:
         yield
     except Unfit as error:
@@ -32,13 +32,12 @@ def fitting() -> Iterator[None]:
 
 
 def aws_driver(configured: Iterable[HubRegistrationDriver]) -> AwsIrsaHubDriver | None:
-    """What a ClusterManager's drivers say of registration by AWS identities; None where that is not among them."""
+    """The ClusterManager's entry for registration by AWS identities; None if it has none."""
     return next((one.awsirsa for one in configured if one.awsirsa is not None), None)
 
 
 def identity_marks(identity: str, configured: Sequence[HubRegistrationDriver]) -> Mapping[str, str]:
-    """The annotations by which a cluster of this identity is known on a hub that is set up so. Raises Unfit where none of its
-    drivers has identities."""
+    """The annotations of a cluster with this identity on a hub with these drivers. Raises Unfit if none of them has identities."""
     for entry in configured:
         profile = profile_of(entry.auth_type)
         if profile is not None and (marks := profile.identity_marks(identity, entry)):
@@ -47,8 +46,9 @@ def identity_marks(identity: str, configured: Sequence[HubRegistrationDriver]) -
 
 
 def refuse_unheard(options: Mapping[str, DriverOptions], drivers: Sequence[Driver], flags: Sequence[Flag], choice: str) -> None:
-    """Raises AdministrationError when something is said to a driver that is not chosen, other than by flags of its own: those are
-    passed over, as by OCM's tool."""
+    """Raises AdministrationError for options of a driver that is not selected; a driver's own flags are ignored then, as in OCM's
+    tool.
+    """
     chosen = {name for driver in drivers for name in (driver.name, *driver.aliases)}
     passed_over = {(flag.driver, flag.option) for flag in flags}
     for name, values in options.items():

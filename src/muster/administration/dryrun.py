@@ -1,11 +1,11 @@
-"""A client that notes what is written through it, and in a dry run lets nothing through.
+"""A client that records its writes, and in a dry run persists none.
 
-A dry run sends every write with `dryRun=All`: the server checks permission, admission and validity, and stores nothing. What it
-would have made is remembered, so that whoever reads it back goes on as if it were there. Where a write needs something that this
-very run would have made first (its namespace, its definition), the server cannot check it, and it is taken as given; so it is where
-the way to the server knows no dry runs, as gRPC does not. Reviews change nothing and are simply asked.
+A dry run sends every write with `dryRun=All`: the server checks permission, admission and validity, and stores nothing. The result
+is kept in memory, so that later reads find it as if it existed. If a write needs something that the same run would have created
+first (its namespace, its CRD), the server cannot check it, and it is assumed valid; the same goes for transports without dry runs,
+such as gRPC. Access reviews change nothing and are sent as they are.
 
-Whoever waits for something to happen, or needs a token, asks `is_dry_run` first: nothing will happen, and no token is issued.
+Code that waits for a change, or needs a token, checks `is_dry_run` first: nothing will change, and no token is issued.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ REVIEWS: Final = frozenset(
     )
 )
 TOKEN: Final = "<token>"
-"""What a dry run shows where a token would be."""
+"""Shown in a dry run in place of a token."""
 
 
 @dataclass
 class Journal:
-    """In order. A write that was refused is not in it."""
+    """The accepted writes, in order; refused ones are not included."""
 
     writes: list[Write] = field(default_factory=list)
 
     def documents(self) -> list[Document]:
-        """What was written as a whole, the last word on each object; with it the same could be made by kubectl."""
+        """The whole objects that were written, each in its last version; kubectl could apply them."""
         found: dict[WriteTarget, Document] = {}
         for write in self.writes:
             if write.verb in ("apply", "create", "update") and write.body is not None and not write.target.subresource:
@@ -62,7 +62,7 @@ class JournalingClient(DelegatingClient):
         self.journal = journal
         self.dry_run = dry_run
         self._made: dict[WriteTarget, Object | None] = {}
-        """In a dry run: what would be there now. None: deleted."""
+        """In a dry run: the objects that would exist now. None: deleted."""
 
     def as_user(self, name: str) -> JournalingClient:
         other = JournalingClient(self._inner.as_user(name), self.journal, dry_run=self.dry_run)
@@ -82,7 +82,7 @@ class JournalingClient(DelegatingClient):
         if write.target.resource.plural in REVIEWS:
             return await send(dry_run)
         answer = await self._pretend(write, send) if self.dry_run else await send(dry_run)
-        # What the caller does with its document later was not written.
+        # Later changes that the caller makes to its document are not part of the write.
         self.journal.writes.append(replace(write, body=deepcopy(write.body)))
         return answer
 
@@ -90,7 +90,7 @@ class JournalingClient(DelegatingClient):
         try:
             answer = await send(True)
         except (NotFound, Conflict):
-            # A Conflict over the revision of something that only exists here.
+            # A Conflict about the resourceVersion of an object that exists only in this dry run.
             if not self._made_here(write.object_target):
                 raise
             answer = self._imagine(write)

@@ -1,4 +1,4 @@
-"""Why something an administrator asked for is not done. Every message says what is wrong; `remedy` says what to do about it."""
+"""Errors of administration. Every message says what is wrong; `remedy` says what to do about it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class AdministrationError(Exception):
 
 
 class Refused(AdministrationError):
-    """It could be done, and would do harm."""
+    """The action is possible but would do harm."""
 
 
 class NotAHub(AdministrationError):
@@ -24,7 +24,7 @@ class NotAHub(AdministrationError):
 
 
 class TookTooLong(AdministrationError):
-    """What was waited for did not come; `reason` is why it still was not so at the end."""
+    """A wait has timed out; `reason` is why the condition was not met at the end."""
 
     def __init__(self, what: str, reason: str, seconds: float) -> None:
         super().__init__(f"{what}: not so after {seconds:g} s: {reason}", "wait longer with --timeout, or run doctor")

@@ -1,4 +1,4 @@
-"""What a look at a cluster gives: findings, each with what is to be done about it, and what the steps of a diagnosis share."""
+"""The findings of a diagnosis, each with its remedy, and the state that its steps share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Finding:
 
 @dataclass
 class Diagnosis:
-    """The state of one diagnosis. `cluster` is set once it was found."""
+    """The state of one diagnosis. `cluster` is set once it is found."""
 
     name: str
     hub: KubeClient
@@ -38,9 +38,9 @@ class Diagnosis:
     clock: Clock = SYSTEM
     cluster: ManagedCluster | None = field(default=None)
     aws: HubOnAws | None = None
-    """Where the hub takes clusters that register by AWS."""
+    """Set if the hub accepts clusters that register with AWS identities."""
     process_env: ProcessEnv = field(default_factory=ProcessEnv)
-    """Of whoever looks."""
+    """The caller's environment."""
 
     @property
     def available(self) -> bool:

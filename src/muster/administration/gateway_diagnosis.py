@@ -1,8 +1,8 @@
-"""What `doctor` says of the hub's gateway: why it does not answer, and why a cluster cannot be reached through it.
+"""The gateway checks of `doctor`: why it does not answer, and why a cluster is unreachable through it.
 
-Along the way of a request: is the gateway switched on, does it run, is its certificate the one that the API server trusts, does the
-API server find it available, is another API hidden behind it? Then of one cluster: what the gateway itself says of it, which knows
-its address and credential. Nothing is said where there is no gateway and nothing is left of one.
+They follow the path of a request: is the gateway enabled, does it run, is its certificate the one that the API server trusts, is
+its APIService available, does it hide another API? Then for one cluster: the gateway's own condition of it, which covers its
+address and credential. Nothing is reported without a gateway and leftovers of one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from muster.runtime.client.builtin import API_SERVICES, CLUSTER_ROLE_BINDINGS, C
 
 SUBJECT: Final = "gateway"
 BINDING: Final = f"open-cluster-management:{COMPONENT}"
-"""Begins the name of what gives the gateway rights on a cluster; the role's ends it."""
+"""Prefix of the bindings that give the gateway permissions on a cluster; the role's name follows."""
 
 
 async def gateway(diagnosis: Diagnosis) -> Findings:
@@ -92,7 +92,7 @@ async def _plan(diagnosis: Diagnosis) -> ClusterManagerPlan | None:
 
 
 async def _leftovers(diagnosis: Diagnosis) -> Findings:
-    """An APIService without a server disturbs the whole hub: discovery, and the deletion of every namespace."""
+    """An APIService without a server breaks discovery on the whole hub, and the deletion of every namespace."""
     for name in POSSIBLE_API_SERVICES:
         try:
             found = await diagnosis.hub.get(API_SERVICES, name)
@@ -105,7 +105,7 @@ async def _leftovers(diagnosis: Diagnosis) -> Findings:
 
 
 async def _problem(diagnosis: Diagnosis, plan: ClusterManagerPlan, served: list[tuple[str, str]]) -> Finding | None:
-    """The first thing on the way that is not as it should be."""
+    """The first problem on the path."""
     name = GATEWAY.deployment(plan)
     try:
         deployment = await diagnosis.hub.get(DEPLOYMENTS, name, plan.namespace)
@@ -135,14 +135,14 @@ async def _problem(diagnosis: Diagnosis, plan: ClusterManagerPlan, served: list[
 
 
 async def _distrusted(diagnosis: Diagnosis, plan: ClusterManagerPlan, found: Object) -> str:
-    """Why the API server would not take the certificate that is served for the gateway's."""
+    """Why the API server would not trust the certificate that the gateway serves."""
     name, where = found["metadata"]["name"], f"Secret {plan.namespace}/{SERVING_SECRET}"
     try:
         secret = await diagnosis.hub.get(SECRETS, SERVING_SECRET, plan.namespace)
     except NotFound:
         return f"{where}, which has its certificate, is missing"
     except Forbidden:
-        # Who may not read keys can still see the rest.
+        # A caller who may not read Secrets can still check the rest.
         return ""
     try:
         leaf = x509.load_pem_x509_certificate(base64.b64decode((secret.get("data") or {})["tls.crt"]))
@@ -168,7 +168,7 @@ def _issued(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
 
 
 async def _cluster(diagnosis: Diagnosis, plan: ClusterManagerPlan) -> Finding:
-    """What the gateway says of the cluster, and what it lacks of it."""
+    """The gateway's condition of the cluster, and what it lacks."""
     subject, name = "gateway to the cluster", diagnosis.name
     resource = GVR(f"{GROUP}/{plan.gateway_version}", RESOURCE, ClusterGateway.resource.kind, False)
     try:
@@ -179,7 +179,7 @@ async def _cluster(diagnosis: Diagnosis, plan: ClusterManagerPlan) -> Finding:
         return Finding(OK, subject, "the gateway answers, and reaches it")
     reason = str(status.get("healthyReason") or f"{NOT_PROBED}: it has not tried yet")
     cause = reason.partition(":")[0]
-    # Where it was asked for, and the cluster is well otherwise, it is what is wrong.
+    # It is the problem if the addon is enabled and the cluster is available otherwise.
     verdict = PROBLEM if cause != NOT_PROBED and diagnosis.available and await _is_enabled(diagnosis) else NOTE
     remedy = _REMEDIES.get(cause, "").format(cluster=diagnosis.name)
     return Finding(verdict, subject, f"the gateway answers, and does not reach it: {reason}", remedy)
@@ -209,11 +209,11 @@ _REMEDIES: Final = {
     CLUSTER_UNREACHABLE: _WAY,
     CLUSTER_TIMEOUT: _WAY,
 }
-"""By cause, where the gateway's own words do not say it all."""
+"""Remedies by cause, where the gateway's own message does not have it."""
 
 
 async def _lacking_rights(diagnosis: Diagnosis) -> Finding | None:
-    """Who is let in and may do nothing there: a binding of the addon, and the role that it refers to. Looked for on the cluster."""
+    """A user who is authenticated but has no permissions there: checks the addon's binding and its role on the cluster."""
     if diagnosis.managed is None or not await _is_enabled(diagnosis):
         return None
     subject = "gateway's rights on the cluster"

@@ -1,9 +1,9 @@
-"""What `doctor` finds out about a cluster whose agents reach their hub over gRPC, from both ends.
+"""The checks of `doctor` for a cluster whose agents use gRPC, from both sides.
 
 On the hub (`grpc_server`): does the server run, is its address known, and does it answer there? On the managed cluster
-(`agent_connection`): each step of the connection that the agents' Secrets describe is tried from here, so that the first that fails
-is named: the configuration, the port, the certificate and the clocks, the token, and whether the hub accepts the cluster. The
-administrator's network may differ from the agents': what cannot be reached from here is no problem of a cluster that is available.
+(`agent_connection`): each step of the connection that the agents' Secrets describe is tried from here, so that the first failing
+one is named: the configuration, the port, the certificate and the clocks, the token, and whether the hub has accepted the cluster.
+The administrator's network may differ from the agents': an unreachable server is no problem of a cluster that is available.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from muster.transport.client.config import ConfigError, TransportConfig, parse_c
 SERVER: Final = "gRPC server"
 SERVER_CONNECTION: Final = "way to the gRPC server"
 WITHIN: Final = 20.0
-"""Seconds for all that the agents' credential is tried with."""
+"""Seconds for all checks with the agents' credential."""
 JOIN_AGAIN: Final = "run get token on the hub, and join again with it"
 
 
 async def grpc_server(diagnosis: Diagnosis) -> Findings:
-    """Where agents come over gRPC: does the server run, and would they know it where they are sent?"""
+    """If agents use gRPC: does the server run, and does its certificate match the agents' configuration?"""
     try:
         manager = await diagnosis.hub.get(ClusterManager, CLUSTER_MANAGER)
     except NotFound:
@@ -78,7 +78,7 @@ async def grpc_server(diagnosis: Diagnosis) -> Findings:
 
 
 def _endpoint_type(spec: ClusterManagerSpec) -> str:
-    """What somebody has to have put before the server."""
+    """The kind of endpoint that an administrator has to put in front of the server."""
     kinds = (
         {grpc_exposure.type for grpc_exposure in spec.server_configuration.grpc_exposures} if spec.server_configuration else set()
     )
@@ -99,7 +99,7 @@ def _finding(diagnosis: Diagnosis, subject: str, address: str, state: GrpcServer
 
 
 async def agent_connection(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
-    """Go from here as the agents do, with what their Secrets hold."""
+    """Connect from here as the agents do, with the content of their Secrets."""
     driver = find(GRPC)
     own = await hub_secret(managed, klusterlet)
     registered = bool(own.get(driver.endpoints.key))
@@ -131,7 +131,7 @@ async def agent_connection(diagnosis: Diagnosis, managed: KubeClient, klusterlet
             PROBLEM, SERVER_CONNECTION, f"{source}: no answer from the hub within {WITHIN:g} s", "see the log of the gRPC server"
         )
     except Unreachable as error:
-        # It has answered a moment ago to somebody who showed nothing.
+        # It has just answered a request without credentials.
         text = f"{source}: the server does not answer who comes with this: {error.reason}"
         yield Finding(
             PROBLEM,

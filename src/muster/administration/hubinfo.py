@@ -1,4 +1,4 @@
-"""What a hub or a managed cluster consists of, as it is now: the operator, and the components it tells of."""
+"""The components of a hub or a managed cluster and their present state: the operator, and what it has deployed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PARTS: Final[Mapping[str, str]] = {
     "cluster": "Cluster Gateway",
     "agent": "Agent",
 }
-"""Of a component, by how its Deployment's name goes on after that of the ClusterManager or Klusterlet."""
+"""Components by the first part of their Deployment's name after that of the ClusterManager or Klusterlet."""
 
 
 @dataclass(frozen=True)
 class Running:
     name: str
     pods: str
-    """Wanted and available, as OCM has it."""
+    """Wanted and available pods, in the notation of OCM's tool."""
     image: str
     namespace: str
 
@@ -44,12 +44,12 @@ class HubInfo:
     operator: tuple[Running, ...] = ()
     components: Mapping[str, tuple[Running, ...]] = field(default_factory=dict)
     definitions: Mapping[str, str] = field(default_factory=dict)
-    """Name to versions, the stored one with a star; `absent` where it is missing."""
+    """CRD names to versions, the stored one with a star; `absent` if it is missing."""
     problem: str = ""
     key: str = ""
     """The fingerprint of the agent's key."""
     drivers: Mapping[str, str] = field(default_factory=dict)
-    """How clusters may register, and what the hub is called where their identities come from; empty where that has no name."""
+    """The enabled registration drivers, each with the hub's name at its identity provider; empty if it has none."""
 
 
 async def hub_info(client: KubeClient, name: str = CLUSTER_MANAGER) -> HubInfo:

@@ -1,8 +1,8 @@
-"""A hub as seen from outside: whether a cluster is one, where it is reached, and how newcomers learn whom to trust there.
+"""A hub seen from outside: whether a cluster is one, its address, and how new clusters get its CA.
 
-Newcomers find address and authority in ConfigMap `kube-public/cluster-info`, where kubeadm puts them too. It holds nothing secret,
-and reading it must be possible before one can be known to the hub, so it is open to everybody; what is read there is believed only
-if its authority has the hash that the join command carries. A cluster-info that is there already is left as it is.
+New clusters find address and CA in ConfigMap `kube-public/cluster-info`, where kubeadm puts them too. It contains nothing secret
+and must be readable before authentication, so everyone may read it; its content is trusted only if the CA has the hash in the join
+command. An existing cluster-info is not changed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PUBLIC_NAMESPACE: Final = "kube-public"
 CLUSTER_INFO: Final = "cluster-info"
 CLUSTER_INFO_ROLE: Final = "open-cluster-management:bootstrap:cluster-info"
 MADE_BY: Final = "open-cluster-management.io/created-by"
-"""Label of what `clusteradm` made outside of namespaces of its own, so that it can be told from what was there."""
+"""Label of objects that `clusteradm` created outside of its own namespaces, to distinguish them from existing ones."""
 CLUSTERADM: Final = "clusteradm"
-"""Field manager of what `clusteradm` applies."""
+"""Field manager of objects that `clusteradm` applies."""
 
 
 async def require_hub(client: KubeClient) -> None:
-    """Raises NotAHub where ManagedClusters are not served."""
+    """Raises NotAHub if ManagedClusters are not served."""
     try:
         served = await client.api_resources(MANAGED_CLUSTERS.api_version)
     except NotFound:
@@ -54,7 +54,7 @@ async def is_hub(client: KubeClient) -> bool:
 
 @dataclass(frozen=True)
 class HubAddress:
-    """Where agents reach the hub. `ca` is PEM, and empty where authorities of the system vouch for the hub."""
+    """The address of the hub for agents. `ca` is PEM, and empty if the system's CAs verify the hub."""
 
     server: str
     ca: bytes = field(default=b"", repr=False)
@@ -69,7 +69,7 @@ class HubAddress:
 
     @property
     def ca_hash(self) -> str:
-        """As kubeadm has it: of the authority's public key. Empty where there is not exactly one authority."""
+        """The hash of the CA's public key, as kubeadm computes it. Empty unless there is exactly one CA."""
         try:
             found = x509.load_pem_x509_certificates(self.ca)
         except ValueError:
@@ -86,7 +86,7 @@ async def has_cluster_info(client: KubeClient) -> bool:
 
 
 def cluster_info(address: HubAddress) -> list[Wanted]:
-    """The ConfigMap, and that everybody may read it."""
+    """The ConfigMap, and the permission for everyone to read it."""
     cluster: Document = {"server": address.server}
     if address.ca:
         cluster["certificate-authority-data"] = base64.b64encode(address.ca).decode()

@@ -1,4 +1,4 @@
-"""Which image an operator and its components run from, as OCM's flags say it.
+"""The image of an operator and its components, by OCM's flags.
 
 OCM's own registry and the bundle version `default` stand for Muster's image of this version, because those are the flags' defaults.
 """
@@ -34,7 +34,7 @@ class ImageChoice:
 
 
 def overridden_version(path: Path) -> str:
-    """`--bundle-version-overrides`: a file that names the version of each bundle; ours is `ocm`."""
+    """`--bundle-version-overrides`: a file with the version of each bundle; ours is `ocm`."""
     content = read_mapping(path, "--bundle-version-overrides")
     found = content.get("ocm")
     if not isinstance(found, str) or not found:
@@ -43,7 +43,7 @@ def overridden_version(path: Path) -> str:
 
 
 def read_mapping(path: Path, flag: str) -> dict[str, Any]:
-    """A YAML or JSON file with one map in it."""
+    """A YAML or JSON file with one mapping."""
     try:
         content = yaml.load(path.read_bytes())
     except OSError as error:
@@ -73,7 +73,7 @@ def read_credential(path: Path) -> bytes:
 
 
 def decoded_credential(text: str) -> bytes:
-    """As chart values have it, in base64."""
+    """The credential in chart values, in base64."""
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:

@@ -1,7 +1,7 @@
-"""What `doctor` says of a cluster's policies: a controller that is not there, hub templates that nobody resolves, rights that these
-lack, what hinders a downgrade.
+"""The policy checks of `doctor`: a missing controller, hub templates that are not resolved, their missing permissions, obstacles of
+a downgrade.
 
-The cluster is looked at directly where there is a way to it, and through the hub's gateway where there is none. Nothing is said of
+The cluster is checked directly if there is a kubeconfig for it, and through the hub's gateway if not. Nothing is reported for
 clusters without policies.
 """
 
@@ -46,7 +46,7 @@ async def policies(diagnosis: Diagnosis) -> Findings:
     if addon is None:
         text = f"{len(found)} are there, and {CONFIG_POLICY_ADDON} is not enabled by this hub"
         remedy = f"run addon enable --names {CONFIG_POLICY_ADDON} --clusters {diagnosis.name}"
-        # Another may have installed a controller.
+        # A controller may have been installed by other means.
         yield Finding(PROBLEM if unevaluated else NOTE, SUBJECT, text, remedy)
     elif unevaluated and absent is None:
         text = f"not evaluated by the policy controller: {_few(unevaluated)}"
@@ -63,7 +63,7 @@ async def policies(diagnosis: Diagnosis) -> Findings:
 
 
 async def _absent(diagnosis: Diagnosis, addon: ManagedClusterAddOn, found: Sequence[PolicyView] | None) -> Finding | None:
-    """What of the addon is not on the cluster, though it is enabled; looked for where there is a direct way there."""
+    """The addon's objects that are missing although it is enabled; checked if there is a kubeconfig for the cluster."""
     works = f"the addon's work brings it: see get works --clusters {diagnosis.name} -o wide"
     if found is None:
         return Finding(
@@ -84,7 +84,7 @@ async def _absent(diagnosis: Diagnosis, addon: ManagedClusterAddOn, found: Seque
 
 
 def _namespace(addon: ManagedClusterAddOn) -> str:
-    """Where its agent is."""
+    """The namespace of its agent."""
     return addon.status.namespace or addon.spec.install_namespace or ADDON_NAMESPACE
 
 
@@ -107,14 +107,14 @@ async def _hub_templates(diagnosis: Diagnosis, found: Sequence[PolicyView]) -> F
 
 
 async def _policies(diagnosis: Diagnosis) -> list[PolicyView] | None:
-    """None where no kind of policies is served."""
+    """None if no kind of policy is served."""
     if diagnosis.managed is not None:
         return await policies_of(diagnosis.managed)
     return await policies_through(diagnosis.hub, await find_api(diagnosis.hub), diagnosis.name)
 
 
 async def _addon(diagnosis: Diagnosis, name: str) -> ManagedClusterAddOn | None:
-    """None where it is not enabled."""
+    """None if it is not enabled."""
     try:
         return await diagnosis.hub.get(ManagedClusterAddOn, name, diagnosis.name)
     except NotFound:

@@ -1,7 +1,7 @@
-"""Telling somebody how far things are, and waiting in a way that always says what for and why it is not so yet.
+"""Progress reports, and waits that always report what they wait for and why it is not ready yet.
 
-`wait` looks again and again until a look finds nothing in the way. A server that is away for a moment, or busy, is one more
-reason to wait; one that refuses to be looked at ends the wait at once.
+`wait` polls until there is no reason left. An unreachable or busy server is one more reason to wait; one that denies the request
+ends the wait at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muster.runtime.client import NoCredential, ServerFailure, TooManyRequests, 
 
 LONGEST_PAUSE: Final = 0.25
 Remaining = Callable[[], Awaitable[str]]
-"""Why it is not so yet; empty when it is."""
+"""Why the condition is not met yet; empty once it is."""
 
 
 class Progress(Protocol):
@@ -53,7 +53,7 @@ SILENT: Final = Silent()
 
 
 async def wait(what: str, remaining: Remaining, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
-    """Until `remaining` finds no reason any more. Raises TookTooLong with the last one."""
+    """Wait until `remaining` returns no reason. Raises TookTooLong with the last one."""
     began = clock.monotonic()
     while True:
         try:

@@ -24,7 +24,7 @@ from muster.runtime.client.builtin import DEPLOYMENTS
 
 
 def deployment_problem(deployment: Object) -> str:
-    """Why a Deployment does not run as its spec says; empty when it does."""
+    """Why a Deployment is not rolled out; empty if it is."""
     metadata, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
     where = f"Deployment {metadata['namespace']}/{metadata['name']}"
     wanted = spec.get("replicas", 1)
@@ -33,7 +33,7 @@ def deployment_problem(deployment: Object) -> str:
     updated = status.get("updatedReplicas", 0)
     ready = min(updated, status.get("availableReplicas", 0))
     if ready >= wanted:
-        # Until they are gone, those that are available may be these.
+        # Until these are deleted, they may be the available ones.
         older = status.get("replicas", 0) - updated
         return f"{where}: pods of the version before are still there: {older}" if older > 0 else ""
     conditions = status.get("conditions") or ()
@@ -49,13 +49,13 @@ def deployment_problem(deployment: Object) -> str:
 
 
 def pod_selector(deployment: Object) -> str:
-    """Of its pods, as a query has it; empty if it selects by other means than labels."""
+    """The label selector of its pods as a query; empty if it has other selectors than labels."""
     labels = (deployment["spec"].get("selector") or {}).get("matchLabels") or {}
     return ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
 
 
 def hub_problem(manager: ClusterManager, *, gateway: bool = True) -> str:
-    """Why a ClusterManager's hub does not work yet; empty when it does. Clusters can join one whose gateway does not answer yet."""
+    """Why a ClusterManager's hub is not ready; empty if it is. Clusters can join a hub whose gateway is not ready yet."""
     if manager.status.observed_generation < manager.metadata.generation:
         return "the operator has not seen the ClusterManager yet"
     wanted = ((APPLIED, "True"), (REGISTRATION_DEGRADED, "False"), (PROGRESSING, "False"))
@@ -66,7 +66,7 @@ def hub_problem(manager: ClusterManager, *, gateway: bool = True) -> str:
         if found.status != status:
             return f"{kind} is {found.status}: {found.reason}: {found.message}"
     for kind in (PLACEMENT_DEGRADED, *((GATEWAY_DEGRADED,) if gateway else ())):
-        # An operator of before says nothing of them, and nobody of a gateway that there is not.
+        # Earlier operators set no such conditions, and without a gateway there is none about it.
         condition = condition_of(manager.status.conditions, kind)
         if condition is not None and condition.status == "True":
             return f"{kind} is True: {condition.reason}: {condition.message}"
@@ -74,7 +74,7 @@ def hub_problem(manager: ClusterManager, *, gateway: bool = True) -> str:
 
 
 def cluster_problem(cluster: ManagedCluster) -> str:
-    """Why a cluster is not available; empty when it is."""
+    """Why a cluster is not available; empty if it is."""
     if cluster.metadata.deletion_timestamp:
         return "it is being deleted"
     if not cluster.spec.hub_accepts_client:
@@ -107,7 +107,7 @@ async def await_operator(
 async def await_components(
     client: KubeClient, operator: Operator, image: str, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
-    """Until what an operator of this image has deployed is of this image too, unless a spec chooses another, and runs."""
+    """Wait until what an operator of this image has deployed runs, with the same image unless a spec selects another."""
     kind = CLUSTER_MANAGERS if operator is CLUSTER_MANAGER_OPERATOR else KLUSTERLETS
 
     async def remaining() -> str:
@@ -125,7 +125,7 @@ async def await_components(
 
 
 def _deployed(owner: Object) -> Iterator[tuple[str, str]]:
-    """Names and namespaces of the Deployments that a ClusterManager's or Klusterlet's status names."""
+    """Names and namespaces of the Deployments in the status of a ClusterManager or Klusterlet."""
     for one in (owner.get("status") or {}).get("generations") or ():
         if one["resource"] == DEPLOYMENTS.plural:
             yield one["name"], one["namespace"]
@@ -148,7 +148,7 @@ async def await_hub(
     progress: Progress = SILENT,
     clock: Clock = SYSTEM,
 ) -> None:
-    """Until operator, controllers and webhooks run and ManagedClusters are served; and the gateway, if it is waited for."""
+    """Wait until operator, controllers and webhooks run and ManagedClusters are served; and the gateway, if it is included."""
 
     async def remaining() -> str:
         try:
@@ -165,7 +165,7 @@ async def await_hub(
 async def await_available(
     client: KubeClient, names: Sequence[str], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
-    """Until all of them are."""
+    """Wait until all of them are available."""
 
     async def remaining() -> str:
         problems = []

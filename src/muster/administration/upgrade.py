@@ -1,7 +1,7 @@
-"""Bring an operator, and with it what it deploys, to another version.
+"""Upgrades an operator, and with it what it deploys, to another version.
 
-The operator's objects are applied as that version has them. What was chosen when it was installed (replicas, resources, flags) is
-taken from the Deployment that is there, so an upgrade changes nothing else.
+The operator's objects of that version are applied. The options of its installation (replicas, resources, flags) are read from the
+existing Deployment, so an upgrade changes nothing else.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ async def upgrade(
     progress: Progress = SILENT,
     clock: Clock = SYSTEM,
 ) -> str:
-    """Gives the image it had before. Raises AdministrationError when it is not installed, and what the client raises."""
+    """Returns the previous image. Raises AdministrationError if it is not installed, and the client's errors."""
     try:
         found = await client.get(DEPLOYMENTS, operator.name, OPERATOR_NAMESPACE)
     except NotFound:
@@ -54,7 +54,7 @@ def _container(deployment: Object) -> Object:
 
 
 def kept_options(operator: Operator, deployment: Object, image: str) -> BundleOptions:
-    """As the Deployment has it, but for the image."""
+    """The options of the existing Deployment, with the new image."""
     container = _container(deployment)
     own = ("operator", operator.name)
     args = tuple(container.get("args") or ())

@@ -1,7 +1,7 @@
-"""What `doctor` says of a cluster's works: those that nobody takes up, that fail, that hang in deletion, and that run no pods.
+"""The checks of `doctor` for a cluster's works: not reconciled, failed, stuck in deletion, or without running pods.
 
-A work is available when its objects are there, whether or not a Deployment among them has a pod that is ready. So where there is a
-way to the managed cluster its workloads are looked at; without one, what the agent fed back of them has to do.
+A work is available when its objects exist, whether or not a Deployment among them has a ready pod. So its workloads are checked if
+there is a kubeconfig for the managed cluster, else the agent's feedback about them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WAITS: Final = frozenset(("ContainerCreating", "PodInitializing"))
 
 @dataclass(frozen=True)
 class _Sorted:
-    """Names of works, and why."""
+    """Works by problem; the strings are names with the reason."""
 
     unattended: list[str]
     failed: list[str]
@@ -139,7 +139,7 @@ async def _deployment(diagnosis: Diagnosis, manifest: ManifestCondition) -> tupl
 
 
 async def _pod_problem(managed: KubeClient, deployment: Object) -> str:
-    """What the first of its pods waits for or failed with."""
+    """The problem of its first pod that waits or has failed."""
     selector = pod_selector(deployment)
     if not selector:
         return ""
@@ -151,7 +151,7 @@ async def _pod_problem(managed: KubeClient, deployment: Object) -> str:
 
 
 def pod_problems(pod: Object) -> Iterator[str]:
-    """In words: what it waits for, how it ended, and why nobody runs it."""
+    """The pod's problems in words: waiting containers, terminated ones, and why it is not scheduled."""
     name, status = pod["metadata"]["name"], pod.get("status") or {}
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         state: dict[str, Any] = one.get("state") or {}
@@ -168,6 +168,6 @@ def pod_problems(pod: Object) -> Iterator[str]:
 
 
 def _few(names: list[str]) -> str:
-    """So many that a line holds them."""
+    """As many names as fit on a line."""
     shown = ", ".join(sorted(names)[:FEW])
     return f"{shown} and {len(names) - FEW} more" if len(names) > FEW else shown

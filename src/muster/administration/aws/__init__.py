@@ -1,1 +1,1 @@
-"""What an administrator does on AWS for a hub and its managed clusters: what has to be there first, and what was left."""
+"""Administration of a hub and its managed clusters on AWS: the required roles, diagnosis, and cleanup."""

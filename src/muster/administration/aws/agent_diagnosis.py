@@ -1,9 +1,9 @@
-"""What `doctor` finds out about AWS on the managed cluster: whether the agents' pods have their role, and whether it gets them in.
+"""The AWS checks of `doctor` on the managed cluster: whether the agents' pods have their role, and whether the hub accepts it.
 
-What the pods find (the account's annotation, the token's volume, the variables) is compared with what the Klusterlet's ARNs ask
-for. Then the agents' way is gone from here with a token of their account, one role after the other, as far as the hub's API server:
-the first that does not let them in is named. Whoever looks may be elsewhere than the agents: what cannot be reached from here is
-no problem of a cluster that is available.
+The configuration of the pods (annotation of the service account, token volume, variables) is compared with the Klusterlet's ARNs.
+Then `doctor` uses a token of their service account to assume one role after the other, up to a request to the hub's API server: the
+first that is refused is named. The caller's network may differ from the agents': an endpoint that is unreachable from here is no
+problem of a cluster that is available.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from muster.runtime.client.builtin import DEPLOYMENTS, SERVICE_ACCOUNTS
 PODS: Final = "agents' AWS role"
 HUB_CONNECTION: Final = "agents' way to the hub"
 WITHIN: Final = 20.0
-"""Seconds for the hub to answer who comes with the agents' token."""
+"""Seconds for the hub to answer a request with the agents' token."""
 WEB_IDENTITY: Final = "assume_role_with_web_identity"
-"""The operation by which an account's token becomes a role; what is refused later is refused to that role."""
+"""The operation that exchanges a service account's token for a role; later refusals concern that role."""
 
 
 async def agents_identity(diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet) -> Findings:
@@ -68,7 +68,7 @@ async def agents_identity(diagnosis: Diagnosis, managed: KubeClient, klusterlet:
 
 
 async def _wrong_with_pods(managed: KubeClient, plan: KlusterletPlan, component: Component, pair: RoleNames) -> list[str]:
-    """Of one of the agents: its account, and what its pods find."""
+    """Problems of one of the agents: of its service account, and of its pods' configuration."""
     namespace, wanted = plan.agent_namespace, pair.managed_role_arn
     try:
         account = await managed.get(SERVICE_ACCOUNTS, component.account(plan), namespace)
@@ -118,7 +118,7 @@ def _wrong_with_kubeconfig(
 async def _connection_problem(
     diagnosis: Diagnosis, managed: KubeClient, klusterlet: Klusterlet, pair: RoleNames, stored: Mapping[str, bytes]
 ) -> Finding:
-    """As the agents go it."""
+    """The first problem on the agents' connection to the hub."""
     issuers: list[str] = []
     token = account_token(managed, klusterlet)
 
@@ -186,7 +186,7 @@ async def _on_the_hub(diagnosis: Diagnosis, plan: KlusterletPlan, pair: RoleName
 
 
 def _issuer(token: str) -> str:
-    """Who has signed an account's token, as it says itself: for a remedy, nothing is believed by it."""
+    """The unverified issuer in a service account's token: used only in the text of a remedy."""
     try:
         payload = token.split(".")[1]
         claims = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -1,9 +1,8 @@
-"""Roles of this hub that nobody claims any more, found and removed with an administrator's AWS identity.
+"""Finds and removes this hub's roles that no cluster uses any more, with an administrator's AWS identity.
 
-A role is this hub's by its tag, and claimed by the record of a cluster that is there. Unclaimed are those of records that a hub
-without an AWS identity had to leave, and those whose record somebody deleted. The mapping goes first, then the role, then the
-record. Roles without the tag, another hub's, and what others attached to one are not guessed at: the first two are left alone, and
-the last is detached and named.
+A role is this hub's by its tag, and in use by the record of an existing cluster. Unused are those with records that a hub without
+an AWS identity could not revoke, and those whose record was deleted. The mapping is removed first, then the role, then the record.
+Roles without the tag and roles of another hub are left alone; what others attached to a role is detached and reported.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ class Unclaimed:
     arn: str
     cluster: str
     record: str = ""
-    """The ConfigMap that has it on record, if any does."""
+    """The ConfigMap with its record; empty if there is none."""
 
 
 async def unclaimed(client: KubeClient, aws: Aws, hub: EksCluster, namespace: str) -> list[Unclaimed]:
-    """Raises AwsError and KubeError."""
+    """The roles that no cluster uses. Raises AwsError and KubeError."""
     records = await records_of(client, namespace)
     clusters = await _clusters(client)
     found: list[Unclaimed] = []
@@ -60,10 +59,10 @@ async def unclaimed(client: KubeClient, aws: Aws, hub: EksCluster, namespace: st
 async def remove(
     client: KubeClient, aws: Aws, hub: EksCluster, one: Unclaimed, namespace: str, info: Callable[[str], None]
 ) -> None:
-    """Raises AwsError and KubeError."""
+    """Remove one of them. Raises AwsError and KubeError."""
     await take_out(client, one.arn)
     with suppress(InvalidRequest):
-        # A cluster without access entries has none to remove.
+        # An EKS cluster without access entries has none to remove.
         await remove_entry(aws, hub.name, one.arn)
     await remove_role(aws, one.role, lambda reason, note: info(note))
     if one.record:
@@ -72,8 +71,9 @@ async def remove(
 
 
 def moved(records: Iterable[Record]) -> list[Record]:
-    """Of clusters that have an access entry now, and of which an entry in aws-auth is left: a hub that makes access entries may not
-    touch that."""
+    """Records of clusters that have an access entry now and an entry in aws-auth left: a hub that creates access entries may not
+    edit aws-auth.
+    """
     return [
         record
         for record in records
@@ -82,7 +82,7 @@ def moved(records: Iterable[Record]) -> list[Record]:
 
 
 async def remove_other(client: KubeClient, one: Record, namespace: str) -> None:
-    """Raises Unreadable and KubeError."""
+    """Remove the entry in aws-auth. Raises Unreadable and KubeError."""
     await take_out(client, one.role_arn)
     found = await client.get(CONFIG_MAPS, one.role, namespace)
     if (record := recorded(found)) is not None and record.mapping is Mapping.ACCESS_ENTRY:
@@ -91,14 +91,14 @@ async def remove_other(client: KubeClient, one: Record, namespace: str) -> None:
 
 
 async def records_of(client: KubeClient, namespace: str) -> dict[str, Record]:
-    """What a hub has on record, by role. Raises KubeError."""
+    """The records of a hub, by role. Raises KubeError."""
     found = await client.list(CONFIG_MAPS, namespace, label_selector=RECORD_LABEL)
     read = (recorded(one) for one in found.items)
     return {record.role: record for record in read if record is not None}
 
 
 async def _clusters(client: KubeClient) -> dict[str, str]:
-    """Names and uids; none where there is no hub any more."""
+    """Names and uids of the clusters; none if the hub does not exist any more."""
     try:
         found = (await client.list(MANAGED_CLUSTERS)).items
     except NotFound:

@@ -1,9 +1,9 @@
-"""What `doctor` finds out about AWS from the hub's side: about the hub as a whole, and about one cluster that registers by it.
+"""The AWS checks of `doctor` on the hub: of the hub as a whole, and of one cluster that registers with AWS identities.
 
-A cluster is let in by a chain: what it says of itself → the record of what was made for it → its role, whom that trusts, its tags
-and its policy → the mapping by which the hub knows that role. Each link is looked at with the caller's own AWS identity, if that
-is of the hub's account; what could not be looked at is said, and is no problem. Nothing is changed: what is wrong on AWS the hub
-sets right by itself when it next looks, and each finding says how to have it done at once.
+The access of a cluster is a chain: its annotations → the record of what was created for it → its role with its trust policy, tags
+and policies → the mapping of that role on the hub. Each link is checked with the caller's own AWS identity, if that is of the hub's
+account; unreadable ones are reported, and are no problem. Nothing is changed: the hub corrects AWS itself at its next check, and
+each finding says how to trigger that at once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CLEANUP: Final = "run aws cleanup"
 
 
 async def aws_identity(diagnosis: Diagnosis) -> Findings:
-    """Of a cluster that registers by AWS: all that has to be there for its agents' role to be known here."""
+    """Check everything by which the hub authenticates the role of a cluster's agents."""
     cluster, view = diagnosis.cluster, diagnosis.aws
     if cluster is None or not PROFILE.marks(cluster):
         return
@@ -86,7 +86,7 @@ def _off_record(view: HubOnAws, diagnosis: Diagnosis, pair: RoleNames, record: R
 
 
 def _at_once(cluster: str) -> str:
-    """What has the hub make all of it anew."""
+    """The command that makes the hub check all of it at once."""
     deny = f'kubectl patch managedcluster {cluster} --type merge -p \'{{"spec":{{"hubAcceptsClient":false}}}}\''
     return f"the hub looks every 12 hours, and sets it right where it may; at once: {deny}, then accept --clusters {cluster}"
 
@@ -109,7 +109,7 @@ async def _role(view: HubOnAws, diagnosis: Diagnosis, pair: RoleNames) -> Findin
 
 
 async def _wrong_with_role(aws: Aws, pair: RoleNames, cluster: str) -> list[str]:
-    """Raises NotFound and AwsError."""
+    """What is wrong with the role. Raises NotFound and AwsError."""
     found = await aws.get_role(pair.hub_role)
     wrong = []
     if found.trust != policies.hub_trust(pair):
@@ -193,7 +193,7 @@ def _described(entry: AccessEntry) -> str:
 
 
 async def diagnose_hub(view: HubOnAws) -> list[Finding]:
-    """What concerns all clusters that register by AWS, and what is left of those that did."""
+    """Check what concerns all clusters that register with AWS identities, and what is left of former ones."""
     findings: list[Finding] = []
     for subject, step in ((IDENTITY, _caller), (CREATOR, _creator), (MAPPING, _auth_map), (LEFT, _records), (LEFT, _unclaimed)):
         try:
@@ -211,7 +211,7 @@ async def _caller(view: HubOnAws) -> Findings:
 
 
 async def _creator(view: HubOnAws) -> Findings:
-    """The role as which the hub's controllers ask AWS."""
+    """Check the role with which the hub's controllers call AWS."""
     hub, described = view.side.hub, await view.described()
     issuer = described.issuer if described is not None else ""
     try:
@@ -243,7 +243,7 @@ async def _creator(view: HubOnAws) -> Findings:
     try:
         access = await view.aws.get_role_policy(wanted.name, policies.ACCESS_POLICY)
     except NotFound:
-        access = wanted.access  # It has its rights by other policies, which nobody here knows.
+        access = wanted.access  # Its permissions are in other policies, which are not checked.
     if access not in [policies.creator_access(hub, entries=entries) for entries in (True, False)]:
         text = f"{wanted.arn}: policy {policies.ACCESS_POLICY} is not what aws prerequisites hub prints: is something missing?"
         yield Finding(NOTE, CREATOR, text, remedy)
@@ -281,7 +281,7 @@ async def _auth_map(view: HubOnAws) -> Findings:
 
 
 async def _records(view: HubOnAws) -> Findings:
-    """Of clusters that are gone, or that were left."""
+    """Check records of deleted clusters, and of those that could not be revoked."""
     clusters = {one["metadata"]["name"]: one["metadata"]["uid"] for one in (await view.client.list(MANAGED_CLUSTERS)).items}
     for record in (await view.records()).values():
         where = f"ConfigMap {view.namespace}/{record.role}"
@@ -303,7 +303,7 @@ async def _unclaimed(view: HubOnAws) -> Findings:
             yield Finding(PROBLEM, LEFT, f"role {one.arn}{whose} is this hub's, and no cluster claims it", CLEANUP)
 
 
-# In common
+# Shared
 
 
 def _unseen(view: HubOnAws, subject: str, what: str) -> Finding:

@@ -1,8 +1,9 @@
-"""The roles that have to be on AWS before a hub and its clusters can register by AWS identities: as documents, or made at once.
+"""The roles that a hub and its clusters need on AWS before they register by AWS identities: as documents, or created directly.
 
-Two kinds: the hub's, as which its controllers make identities for clusters they accept, and each managed cluster's, as which its
-agents prove who they are. Both are taken by service accounts, so their trust names the OIDC provider of the cluster whose pods run
-them, and those accounts; which these are depends on the Klusterlet's name, namespace and mode. Each may do what it needs.
+There are two kinds: the hub's, with which its controllers create identities for accepted clusters, and each managed cluster's, with
+which its agents authenticate. Service accounts assume both, so their trust policy names the OIDC provider of the cluster that runs
+the pods, and the service accounts, whose names depend on the Klusterlet's name, namespace and mode. Each role has the policies that
+it needs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class WantedRole:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def document(self) -> Document:
-        """All there is to say of it."""
+        """The role with its policies, as one document."""
         return {
             "RoleName": self.name,
             "Arn": self.arn,
@@ -48,7 +49,7 @@ class WantedRole:
         }
 
     def template(self) -> Document:
-        """For CloudFormation."""
+        """The role as a CloudFormation template."""
         properties = {key: value for key, value in self.document().items() if key != "Arn"}
         return {
             "AWSTemplateFormatVersion": "2010-09-09",
@@ -66,7 +67,7 @@ class WantedRole:
 
 @dataclass(frozen=True)
 class Agents:
-    """Whose pods register a cluster: a Klusterlet's."""
+    """The agents of a Klusterlet."""
 
     klusterlet: str = "klusterlet"
     namespace: str = AGENT_NAMESPACE
@@ -74,14 +75,17 @@ class Agents:
 
     @property
     def subjects(self) -> Sequence[str]:
-        """Their service accounts. Hosted agents have a namespace of their Klusterlet's name; one that does both works as `work`."""
+        """Their service accounts.
+
+        Hosted agents have a namespace of their Klusterlet's name; a single agent uses the account of `work`.
+        """
         namespace = self.klusterlet if self.mode in HOSTED else self.namespace
         accounts = ("work-sa",) if self.mode in SINGLETON else ("registration-sa", "work-sa")
         return [f"system:serviceaccount:{namespace}:{self.klusterlet}-{account}" for account in accounts]
 
 
 def issuer(provider: str) -> str:
-    """An OIDC provider as policies name it. Raises AdministrationError."""
+    """The name of an OIDC provider in policies. Raises AdministrationError."""
     found = provider.removeprefix("https://").rstrip("/")
     if not found or any(character <= " " or character in "\"'" for character in found):
         remedy = "see aws eks describe-cluster: identity.oidc.issuer"
@@ -119,7 +123,7 @@ def managed_role(pair: RoleNames, provider: str, agents: Agents) -> WantedRole:
 
 
 async def apply(iam: Iam, wanted: WantedRole) -> bool:
-    """Make it, or set right what is there; whether it is new. Raises AwsError."""
+    """Create or correct the role; returns whether it is new. Raises AwsError."""
     state = await WantedTrust(wanted.name, wanted.trust, wanted.tags, wanted.description).ensure(iam)
     await iam.put_role_policy(wanted.name, policies.ACCESS_POLICY, wanted.access)
     return state.is_new

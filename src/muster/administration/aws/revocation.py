@@ -1,8 +1,8 @@
-"""What becomes of clusters' identities on AWS while their hub is taken away: the hub revokes them as their clusters go.
+"""Follows the revocation of clusters' AWS identities while their hub is removed: the hub revokes them as clusters are deleted.
 
-The records are in the hub's namespace, which goes last, so they can be followed until then: one that vanishes while the namespace
-stands was revoked; one that goes with the namespace is of something that was left on AWS, because the hub did not run, or had no
-identity that may. Whoever looks holds on to these, and says what finishes it.
+The records are in the hub's namespace, which is deleted last, so they can be read until then. A record that is deleted while the
+namespace exists was revoked; one that is deleted with the namespace has objects left on AWS, because the hub did not run or lacked
+permissions. These are kept in memory, and reported with the command that removes them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from muster.runtime.client.builtin import NAMESPACES
 class Revocation:
     client: KubeClient
     hub_arn: str = ""
-    """Of the hub, where its ClusterManager says it."""
+    """The hub's ARN, if its ClusterManager has it."""
     namespace: str = HUB_NAMESPACE
     _known: dict[str, Record] = field(default_factory=dict)
 
     async def remaining(self) -> str:
-        """What the hub still has to take away; empty when there is nothing, or nobody will. Raises KubeError."""
+        """What the hub still has to revoke; empty if nothing, or if no controller will do it. Raises KubeError."""
         found = await records_of(self.client, self.namespace)
         if await self._hub_is_installed():
             self._known = found
@@ -37,11 +37,11 @@ class Revocation:
 
     @property
     def left(self) -> Sequence[Record]:
-        """As far as was seen."""
+        """The records whose objects are left, as far as known."""
         return [one for _, one in sorted(self._known.items())]
 
     async def finish(self) -> list[str]:
-        """Take away what the administrator of a cluster may; what is left then, and what to do about it."""
+        """Remove what the administrator of the cluster is allowed to; returns what is left then, with the remedy."""
         remedies = []
         for one in self.left:
             try:

@@ -1,8 +1,8 @@
-"""A hub's identities on AWS as whoever runs `clusteradm` can see them: the hub's own objects, and AWS with the caller's identity.
+"""The AWS identities of a hub as the caller of `clusteradm` can read them: the hub's own objects, and AWS with the caller's
+identity.
 
-What is asked for once serves a whole run: `doctor` looks at many clusters. The caller's AWS identity is used to read, and only if
-it is of the hub's account; where there is none, `unseen` says why, and everything that the hub itself tells can be looked at all
-the same.
+Results are cached for a whole run, because `doctor` checks many clusters. The caller's AWS identity is used for reading, and only
+if it is of the hub's account; without one, `unseen` has the reason, and the hub's own objects are checked all the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HubOnAws:
     side: HubSide
     process_env: ProcessEnv
     aws: Aws | None = None
-    """The caller's; None where `unseen` says why not."""
+    """AWS clients with the caller's identity; None with the reason in `unseen`."""
     caller: str = ""
     unseen: str = ""
     namespace: str = HUB_NAMESPACE
@@ -43,13 +43,13 @@ class HubOnAws:
     _was_described: bool = False
 
     async def records(self) -> Mapping[str, Record]:
-        """By role. Raises KubeError."""
+        """The records by role. Raises KubeError."""
         if self._records is None:
             self._records = await records_of(self.client, self.namespace)
         return self._records
 
     async def aws_auth(self) -> str | None:
-        """The text of its entries; None where there is no such ConfigMap. Raises KubeError."""
+        """The text of the entries in aws-auth; None without the ConfigMap. Raises KubeError."""
         try:
             found = await self.client.get(CONFIG_MAPS, NAME, NAMESPACE)
         except NotFound:
@@ -57,7 +57,7 @@ class HubOnAws:
         return str((found.get("data") or {}).get(KEY) or "")
 
     async def described(self) -> ClusterDescription | None:
-        """The hub as EKS knows it; None where it is not on EKS, or where that cannot be found out."""
+        """The hub's cluster in EKS; None if it is not on EKS, or not readable."""
         if self.aws is not None and not self._was_described:
             self._was_described = True
             try:
@@ -71,7 +71,7 @@ class HubOnAws:
 async def open_view(
     client: KubeClient, configured: AwsIrsaHubDriver, process_env: ProcessEnv, connect: Connect = connect
 ) -> AsyncIterator[HubOnAws]:
-    """Of a hub whose ClusterManager says this. Raises AdministrationError where that does not do."""
+    """The view of a hub with this entry in its ClusterManager. Raises AdministrationError if the entry is not valid."""
     with fitting():
         view = HubOnAws(client, configured_side(configured), process_env)
     aws = None

@@ -1,1 +1,1 @@
-"""What a hub has for its clusters: works and addons on them, and the sets they are in."""
+"""A hub's content for its clusters: works, addons, cluster sets, placements and policies."""

@@ -1,7 +1,7 @@
-"""Addons by placement: which Placements install an addon, said in its ClusterManagementAddOn.
+"""Addons by placement: the Placements in the install strategy of a ClusterManagementAddOn.
 
-Where a Placement is taken out of it, the hub removes the addon from the clusters that only this one chose; the install strategy
-stays one of placements, since one by hand would leave the addon where it is.
+When a Placement is removed from it, the hub removes the addon from the clusters that only this one selected; the install strategy
+stays of type Placements, because Manual would leave the addon installed.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def parse_reference(text: str, flag: str) -> ObjectKey:
 async def enable_by_placement(
     client: KubeClient, names: Sequence[str], placement: ObjectKey, configs: Sequence[Document] = ()
 ) -> list[bool]:
-    """Have each addon installed where a Placement chooses, with these configurations there; gives of each whether that is new.
-    Raises AdministrationError before anything is written where an addon or the placement is unknown."""
+    """Install each addon on the clusters of a Placement, with these configurations; returns for each whether that is new.
+
+    Raises AdministrationError before any write if an addon or the placement does not exist.
+    """
     for name in names:
         await require_addon(client, name)
     try:
@@ -58,7 +60,7 @@ async def enable_by_placement(
 
 
 async def disable_by_placement(client: KubeClient, names: Sequence[str], placement: ObjectKey) -> list[bool]:
-    """Gives of each whether the placement had installed it."""
+    """Returns for each addon whether the placement had installed it."""
     return [await _change(client, name, placement, None) for name in names]
 
 
@@ -68,7 +70,7 @@ def _with(placement: ObjectKey, references: Sequence[Document]) -> Document:
 
 
 async def _change(client: KubeClient, name: str, placement: ObjectKey, entry: Document | None) -> bool:
-    """Put a placement into an addon's install strategy, or take it out; whether anything was to be done."""
+    """Add a placement to an addon's install strategy, or remove it; returns whether anything changed."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             found = await client.get(CLUSTER_ADDONS, name)
@@ -96,14 +98,14 @@ def _strategy(strategy: Document, placement: ObjectKey, entry: Document | None) 
         return strategy if at is None else {**strategy, "placements": [*listed[:at], *listed[at + 1 :]]}
     if at is None:
         return {**strategy, "type": BY_PLACEMENTS, "placements": [*listed, entry]}
-    # What is said of it beside stays: its rollout strategy, and its configurations unless there are others now.
+    # Its other fields stay: the rollout strategy, and the configurations unless new ones are given.
     return {**strategy, "placements": [*listed[:at], {**listed[at], **entry}, *listed[at + 1 :]]}
 
 
 async def await_enabled_by_placement(
     client: KubeClient, names: Sequence[str], placement: ObjectKey, *, within: float, progress: Progress = SILENT
 ) -> None:
-    """Until the addons are available on every cluster that the placement chose. Raises TookTooLong, which names what is missing."""
+    """Wait until the addons are available on every cluster of the placement. Raises TookTooLong, which names what is missing."""
     if is_dry_run(client):
         return
 
@@ -120,7 +122,7 @@ async def await_enabled_by_placement(
 async def await_disabled_by_placement(
     client: KubeClient, names: Sequence[str], placement: ObjectKey, *, within: float, progress: Progress = SILENT
 ) -> None:
-    """Until the addons are gone from the clusters that the placement chose and nobody else wants them on."""
+    """Wait until the addons are removed from the clusters of the placement that no other placement selects."""
     if is_dry_run(client):
         return
 
@@ -139,14 +141,14 @@ async def await_disabled_by_placement(
 
 
 async def _chosen(client: KubeClient, placement: ObjectKey) -> frozenset[str]:
-    """By the placement's decisions."""
+    """The clusters in the placement's decisions."""
     label = f"{PLACEMENT_LABEL}={placement.name}"
     decisions = (await client.list(PlacementDecision, placement.namespace, label_selector=label)).items
     return frozenset(one.cluster_name for decision in decisions for one in decision.status.decisions)
 
 
 async def _wanted(client: KubeClient, name: str) -> frozenset[str]:
-    """Clusters that some placement still brings the addon to."""
+    """Clusters to which another placement still installs the addon."""
     try:
         strategy = (await client.get(ClusterManagementAddOn, name)).spec.install_strategy
     except NotFound:
@@ -156,7 +158,7 @@ async def _wanted(client: KubeClient, name: str) -> frozenset[str]:
 
 
 async def chooses_by_placement(client: KubeClient, name: str) -> bool:
-    """Whether placements say where an addon is; what is done by hand to single clusters does not last then."""
+    """Whether the addon is installed by placements; manual changes on single clusters are then reverted."""
     try:
         found = await client.get(CLUSTER_ADDONS, name)
     except (NotFound, Forbidden):
@@ -165,7 +167,7 @@ async def chooses_by_placement(client: KubeClient, name: str) -> bool:
 
 
 async def offline_warning(client: KubeClient, placement: ObjectKey) -> str:
-    """That clusters lose what a placement installs as soon as they are merely offline; empty where they do not."""
+    """A warning that clusters lose the addons of a placement as soon as they are offline; empty if they do not."""
     try:
         found = await client.get(Placement, placement.name, placement.namespace)
     except (NotFound, Forbidden):

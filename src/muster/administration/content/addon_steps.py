@@ -1,8 +1,8 @@
-"""What stands between an addon and its being available on a cluster: the steps in the order in which they come about.
+"""The steps until an addon is available on a cluster, in the order in which they happen.
 
-Each step is a function of what was found that names what is missing and the remedy, or nothing. The first that is missing is the
-cause of the rest, so that one alone is told: by `get addons`, by `addon enable --wait` and by `doctor`. Reasons are those of OCM's
-controllers, whoever wrote them.
+Each step is a function of the collected objects that returns what is missing and the remedy, or None. The first missing step causes
+the rest, so only that one is reported: by `get addons`, by `addon enable --wait` and by `doctor`. Reasons are those of OCM's
+controllers, whichever implementation wrote them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MANAGER: Final = "does the hub's addon manager run? see get hub-info; its gate 
 
 @dataclass(frozen=True)
 class AddonView:
-    """An addon on a cluster, and what of the hub it depends on."""
+    """An addon on a cluster, and the objects of the hub that it depends on."""
 
     addon: ManagedClusterAddOn
     definition: ClusterManagementAddOn | None
@@ -58,14 +58,14 @@ class AddonView:
 
     @property
     def namespace(self) -> str:
-        """Where its agent is."""
+        """The namespace of its agent."""
         return self.addon.status.namespace or self.addon.spec.install_namespace
 
     def condition_of_kind(self, kind: str) -> Condition | None:
         return condition_of(self.addon.status.conditions, kind)
 
     def denied(self, kind: str) -> Condition | None:
-        """A condition that is there and not True."""
+        """The condition of this type if it is present and not True."""
         found = self.condition_of_kind(kind)
         return found if found is not None and found.status != "True" else None
 
@@ -85,7 +85,7 @@ MessageTime = tuple[str, str] | None
 
 
 def missing_step(view: AddonView) -> Missing | None:
-    """The first step that is missing; None where the addon is available."""
+    """The first missing step; None if the addon is available."""
     if view.addon.metadata.deletion_timestamp:
         return Missing("removal", *_removal(view))
     if is_true(view.addon.status.conditions, AVAILABLE) and not view.denied(CONFIGURED):
@@ -192,7 +192,7 @@ def _by_token(view: AddonView) -> bool:
 
 
 def _request(view: AddonView) -> MessageTime:
-    """A request that was denied or waits explains more than the agent's condition does."""
+    """A denied or pending request explains more than the agent's condition does."""
     if not _wants_certificate(view) or is_true(view.addon.status.conditions, CERTIFICATE_ROTATED):
         return None
     for request in view.requests:

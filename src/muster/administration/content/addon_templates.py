@@ -1,8 +1,8 @@
-"""An addon made of manifests: an AddOnTemplate, and the ClusterManagementAddOn by which it is known and installed.
+"""An addon made of manifests: an AddOnTemplate, and the ClusterManagementAddOn that installs it.
 
-The template comes first, so that nobody meets an addon whose manifests are missing. What is there already is left alone unless it
-is to be overwritten; then the manifests are replaced, while how the addon is installed and what else it is configured by stay as
-they are where nothing else is said: that is how a new version is brought to clusters.
+The template is created first, so that no addon exists without its manifests. Existing objects are left alone unless `overwrite` is
+set; then the manifests are replaced, while the install strategy and other configurations stay unless new ones are given: that is
+how a new version is rolled out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TEMPLATES: Final = served(AddOnTemplate)
 
 @dataclass(frozen=True)
 class AddonDraft:
-    """What a new addon is to be."""
+    """The settings of a new addon."""
 
     name: str
     version: str
@@ -35,10 +35,10 @@ class AddonDraft:
     hub_registration: bool = False
     """Whether its agents get a credential for the hub."""
     cluster_role: str = ""
-    """What they may do there, each in its cluster's namespace."""
+    """The ClusterRole of its agents on the hub, each in its cluster's namespace."""
     labels: Mapping[str, str] = field(default_factory=dict)
     placement: ObjectKey | None = None
-    """Which clusters it is installed on; by hand where there is none."""
+    """The Placement that installs it; without one it is installed manually."""
 
     @property
     def template_name(self) -> str:
@@ -85,7 +85,7 @@ def _kind(resource: GVR) -> Document:
 
 
 async def create(client: KubeClient, draft: AddonDraft, *, overwrite: bool = False) -> list[str]:
-    """What was done, in OCM's words. Raises AdministrationError."""
+    """Returns what was done, in the words of OCM's tool. Raises AdministrationError."""
     draft.check()
     return [
         await _put(client, TEMPLATES, draft.template(), f"AddonTemplate {draft.template_name}", overwrite),
@@ -109,7 +109,7 @@ async def _put(
 
 
 def _replaced(found: Document, wanted: Document, draft: AddonDraft | None) -> Document:
-    """`draft`: of a ClusterManagementAddOn, which has more in it than what is asked for."""
+    """`draft` is for a ClusterManagementAddOn, which has more fields than the draft sets."""
     metadata = dict(found["metadata"])
     for part in ("labels", "annotations"):
         if wanted["metadata"].get(part):
@@ -129,7 +129,7 @@ def _same_kind(one: Document, other: Document) -> bool:
 
 
 async def role_warning(client: KubeClient, cluster_role: str) -> str:
-    """Why the addon manager may be unable to give a role to agents; empty where it can, or nobody tells."""
+    """Why the addon manager may be unable to bind the role to agents; empty if it can, or if that is unknown."""
     try:
         found = await client.get(CLUSTER_ROLES, cluster_role)
     except NotFound:

@@ -1,8 +1,8 @@
-"""Addons on clusters: switch them on and off, one ManagedClusterAddOn for each addon and cluster.
+"""Enables and disables addons on clusters: one ManagedClusterAddOn for each addon and cluster.
 
-Objects are written as v1alpha1, which every hub serves and which alone has the namespace that the addon's agent is installed in.
-Configuration objects are applied first, and the addons refer to them. Each addon on each cluster is dealt with by itself, and what
-went wrong with one is told and stops no other.
+Objects are written as v1alpha1, which every hub serves and which is the only version with the agent's install namespace.
+Configuration objects are applied first, and the addons refer to them. Each addon on each cluster is handled separately, and a
+failure of one is reported and does not stop the others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AddonSettings:
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     configs: tuple[Document, ...] = ()
-    """Configuration objects, to be applied and referred to."""
+    """Configuration objects to apply and to refer to."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,16 @@ class AddonResult:
     addon: str
     cluster: str
     there: bool = True
-    """Whether there is, or when switching off was, one."""
+    """Whether the addon exists, or existed when it was disabled."""
     error: KubeError | None = None
-    """Why it could not be done."""
+    """Why it failed."""
 
 
 async def enable(client: KubeClient, names: Sequence[str], clusters: Sequence[str], settings: AddonSettings) -> list[AddonResult]:
-    """With those that they require, where these are not enabled yet. Raises AdministrationError before anything is written where an
-    addon is unknown or a configuration makes no sense."""
+    """Enable the addons, with the ones that they require if these are not enabled yet.
+
+    Raises AdministrationError before any write if an addon does not exist or a configuration is invalid.
+    """
     from muster.operator.hub_addons import with_required
 
     wanted = with_required(names)
@@ -77,7 +79,7 @@ async def _is_enabled(client: KubeClient, name: str, cluster: str) -> bool:
 
 
 async def apply_configs(client: KubeClient, configs: Sequence[Document]) -> list[Document]:
-    """Gives references to them. Raises AdministrationError before anything is written where one makes no sense."""
+    """Apply them and return references to them. Raises AdministrationError before any write if one is invalid."""
     found = [(await _kind_of(client, config), config) for config in configs]
     for resource, document in found:
         await client.apply(resource, document, manager=CLUSTERADM)
@@ -96,7 +98,7 @@ async def require_addon(client: KubeClient, name: str) -> None:
 
 
 async def _kind_of(client: KubeClient, document: Document) -> GVR:
-    """Where objects like this one are served. Raises AdministrationError."""
+    """The resource that serves objects of this kind. Raises AdministrationError."""
     version, kind = str(document["apiVersion"]), str(document["kind"])
     where = f"--config-file: {kind} {document['metadata']['name']}"
     try:
@@ -153,7 +155,7 @@ async def _disable(client: KubeClient, name: str, cluster: str) -> AddonResult:
 
 
 async def view_of(client: KubeClient, addon: ManagedClusterAddOn) -> AddonView:
-    """An addon on a cluster with what it depends on, as far as the caller may look."""
+    """An addon on a cluster with what it depends on, as far as the caller may read it."""
     name, cluster = addon.metadata.name, addon.metadata.namespace
     return AddonView(
         addon,
@@ -171,7 +173,7 @@ async def _if_there(client: KubeClient, kind: Kind[T], name: str) -> T | None:
 
 
 async def signing_requests(client: KubeClient, cluster: str, name: str) -> Sequence[Document]:
-    """Those of an addon on a cluster; none where the caller may not look."""
+    """The signing requests of an addon on a cluster; none if the caller may not read them."""
     try:
         return (await client.list(SIGNING_REQUESTS, label_selector=f"{ADDON_LABEL}={name},{CLUSTER_LABEL}={cluster}")).items
     except Forbidden:
@@ -179,7 +181,7 @@ async def signing_requests(client: KubeClient, cluster: str, name: str) -> Seque
 
 
 async def missing_of(client: KubeClient, name: str, cluster: str) -> str:
-    """What an addon on a cluster wants until it is available; empty when it is."""
+    """What an addon on a cluster lacks to be available; empty if it is."""
     try:
         missing = missing_step(await view_of(client, await client.get(ManagedClusterAddOn, name, cluster)))
     except NotFound:
@@ -190,7 +192,7 @@ async def missing_of(client: KubeClient, name: str, cluster: str) -> str:
 async def await_enabled(
     client: KubeClient, outcomes: Sequence[AddonResult], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
-    """Until they are available. Raises TookTooLong, which names the step that is missing."""
+    """Wait until they are available. Raises TookTooLong, which names the missing step."""
     if is_dry_run(client):
         return
 
@@ -204,7 +206,7 @@ async def await_enabled(
 async def await_disabled(
     client: KubeClient, outcomes: Sequence[AddonResult], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
-    """Until they are gone, with what they had on the clusters."""
+    """Wait until they are deleted, with their objects on the clusters."""
     if is_dry_run(client):
         return
 

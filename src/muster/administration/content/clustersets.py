@@ -1,4 +1,7 @@
-"""Cluster sets: made, given clusters and namespaces, bound to namespaces and taken away again. Each says in a line what it did."""
+"""Cluster sets: create, assign clusters and namespaces, bind to namespaces, and delete.
+
+Each function returns lines about what it did.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from muster.runtime.client import AlreadyExists, KubeClient, NotFound, retry_on_
 from muster.runtime.client.builtin import NAMESPACES
 
 KEPT: Final = ("default", "global")
-"""Sets that the hub keeps alive by itself."""
+"""Sets that the hub creates again when they are deleted."""
 
 
 async def create(client: KubeClient, name: str) -> str:
@@ -81,7 +84,7 @@ async def unbind(client: KubeClient, name: str, namespace: str) -> str:
 
 
 async def set_clusters(client: KubeClient, name: str, clusters: Sequence[str]) -> list[str]:
-    """Raises before anything is written when one of the clusters is not there."""
+    """Raises before any write if one of the clusters does not exist."""
     cluster_set = await _found(client, name)
     if cluster_set.spec.cluster_selector.selector_type not in ("", EXCLUSIVE):
         raise Refused(f"Clusterset {name} chooses its clusters by their labels", "label the clusters instead")
@@ -99,7 +102,7 @@ async def set_clusters(client: KubeClient, name: str, clusters: Sequence[str]) -
 
 
 async def add_namespaces(client: KubeClient, name: str, namespaces: Sequence[str]) -> list[str]:
-    """Namespaces that every cluster of the set shall have."""
+    """Add managed namespaces, which every cluster of the set gets."""
     for namespace in namespaces:
         if problems := dns1123_label(namespace):
             raise AdministrationError(f"--namespaces: {namespace!r} cannot name a namespace: {problems[0]}")
@@ -113,7 +116,7 @@ async def _add_namespaces(client: KubeClient, name: str, namespaces: Sequence[st
     new = [namespace for namespace in dict.fromkeys(namespaces) if namespace not in have]
     if not new:
         return [f"All specified namespaces already exist in Clusterset {name}"]
-    # With the revision, so that somebody who adds another at the same time does not lose it.
+    # With the resourceVersion, so that a concurrent addition is not lost.
     version = cluster_set.metadata.resource_version
     listed = [*cluster_set.document()["spec"].get("managedNamespaces", ()), *({"name": one} for one in new)]
     patch = {"metadata": {"resourceVersion": version}, "spec": {"managedNamespaces": listed}}

@@ -1,7 +1,7 @@
-"""What would have to be granted for a refused work to pass, as commands that an administrator can run as they stand.
+"""The permissions that a refused work lacks, as complete kubectl commands for an administrator.
 
-A `Grant` is one permission that was found missing. Grants to one subject in one place that differ only in the resource become one
-role with its binding. A role's name comes from what it grants, so granting again finds it there, and never changes another role.
+A `Grant` is one missing permission. Grants to one subject in one namespace that differ only in the resource become one role with
+its binding. A role's name is derived from its content, so repeating the commands never changes another role.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Grant:
-    """`resource` is as kubectl has it, with its group; without a namespace it is for the whole cluster."""
+    """`resource` is in kubectl's notation, with its group; without a namespace it is cluster-wide."""
 
     purpose: str
     """What roles are named after."""
     subject: str
-    """The flag by which kubectl binds it."""
+    """The flag by which kubectl binds the role to it."""
     namespace: str
     resource: str
     verbs: tuple[str, ...]
     name: str = ""
-    """The only object that it is about, if it is about one."""
+    """The only object that it is for; empty for all."""
 
 
 def commands(grants: Iterable[Grant]) -> list[str]:
-    """A role and its binding for what goes together, in the order in which it was found missing."""
+    """A role and its binding for grants that go together, in the order in which they were found."""
     together: dict[tuple[str, str, str, tuple[str, ...], str], list[str]] = {}
     for grant in grants:
         resources = together.setdefault((grant.purpose, grant.subject, grant.namespace, grant.verbs, grant.name), [])

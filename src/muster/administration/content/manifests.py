@@ -1,6 +1,6 @@
-"""Manifests from files: YAML or JSON, many in one, whole directories, lists; each must say what it is.
+"""Reads manifests from files: YAML or JSON, several in one file, directories, lists; each needs apiVersion and kind.
 
-What cannot be a manifest is refused with the file and the number of the document in it.
+An invalid manifest is refused with the file and the number of its document.
 """
 
 from __future__ import annotations

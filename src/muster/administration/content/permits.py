@@ -1,9 +1,9 @@
-"""Whether a work would pass, asked before it is made: the hub about who asks, the managed cluster about its executor.
+"""Checks whether a work would be applied before it is created: on the hub for the caller, on the managed cluster for its executor.
 
-The hub is asked three things: whether the one who asks may make works for the cluster (or change the one of that name that is
-there), whether they may use the executor, and, by a dry run, whether it would take this very work. The last word is the dry run's,
-since only the hub knows how strict it is. The managed cluster is asked by the agent's own gate, as the agent would ask it. Nothing
-is written anywhere.
+The hub is asked three things: whether the caller may create works for the cluster (or change the existing one of that name),
+whether the caller may use the executor, and, by a dry run, whether it admits this very work. The dry run decides, because only the
+hub knows how strict it is. The managed cluster is checked by the agent's own code, with the reviews that the agent would create.
+Nothing is written.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from muster.work.names import EXECUTE_AS
 HUB: Final = "hub"
 MANAGED: Final = "cluster"
 NO_OWNER: Final = ManifestOwner("", "")
-"""Who would own what the work brings: there is no record of it yet."""
+"""The owner of the work's objects: its AppliedManifestWork does not exist yet."""
 WORK_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
-"""What somebody has to be allowed to work with works, not only to make one."""
+"""The verbs that a user needs to manage works, not only to create one."""
 
 
 class Answer(Enum):
@@ -62,7 +62,7 @@ class Answer(Enum):
 
 @dataclass(frozen=True)
 class Check:
-    """One question and its answer. `target` is where it was asked."""
+    """One check and its result. `target` is the cluster that answered."""
 
     target: str
     subject: str
@@ -70,7 +70,7 @@ class Check:
     answer: Answer
     reason: str = ""
     grant: Grant | None = None
-    """What would make a yes of a no, where that is a permission."""
+    """The missing permission that would turn a no into a yes, if it is one."""
 
 
 def verdict(checks: Iterable[Check]) -> Answer:
@@ -79,8 +79,10 @@ def verdict(checks: Iterable[Check]) -> Answer:
 
 
 def work_of(documents: Sequence[Document], parts: Document) -> ManifestWork:
-    """The work that these documents are: a ManifestWork, or manifests for one. `parts` of its spec are said besides. Raises
-    AdministrationError."""
+    """The work in these documents: a ManifestWork, or manifests for one.
+
+    `parts` are further fields of its spec. Raises AdministrationError.
+    """
     works = [document for document in documents if is_work(document)]
     if works and len(documents) > 1:
         raise AdministrationError("--filename: give either one ManifestWork or the manifests of one")
@@ -102,7 +104,7 @@ def executor_of(spec: ManifestWorkSpec) -> ExecutorServiceAccount | None:
 
 
 async def check_hub(client: KubeClient, cluster: str, work: ManifestWork) -> list[Check]:
-    """Raises what the client raises when the hub cannot be asked."""
+    """Raises the client's errors if the hub does not answer."""
     executor = executor_of(work.spec)
     if executor is None and work.spec.executor is not None:
         return [Check(HUB, "this work", (), Answer.NO, "its executor names no service account")]
@@ -127,7 +129,7 @@ async def check_hub(client: KubeClient, cluster: str, work: ManifestWork) -> lis
 
 
 async def _there(client: KubeClient, cluster: str, work: ManifestWork) -> Object | None:
-    """The work of this name that the cluster has already, as far as one may see; one that is going cannot be changed."""
+    """The cluster's existing work of this name, if the caller may read it; one that is being deleted cannot be changed."""
     if not work.metadata.name:
         return None
     try:
@@ -138,7 +140,7 @@ async def _there(client: KubeClient, cluster: str, work: ManifestWork) -> Object
 
 
 async def _asker(client: KubeClient) -> str:
-    """Who asks, by the hub's own word; empty where it does not tell."""
+    """The caller's user name, by SelfSubjectReview; empty if the hub does not serve it."""
     try:
         review = await client.create(
             SELF_SUBJECT_REVIEWS, {"apiVersion": SELF_SUBJECT_REVIEWS.api_version, "kind": SELF_SUBJECT_REVIEWS.kind}
@@ -159,7 +161,7 @@ def _permitted(right: AccessAttributes, lacks: bool, asker: str) -> Check:
 
 
 def _spared(check: Check) -> Check:
-    """The hub takes the work all the same: it lets bindings decide, or does not look at executors."""
+    """The check as passed: the hub admits the work all the same, because bindings decide or executors are not checked."""
     return replace(check, answer=Answer.YES, reason=f"{check.reason}, but the hub takes the work all the same", grant=None)
 
 
@@ -185,8 +187,10 @@ async def _taken(client: KubeClient, cluster: str, work: ManifestWork, there: Ob
 
 
 async def check_cluster(client: KubeClient, work: ManifestWork, *, every_verb: bool, review_all: bool) -> list[Check]:
-    """What the agent of the cluster would find, for each manifest, if these are its options. Raises what the client raises when it
-    cannot be asked."""
+    """What the cluster's agent would decide for each manifest, if it has these options.
+
+    Raises the client's errors if the cluster does not answer.
+    """
     plan = await _planned(client, work.spec)
     executor = executor_of(work.spec)
     invalid = _unfit(work, plan, bool(executor))
@@ -214,13 +218,13 @@ def _judged(executor: ExecutorServiceAccount, manifest: Manifest, refusal: Refus
         return Check(MANAGED, str(ref), demanded, Answer.UNKNOWN, refusal.message)
     account = f"--serviceaccount={executor.namespace}:{executor.name}"
     grant = Grant(f"executor-{executor.name}", account, ref.namespace, str(ref.resource), demanded)
-    # What an executor would hand out without having it is no matter of one permission more; the reason tells what it is.
+    # An executor that would grant permissions which it does not have is not helped by one more permission; the reason explains it.
     lacks = refusal.verb in demanded
     return Check(MANAGED, str(ref), demanded, Answer.NO, refusal.message, grant if lacks else None)
 
 
 def _unfit(work: ManifestWork, plan: ApplyPlan, strict: bool) -> list[Check]:
-    """A kind that the work itself brings is waited for, unless (`strict`) nothing is applied before everything can be."""
+    """A kind that the work itself defines is waited for, unless (`strict`) nothing is applied before everything can be."""
     spec = work.document().get("spec") or {}
     brought = definitions([one for one in (spec.get("workload") or {}).get("manifests") or () if isinstance(one, dict)])
     checks = []
@@ -252,5 +256,5 @@ def _named(invalid_manifest: InvalidManifest) -> str:
 
 
 def unchecked(target: str, server: str, error: KubeError) -> Check:
-    """A place that could not be asked."""
+    """The check of a cluster that did not answer."""
     return Check(target, server, (), Answer.UNKNOWN, str(error))

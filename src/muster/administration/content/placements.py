@@ -1,7 +1,7 @@
-"""Placements by hand: made, taken away, and explained with the very function that the hub chooses by.
+"""Creates, deletes and explains placements; an explanation uses the scheduling function of the hub.
 
-An explanation is made here, from what the caller may list: it needs no service on the hub, and tells nobody more than their rights
-do. What may not be listed is left out and named, since it may change the answer.
+An explanation is computed here, from what the caller may list: it needs no service on the hub, and reveals nothing beyond the
+caller's permissions. Kinds that the caller may not list are left out and named, because they may change the result.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _WEIGHTS: Final = range(-10, 11)
 
 @dataclass(frozen=True)
 class PlacementOptions:
-    """What a new placement asks for."""
+    """The options of a new placement."""
 
     cluster_sets: tuple[str, ...] = ()
     label_selectors: tuple[str, ...] = ()
-    """Of each a predicate is made; one of them is enough."""
+    """Each one becomes a predicate; a cluster needs to match only one."""
     count: int | None = None
     prioritizers: tuple[str, ...] = ()
     """`BuiltIn:<Name>:<weight>` or `AddOn:<resource>:<score>:<weight>`."""
@@ -134,11 +134,11 @@ class Explanation:
     choice: Choice
     verdicts: Sequence[Verdict]
     unseen: tuple[str, ...]
-    """Kinds that the caller may not list everywhere; they may change the answer."""
+    """Kinds that the caller may not list in all namespaces; they may change the result."""
 
 
 def read_placement(file: str, namespace: str) -> Placement:
-    """The one in a file, or `-`; in `namespace` where it names none. Raises AdministrationError."""
+    """The placement in a file, or `-` for stdin; in `namespace` if it names none. Raises AdministrationError."""
     document, *others = read_manifests([file])
     if others or (document["apiVersion"], document["kind"]) != (PLACEMENTS.api_version, PLACEMENTS.kind):
         raise AdministrationError(f"--filename {file}: expected one manifest, a {PLACEMENTS.kind} of {PLACEMENTS.api_version}")
@@ -158,14 +158,14 @@ async def get_placement(client: KubeClient, name: str, namespace: str) -> Placem
 
 
 async def explain(client: KubeClient, placement: Placement, *, clock: Clock = SYSTEM) -> Explanation:
-    """Of a placement that is there, or that is only thought of. Raises what the client raises."""
+    """Explain a placement that exists or is only drafted. Raises the client's errors."""
     metadata = placement.metadata
     try:
         there = await client.get(Placement, metadata.name, metadata.namespace)
     except NotFound:
         there = None
     inventory, unseen = await _inventory(client, metadata.namespace, clock)
-    # What it has chosen so far counts, also for the change that is thought of.
+    # The present decisions of the existing placement count, for the draft too.
     known = placement if there is None else _with_uid(placement, there)
     now: datetime = clock.now()
     world = inventory.world(known, now)
@@ -203,7 +203,7 @@ async def _inventory(client: KubeClient, namespace: str, clock: Clock) -> tuple[
 
 
 async def _read(client: KubeClient, kind: type[R], namespace: str = "") -> list[R]:
-    """Those that can be read."""
+    """The objects that can be parsed."""
     found: list[R] = []
     for document in (await client.list(served(kind), namespace)).items:
         try:

@@ -1,7 +1,7 @@
-"""Policies as people ask about them: which there are on a cluster, whether it is as they say, and what keeps them from working.
+"""Policies on a cluster for the user: which exist, whether they are compliant, and why they are not evaluated.
 
-Policies that came without the policy framework have no status on the hub. They are read where they are: on the cluster itself, or
-through the hub's gateway.
+Policies that were not created by the policy framework have no status on the hub. They are read on the cluster itself, or through
+the hub's gateway.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KINDS: Final = (served(ConfigurationPolicy), served(OperatorPolicy))
 class PolicyView:
     document: Object
     cluster: str = ""
-    """Where it is, if somebody asked about several."""
+    """The cluster, if several were queried."""
 
     @property
     def name(self) -> str:
@@ -49,19 +49,19 @@ class PolicyView:
 
     @property
     def compliant(self) -> str:
-        """Compliant, NonCompliant, Pending or Terminating; empty before it was evaluated."""
+        """Compliant, NonCompliant, Pending or Terminating; empty before the first evaluation."""
         return str(_part(self.document, "status").get("compliant") or "")
 
     @property
     def message(self) -> str:
-        """What was said of it last, without the compliance that it begins with."""
+        """The last message, without the compliance at its beginning."""
         history = _part(self.document, "status").get("history")
         newest = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else {}
         return str(newest.get("message") or "").removeprefix(f"{self.compliant}; ")
 
     @property
     def has_hub_templates(self) -> bool:
-        """As the policy controller finds them: unless its templates are switched off."""
+        """Whether the policy has hub templates, by the policy controller's rule: not if its templates are disabled."""
         annotations = _part(self.document["metadata"], "annotations")
         try:
             off = parse_bool(str(annotations.get(DISABLE_TEMPLATES_ANNOTATION) or "false"))
@@ -71,8 +71,10 @@ class PolicyView:
 
     @property
     def refusal(self) -> str:
-        """What is said where its templates refer to what the user that resolves them may not read; else empty. It is in the
-        conditions whatever message the policy has of its own."""
+        """The message if its templates refer to objects that the resolving user may not read; else empty.
+
+        It is in the conditions, whichever other message the policy has.
+        """
         if self.compliant != "NonCompliant":
             return ""
         status = _part(self.document, "status")
@@ -86,7 +88,7 @@ class PolicyView:
 
 
 async def policies_of(client: KubeClient, namespace: str = "") -> list[PolicyView] | None:
-    """All on the client's cluster, or in one namespace of it; None where no kind of policies is served."""
+    """All policies on the client's cluster, or in one namespace of it; None if no kind of policy is served."""
     found: list[PolicyView] = []
     served_kinds = 0
     for resource in KINDS:
@@ -100,7 +102,7 @@ async def policies_of(client: KubeClient, namespace: str = "") -> list[PolicyVie
 
 
 async def policies_through(hub: KubeClient, api: GatewayApi, cluster: str, namespace: str = "") -> list[PolicyView] | None:
-    """The same of a managed cluster, through the hub's gateway. Raises what the client raises."""
+    """The same of a managed cluster, through the hub's gateway. Raises the client's errors."""
     found: list[PolicyView] = []
     served_kinds = 0
     for resource in KINDS:

@@ -1,8 +1,7 @@
-"""On what terms manifests are applied: as whom, how objects that are there are changed, and what stays when the work goes.
+"""How the manifests of a work are applied: the executor, the update strategies, and what stays when the work is deleted.
 
-`Terms` are what a person says on the command line; `spec_parts` makes of them the parts of a ManifestWork's spec. How a kind is
-treated is said in a work by the name of its resource, which only discovery knows: the hub's, or a CustomResourceDefinition among
-the manifests.
+`Terms` are the options of the command line; `spec_parts` converts them to fields of a ManifestWork's spec. A work's manifestConfigs
+name a kind by its resource, which only discovery knows: the hub's, or a CustomResourceDefinition among the manifests.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from muster.runtime.client import KubeClient, NoKindMatch, RESTMapper
 
 @dataclass(frozen=True)
 class Terms:
-    """What is empty is not said."""
+    """Empty options are not set in the spec."""
 
     executor: ExecutorServiceAccount | None = None
     update_strategy: str = ""
@@ -28,7 +27,7 @@ class Terms:
 
 
 def parse_executor(text: str) -> ExecutorServiceAccount:
-    """`<namespace>/<name>` of a service account; also as a user name, as permissions have it."""
+    """Parse `<namespace>/<name>` of a service account, or its user name."""
     prefix = "system:serviceaccount:"
     namespace, separator, name = text.removeprefix(prefix).partition(":" if text.startswith(prefix) else "/")
     if not separator or dns1123_subdomain(namespace) or dns1123_subdomain(name):
@@ -37,7 +36,7 @@ def parse_executor(text: str) -> ExecutorServiceAccount:
 
 
 async def spec_parts(client: KubeClient, terms: Terms, manifests: Sequence[Document]) -> Document:
-    """What a work says beside its manifests."""
+    """The fields of a work's spec beside its manifests."""
     parts: Document = {}
     if terms.executor is not None:
         account = {"namespace": terms.executor.namespace, "name": terms.executor.name}
@@ -65,7 +64,7 @@ async def _resource(mapper: RESTMapper, manifest: Document, manifests: Sequence[
 
 
 def definitions(manifests: Sequence[Document]) -> dict[tuple[str, str], Document]:
-    """What kinds the manifests bring themselves: specs of CustomResourceDefinitions by group and kind."""
+    """The kinds that the manifests define: specs of CustomResourceDefinitions by group and kind."""
     specs = [manifest.get("spec") for manifest in manifests if manifest.get("kind") == "CustomResourceDefinition"]
     found = [spec for spec in specs if isinstance(spec, dict) and isinstance(spec.get("names"), dict)]
     return {(str(spec.get("group")), str(spec["names"].get("kind"))): spec for spec in found}

@@ -1,4 +1,4 @@
-"""The status of a work for people: its resources, and its first problem in one line."""
+"""The status of a work for display: its resources, and its first problem in one line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NOT_YET: Final = "the cluster's agent has not dealt with it yet"
 
 
 def resources_of(work: ManifestWork) -> Iterator[tuple[str, str, ManifestCondition]]:
-    """Kind of resource, name, and what is reported of it."""
+    """Resource, name and condition of each manifest."""
     for manifest in work.status.resource_status.manifests:
         yield manifest.resource_meta.sort, manifest.resource_meta.key, manifest
 
 
 def problem_of(work: ManifestWork) -> str:
-    """Empty when it is applied and available."""
+    """The first problem; empty if the work is applied and available."""
     conditions = work.status.conditions
     going = condition_of(conditions, DELETING)
     if going is not None and going.status == "True":
@@ -34,7 +34,7 @@ def problem_of(work: ManifestWork) -> str:
 
 
 def _first_wrong(work: ManifestWork, kind: str) -> str:
-    """A manifest that only waits for another is not what is wrong."""
+    """The first failed manifest; one that only waits for another is not the problem."""
     wrong = [
         (f"{cluster} {name}", condition)
         for cluster, name, manifest in resources_of(work)
@@ -48,7 +48,7 @@ def _first_wrong(work: ManifestWork, kind: str) -> str:
 
 
 def is_old(condition: Condition, work: ManifestWork) -> bool:
-    """Whether it is about an earlier spec; agents that do not say which are believed."""
+    """Whether the condition is for an earlier generation; one without observedGeneration counts as current."""
     return 0 < condition.observed_generation < work.metadata.generation
 
 

@@ -1,8 +1,8 @@
-"""Works by hand: a ManifestWork for each of some clusters, for each that a Placement has chosen, or a ManifestWorkReplicaSet.
+"""Creates works: a ManifestWork for each of some clusters, for each cluster of a Placement, or a ManifestWorkReplicaSet.
 
-Works made for a Placement say so in an annotation, so that, when it is done again after the Placement chose other clusters, those
-are found that have to go; a work that somebody else gave the same name is left alone. Each cluster is dealt with by itself, and
-what went wrong with one is told and stops no other.
+Works created for a Placement have an annotation that names it, so that a repeated call, after the Placement has selected other
+clusters, finds the works to delete; a work of the same name without the annotation is left alone. Each cluster is handled
+separately, and a failure of one is reported and does not stop the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PLACEMENTS: Final = served(Placement)
 DECISIONS: Final = served(PlacementDecision)
 REPLICA_SETS: Final = served(ManifestWorkReplicaSet)
 PLACED_BY: Final = "open-cluster-management.io/placement"
-"""Annotation of a work: the Placement it was made for."""
+"""Annotation of a work: the Placement for which it was created."""
 _EXACT: Final = "workload"
 _NO_PARTS: Final[Mapping[str, Any]] = {}
 
@@ -48,7 +48,7 @@ class Done(Enum):
 
 @dataclass(frozen=True)
 class WorkResult:
-    """What became of a work in one place: a cluster, or for a ManifestWorkReplicaSet a namespace."""
+    """The result of a work in one namespace: a cluster's, or that of a ManifestWorkReplicaSet."""
 
     target: str
     done: Done
@@ -69,7 +69,7 @@ def parse_placement(text: str) -> ObjectKey:
 
 
 async def chosen_clusters(client: KubeClient, placement: ObjectKey) -> list[str]:
-    """What a Placement has decided for. Raises AdministrationError when there is none of this name."""
+    """The clusters in the decisions of a Placement. Raises AdministrationError if it does not exist."""
     try:
         await client.get(PLACEMENTS, placement.name, placement.namespace)
     except NotFound:
@@ -89,8 +89,9 @@ async def create_works(
     overwrite: bool = False,
     parts: Mapping[str, Any] = _NO_PARTS,
 ) -> list[WorkResult]:
-    """One in each cluster; and with a Placement and `overwrite`, none where it was made for that Placement before. `parts` of the
-    spec are said beside the manifests."""
+    """Create one in each cluster; with a Placement and `overwrite`, delete those on other clusters that were created for that
+    Placement. `parts` are fields of the spec beside the manifests.
+    """
     check_name(name)
     spec = {"workload": {"manifests": list(manifests)}, **parts}
     outcomes = [await _guarded(cluster, _create(client, name, spec, cluster, placement, overwrite)) for cluster in clusters]
@@ -131,7 +132,7 @@ async def _create(
 
 
 async def _overwrite(client: KubeClient, resource: GVR, found: Object, spec: Document) -> Done:
-    """Other parts of the spec stay as they are, and an agent that writes the status meanwhile is no hindrance."""
+    """Other fields of the spec stay as they are, and concurrent writes of the status do not conflict."""
     if _has_values(found.get("spec") or {}, spec):
         return Done.UNCHANGED
     metadata = found["metadata"]
@@ -141,7 +142,7 @@ async def _overwrite(client: KubeClient, resource: GVR, found: Object, spec: Doc
 
 
 def _has_values(found: Any, wanted: Any) -> bool:
-    """Whether all of `wanted` is there, and beside it only what a server fills in; into manifests it fills nothing."""
+    """Whether all of `wanted` is present, and beside it only defaults of the server; manifests get no defaults."""
     if isinstance(wanted, Mapping) and isinstance(found, Mapping):
         return all(
             found.get(key) == value if key == _EXACT else _has_values(found.get(key), value) for key, value in wanted.items()
@@ -152,7 +153,9 @@ def _has_values(found: Any, wanted: Any) -> bool:
 
 
 async def require_cluster(client: KubeClient, cluster: str) -> None:
-    """Who may write works for a cluster need not be allowed to look at it: they are believed. Raises AdministrationError."""
+    """A user who may write works for a cluster need not be allowed to read the ManagedCluster: then the cluster is assumed to
+    exist. Raises AdministrationError.
+    """
     try:
         await client.get(MANAGED_CLUSTERS, cluster)
     except NotFound:
@@ -184,7 +187,7 @@ async def create_replica_set(
     overwrite: bool = False,
     parts: Mapping[str, Any] = _NO_PARTS,
 ) -> WorkResult:
-    """The hub's controller makes and removes the works by itself. Raises AdministrationError, and what the client raises."""
+    """The hub's controller creates and deletes the works. Raises AdministrationError and the client's errors."""
     check_name(name)
     try:
         await client.get(PLACEMENTS, placement.name, placement.namespace)
@@ -208,7 +211,7 @@ async def create_replica_set(
 
 
 async def delete_works(client: KubeClient, name: str, clusters: Sequence[str], *, force: bool = False) -> list[WorkResult]:
-    """`force`: do not wait for the agents to take away what was applied, and leave it where it is."""
+    """`force`: do not wait until the agents delete the applied objects, and leave these in place."""
     return [await _guarded(cluster, _delete(client, MANIFEST_WORKS, name, cluster, force)) for cluster in clusters]
 
 
@@ -230,7 +233,7 @@ async def _delete(client: KubeClient, resource: GVR, name: str, namespace: str, 
 async def await_works(
     client: KubeClient, name: str, clusters: Sequence[str], *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> None:
-    """Until they are applied and available everywhere."""
+    """Wait until they are applied and available on all clusters."""
     if is_dry_run(client):
         return
 
@@ -256,7 +259,7 @@ async def await_works_gone(
 
 
 async def _remains(client: KubeClient, name: str, cluster: str) -> str | None:
-    """What the cluster's agent says about a work that is going; None when it is gone."""
+    """The agent's status of a work that is being deleted; None once it is deleted."""
     try:
         work = await client.get(ManifestWork, name, cluster)
     except NotFound:

@@ -1,14 +1,14 @@
-"""RBAC for the users of clusters behind the gateway: what `gateway grant` prints.
+"""RBAC for users of clusters behind the gateway: what `gateway grant` prints.
 
-Two things have to be granted on the hub. The first is the gateway to a cluster: `clustergateways/proxy` by the cluster's name, with
-the verb of each HTTP method that is used. The second is what may be asked there: the gateway asks the hub whether the user has the
-virtual verb `<cluster>/<verb>` on the resource, so a role has `foo/get` on `pods` where one for the hub itself has `get`. RBAC
-compares verbs as they are and knows no `foo/*`, so all are listed; the verb `*` would mean every cluster. A Role in a namespace of
-the hub is for the namespace of the same name on the cluster. A shell in a pod needs `create` on `pods/exec` by any
-method, so whoever may only read has none.
+Two permissions are needed on the hub. The first is for the gateway to a cluster: `clustergateways/proxy` with the cluster's name,
+with the verb of each HTTP method that is used. The second is for the request itself: the gateway checks on the hub whether the user
+has the virtual verb `<cluster>/<verb>` on the resource, so a role has `foo/get` on `pods` where one for the hub itself has `get`.
+RBAC compares verbs exactly and has no `foo/*`, so all are listed; the verb `*` would mean every cluster. A Role in a namespace of
+the hub is for the namespace of the same name on the cluster. A shell in a pod needs `create` on `pods/exec` with any method, so a
+viewer has none.
 
-What the roles contain follows Kubernetes' own `view`, `edit` and `admin`: a viewer sees no Secrets, an editor sees and writes them.
-A role is named after its content, so to grant the same again changes nothing, and no role of others is ever widened.
+The roles' rules follow Kubernetes' own `view`, `edit` and `admin`: a viewer reads no Secrets, an editor reads and writes them. A
+role is named by its content, so repeating a grant changes nothing, and no role of others is ever extended.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROLE_NAMES: Final = (VIEWER, EDITOR, ADMIN)
 READ: Final = ("get", "list", "watch")
 WRITE: Final = ("create", "update", "patch", "delete", "deletecollection")
 _METHODS: Final = ("get", "create", "update", "patch", "delete")
-"""Verbs on `clustergateways/proxy`: of GET, POST, PUT, PATCH and DELETE. A list and a watch are GETs."""
+"""Verbs on `clustergateways/proxy`: of GET, POST, PUT, PATCH and DELETE. Lists and watches are GETs."""
 
 _SEEN: Final[Mapping[str, tuple[str, ...]]] = {
     "": (
@@ -71,7 +71,7 @@ _SEEN: Final[Mapping[str, tuple[str, ...]]] = {
     "networking.k8s.io": ("ingresses", "networkpolicies"),
     "policy": ("poddisruptionbudgets",),
 }
-"""What a viewer sees in namespaces."""
+"""What a viewer may read in namespaces."""
 _SEEN_OF_CLUSTER: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("namespaces", "nodes", "persistentvolumes"),
     "apiextensions.k8s.io": ("customresourcedefinitions",),
@@ -100,8 +100,10 @@ _PROBED: Final = ("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/r
 
 @dataclass(frozen=True)
 class Access:
-    """What is granted: a role on clusters, in these namespaces of them or in all. `resources` are further ones, by kubectl's
-    names (`widgets.example.com`), with what the role may do to others."""
+    """A grant: a role on clusters, in these of their namespaces or in all.
+
+    `resources` are further ones, in kubectl's notation (`widgets.example.com`), with the verbs that the role has on others.
+    """
 
     subject: Document
     role: str
@@ -120,7 +122,7 @@ def group(name: str) -> Document:
 
 
 def service_account(reference: str) -> Document:
-    """`namespace:name`. Raises AdministrationError."""
+    """The subject of `namespace:name`. Raises AdministrationError."""
     namespace, separator, name = reference.partition(":")
     if not separator or dns1123_label(namespace) or dns1123_subdomain(name):
         raise AdministrationError(f"--serviceaccount: {reference!r} names no account", "write namespace:name")
@@ -156,7 +158,7 @@ def manifests(access: Access, api: GatewayApi) -> list[Wanted]:
 
 
 async def require_namespaces(client: KubeClient, namespaces: Sequence[str]) -> None:
-    """Raises AdministrationError for one that the hub has not."""
+    """Raises AdministrationError for a namespace that does not exist on the hub."""
     for name in namespaces:
         try:
             await client.get(NAMESPACES, name)
@@ -166,7 +168,7 @@ async def require_namespaces(client: KubeClient, namespaces: Sequence[str]) -> N
 
 
 def _rules(role: str, cluster: str, further: Sequence[tuple[str, str]], *, whole: bool) -> list[Document]:
-    """`whole`: not only in namespaces."""
+    """`whole`: cluster-scoped resources too."""
     read, write = [f"{cluster}/{verb}" for verb in READ], [f"{cluster}/{verb}" for verb in WRITE]
     if role == ADMIN:
         everything = rule("*", ["*"], [*read, *write])
@@ -177,7 +179,7 @@ def _rules(role: str, cluster: str, further: Sequence[tuple[str, str]], *, whole
         rules += [rule(group, resources, read) for group, resources in _SEEN_OF_CLUSTER.items()]
         rules.append({"nonResourceURLs": list(_PROBED), "verbs": read[:1]})
     else:
-        # The namespace itself, of which kubectl may ask.
+        # The namespace itself, which kubectl may read.
         rules.append(rule("", ["namespaces"], read[:1]))
     rules += [rule(group, [resource], read) for group, resource in further]
     if role == EDITOR:
@@ -189,7 +191,7 @@ def _rules(role: str, cluster: str, further: Sequence[tuple[str, str]], *, whole
 
 
 def _bound(roles: GVR, bindings: GVR, name: str, namespace: str, rules: Sequence[Document], subject: Document) -> list[Wanted]:
-    """A role and its binding, named after what is in them."""
+    """A role and its binding, named by a hash of their content."""
     role = f"{name}-{_digest(rules)}"
     return [
         (roles, {"metadata": named(role, namespace), "rules": list(rules)}),

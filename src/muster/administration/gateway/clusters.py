@@ -1,7 +1,7 @@
-"""The clusters that a hub's gateway leads to.
+"""The clusters behind a hub's gateway.
 
-By which version of its API the hub serves the gateway is found by asking the hub, since an installation may have chosen another
-than the usual one. Who may use a cluster need not be allowed to look at the list of them, so clusters that are named are believed.
+Discovery gives the API version in which the hub serves the gateway, because an installation may use another than the default. A
+user of a cluster need not be allowed to list the clusters, so clusters that are named are assumed to exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NoGateway(AdministrationError):
 
 
 async def find_api(client: KubeClient) -> GatewayApi:
-    """Raises NoGateway."""
+    """The served gateway API. Raises NoGateway."""
     for group in (GATEWAY_API.group, OAM_GROUP):
         try:
             versions = await client.api_versions(group)
@@ -46,7 +46,7 @@ def resource_of(api: GatewayApi) -> GVR:
 
 
 async def gateways(client: KubeClient, api: GatewayApi, *, names: Sequence[str] = (), selector: str = "") -> list[ClusterGateway]:
-    """Those of these names, in their order, or all with these labels by name. Raises AdministrationError."""
+    """Those of these names, in their order, or all with these labels sorted by name. Raises AdministrationError."""
     resource = resource_of(api)
     if names:
         return [await _one(client, resource, require_name(name)) for name in dict.fromkeys(names)]
@@ -55,7 +55,7 @@ async def gateways(client: KubeClient, api: GatewayApi, *, names: Sequence[str] 
 
 
 async def choose(client: KubeClient, api: GatewayApi, *, names: Sequence[str] = (), selector: str = "") -> list[str]:
-    """The names of clusters. Raises AdministrationError for one that there is not; one that may not be looked at is believed."""
+    """The names of clusters. Raises AdministrationError for a missing one; one that the caller may not read is assumed to exist."""
     if not names:
         found = [one.metadata.name for one in await gateways(client, api, selector=selector)]
         if not found:
@@ -80,7 +80,7 @@ async def _one(client: KubeClient, resource: GVR, name: str) -> ClusterGateway:
 
 
 def require_name(name: str) -> str:
-    """Raises AdministrationError for what names no cluster."""
+    """Raises AdministrationError for an invalid cluster name."""
     if flaws := dns1123_label(name):
         raise AdministrationError(f"{name!r} cannot name a cluster: {flaws[0]}")
     return name

@@ -1,4 +1,4 @@
-"""How clusters fare behind the gateway: what the gateway itself says of each, and what a question through it gives now."""
+"""The health of clusters behind the gateway: the gateway's own condition of each, and the result of a request through it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_CONCURRENT_CLUSTERS: Final = 16
 
 @dataclass(frozen=True)
 class ClusterHealth:
-    """`probed` is whether the cluster answers, and if not, why; `seconds` is how long that took."""
+    """`probed` is whether the cluster answers, and if not, why; `seconds` is the duration of the request."""
 
     gateway: ClusterGateway
     ok: bool
@@ -31,11 +31,11 @@ class ClusterHealth:
 
 
 async def probe(gateway: Gateway, found: Sequence[ClusterGateway], timeout: float) -> list[ClusterHealth]:
-    """In the order in which they were found; a cluster that does not answer holds up nobody."""
+    """The results in the order of `found`; a cluster that does not answer delays no other."""
     known = {one.metadata.name: one for one in found}
 
     async def request(cluster: str) -> str:
-        # Once: a client would try again for as long as the gateway says that trying again may help.
+        # Sent once: a KubeClient would retry as long as the gateway's Retry-After suggests it.
         transport = Transport(gateway.config_for(cluster), "clusteradm", SYSTEM, max_idle=1)
         try:
             reply = await transport.send(OutgoingRequest("GET", PROBED, {}), (), timeout, idempotent=True)

@@ -1,7 +1,7 @@
-"""Contexts for clusters, put into a kubeconfig that has others already.
+"""Merges contexts for clusters into an existing kubeconfig.
 
-What leads somewhere else is never replaced by accident: an entry of the same name counts as an earlier one of ours only if it leads
-to a gateway, and a user only if all whom it serves do.
+Entries for other servers are never replaced by accident: an entry of the same name counts as an earlier one of ours only if its
+server is a gateway, and a user only if all its contexts are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 
 def read(text: bytes | str, path: str) -> Document:
-    """A kubeconfig that is there already. Raises AdministrationError."""
+    """Parse an existing kubeconfig. Raises AdministrationError."""
     try:
         found = yaml.load(text)
     except yaml.YAMLError as error:
@@ -32,8 +32,10 @@ def read(text: bytes | str, path: str) -> Document:
 
 
 def merge(there: Mapping[str, Any], ours: Mapping[str, Any], *, overwrite: bool = False) -> Document:
-    """`there` with our clusters, users and contexts in it; its current context stays, if it has one. Raises Refused where an entry
-    of others has one of our names, unless told to overwrite it."""
+    """`there` with our clusters, users and contexts; its current context stays, if it has one.
+
+    Raises Refused if an entry for another server has one of our names, unless `overwrite` is set.
+    """
     merged: Document = {"apiVersion": "v1", "kind": "Config", **deepcopy(dict(there))}
     for collection, kind in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
         known = {one.get("name"): one for one in merged.get(collection) or () if isinstance(one, dict)}

@@ -1,7 +1,7 @@
-"""kubectl on clusters behind the gateway: one command on one of them as if it were typed, or on many at once.
+"""Runs kubectl on clusters behind the gateway: interactively on one of them, or on many at once.
 
-Each run has a kubeconfig of its own that has one context; it is in a directory of the user's alone and gone afterwards. Whoever's
-words choose another cluster or user is refused, since the result would be shown as that of a cluster which was never asked.
+Each run has a kubeconfig of its own with one context, in a directory that only the user can read and that is removed afterwards.
+Arguments that select another cluster or user are refused, because the output would be shown as that of the wrong cluster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster.machinery.privatefiles import replace_private
 
 PROGRAM: Final = "kubectl"
 CONNECTION_FLAGS: Final = ("--kubeconfig", "--context", "--cluster", "--server", "-s", "--token")
-"""Flags that would lead to another cluster, or there as somebody else. `--user` is also whom a RoleBinding is for."""
+"""Flags that select another cluster or user. `--user` is not included: it is also the subject of a RoleBinding."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Finished:
 
 
 def find_program() -> str:
-    """Raises AdministrationError."""
+    """The path of kubectl. Raises AdministrationError."""
     found = shutil.which(PROGRAM)
     if found is None:
         raise AdministrationError(f"there is no {PROGRAM} in PATH", "install it, or use the kubeconfig of gateway kubeconfig")
@@ -44,7 +44,10 @@ def find_program() -> str:
 
 
 def arguments_of(given: Sequence[str]) -> list[str]:
-    """kubectl's arguments; its name may stand before them. Raises AdministrationError for words that lead elsewhere."""
+    """kubectl's arguments; a leading `kubectl` is dropped.
+
+    Raises AdministrationError for flags that select another cluster or user.
+    """
     arguments = list(given)
     if arguments[:1] == [PROGRAM]:
         arguments = arguments[1:]
@@ -65,7 +68,7 @@ def reads_input(arguments: Sequence[str]) -> bool:
 
 @contextmanager
 def kubeconfigs(gateway: Gateway, clusters: Sequence[str]) -> Iterator[dict[str, Path]]:
-    """A file for each cluster, for the time being."""
+    """Temporary kubeconfigs, one for each cluster."""
     with tempfile.TemporaryDirectory(prefix="clusteradm-") as directory:
         paths = {cluster: Path(directory) / cluster for cluster in clusters}
         for cluster, path in paths.items():
@@ -74,7 +77,7 @@ def kubeconfigs(gateway: Gateway, clusters: Sequence[str]) -> Iterator[dict[str,
 
 
 def run_attached(gateway: Gateway, cluster: str, arguments: Sequence[str]) -> int:
-    """As if it were typed, with the terminal; gives its exit code."""
+    """Run interactively, attached to the terminal; returns the exit code."""
     program = find_program()
     with kubeconfigs(gateway, [cluster]) as paths:
         return subprocess.run([program, *arguments], env=_environment(paths[cluster]), check=False).returncode
@@ -83,7 +86,7 @@ def run_attached(gateway: Gateway, cluster: str, arguments: Sequence[str]) -> in
 async def run_on(
     gateway: Gateway, clusters: Sequence[str], arguments: Sequence[str], *, given: bytes = b"", parallel: int, timeout: float
 ) -> AsyncGenerator[ClusterResult[Finished], None]:
-    """The same command on every cluster, `given` on its standard input. One that takes too long is ended."""
+    """Run the same command on every cluster, with `given` on its standard input. One that takes too long is killed."""
     program = find_program()
     with kubeconfigs(gateway, clusters) as paths:
 
@@ -109,7 +112,7 @@ async def _run(command: Sequence[str], kubeconfig: Path, given: bytes) -> Finish
         out, err = await process.communicate(given or None)
     finally:
         if process.returncode is None:
-            # A plugin that kubectl runs is of its group.
+            # The whole process group is killed, because kubectl may run plugins.
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()

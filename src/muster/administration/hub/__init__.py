@@ -1,1 +1,1 @@
-"""The hub as a whole: made, looked at before it is made, opened to newcomers by tokens, and taken away again."""
+"""The hub as a whole: preflight checks, initialization, tokens for new clusters, and removal."""

@@ -1,4 +1,4 @@
-"""The authority that vouches for the hub's gRPC server: the ConfigMap in which the hub's operator publishes it."""
+"""The CA of the hub's gRPC server: the ConfigMap in which the hub's operator publishes it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ AUTHORITY_KEY: Final = "ca-bundle.crt"
 
 
 async def grpc_authority(client: KubeClient) -> bytes:
-    """PEM; empty where the ConfigMap has none. Raises what the client raises, NotFound where there is no such ConfigMap."""
+    """PEM; empty if the ConfigMap has none. Raises the client's errors, NotFound if the ConfigMap does not exist."""
     found = await client.get(CONFIG_MAPS, AUTHORITY_MAP, HUB_NAMESPACE)
     return str((found.get("data") or {}).get(AUTHORITY_KEY) or "").encode()

@@ -1,8 +1,7 @@
-"""Make a hub an ordinary cluster again: everything that `init` and the operator made is taken away, and what is left is told.
+"""Removes the hub from a cluster: deletes everything that `init` and the operator created, and reports what is left.
 
-Refused as long as clusters are alive there: their agents would be left without a hub. The operator goes last because it takes
-away what the ClusterManager stands for. Doing it again, also after an interruption, goes on where it stopped. Namespaces of
-clusters stay: users may have things there.
+Refused while clusters are available: their agents would have no hub. The operator is removed last because it cleans up after the
+ClusterManager. A repeated or interrupted call continues. Namespaces of clusters stay: users may have objects there.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ OLD_NAMES: Final = (
     ObjectRef(CLUSTER_ROLE_BINDINGS, "cluster-bootstrap-sa"),
     ObjectRef(SERVICE_ACCOUNTS, "cluster-bootstrap", OPERATOR_NAMESPACE),
 )
-"""What let newcomers in on hubs of old."""
+"""Objects by which earlier versions let new clusters register."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class CleanOptions:
     name: str = CLUSTER_MANAGER
     purge_operator: bool = True
     force: bool = False
-    """Also while clusters are alive."""
+    """Also while clusters are available."""
     timeout: float = 300.0
 
 
@@ -66,11 +65,11 @@ class CleanOptions:
 class Cleaned:
     removed: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
-    """What is meant to stay, and why."""
+    """What stays on purpose, and why."""
 
 
 async def clean(client: KubeClient, options: CleanOptions, progress: Progress = SILENT, clock: Clock = SYSTEM) -> Cleaned:
-    """Raises Refused, TookTooLong, and what the client raises."""
+    """Raises Refused, TookTooLong, and the client's errors."""
     await _refuse_another_name(client, options)
     await _refuse_while_in_use(client, options, progress)
     removed: list[str] = []
@@ -92,7 +91,7 @@ async def clean(client: KubeClient, options: CleanOptions, progress: Progress = 
 
 
 async def _refuse_another_name(client: KubeClient, options: CleanOptions) -> None:
-    """A slip of the pen must not take from a hub that stays what lets clusters in."""
+    """Raise Refused if no ClusterManager has this name: a typing error must not remove the bootstrap objects of another hub."""
     try:
         names = [one["metadata"]["name"] for one in (await client.list(CLUSTER_MANAGERS)).items]
     except NotFound:
@@ -125,7 +124,7 @@ async def _refuse_while_in_use(client: KubeClient, options: CleanOptions, progre
 
 
 async def _hub_arn(client: KubeClient, options: CleanOptions) -> str:
-    """What its ClusterManager says that the hub is called on AWS."""
+    """The hub's ARN in its ClusterManager."""
     try:
         configured = (await client.get(ClusterManager, options.name)).spec.registration_configuration
     except (NotFound, MalformedObject):
@@ -137,7 +136,10 @@ async def _hub_arn(client: KubeClient, options: CleanOptions) -> str:
 async def _remove_manager(
     client: KubeClient, options: CleanOptions, revocation: Revocation, progress: Progress, clock: Clock
 ) -> bool:
-    """Whether there was one. While it goes, its hub takes back what clusters have been given."""
+    """Delete the ClusterManager; returns whether it existed.
+
+    While it is being deleted, its hub revokes what clusters were granted.
+    """
     ref = ObjectRef(CLUSTER_MANAGERS, options.name)
     try:
         await client.get(CLUSTER_MANAGERS, options.name)
@@ -176,7 +178,7 @@ async def _left_in_kube_system(client: KubeClient) -> list[ObjectRef]:
 
 
 async def _cluster_info(client: KubeClient) -> list[ObjectRef]:
-    """As far as `init` made it."""
+    """The objects of cluster-info, if `init` created them."""
     mine = []
     for resource, name in ((CONFIG_MAPS, CLUSTER_INFO), (ROLE_BINDINGS, CLUSTER_INFO_ROLE), (ROLES, CLUSTER_INFO_ROLE)):
         try:
@@ -194,7 +196,7 @@ async def _namespaces_of_clusters(client: KubeClient) -> list[str]:
 
 
 async def _operator(client: KubeClient, options: CleanOptions) -> tuple[list[ObjectRef], list[str]]:
-    """What belongs to the operator, the last first; and what stays because somebody else needs it."""
+    """The operator's objects in the order of deletion, and those that stay because another installation needs them."""
     own = list(reversed(object_refs(bundle(CLUSTER_MANAGER_OPERATOR))))
     held = await _credentials(client)
     if held:
@@ -217,7 +219,7 @@ async def _operator(client: KubeClient, options: CleanOptions) -> tuple[list[Obj
 
 
 async def _credentials(client: KubeClient) -> list[str]:
-    """Why the namespace of clusters' credentials is to stay."""
+    """Why the namespace of clusters' credentials stays."""
     found = [one["metadata"]["name"] for one in (await client.list(SECRETS, CREDENTIALS_NAMESPACE)).items]
     if not found:
         return []

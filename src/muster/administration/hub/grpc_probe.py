@@ -1,7 +1,7 @@
-"""A look at the hub's gRPC server from outside: is it reached where agents are sent, and does its certificate prove who it is?
+"""A probe of the hub's gRPC server: is it reachable at the agents' address, and is its certificate valid for it?
 
-Nobody is introduced and nothing is sent: the connection is made as agents make theirs and closed. Why a certificate is not believed
-is told apart by OpenSSL's code, because what helps differs: another address, a renewal, the right time, or another authority.
+Nothing is sent: the connection is opened as agents open theirs, and closed. OpenSSL's code tells why a certificate is rejected,
+because the remedies differ: another address, a renewal, the right time, or another CA.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from muster.transport.client.certificate_probe import presented_certificates
 from muster.transport.client.config import NO_PROXY, ProxySettings
 
 SOON: Final = timedelta(days=7)
-"""Operators renew a certificate long before: one that has less left is not being renewed."""
+"""Operators renew a certificate long before: with less time left it is not being renewed."""
 NOT_YET_VALID, EXPIRED, OTHER_NAME, OTHER_ADDRESS = 9, 10, 62, 64
-"""Codes of OpenSSL."""
+"""Error codes of OpenSSL."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class GrpcServerState:
     reached: bool = False
     problem: str = ""
     remedy: str = ""
-    """Empty for a server that is not reached: what is before it, whoever asks may know."""
+    """Empty for a server that is unreachable: its load balancer or network is known to the caller."""
     until: datetime | None = None
-    """When its certificate ends."""
+    """The notAfter of its certificate."""
 
 
 async def probe_grpc_server(address: str, authority: bytes, now: datetime, proxy: ProxySettings = NO_PROXY) -> GrpcServerState:
-    """`authority` (PEM) is what agents are told to trust, `proxy` what they are told to go through."""
+    """`authority` (PEM) is the CA in the agents' configuration, `proxy` the proxy there."""
     try:
         leaf = (await presented_certificates(address, authority, proxy=proxy))[0]
     except UpstreamUntrusted as error:

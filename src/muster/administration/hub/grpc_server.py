@@ -1,8 +1,8 @@
-"""What a hub tells of its gRPC server: where agents reach it, and which authority vouches for it.
+"""The published address and CA of a hub's gRPC server.
 
-The ClusterManager says the address, but for a load balancer's that nobody could know beforehand: that is in the status of the
-server's Service once somebody has given it one. As long as no address is known, `pending` says what is missing and what to do.
-The authority is published by the hub's operator once it has acted on the ClusterManager.
+The address is in the ClusterManager, except for a load balancer's, which is in the status of the server's Service once it is
+assigned. While no address is known, `pending` has the reason and the remedy. The hub's operator publishes the CA once it has
+reconciled the ClusterManager.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ SERVICE: Final = f"{CLUSTER_MANAGER}-grpc-server"
 @dataclass(frozen=True)
 class PublishedServer:
     spec: ClusterManagerSpec
-    """The ClusterManager's, with the addresses that load balancers have got."""
+    """The ClusterManager's spec, with the assigned addresses of load balancers."""
     authority: bytes = b""
-    """PEM; empty where it is not published, or may not be read."""
+    """PEM; empty if it is not published, or not readable."""
     pending: str = ""
-    """Why agents cannot be told where to go, and what to do about it."""
+    """Why the server's address is unknown, and the remedy."""
 
 
 async def published_server(client: KubeClient, manager: ClusterManager) -> PublishedServer:
-    """Raises what the client raises, but for what is not there or may not be read."""
+    """Raises the client's errors, except for objects that are missing or not readable."""
     authority, found = b"", None
     with suppress(NotFound, Forbidden):
         authority = await grpc_authority(client)
@@ -48,7 +48,7 @@ async def published_server(client: KubeClient, manager: ClusterManager) -> Publi
 
 
 def with_balancers(spec: ClusterManagerSpec, addresses: Sequence[str]) -> ClusterManagerSpec:
-    """A load balancer without a host of the administrator's has the first address that it has got."""
+    """A load balancer without a configured host gets its first assigned address."""
     server = spec.server_configuration
     if server is None or not addresses:
         return spec
@@ -66,7 +66,7 @@ def with_balancers(spec: ClusterManagerSpec, addresses: Sequence[str]) -> Cluste
 
 
 def pending(spec: ClusterManagerSpec) -> str:
-    """Why nobody knows where agents reach the server; empty where that is known."""
+    """Why the server's address is unknown; empty if it is known."""
     exposures = spec.server_configuration.grpc_exposures if spec.server_configuration else ()
     if any(exposure.host for exposure in exposures):
         return ""

@@ -1,7 +1,7 @@
-"""What a hub can have beside its own components: switched on and off in its ClusterManager, by name.
+"""Optional components of a hub: enabled and disabled by name in its ClusterManager.
 
-The operator does the rest, so doing it again changes nothing, and what an option has chosen stays chosen until another one does.
-Before a gateway is switched on, the hub is asked whether another API is where its own would be.
+The operator does the rest, so repeated calls change nothing, and an option keeps its value until it is set again. Before the
+gateway is enabled, a check refuses it if another API has the same group and version.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ADDONS: Final = served(ManagedClusterAddOn)
 
 @dataclass(frozen=True)
 class GatewayChoice:
-    """How the gateway is to be; None is what nobody speaks of."""
+    """The settings of the gateway; None leaves one unchanged."""
 
     api_version: str | None = None
     oam: bool | None = None
@@ -80,7 +80,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 async def install(client: KubeClient, names: Sequence[str], choice: GatewayChoice = AS_IT_IS, *, force: bool = False) -> list[str]:
-    """Gives those that were not there before. Raises AdministrationError, and what the client raises."""
+    """Returns those that were not installed before. Raises AdministrationError and the client's errors."""
     check_names(names)
     if choice.annotations() and CLUSTER_GATEWAY.name not in names:
         raise AdministrationError(f"--api-version and --oam-api: for {CLUSTER_GATEWAY.name} only, which --names does not name")
@@ -95,7 +95,7 @@ async def install(client: KubeClient, names: Sequence[str], choice: GatewayChoic
 
 
 async def switches(client: KubeClient) -> Document:
-    """What of the ClusterManager says which are installed and how the gateway is, as a document that can be applied."""
+    """The fields of the ClusterManager about optional components and the gateway, as a document to apply."""
     manager = await client.get(CLUSTER_MANAGERS, CLUSTER_MANAGER)
     annotations = manager["metadata"].get("annotations") or {}
     chosen = {key: value for key, value in annotations.items() if key in (API_VERSION_ANNOTATION, OAM_ANNOTATION)}
@@ -105,7 +105,7 @@ async def switches(client: KubeClient) -> Document:
 
 
 async def uninstall(client: KubeClient, names: Sequence[str], *, force: bool = False) -> list[str]:
-    """Gives those that were there. Raises AdministrationError, and what the client raises."""
+    """Returns those that were installed. Raises AdministrationError and the client's errors."""
     check_names(names)
     manager = await _manager(client)
     rest = _switched_on(manager) - set(names)
@@ -120,7 +120,7 @@ async def uninstall(client: KubeClient, names: Sequence[str], *, force: bool = F
 
 
 async def _refuse_while_enabled(client: KubeClient, names: Collection[str]) -> None:
-    """What takes them away from clusters is the very process that goes."""
+    """The component that is to be removed is the one that removes addons from clusters."""
     try:
         found = (await client.list(ADDONS)).items
     except NotFound:
@@ -140,14 +140,14 @@ def _is_own(found: Object) -> bool:
 
 
 def _switched_on(manager: ClusterManager) -> set[str]:
-    """Those that are asked for themselves."""
+    """The components that are enabled themselves."""
     configured = manager.spec.add_on_manager_configuration
     gates = configured.feature_gates if configured else ()
     return {HUB_ADDON_GATES[gate.feature] for gate in gates if gate.feature in HUB_ADDON_GATES and gate.mode == "Enable"}
 
 
 async def refuse_collision(client: KubeClient, manager: ClusterManager) -> None:
-    """Raises Refused where another API is where the gateway's would be."""
+    """Raises Refused if another API has the gateway's group and version."""
     plan = ClusterManagerPlan(manager, "")
     try:
         versions = api_services(plan.gateway_version, oam=plan.gateway_oam)
@@ -158,7 +158,7 @@ async def refuse_collision(client: KubeClient, manager: ClusterManager) -> None:
 
 
 async def await_installed(client: KubeClient, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
-    """Until all that is switched on runs, and a gateway answers at the API server."""
+    """Wait until all enabled components run, and the gateway answers behind the API server."""
 
     async def remaining() -> str:
         manager = await _manager(client)
@@ -182,7 +182,7 @@ async def _deployment_problem(client: KubeClient, plan: ClusterManagerPlan) -> s
 
 
 async def await_uninstalled(client: KubeClient, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
-    """Until nothing runs of what is switched off, and the API server leads nobody to it."""
+    """Wait until no disabled component runs, and its APIService is gone."""
 
     async def remaining() -> str:
         plan = ClusterManagerPlan(await _manager(client), "")
@@ -209,7 +209,7 @@ async def _exists(client: KubeClient, ref: ObjectRef) -> bool:
 
 
 async def gateway_problem(client: KubeClient, manager: ClusterManager) -> str:
-    """Why a gateway that is switched on does not answer; empty when it does. Raises KubeError."""
+    """Why an enabled gateway does not answer; empty if it does. Raises KubeError."""
     plan = ClusterManagerPlan(manager, "")
     degraded = condition_of(manager.status.conditions, GATEWAY_DEGRADED)
     if degraded is not None and degraded.status == "True":
@@ -219,7 +219,7 @@ async def gateway_problem(client: KubeClient, manager: ClusterManager) -> str:
     except BadSpec as error:
         return str(error)
     for group, version in versions:
-        # What is said may be of before another version was asked for.
+        # The APIService's condition may be from before a change of version.
         try:
             await client.api_resources(f"{group}/{version}")
         except NotFound:
@@ -248,7 +248,7 @@ def _annotated(manager: ClusterManager, choice: GatewayChoice) -> ClusterManager
 
 
 def _switched(manager: ClusterManager, addons: Collection[str]) -> ClusterManager:
-    """With the gates of these on, and of none else that Muster brings."""
+    """The ClusterManager with the feature gates of these components on, and of Muster's other components off."""
     configured = manager.spec.add_on_manager_configuration or AddOnManagerConfiguration()
     others = tuple(gate for gate in configured.feature_gates if gate.feature not in HUB_ADDON_GATES)
     own = tuple(FeatureGate(feature=gate, mode="Enable") for gate, addon in HUB_ADDON_GATES.items() if addon in addons)

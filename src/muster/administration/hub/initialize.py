@@ -1,7 +1,7 @@
-"""Make a cluster a hub: the operator with its bundle, what lets newcomers in, and a ClusterManager that says what runs there.
+"""Initializes a hub: the operator with its bundle, the bootstrap objects for new clusters, and the ClusterManager.
 
-Everything is applied server-side, so doing it again changes only what is asked for differently. What the options mean is decided
-first and purely (`check`, `cluster_manager`); a wrong option is refused before anything is written.
+Everything is written by server-side apply, so a repeated call changes only what differs. The options are validated first, by pure
+functions (`check`, `cluster_manager`); an invalid option is refused before any write.
 """
 
 from __future__ import annotations
@@ -62,29 +62,29 @@ class InitOptions:
     bundle: BundleOptions = field(default_factory=BundleOptions)
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     same_machine: bool = False
-    """All clusters are on the hub's machine, so that its loopback address is good for them."""
+    """All clusters are on the hub's machine, so that its loopback address is usable for them."""
     drivers: tuple[str, ...] = ()
-    """How clusters may register; none: by the default driver."""
+    """The registration drivers that are enabled; none means the default driver."""
     driver_options: Mapping[str, DriverOptions] = field(default_factory=dict, repr=False)
-    """By driver."""
+    """Options by driver."""
     called: str = ""
-    """What the administrator's kubeconfig calls the hub: some drivers can tell more by it."""
+    """The name of the hub in the administrator's kubeconfig: some drivers derive defaults from it."""
     remove_denied_after: str = ""
-    """So long after it was denied a cluster's ManagedCluster is deleted; empty: never."""
+    """The time after which the ManagedCluster of a denied cluster is deleted; empty is never."""
     resources: ResourceRequirement | None = None
     sync_labels: bool = False
     use_bootstrap_token: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Of the ClusterManager."""
+    """Annotations of the ClusterManager."""
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """Of the ClusterManager, over all that the other options say."""
+    """The spec of the ClusterManager, which overrides all other options."""
     checks: bool = True
     wait: bool = False
     timeout: float = 300.0
     probe_within: float = PROBE_WITHIN
 
     def chosen(self) -> tuple[Driver, ...]:
-        """Raises AdministrationError."""
+        """The selected drivers. Raises AdministrationError."""
         found = (installed_driver(name, "--registration-drivers") for name in self.drivers)
         return tuple({driver.name: driver for driver in found}.values())
 
@@ -97,18 +97,18 @@ class Initialized:
     token: str = field(repr=False)
     drivers: tuple[str, ...] = ()
     join_flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What `join` has to be told, by driver."""
+    """The flags of `join`, by driver."""
     grpc: str = ""
-    """The driver by which agents reach the hub through its gRPC server and nowhere else, where there is one."""
+    """The driver whose agents use only the hub's gRPC server; empty if there is none."""
     pending: str = ""
-    """Why nobody can be told where that server is, and what to do about it."""
+    """Why the address of that server is unknown, and the remedy."""
     cluster: str = ""
-    """The only one that the token is good for; empty where it is good for all."""
+    """The only cluster for which the token is valid; empty if it is valid for all."""
     checks: tuple[preflight.Check, ...] = ()
 
 
 def check(options: InitOptions) -> None:
-    """Raises AdministrationError for options that do not fit together, as OCM's own tool words it."""
+    """Raises AdministrationError for options that conflict, in the words of OCM's tool."""
     drivers = options.chosen()
     refuse_unheard(options.driver_options, drivers, INIT_FLAGS, "--registration-drivers")
     known = (*ALL_GATES, *UNSUPPORTED_GATES)
@@ -122,7 +122,7 @@ def check(options: InitOptions) -> None:
         manager = ClusterManager.decode(cluster_manager(options))
         registration_arguments(ClusterManagerPlan(manager, options.bundle.image))
     except (BadSpec, MalformedObject) as error:
-        # What flags say has been looked at by then.
+        # Values of flags were checked before, so the error is in the file.
         raise AdministrationError(f"--cluster-manager-values-file: clusterManager: {error}") from None
 
 
@@ -177,7 +177,7 @@ def _setup(driver: Driver, options: InitOptions) -> HubSetup:
 async def initialize(
     client: KubeClient, address: HubAddress, options: InitOptions, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> Initialized:
-    """Raises AdministrationError, ApplyFailed, and what the client raises."""
+    """Raises AdministrationError, ApplyFailed, and the client's errors."""
     check(options)
     checks: list[preflight.Check] = []
     if options.checks:
@@ -211,7 +211,7 @@ async def initialize(
 
 
 async def _refuse_collision(client: KubeClient, options: InitOptions) -> None:
-    """Raises Refused where another API is where the gateway's would be, in the version that was chosen for it."""
+    """Raises Refused if another API has the gateway's group and the version that was selected for it."""
     wanted = ClusterManager.decode(cluster_manager(options))
     try:
         before = (await client.get(ClusterManager, CLUSTER_MANAGER)).metadata.annotations
@@ -231,7 +231,7 @@ async def _set_up(client: KubeClient, setup: HubSetup, options: InitOptions, pro
 
 
 async def _refuse_orphans(client: KubeClient, wanted: ClusterManager) -> None:
-    """Raises Refused where clusters that are in would belong to no driver of the hub any more."""
+    """Raises Refused if accepted clusters would have no enabled driver any more."""
     try:
         before = _enabled(await client.get(ClusterManager, CLUSTER_MANAGER))
         clusters = (await client.list(MANAGED_CLUSTERS)).items
@@ -254,7 +254,7 @@ async def _refuse_orphans(client: KubeClient, wanted: ClusterManager) -> None:
 
 
 async def _await_old_cluster_manager(client: KubeClient, within: float, progress: Progress, clock: Clock) -> None:
-    """What is applied to a ClusterManager that is being deleted goes with it."""
+    """An apply to a ClusterManager that is being deleted would be lost."""
 
     async def remaining() -> str:
         try:
@@ -268,8 +268,10 @@ async def _await_old_cluster_manager(client: KubeClient, within: float, progress
 
 
 async def access(client: KubeClient, address: HubAddress, *, use_bootstrap_token: bool = False, cluster: str = "") -> Initialized:
-    """What a cluster needs to join a hub that is there; `cluster` is the only one that it is to be good for. What the
-    ClusterManager says of drivers is told where it may be read. Raises AdministrationError, and what the client raises."""
+    """What a cluster needs to join an existing hub; `cluster` is the only one for which the token is to be valid.
+
+    The drivers' settings in the ClusterManager are included if it is readable. Raises AdministrationError and the client's errors.
+    """
     try:
         manager = await client.get(ClusterManager, CLUSTER_MANAGER)
     except (NotFound, Forbidden, MalformedObject):
@@ -289,7 +291,7 @@ def _enabled(manager: ClusterManager) -> set[str]:
 
 
 def drivers_of(manager: ClusterManager) -> list[tuple[str, Profile | None]]:
-    """The hub may have drivers that nobody here has heard of."""
+    """The drivers of the hub, with None for those that are not installed here."""
     configured = manager.spec.registration_configuration
     found = (
         [

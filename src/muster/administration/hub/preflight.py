@@ -1,6 +1,7 @@
-"""Looks before anything is installed on a hub: is its address good for agents, can newcomers find its authority, does it sign?
+"""Checks before a hub is installed: is its address usable for agents, is its CA published for new clusters, does it sign
+certificates?
 
-A check gives warnings, which stop nothing, and errors, which do.
+A check returns warnings, which stop nothing, and errors, which do.
 """
 
 from __future__ import annotations
@@ -54,8 +55,10 @@ async def run_checks(
     probe_within: float = WITHIN,
     clock: Clock = SYSTEM,
 ) -> list[Check]:
-    """Raises AdministrationError when one has errors. `signing`: whether clusters are to get certificates from this hub;
-    `same_machine`: whether all of them are on the hub's machine."""
+    """Raises AdministrationError if one has errors.
+
+    `signing`: whether clusters are to get certificates from this hub; `same_machine`: whether all of them are on the hub's machine.
+    """
     checks = [check_address(address, same_machine=same_machine), await _cluster_info(client, address)]
     if signing and not is_dry_run(client):
         checks.append(await _signing(client, probe_within, clock))
@@ -64,7 +67,7 @@ async def run_checks(
 
 
 def settle(checks: Sequence[Check], progress: Progress, remedy: str = "") -> None:
-    """Tell how they went. Raises AdministrationError with all errors there are."""
+    """Report the results. Raises AdministrationError with all errors."""
     for check in checks:
         progress.note(check.verdict)
         for warning in check.warnings:
@@ -102,7 +105,10 @@ async def _cluster_info(client: KubeClient, address: HubAddress) -> Check:
 
 
 async def _is_outdated(client: KubeClient, address: HubAddress) -> bool:
-    """Whether it is ours and tells of another address than the hub's: the hub has moved. Others' are theirs to change."""
+    """Whether `clusteradm` wrote the cluster-info and it has another address than the hub's: the hub has moved.
+
+    Others' are not changed.
+    """
     found = await client.get(CONFIG_MAPS, CLUSTER_INFO, PUBLIC_NAMESPACE)
     if (found["metadata"].get("labels") or {}).get(MADE_BY) != CLUSTERADM:
         return False

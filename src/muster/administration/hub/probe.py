@@ -1,8 +1,7 @@
-"""Does this hub issue certificates at all? Some managed Kubernetes services approve signing requests and never sign them.
+"""Checks whether this hub issues certificates: some managed Kubernetes services approve signing requests and never sign them.
 
-Asked the only sure way: a request for a client certificate of nobody is made, approved, watched for a few seconds, and deleted
-whatever comes of it. Its name and label say what it is, so what an interrupted run left behind is deleted by the next. The
-certificate would be that of a user without any rights, and its key is thrown away.
+A request for a client certificate of a user without permissions is created, approved, watched for a few seconds, and deleted in any
+case. Its name and label identify it, so the next run deletes what an interrupted one left. Its key is discarded.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Probe:
 
 
 async def probe_signing(client: KubeClient, *, within: float = WITHIN, clock: Clock = SYSTEM) -> Probe:
-    """Raises nothing of the server's: what cannot be asked is unknown."""
+    """Raises no errors of the server: if it does not answer, the result is unknown."""
     name = PREFIX + secrets.token_hex(5)
     try:
         return await _probe(client, name, within, clock)
@@ -94,8 +93,10 @@ def _request(name: str) -> Document:
 
 
 async def _clean(client: KubeClient) -> None:
-    """To its end, cancelled or not; that it was counts afterwards. Where there is no permission to list or delete, there was hardly
-    one to create."""
+    """Runs to its end even if cancelled; the cancellation is raised afterwards.
+
+    Without permission to list or delete there was hardly one to create.
+    """
 
     async def delete_all() -> None:
         with contextlib.suppress(KubeError):

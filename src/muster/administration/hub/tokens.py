@@ -1,9 +1,9 @@
-"""What a new cluster introduces itself with: a token of the bootstrap account, or a bootstrap token that is kept in a Secret.
+"""Bootstrap credentials of new clusters: a token of the bootstrap service account, or a bootstrap token in a Secret.
 
-Tokens of the account live for an hour and are made anew each time. The bootstrap token lives until it is deleted, and there is one:
-whoever asks again gets the same. A token for the cluster of one name is of an account of its own, which may introduce that cluster
-and no other, and only over gRPC (`registration.hub.install.bound_permissions`). `revoke` takes away all of them, and all that was
-handed out before with them.
+Tokens of the account are valid for an hour and issued for each call. The bootstrap token is valid until it is deleted, and there is
+only one: repeated calls return the same. A token for a single cluster name is of a service account of its own, which may introduce
+only that cluster, and only over gRPC (`registration.hub.install.bound_permissions`). `revoke` deletes all of these, which
+invalidates all issued tokens.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BOOTSTRAP_USERS: Final = (
     f"system:bootstrap:{TOKEN_ID}",
     f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{BOOTSTRAP_ACCOUNT}",
 )
-"""As whom newcomers appear on the hub."""
+"""The users as which new clusters authenticate on the hub."""
 NAME_RULE: Final = "it has up to 63 lower case letters, digits and '-', and a letter or digit at both ends"
 _LETTERS: Final = string.ascii_lowercase + string.digits
 
@@ -48,12 +48,12 @@ def random_secret() -> str:
 
 
 async def ensure_bootstrap(client: KubeClient) -> None:
-    """The account that newcomers may use, and what it may do."""
+    """Create the bootstrap service account and its permissions."""
     await apply_all(client, bootstrap_permissions(), CLUSTERADM)
 
 
 async def ensure_bound(client: KubeClient, cluster: str) -> None:
-    """The account that the agent of one cluster may use, and what it may do. Raises AdministrationError."""
+    """Create the service account for the agent of one cluster and its permissions. Raises AdministrationError."""
     if not is_cluster_name(cluster):
         raise AdministrationError(f"--cluster-name: {cluster!r} cannot name a cluster", NAME_RULE)
     await apply_all(client, bound_permissions(cluster), CLUSTERADM)
@@ -75,7 +75,7 @@ async def account_token(client: KubeClient, seconds: int = LIFETIME, account: st
 
 
 async def ensure_bootstrap_token(client: KubeClient, make: Callable[[], str] = random_secret) -> None:
-    """Keep the one that is there; an old one keeps newcomers coming that were told of it."""
+    """An existing one is kept: join commands that contain it stay valid."""
     if await _stored(client):
         return
     content = {
@@ -96,7 +96,7 @@ async def ensure_bootstrap_token(client: KubeClient, make: Callable[[], str] = r
 
 
 async def bootstrap_token(client: KubeClient) -> str:
-    """The newest one. Raises AdministrationError when there is none."""
+    """The newest bootstrap token. Raises AdministrationError if there is none."""
     if is_dry_run(client):
         return TOKEN
     stored = await _stored(client)
@@ -123,7 +123,7 @@ def _missing(what: str, flag: str = "") -> AdministrationError:
 
 
 async def issue(client: KubeClient, *, use_bootstrap_token: bool = False, cluster: str = "") -> str:
-    """`cluster` is the only one that it is to be good for."""
+    """`cluster` is the only one for which the token is to be valid."""
     if cluster:
         await ensure_bound(client, cluster)
         return await account_token(client, account=bound_account(cluster))
@@ -131,7 +131,7 @@ async def issue(client: KubeClient, *, use_bootstrap_token: bool = False, cluste
 
 
 def claims_of(token: str) -> Mapping[str, Any]:
-    """What an account's token says of itself; nothing where it is no such token. Nobody has checked whether it is true."""
+    """The unverified claims in a service account's token; empty if it is no such token."""
     try:
         payload = token.split(".")[1]
         found = orjson.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
@@ -141,19 +141,22 @@ def claims_of(token: str) -> Mapping[str, Any]:
 
 
 def is_bound(token: str, cluster: str) -> bool:
-    """Whether a token is of the account that is good for this cluster alone."""
+    """Whether a token is of the service account for this cluster alone."""
     return claims_of(token).get("sub") == f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{bound_account(cluster)}"
 
 
 async def bootstrap_accounts(client: KubeClient) -> list[ObjectRef]:
-    """All that lets newcomers in, the permissions first."""
+    """All bootstrap objects, the permissions first."""
     stored = await client.list(SECRETS, TOKEN_NAMESPACE, label_selector=HUB_LABEL)
     kept = [ObjectRef(SECRETS, one["metadata"]["name"], TOKEN_NAMESPACE) for one in stored.items if one.get("type") == TOKEN_TYPE]
     return [*await _bound_accounts(client), *reversed(object_refs(bootstrap_permissions())), *kept]
 
 
 async def _bound_accounts(client: KubeClient) -> list[ObjectRef]:
-    """Of accounts that are good for one cluster each. They are found by any of their parts, so that none is left half removed."""
+    """The objects of the service accounts for single clusters.
+
+    Each kind is searched, so that half removed accounts are found too.
+    """
     found = [
         await client.list(resource, namespace, label_selector=BOUND_LABEL)
         for resource, namespace in ((SERVICE_ACCOUNTS, BOOTSTRAP_NAMESPACE), (CLUSTER_ROLES, ""), (CLUSTER_ROLE_BINDINGS, ""))
@@ -163,8 +166,7 @@ async def _bound_accounts(client: KubeClient) -> list[ObjectRef]:
 
 
 async def revoke(client: KubeClient, cluster: str = "") -> list[ObjectRef]:
-    """No token that was handed out is good for anything afterwards; with a cluster, none that is good for it alone. Gives what was
-    removed."""
+    """Invalidate all issued tokens; with `cluster`, those for this cluster alone. Returns what was deleted."""
     wanted = list(reversed(object_refs(bound_permissions(cluster)))) if cluster else await bootstrap_accounts(client)
     found = [ref for ref in wanted if await _there(client, ref)]
     await remove(client, found)

@@ -1,1 +1,1 @@
-"""Clusters that join a hub, are let in there, and leave it."""
+"""Clusters that join a hub, are accepted there, and leave it."""

@@ -1,8 +1,8 @@
-"""Let a cluster in: approve the request of its agent for a certificate, and set `hubAcceptsClient`.
+"""Accepts a cluster: approves its agent's signing request, and sets `hubAcceptsClient`.
 
-Which requests are approved is judged in `requests.py`; where several keys or agents ask for the same cluster, or one asks for the
-name of a cluster that is alive, an administrator has to say which is meant. What is approved is the very request that was judged.
-Nothing is written before it is sure that all of it may be: whoever lacks a permission leaves nothing half done.
+`requests.py` judges which requests may be approved; if several keys or agents ask for the same cluster, or one asks for the name of
+an available cluster, the administrator has to choose. Exactly the request that was judged is approved. Nothing is written before
+dry runs have shown that everything is permitted: a caller who lacks a permission leaves nothing half done.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AcceptOptions:
     wait: bool = False
     timeout: float = 300.0
     identity: str = ""
-    """What the cluster is called where its identity comes from; put on its ManagedCluster where that does not say."""
+    """The cluster's name at its identity provider; written to its ManagedCluster if that has none."""
     process_env: ProcessEnv = field(default_factory=ProcessEnv)
 
 
@@ -48,7 +48,7 @@ class AcceptOptions:
 class Accepted:
     cluster: str
     approved: tuple[str, ...] = ()
-    """Requests that were approved now."""
+    """Requests that this call has approved."""
     newly: bool = False
     """Whether it was not accepted before."""
 
@@ -56,7 +56,7 @@ class Accepted:
 async def accept(
     client: KubeClient, name: str, options: AcceptOptions, progress: Progress = SILENT, clock: Clock = SYSTEM
 ) -> Accepted:
-    """Raises AdministrationError, and what the client raises."""
+    """Raises AdministrationError and the client's errors."""
     if options.wait and not is_dry_run(client):
         await wait(
             f"managed cluster {name}",
@@ -70,7 +70,7 @@ async def accept(
     progress.info(f"Starting approve csrs for the cluster {name}")
     approvals = await _approvals(client, cluster, options, progress, clock)
     if not cluster.spec.hub_accepts_client:
-        # The server says now whether it may be done; it is done when the requests are approved.
+        # A dry run checks now whether it is permitted; it is written when the requests are approved.
         await client.patch(MANAGED_CLUSTERS, name, _ACCEPTS, dry_run=True)
     await _approve_all(client, cluster, approvals, progress)
     newly = not cluster.spec.hub_accepts_client
@@ -79,7 +79,7 @@ async def accept(
         progress.info(f"set hubAcceptsClient to true for managed cluster {name}")
     else:
         if cluster is not found or not is_true(cluster.status.conditions, ACCEPTED):
-            # Accepted by other means, or another driver's until now: what its driver would have done first is missing.
+            # Accepted by other means, or by another driver before: what its own driver does first is missing.
             await _prepare(client, cluster, options, progress)
         progress.info(f"hubAcceptsClient already set for managed cluster {name}")
     if options.wait and not is_dry_run(client):
@@ -90,7 +90,10 @@ async def accept(
 async def _await_available(
     client: KubeClient, name: str, options: AcceptOptions, progress: Progress, clock: Clock, *, pending: bool
 ) -> list[Judgement]:
-    """Until it is. What was approved before may be of an earlier life of the cluster: then the first request that comes counts."""
+    """Wait until it is available.
+
+    An earlier approval may be for a former cluster of that name: then the first new request counts.
+    """
     approved: list[Judgement] = []
 
     async def remaining() -> str:
@@ -111,7 +114,7 @@ _ACCEPTS: Final = {"spec": {"hubAcceptsClient": True}}
 
 
 async def _named(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions) -> ManagedCluster:
-    """With the marks of the identity that the administrator named. Raises AdministrationError where it has another."""
+    """The cluster with the annotations of the administrator's identity. Raises AdministrationError if it has another one."""
     if not options.identity:
         return cluster
     name = cluster.metadata.name
@@ -130,12 +133,12 @@ async def _named(client: KubeClient, cluster: ManagedCluster, options: AcceptOpt
         try:
             return ManagedCluster.decode(await client.patch(MANAGED_CLUSTERS, name, {"metadata": change}))
         except Conflict:
-            # Controllers write to it as well; what it says of itself now is judged again.
+            # Controllers write to it as well; the identity in the new version is checked again.
             cluster = await _cluster(client, name)
 
 
 async def _accept_cluster(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions, progress: Progress) -> None:
-    """What the cluster's driver does for it comes first, and is taken back if the cluster may not be accepted after all."""
+    """The cluster's driver acts first, which is undone if accepting the cluster is denied."""
     undo = await _prepare(client, cluster, options, progress)
     try:
         await client.patch(MANAGED_CLUSTERS, cluster.metadata.name, _ACCEPTS)
@@ -146,7 +149,7 @@ async def _accept_cluster(client: KubeClient, cluster: ManagedCluster, options: 
 
 
 async def _prepare(client: KubeClient, cluster: ManagedCluster, options: AcceptOptions, progress: Progress) -> Undo | None:
-    """By the cluster's driver; what takes it back. Raises AdministrationError."""
+    """Call the cluster's driver; returns what undoes it. Raises AdministrationError."""
     owner = owner_of(cluster)
     if not isinstance(owner, Driver):
         return None
@@ -160,7 +163,7 @@ async def _prepare(client: KubeClient, cluster: ManagedCluster, options: AcceptO
 
 
 async def configured_drivers(client: KubeClient) -> tuple[HubRegistrationDriver, ...]:
-    """What the ClusterManager says of drivers, where it may be read."""
+    """The drivers' entries in the ClusterManager, if it is readable."""
     try:
         manager = await client.get(ClusterManager, CLUSTER_MANAGER)
     except (NotFound, Forbidden, MalformedObject):
@@ -180,7 +183,7 @@ async def _cluster(client: KubeClient, name: str) -> ManagedCluster:
 
 
 def by_certificate(cluster: ManagedCluster) -> bool:
-    """Whether the cluster's agent asks for a certificate."""
+    """Whether the cluster's agent requests a certificate."""
     owner = owner_of(cluster)
     return owner is not None and owner.certificates
 
@@ -191,7 +194,7 @@ async def _judged(client: KubeClient, cluster: ManagedCluster, options: AcceptOp
 
 
 async def _not_ready(client: KubeClient, name: str, options: AcceptOptions) -> str:
-    """Why there is nothing to accept yet."""
+    """Why the cluster cannot be accepted yet."""
     try:
         cluster = await client.get(ManagedCluster, name)
     except NotFound:
@@ -208,7 +211,7 @@ async def _not_ready(client: KubeClient, name: str, options: AcceptOptions) -> s
 async def _approvals(
     client: KubeClient, cluster: ManagedCluster, options: AcceptOptions, progress: Progress, clock: Clock
 ) -> list[Judgement]:
-    """The requests to approve. Raises Refused where it is not clear which."""
+    """The requests to approve. Raises Refused if that is ambiguous."""
     name = cluster.metadata.name
     if not by_certificate(cluster):
         if options.wanted.fingerprints:

@@ -1,4 +1,4 @@
-"""Clusters that Cluster API has made: where their kubeconfigs are."""
+"""The kubeconfigs of clusters that Cluster API has created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.runtime.client.builtin import SECRETS
 
 
 async def find_workload_cluster(client: KubeClient, name: str) -> ClientConfig:
-    """`name` may be in a namespace, before a slash. Raises AdministrationError."""
+    """`name` may have a namespace before a slash. Raises AdministrationError."""
     namespace, separator, cluster = name.rpartition("/")
     namespace = namespace if separator else "default"
     secret = f"{cluster}-kubeconfig"

@@ -1,10 +1,9 @@
-"""Whom to believe that a gRPC server is the hub's, before a token goes there.
+"""Authenticates the hub's gRPC server before a token is sent to it.
 
-The authority that vouches for the server is taken, in this order: from the administrator's file; from what the server itself
-presents, if a key among it has one of the hashes that the join command carries; from the ConfigMap that the hub's operator keeps it
-in, if there is a way to the hub's API server, which has been proved by then as `hub_trust` has it. A server is dialled for its
-certificates without any credential, and what it presents is believed only by its hash. Without one of these proofs nothing is sent:
-the system's authorities are not asked, since agents trust none but what their file names.
+The CA comes, in this order, from the administrator's file; from the certificates that the server presents, if a key among them has
+one of the hashes in the join command; from the ConfigMap of the hub's operator, if the hub's API server is reachable, which
+`hub_trust` has authenticated by then. The server's certificates are fetched without any credential, and trusted only by their hash.
+Without one of these proofs nothing is sent: the system's CAs are not used, because agents trust only the CA in their file.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ PROVE = f"take {HASH_FLAG} from the join command that get token printed, or give
 
 @dataclass(frozen=True)
 class GrpcTrust:
-    """Where the hub's gRPC server is said to be, and what its administrator told about it."""
+    """The claimed address of the hub's gRPC server, and what proves it."""
 
     server: str
     ca: bytes = field(default=b"", repr=False)
-    """PEM of a file."""
+    """Content of a PEM file."""
     hashes: tuple[str, ...] = ()
-    """Of the authority's public key, `sha256:<hex>`."""
+    """`sha256:<hex>` hashes of the CA's public key."""
     proxy: ProxySettings = NO_PROXY
-    """That leads there."""
+    """The proxy of the connection."""
 
     @property
     def provable(self) -> bool:
-        """Whether the server can be known without the hub's API server."""
+        """Whether the server can be authenticated without the hub's API server."""
         return bool(self.ca or self.hashes)
 
 
 def check(trust: GrpcTrust) -> None:
-    """Raises AdministrationError for what cannot be."""
+    """Raises AdministrationError for invalid settings."""
     try:
         host_and_port(trust.server)
     except ValueError as error:
@@ -63,8 +62,10 @@ def check(trust: GrpcTrust) -> None:
 async def find_grpc_server(
     trust: GrpcTrust, token: str, api: HubAddress | None = None, connect: Connect = connect_by_http
 ) -> HubAddress:
-    """The server, with an authority that is proved; `api` is the hub's API server, proved too. Raises AdministrationError, and what
-    the client raises."""
+    """The server, with an authenticated CA; `api` is the hub's authenticated API server.
+
+    Raises AdministrationError and the client's errors.
+    """
     check(trust)
     if trust.ca:
         return HubAddress(trust.server, pinned(trust.ca, trust.hashes, CA_FLAG, HASH_FLAG) if trust.hashes else trust.ca)
@@ -85,12 +86,12 @@ async def _presented(trust: GrpcTrust) -> bytes:
     except UpstreamError as error:
         remedy = "can it be reached from here? --proxy-url or HTTPS_PROXY may help"
         raise AdministrationError(f"--grpc-server: {error}", remedy) from None
-    # What another authority says for one of these is worth as much as that other one, and no longer.
+    # A cross-signed certificate is only as good as its issuer, and expires with it.
     return b"".join(one.public_bytes(Encoding.PEM) for one in found if one.issuer == one.subject)
 
 
 async def _announced_ca(api: HubAddress, token: str, connect: Connect) -> bytes:
-    """By the hub's API server, to the holder of the token."""
+    """The CA that the hub's API server publishes, read with the token."""
     client = connect(ClientConfig(api.server, api.ca or None, identity=AuthInfo(token=token)))
     try:
         found = await grpc_authority(client)

@@ -1,10 +1,10 @@
-"""Whom to believe that a server is the hub, before a token goes there.
+"""Authenticates the hub before a token is sent to it.
 
-The authority of the hub is taken, in this order: from the administrator's file; from the hub's public cluster-info, if its key
-has one of the hashes that the join command carries; from those the system trusts, if they vouch for the hub; from the
-cluster-info, if it is signed with the bootstrap token at hand, as kubeadm has it. A cluster-info is read by nobody in
-particular over a connection that proves nothing, so nothing that matters is sent for it, and nothing in it is believed without one
-of these proofs. Only who asks for it in so many words gets the authority unproved, and may have the token sent along to get it.
+The hub's CA comes, in this order, from the administrator's file; from the hub's public cluster-info, if its key has one of the
+hashes in the join command; from the system's CAs, if they verify the hub; from the cluster-info, if it is signed with the given
+bootstrap token, as kubeadm does. The cluster-info is read anonymously over an unverified connection, so nothing secret is sent for
+it, and nothing in it is trusted without one of these proofs. Only with an explicit flag is the CA used without proof, and the token
+possibly sent to get it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from muster.runtime.client.builtin import CONFIG_MAPS
 ROOT_CA: Final = "kube-root-ca.crt"
 SIGNATURE_PREFIX: Final = "jws-kubeconfig-"
 WITHIN: Final = 10.0
-"""Seconds for one question to the hub."""
+"""Seconds for one request to the hub."""
 PROVE: Final = (
     "take --hub-ca-hash from the join command that init or get token printed, or give the authority with --ca-file; "
     "to skip the verification, give --insecure-skip-ca-verification"
@@ -65,21 +65,21 @@ def connect_by_http(config: ClientConfig) -> KubeClient:
 
 @dataclass(frozen=True)
 class HubTrust:
-    """Where the hub is said to be, and what its administrator told about it."""
+    """The claimed address of the hub, and what proves it."""
 
     server: str
     ca: bytes = field(default=b"", repr=False)
-    """PEM of a file."""
+    """Content of a PEM file."""
     hashes: tuple[str, ...] = ()
-    """Of the authority's public key, `sha256:<hex>`."""
+    """`sha256:<hex>` hashes of the CA's public key."""
     unverified: bool = False
-    """Believe whatever answers."""
+    """Trust the hub without proof."""
     proxy_url: str = ""
     proxy_ca: bytes = field(default=b"", repr=False)
 
 
 def check(trust: HubTrust) -> None:
-    """Raises AdministrationError for what cannot be."""
+    """Raises AdministrationError for invalid settings."""
     if not trust.server:
         raise AdministrationError("--hub-apiserver: hub-server is missing", "give the hub's https URL")
     parts = urlsplit(trust.server)
@@ -92,7 +92,7 @@ def check(trust: HubTrust) -> None:
 
 
 def check_proxy(url: str, ca: bytes) -> None:
-    """Raises AdministrationError for what is no proxy, and what cannot vouch for one."""
+    """Raises AdministrationError for an invalid proxy URL or CA."""
     if ca and not certificates_in(ca):
         raise AdministrationError("--proxy-ca-file: there is no certificate in it", "expected PEM")
     proxy = urlsplit(url)
@@ -101,14 +101,14 @@ def check_proxy(url: str, ca: bytes) -> None:
 
 
 def check_hashes(hashes: Sequence[str], flag: str) -> None:
-    """Raises AdministrationError for what is no hash of a key."""
+    """Raises AdministrationError for an invalid hash of a key."""
     for one in hashes:
         if not _HASH.fullmatch(one.lower()):
             raise AdministrationError(f"{flag}: {one!r} is not sha256:<64 hexadecimal digits>")
 
 
 async def find_hub(trust: HubTrust, token: str, progress: Progress = SILENT, connect: Connect = connect_by_http) -> HubAddress:
-    """The hub, with an authority that is proved. Raises AdministrationError, and what the client raises."""
+    """The hub, with an authenticated CA. Raises AdministrationError and the client's errors."""
     check(trust)
     try:
         ca = await _Finder(trust, token, progress, connect).authority()
@@ -120,7 +120,7 @@ async def find_hub(trust: HubTrust, token: str, progress: Progress = SILENT, con
 
 
 async def published_server(client: KubeClient, flag: str) -> str:
-    """Where a cluster says itself that it is reached, which may be good for agents alone. Raises AdministrationError."""
+    """The address that the cluster publishes for itself, which may be reachable for agents only. Raises AdministrationError."""
     info = await _public(client, CLUSTER_INFO)
     server = str(_cluster_in(info).get("server") or "") if info is not None else ""
     if urlsplit(server).scheme != "https":
@@ -136,7 +136,7 @@ class _Finder:
     connect: Connect
 
     async def authority(self) -> bytes:
-        """PEM; empty where the system's authorities vouch for the hub."""
+        """PEM; empty if the system's CAs verify the hub."""
         trust = self.trust
         if trust.ca:
             return pinned(trust.ca, trust.hashes, "--ca-file") if trust.hashes else trust.ca
@@ -183,12 +183,12 @@ class _Finder:
         return ClientConfig(self.trust.server, insecure=True, proxy_url=self.trust.proxy_url, identity=identity)
 
     async def _cluster_info(self) -> Object | None:
-        """As anybody sees it; None where there is none, or not for everybody."""
+        """The cluster-info, read anonymously; None if it is missing or not public."""
         async with self._client(self._blind()) as client:
             return await _public(client, CLUSTER_INFO)
 
     async def _authority_for_token(self) -> bytes:
-        """What the hub tells holders of the token only: asked for knowing that the hub is not proved to be one."""
+        """The CA that the hub shows to holders of the token: the caller accepts that the hub is not authenticated."""
         async with self._client(self._blind(self.token)) as client:
             info = await _public(client, CLUSTER_INFO)
             if info is not None and (ca := _authority_in(info)):
@@ -208,7 +208,7 @@ async def _public(client: KubeClient, name: str) -> Object | None:
 
 
 def _cluster_in(info: Object) -> dict[str, Any]:
-    """The one cluster of the kubeconfig in a cluster-info; empty where that is not to be made out."""
+    """The only cluster in the cluster-info's kubeconfig; empty if there is not exactly one."""
     try:
         document = yaml.load(str((info.get("data") or {}).get("kubeconfig") or ""))
         found = document["clusters"][0]["cluster"]
@@ -233,7 +233,7 @@ def certificates_in(pem: bytes) -> list[x509.Certificate]:
 
 
 def pinned(ca: bytes, hashes: Sequence[str], source: str, flag: str = HASH_FLAG) -> bytes:
-    """Those of the authorities whose keys have one of the hashes, and no others. Raises Refused when there is none."""
+    """The certificates whose keys have one of the hashes, and no others. Raises Refused if there is none."""
     wanted = {one.lower() for one in hashes}
     proved = [one for one in certificates_in(ca) if fingerprint(one.public_key()) in wanted]
     if not proved:
@@ -245,7 +245,7 @@ def pinned(ca: bytes, hashes: Sequence[str], source: str, flag: str = HASH_FLAG)
 
 
 def is_signed(info: Object, token: str) -> bool:
-    """Whether a cluster-info is signed with this bootstrap token, as Kubernetes' own signer does it."""
+    """Whether a cluster-info is signed with this bootstrap token, as by Kubernetes' bootstrap signer."""
     parts = _BOOTSTRAP_TOKEN.fullmatch(token)
     data = info.get("data") or {}
     if parts is None or "kubeconfig" not in data:

@@ -71,7 +71,7 @@ from muster.work.names import AGENT_GATES as WORK_GATES
 
 CERTIFICATE_SECONDS: Final = 31_536_000
 KEY_WITHIN: Final = 10.0
-"""Seconds that an agent which has introduced itself is given to make its key."""
+"""Seconds in which an agent that has introduced itself creates its key."""
 _LETTERS: Final = string.ascii_lowercase + string.digits
 
 
@@ -82,25 +82,25 @@ class JoinOptions:
     hosted: bool = False
     singleton: bool = False
     managed: ClientConfig | None = None
-    """The way to the managed cluster, where agents run elsewhere."""
+    """The connection to the managed cluster in hosted mode."""
     agent_server: str = ""
-    """Where agents reach the hub's API server, if that is another place than from here."""
+    """The address of the hub's API server for agents, if it differs from the caller's."""
     api: HubAddress | None = None
-    """The hub's API server, where agents are to have a way to it beside the one that their driver takes."""
+    """The hub's API server, if agents are to access it beside their driver's own transport."""
     external_servers: tuple[str, ...] = ()
-    """Where others reach the managed cluster's API server; none: where the cluster itself says."""
+    """External addresses of the managed cluster's API server; none: those that the cluster publishes."""
     managed_lookup: bool = False
-    """Have agents go where the managed cluster itself says."""
+    """Let agents use the address that the managed cluster publishes."""
     proxy_url: str = field(default="", repr=False)
-    """On the agents' way to the hub; may have the password of a user in it."""
+    """The agents' proxy for the hub; may contain a password."""
     proxy_ca: bytes = field(default=b"", repr=False)
-    """PEM that vouches for the proxy of agents whose driver has a server of its own; others find it among the hub's authorities."""
+    """PEM of the proxy's CA for agents whose driver has a server of its own; others have it in the hub's CA bundle."""
     certificate_seconds: int = CERTIFICATE_SECONDS
     auth: str = DEFAULT
     driver_options: Mapping[str, DriverOptions] = field(default_factory=dict, repr=False)
-    """By driver."""
+    """Options by driver."""
     called: str = ""
-    """What the administrator's kubeconfig calls the managed cluster: some drivers can tell more by it."""
+    """The name of the managed cluster in the administrator's kubeconfig: some drivers derive defaults from it."""
     addon_auth: str = ""
     addon_token_seconds: int = 0
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -108,11 +108,11 @@ class JoinOptions:
     resources: ResourceRequirement | None = None
     bundle: BundleOptions = field(default_factory=BundleOptions)
     keep_operator: bool = True
-    """Leave an operator that works as it is."""
+    """Do not change an operator that works."""
     spec: Mapping[str, Any] = field(default_factory=dict)
-    """Of the Klusterlet, over all that the other options say."""
+    """The spec of the Klusterlet, which overrides all other options."""
     force: bool = False
-    """Take the name whoever has it, and the cluster whatever it was."""
+    """Use the name even if it is in use, and the cluster even if it is managed already."""
     wait: bool = False
     timeout: float = 300.0
 
@@ -145,12 +145,12 @@ class Joined:
     cluster: str
     klusterlet: str
     namespace: str
-    """Of the agents."""
+    """Namespace of the agents."""
     driver: str
     introduced: bool = False
-    """Whether the hub is known to know of it."""
+    """Whether the ManagedCluster is known to exist on the hub."""
     key: str = ""
-    """The fingerprint of the key that its agent asks a certificate for, if that is known."""
+    """The fingerprint of the key in its agent's signing request, if known."""
 
 
 def check(options: JoinOptions) -> None:
@@ -234,8 +234,10 @@ async def join(
     clock: Clock = SYSTEM,
     connect: Connect = connect_by_http,
 ) -> Joined:
-    """`client` is for the cluster that runs the agents, `hub` where these reach theirs. Raises AdministrationError, ApplyFailed,
-    and what the clients raise."""
+    """`client` is for the cluster that runs the agents, `hub` the hub's address for them.
+
+    Raises AdministrationError, ApplyFailed, and the clients' errors.
+    """
     check(options)
     async with _hub(hub, options, connect) as hub_client, _managed(client, options, connect) as managed:
         existing = await _existing(client, options)
@@ -331,7 +333,7 @@ async def _with_lookup(managed: KubeClient, options: JoinOptions) -> JoinOptions
 
 
 async def _with_external_servers(managed: KubeClient, options: JoinOptions, progress: Progress) -> JoinOptions:
-    """As OCM's own tool: the hub is told what the managed cluster says of itself, and nothing where it says nothing."""
+    """As OCM's own tool: the addresses that the managed cluster publishes, and none if it publishes none."""
     if options.external_servers:
         return options
     try:
@@ -351,7 +353,7 @@ async def _prepare(
     if options.bundle.create_namespace and not await _exists(client, namespace):
         metadata = {**named(namespace), "labels": {MADE_BY: CLUSTERADM, **RUN}}
         checked(await Applier(client, CLUSTERADM).apply([(NAMESPACES, {"metadata": metadata})]))
-    # Pods dial nothing on their machine unless an administrator says so, and joining is saying so.
+    # Pods cannot connect to their own machine unless an administrator allows it; joining allows it.
     if options.bundle.create_namespace:
         places = on_this_machine(_dialled(hub, options))
         for one in (options.bundle.namespace, namespace):
@@ -424,8 +426,10 @@ async def _await_introduced(
 
 
 async def _await_key(client: KubeClient, name: str, options: JoinOptions, progress: Progress, clock: Clock) -> str:
-    """The fingerprint of the key that the agent asks with. Empty if it has a certificate already, or shows no key soon: agents of
-    other makes never do."""
+    """The fingerprint of the key in the agent's signing request.
+
+    Empty if it has a certificate already, or publishes no key soon: upstream's agents never do.
+    """
     if not options.driver.certificates:
         return ""
     asked = ""

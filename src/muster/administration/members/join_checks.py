@@ -48,11 +48,11 @@ class Introduction:
     driver: str
     token: str = field(repr=False)
     identity: str
-    """What it is called where its driver's identities come from."""
+    """Its name at its driver's identity provider."""
     server: str
-    """Where its agents reach the hub."""
+    """The address of the hub for its agents."""
     existing: Klusterlet | None
-    """By which the cluster is managed already."""
+    """The Klusterlet by which the cluster is managed already."""
 
 
 async def check_hub(here: KubeClient, managed: KubeClient, hub: KubeClient, who: Introduction) -> list[Check]:
@@ -88,7 +88,7 @@ async def _connection(hub: KubeClient, who: Introduction) -> Check:
 
 
 def token_problem(token: str, now: datetime | None = None) -> str:
-    """Why a hub may have refused a token, as far as the token itself tells."""
+    """Why a hub may have refused a token, as far as the token's own content shows."""
     expires = token_expiry(token)
     if expires is None:
         return "the hub does not accept this token: it has expired, was deleted, or is another hub's"
@@ -98,7 +98,7 @@ def token_problem(token: str, now: datetime | None = None) -> str:
 
 
 def token_expiry(token: str) -> datetime | None:
-    """When a token ends, by its own word; None where it does not say."""
+    """The expiry in a token, unverified; None if it has none."""
     try:
         return datetime.fromtimestamp(claims_of(token)["exp"], UTC)
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -123,7 +123,7 @@ async def _name(here: KubeClient, managed: KubeClient, hub: KubeClient, who: Int
 
 
 async def _is_ours(here: KubeClient, who: Introduction) -> bool:
-    """Whether the agents here live under that name on that hub already."""
+    """Whether the agents here use that name on that hub already."""
     if who.existing is None:
         return False
     known, endpoints = await hub_secret(here, who.existing), endpoints_of(who.driver)
@@ -137,11 +137,11 @@ async def _is_ours(here: KubeClient, who: Introduction) -> bool:
 
 
 async def _known_as(here: KubeClient, who: Introduction) -> str:
-    """The uid of the ManagedCluster that the agents here live as, if they can be asked for it; empty where they cannot."""
+    """The uid of the ManagedCluster of the agents here, if their credential can read it; empty otherwise."""
     if who.existing is None:
         return ""
     known = await hub_secret(here, who.existing)
-    # A Klusterlet may say already what its agents are to change to.
+    # A Klusterlet may already have the configuration to which its agents are to change.
     formats = (KlusterletPlan(who.existing, "").endpoints, endpoints_of(DEFAULT), endpoints_of(who.driver))
     endpoints = next((one for one in formats if known.get(one.key)), None)
     if endpoints is None:
@@ -154,7 +154,7 @@ async def _known_as(here: KubeClient, who: Introduction) -> str:
 
 
 async def _identifier(managed: KubeClient) -> str:
-    """What the cluster claims to be; most claim nothing."""
+    """The id that the cluster claims; most have none."""
     try:
         claim = await managed.get(CLUSTER_CLAIMS, ID_CLAIM)
     except KubeError:
@@ -163,7 +163,7 @@ async def _identifier(managed: KubeClient) -> str:
 
 
 def name_problem(cluster: ManagedCluster, identifier: str = "", identity: str = "") -> str:
-    """Why a newcomer cannot have the name of this cluster; empty when it can."""
+    """Why a new cluster cannot have the name of this cluster; empty if it can."""
     name = cluster.metadata.name
     if cluster.metadata.deletion_timestamp:
         return f"{name} is being deleted on the hub"

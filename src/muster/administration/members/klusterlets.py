@@ -1,4 +1,4 @@
-"""A managed cluster as seen from outside: which Klusterlet makes it one, what its agents know, and how they fare."""
+"""A managed cluster seen from outside: its Klusterlets, their agents' Secrets, and their state."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from muster.runtime.client.builtin import DEPLOYMENTS, PODS, SECRETS, SERVICE_AC
 from muster.transport.client.config import ConfigError, parse_config
 
 TOKEN_SECONDS: Final = 600
-"""Of a token by which somebody goes the agents' way."""
+"""Validity of a token with which the caller connects as the agents do."""
 
 
 async def list_klusterlets(client: KubeClient) -> list[Klusterlet]:
-    """All there are; none where the kind is not served."""
+    """All of them; none if the kind is not served."""
     try:
         found = (await client.list(KLUSTERLETS)).items
     except NotFound:
@@ -53,7 +53,7 @@ async def hub_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str,
 
 
 async def pending_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str, bytes]:
-    """What the agents have begun and not finished."""
+    """The agents' pending entries of unfinished registration."""
     return await _contents(client, klusterlet, PENDING_SECRET)
 
 
@@ -65,12 +65,12 @@ async def _contents(client: KubeClient, klusterlet: Klusterlet, secret: str) -> 
 
 
 async def bootstrap_secret(client: KubeClient, klusterlet: Klusterlet) -> Mapping[str, bytes]:
-    """What the agents introduce themselves with; of several hubs', the first."""
+    """The agents' bootstrap credential; with several hubs, the first one."""
     return await _contents(client, klusterlet, _bootstrap_secrets(KlusterletPlan(klusterlet, ""))[0])
 
 
 async def bootstrap_tokens(client: KubeClient, klusterlet: Klusterlet) -> list[str]:
-    """What agents that reach their hub over gRPC introduce themselves with."""
+    """The bootstrap tokens of agents that use gRPC."""
     plan, found = KlusterletPlan(klusterlet, ""), []
     for secret in _bootstrap_secrets(plan):
         content = (await _contents(client, klusterlet, secret)).get(plan.endpoints.key)
@@ -81,7 +81,9 @@ async def bootstrap_tokens(client: KubeClient, klusterlet: Klusterlet) -> list[s
 
 
 def account_token(client: KubeClient, klusterlet: Klusterlet) -> AccountToken:
-    """Gives tokens of the account that registers the cluster, for whoever may create them: what an agent's pod has."""
+    """A function that requests tokens of the registration agent's service account, for a caller who may create them: the identity
+    of the agent's pod.
+    """
     plan = KlusterletPlan(klusterlet, "")
     account = f"{plan.name}-{'work' if plan.singleton else 'registration'}-sa"
 
@@ -102,7 +104,7 @@ def _bootstrap_secrets(plan: KlusterletPlan) -> tuple[str, ...]:
 
 
 async def agent_key(client: KubeClient, klusterlet: Klusterlet) -> str:
-    """The fingerprint of the key that the agent asks a certificate for, or else has one of. Empty where that cannot be known."""
+    """The fingerprint of the key in the agent's signing request, or else in its certificate. Empty if unknown."""
     try:
         fingerprint = pending_key(await pending_secret(client, klusterlet))
         return fingerprint or key_fingerprint((await hub_secret(client, klusterlet)).get(KEY, b""))
@@ -111,13 +113,13 @@ async def agent_key(client: KubeClient, klusterlet: Klusterlet) -> str:
 
 
 def pending_key(pending: Mapping[str, bytes]) -> str:
-    """The fingerprint of the key that an agent asks a certificate for; empty where it asks for none, or several hubs."""
+    """The fingerprint of the key in an agent's pending request; empty if there is none, or if there are several hubs."""
     fingerprints = {key_fingerprint(key) for key in entries(pending, PENDING_KEY)}
     return fingerprints.pop() if len(fingerprints) == 1 else ""
 
 
 async def cluster_name_of(client: KubeClient, klusterlet: Klusterlet) -> str:
-    """What it calls the cluster; where it leaves that to the agents, what they chose."""
+    """The cluster's name in the Klusterlet; without one, the name that the agents selected."""
     if klusterlet.spec.cluster_name:
         return klusterlet.spec.cluster_name
     known = await hub_secret(client, klusterlet)
@@ -126,12 +128,12 @@ async def cluster_name_of(client: KubeClient, klusterlet: Klusterlet) -> str:
 
 
 async def find_klusterlets(client: KubeClient, cluster: str) -> list[Klusterlet]:
-    """Those that make this cluster, or one that is managed from here, a managed cluster of this name."""
+    """The Klusterlets for a managed cluster of this name, including hosted ones."""
     return [one for one in await list_klusterlets(client) if await cluster_name_of(client, one) == cluster]
 
 
 def klusterlet_problem(klusterlet: Klusterlet) -> str:
-    """Why agents do not run as a Klusterlet says; empty when they do."""
+    """Why the agents of a Klusterlet do not run as configured; empty if they do."""
     if klusterlet.status.observed_generation < klusterlet.metadata.generation:
         return "the operator has not seen the Klusterlet yet"
     wanted = ((APPLIED, "True"), (AVAILABLE, "True"), (REGISTRATION_DEGRADED, "False"), (WORK_DEGRADED, "False"))
@@ -145,7 +147,7 @@ def klusterlet_problem(klusterlet: Klusterlet) -> str:
 
 
 def hub_connection_of(klusterlet: Klusterlet) -> str:
-    """What the operator says of the agents' way to the hub."""
+    """The operator's report about the agents' connection to the hub."""
     found = condition_of(klusterlet.status.conditions, HUB_CONNECTION)
     return f"{found.reason}: {found.message}" if found is not None and found.status == "True" else ""
 
@@ -158,7 +160,7 @@ async def operator_problem(client: KubeClient) -> str:
 
 
 async def former_agents_problem(client: KubeClient, cluster: str) -> str:
-    """Whether agents still run that a Klusterlet of this cluster had before it was changed last; empty when none does."""
+    """Whether agents of a Klusterlet's previous configuration still run; empty if none does."""
     for klusterlet in await find_klusterlets(client, cluster):
         if klusterlet.status.observed_generation < klusterlet.metadata.generation:
             return "the operator has not seen the Klusterlet yet"
@@ -178,7 +180,7 @@ async def former_agents_problem(client: KubeClient, cluster: str) -> str:
 
 
 async def await_agents(client: KubeClient, name: str, *, within: float, progress: Progress = SILENT, clock: Clock = SYSTEM) -> None:
-    """Until the agents of a Klusterlet run."""
+    """Wait until the agents of a Klusterlet run."""
 
     async def remaining() -> str:
         if problem := await operator_problem(client):

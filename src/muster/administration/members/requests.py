@@ -1,11 +1,11 @@
-"""Requests of agents for certificates, judged for an administrator who is about to accept their cluster.
+"""Judges agents' signing requests for an administrator who is about to accept their cluster.
 
-The label on a request is only a hint, so each is judged by what would be signed and by who asked (`judge`). A request for another
-cluster's certificate is never approved, whatever flags are given. Where requests for one cluster carry different public keys, one
-of them may be a copy made by somebody else with a bootstrap token: then nothing is approved, and the administrator is shown what
-tells them apart (`refuse_ambiguity`). The fingerprint of a key is the only thing about a request that nobody can copy. Requests
-that came over gRPC are judged with the others, so that they compete too; who asked there, the hub's gRPC servers say, and these are
-known by their accounts (`request_servers`).
+The label on a request is only a hint, so each is judged by what would be signed and by its requester (`judge`). A request for
+another cluster's certificate is never approved, whatever flags are given. If requests for one cluster have different public keys,
+one of them may be a copy made by another holder of a bootstrap token: then nothing is approved, and the administrator gets the
+differences (`refuse_ambiguity`). The fingerprint of the key is the only part of a request that cannot be copied. Requests that came
+over gRPC are judged with the others, so that they compete too; the hub's gRPC servers, known by their service accounts
+(`request_servers`), name the requester.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from muster.runtime.client import Forbidden, KubeClient, NotFound
 ACCOUNTS: Final = frozenset(
     f"system:serviceaccount:{BOOTSTRAP_NAMESPACE}:{name}" for name in (BOOTSTRAP_ACCOUNT, "cluster-bootstrap")
 )
-"""Service accounts that newcomers use: today's, and that of hubs of old."""
+"""Service accounts of new clusters: the present one, and that of earlier versions."""
 ACCOUNT_GROUP: Final = f"system:serviceaccounts:{BOOTSTRAP_NAMESPACE}"
 LISTED: Final = 10
-"""So many requests are written out; the others are counted."""
+"""The number of requests that are listed; the others are counted."""
 COMPARE: Final = (
     "compare with the key that the agent itself names, in its log and at the end of join --wait, and choose with "
     "--fingerprint=sha256:…; requests that an agent left behind when it was restarted can be deleted (kubectl delete csr)"
@@ -50,15 +50,15 @@ COMPARE: Final = (
 
 @dataclass(frozen=True)
 class RequestFilter:
-    """Which requests the administrator means."""
+    """Selects the requests that the administrator means."""
 
     requesters: tuple[str, ...] = ()
-    """Common names of agents, or users who asked for them."""
+    """Common names of agents, or the users that requested certificates for them."""
     fingerprints: tuple[str, ...] = ()
-    """Of public keys."""
+    """Fingerprints of public keys."""
     skip_check: bool = False
     servers: frozenset[str] = frozenset((DEFAULT_ACCOUNT,))
-    """Users as whom the hub's gRPC servers make requests."""
+    """Users of the hub's gRPC servers."""
 
 
 EVERY_REQUEST: Final = RequestFilter()
@@ -66,25 +66,25 @@ EVERY_REQUEST: Final = RequestFilter()
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of one request: approve it, or why not."""
+    """The judgement of one request: approve it, or why not."""
 
     name: str
     uid: str
     created: str
     request: AgentRequest | None = None
-    """What it asks for, where it is an agent's."""
+    """The parsed request, if it is an agent's."""
     settled: str = ""
-    """approved or denied already."""
+    """`approved` or `denied` if it was answered already."""
     objection: str = ""
     contender: bool = False
-    """Whether it asks for the name, or has been given it just now."""
+    """Whether it competes for the name, or was just given it."""
 
     @property
     def good(self) -> bool:
         return self.request is not None and not self.objection and not self.settled
 
     def is_approved(self, wanted: RequestFilter) -> bool:
-        """Whether it is approved already, and has a key that is meant."""
+        """Whether it is approved already, with a selected key."""
         return self.settled == "approved" and (not wanted.fingerprints or self.fingerprint in wanted.fingerprints)
 
     @property
@@ -96,7 +96,7 @@ class Judgement:
         return self.request.fingerprint if self.request else ""
 
     def describe(self, now: datetime) -> str:
-        """In a line, for people who have to tell requests apart."""
+        """One line by which an administrator distinguishes requests."""
         user = self.request.requester.name if self.request else ""
         age = human_duration(max((now - parse_time(self.created)).total_seconds(), 0))
         state = f"{self.settled or 'pending'}, {age} old"
@@ -118,7 +118,7 @@ def judge(csr: Object, cluster: ManagedCluster | None, wanted: RequestFilter = E
 
 
 async def request_servers(client: KubeClient) -> frozenset[str]:
-    """As whom the hub's gRPC servers make requests, as far as the ClusterManager says anything. Raises what the client raises."""
+    """The users of the hub's gRPC servers, if the ClusterManager configures any. Raises the client's errors."""
     try:
         manager = await client.get(ClusterManager, CLUSTER_MANAGER)
     except (NotFound, Forbidden, MalformedObject):
@@ -130,7 +130,7 @@ async def request_servers(client: KubeClient) -> frozenset[str]:
 
 
 def _read(csr: Object, servers: frozenset[str]) -> AgentRequest:
-    """By whichever signer agents ask. Raises NotAnAgentsRequest."""
+    """Parse the request of an agent with any of the signers. Raises NotAnAgentsRequest."""
     if (csr.get("spec") or {}).get("signerName") == GRPC_SIGNER:
         return read_grpc_request(csr, servers)
     return read_request(csr)
@@ -150,7 +150,7 @@ def _objection(request: AgentRequest, wanted: RequestFilter) -> str:
 
 
 def is_newcomer(request: AgentRequest) -> bool:
-    """Whether it was asked for with what the hub hands out to newcomers; what is good for one cluster speaks for that alone."""
+    """Whether its requester used a bootstrap credential; a token for one cluster counts for that cluster only."""
     user, groups = request.requester.name, request.requester.groups
     if user.startswith("system:bootstrap:"):
         return BOOTSTRAP_GROUP in groups
@@ -159,7 +159,7 @@ def is_newcomer(request: AgentRequest) -> bool:
 
 
 def refuse_ambiguity(cluster: ManagedCluster, judged: Sequence[Judgement], wanted: RequestFilter, now: datetime) -> None:
-    """Raises Refused where it is not clear which agent is the cluster's."""
+    """Raises Refused if it is ambiguous which agent is the cluster's."""
     name = cluster.metadata.name
     if wanted.fingerprints:
         if not any(one.good or one.is_approved(wanted) for one in judged):

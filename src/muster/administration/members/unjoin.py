@@ -58,7 +58,7 @@ from muster.runtime.client import ClientConfig, Conflict, KubeClient, Kubeconfig
 from muster.runtime.client.builtin import DEPLOYMENTS, LEASES, NAMESPACES, SERVICE_ACCOUNTS
 
 HUB_WITHIN: Final = 30.0
-"""Seconds that a hub has to answer."""
+"""Seconds for the hub to answer."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class UnjoinOptions:
     cluster_name: str
     purge_operator: bool = True
     force: bool = False
-    """Leave what the hub has applied, and do not wait for the hub."""
+    """Leave the objects that were applied, and do not wait for the hub."""
     hub: ClientConfig | None = None
-    """An administrator's way to the hub."""
+    """An administrator's kubeconfig for the hub."""
     timeout: float = 300.0
     process_env: ProcessEnv = field(default_factory=ProcessEnv)
 
@@ -77,11 +77,11 @@ class UnjoinOptions:
 class Unjoined:
     cluster: str
     klusterlets: tuple[str, ...] = ()
-    """That were removed."""
+    """The names of the Klusterlets that were removed."""
     left: tuple[str, ...] = ()
     """What remains on the hub, and what to do about it."""
     purged: bool = False
-    """Whether the operator is gone too."""
+    """Whether the operator was removed too."""
 
 
 @dataclass
@@ -94,7 +94,7 @@ class _Leave:
     open: Open
     left: list[str] = field(default_factory=list)
     revoked: bool = False
-    """Whether no token is left that is good for this cluster alone."""
+    """Whether all tokens for this cluster alone are revoked."""
     own_hub: bool = False
     """Whether the cluster is the hub that it leaves."""
 
@@ -119,7 +119,7 @@ async def unjoin(
     connect: Connect = connect_by_http,
     open_hub: Open = open_secret,
 ) -> Unjoined:
-    """`client` is for the cluster that runs the agents. Raises AdministrationError, and what the client raises."""
+    """`client` is for the cluster that runs the agents. Raises AdministrationError and the client's errors."""
     if not options.cluster_name:
         raise AdministrationError("--cluster-name: name is missing")
     run = _Leave(client, options, progress, clock, connect, open_hub)
@@ -142,7 +142,7 @@ async def unjoin(
     return Unjoined(options.cluster_name, tuple(one.metadata.name for one in mine), tuple(run.left), purged)
 
 
-# What was applied
+# Applied objects
 
 
 async def _refuse_works(run: _Leave, mine: Sequence[Klusterlet], others: Sequence[Klusterlet]) -> None:
@@ -167,7 +167,7 @@ def _refuse(run: _Leave, problem: str, remedy: str = "") -> None:
     if not run.options.force:
         also = "go on and leave them where they are with --force"
         raise Refused(problem, f"{remedy}, or {also}" if remedy else also)
-    # Who deletes the cluster on the hub deletes its works, too, while the agents are there to clean up.
+    # Deleting the ManagedCluster deletes its works too, while the agents still run to clean up.
     run.progress.warn(f"{problem}; they {'go with the works' if run.administers_hub else 'are left where they are'}")
 
 
@@ -201,13 +201,13 @@ async def _managed(run: _Leave, klusterlet: Klusterlet) -> AsyncIterator[KubeCli
 
 
 async def _is_own_hub(run: _Leave, klusterlet: Klusterlet) -> bool:
-    """By the hub that its agents know, whatever its address: a hub may have a cluster of this name that is another one."""
+    """Compares with the hub that its agents use, whatever its address: a hub may have a different cluster of this name."""
     try:
         here = await run.client.get(MANAGED_CLUSTERS, run.cluster)
         async with asyncio.timeout(HUB_WITHIN), await _hub_client(run, klusterlet) as hub:
             there = await hub.get(MANAGED_CLUSTERS, run.cluster)
     except (KubeError, EndpointError, KubeconfigError, Unfit, ForeignCredential, TimeoutError, OSError):
-        # What is wrong with the hub is told when it is to be told that the cluster leaves.
+        # A problem with the hub is reported when the hub is notified.
         return False
     return bool(here["metadata"]["uid"] == there["metadata"]["uid"])
 
@@ -260,10 +260,10 @@ async def _hub_client(run: _Leave, klusterlet: Klusterlet) -> AbstractAsyncConte
 
 
 async def _portable(run: _Leave, klusterlet: Klusterlet) -> Mapping[str, bytes]:
-    """The agents' credential; where it is of use to their pods alone, one that is as good. Raises Unfit and KubeError."""
+    """The agents' credential; an equivalent one if it is usable in their pods only. Raises Unfit and KubeError."""
     stored, plan = await hub_secret(run.client, klusterlet), KlusterletPlan(klusterlet, "")
     if run.dry_run:
-        # No token is issued then.
+        # No token is issued in a dry run.
         return stored
     try:
         driver = plan.driver
@@ -313,7 +313,7 @@ async def _may_delete(hub: KubeClient, name: str) -> bool:
     except StatusError as error:
         if error.code != HTTPStatus.METHOD_NOT_ALLOWED:
             raise
-        # Agents that reach their hub over gRPC cannot ask there, nor delete anything.
+        # Agents that use gRPC cannot create access reviews there, and cannot delete anything.
         return False
 
 
@@ -327,7 +327,7 @@ async def _deny(hub: KubeClient, found: Object) -> None:
 
 
 async def _await_deleted(run: _Leave, hub: KubeClient) -> None:
-    """While the agents are still there to take away what they have applied."""
+    """Wait while the agents still run to remove what they have applied."""
 
     async def look() -> str:
         try:
