@@ -1,7 +1,7 @@
-"""What a hub's gRPC server shows to anybody who dials: its certificates, before there is a credential to send.
+"""The certificates that a hub's gRPC server presents, before there is a credential for it.
 
-A connection is made as agents make theirs, through the same proxy and up to the server's first word of HTTP/2, and closed. Nothing
-is sent on it. Without an authority to judge by, whoever answers is heard: what comes of that proves nothing by itself.
+The connection is made like those of agents, through the same proxy, up to the server's HTTP/2 preface, and closed. Nothing is sent
+on it. Without a CA, any server's certificate is returned: it proves nothing by itself.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ PROBE_TIMEOUT: Final = 10.0
 async def presented_certificates(
     address: str, ca: bytes | None = None, *, proxy: ProxySettings = NO_PROXY, timeout: float = PROBE_TIMEOUT
 ) -> list[x509.Certificate]:
-    """The server's own certificate first; with authorities (PEM), only if these vouch for it and for the address. `proxy` is what
-    agents are told of one; else it is the environment's.
+    """The server's own certificate first; with CAs (PEM), only if it is signed by them and valid for the address. `proxy` is the
+    agents' proxy setting; else the environment's is used.
 
-    Raises UpstreamError, and ValueError for an address that leads nowhere or authorities that are none."""
+    Raises UpstreamError, and ValueError for an invalid address or invalid CAs.
+    """
     host, port = host_and_port(address)
     try:
         tls = client_context(ca, alpn=HTTP_2)

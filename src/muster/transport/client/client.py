@@ -1,13 +1,13 @@
-"""A `KubeClient` whose verbs go over the transport: reads from a mirror of what the hub sends, writes as events.
+"""A `KubeClient` over the transport: reads come from a mirror of the hub's objects, writes are sent as events.
 
-A kind is followed from the first time that anybody reads or writes it, with one stream (`subscriptions.py`), so an agent has no
-more streams than it needs. Reading waits until the mirror shows what the hub has and says why it cannot be had if so, as an API
-server's answer would: `Unauthorized`, `Forbidden`, `Unreachable`. Versions are the hub's, so writes that name the version they
-change fail with `Conflict` as they do anywhere else. Patches are worked out here and sent as whole objects.
+A kind is subscribed when it is first read or written, with one stream (`subscriptions.py`), so an agent has no more streams than it
+needs. Reads wait until the mirror is synced and fail as with an API server if it cannot be: `Unauthorized`, `Forbidden`,
+`Unreachable`. Versions are the hub's, so writes with a resourceVersion fail with `Conflict` as usual. Patches are applied here and
+sent as whole objects.
 
-A write is answered with the object as the hub has it then, which is what comes back on the stream; if nothing comes for a while,
-with what was sent. What the transport does not carry (deletions, server-side apply, other kinds) is refused as an API server
-refuses a method, with a word that names the verb and the kind.
+A write returns the hub's object as it comes back on the stream; without an event for a while, the object that was sent. Operations
+that the transport does not support (deletions, server-side apply, other kinds) are refused as MethodNotAllowed, with the verb and
+the kind.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ log = get_logger("muster.transport.client")
 T = TypeVar("T")
 
 ECHO_TIMEOUT: Final = 5.0
-"""How long the hub's own word of a write is waited for."""
+"""How long to wait for the hub's event about a write."""
 CONFLICT_WAIT: Final = 1.0
 CONFLICT_ATTEMPTS: Final = 4
 CREDENTIAL_SECONDS: Final = 5.0
-"""Between two looks at whether the credential has changed."""
+"""Seconds between checks whether the credential has changed."""
 
 _BY_RESOURCE: Final[Mapping[GVR, Row]] = {row.resource: row for row in ROWS.values()}
 
 
 class TransportClient(KubeClient):
-    """`cluster` is whose agent this is, `source` who events say they are from; without one, the cluster."""
+    """`cluster` is the agent's cluster, `source` the source of its events; without one, the cluster."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class TransportClient(KubeClient):
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
-        """`credential` gives something that differs when the credential does."""
+        """`credential` returns a value that changes with the credential."""
         self.connection = connection
         self.cluster = cluster
         self.source = source or cluster
@@ -108,10 +108,10 @@ class TransportClient(KubeClient):
     def as_user(self, name: str) -> KubeClient:
         self._unsupported("impersonate", "users")
 
-    # Following.
+    # Subscriptions.
 
     def subscription(self, row: Row) -> Subscription:
-        """What follows the objects of a row, from now on if nothing does yet."""
+        """The subscription of a row, started if there is none yet."""
         found = self._subscriptions.get(row)
         if found is None:
             if self._closed:
@@ -143,13 +143,13 @@ class TransportClient(KubeClient):
                     subscription.hurry()
 
     async def check_health(self) -> None:
-        """The streams live, and what was last published arrived."""
+        """The streams are open, and the last publish succeeded."""
         for subscription in list(self._subscriptions.values()) or [self.subscription(CLUSTERS)]:
             await subscription.ready()
         if self.connection.publish_problem is not None:
             raise self.connection.publish_problem
 
-    # Reading.
+    # Reads.
 
     async def get(self, resource: Kind[T], name: str, namespace: str = "", *, subresource: str = "") -> T:
         gvr = gvr_of(resource)
@@ -161,7 +161,7 @@ class TransportClient(KubeClient):
             return resource.decode(self._entry(mirror, gvr, name, namespace).raw)
         except NotFound:
             if not self.connection.markers:
-                # Such a server may have answered before it served the stream: whoever looks again finds what was missed.
+                # Such a server may have answered before it served the stream: a further read finds what was missed.
                 self.subscription(row).request_resync()
             raise
 
@@ -206,7 +206,7 @@ class TransportClient(KubeClient):
         timeout: float | None = None,
         opened: Callable[[], None] | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Lasts as long as the hub is followed, whatever `timeout` says: there is no server to be relieved of it."""
+        """Lasts as long as the subscription; `timeout` is ignored, since no server is relieved by it."""
         gvr = gvr_of(resource)
         selected = selection(namespace, label_selector, field_selector)
         row = self._row(gvr, "watch")
@@ -235,7 +235,7 @@ class TransportClient(KubeClient):
             raise NotFound(404, "NotFound", f'{resource} "{name}" not found', details)
         return entry
 
-    # Writing.
+    # Writes.
 
     async def create(
         self,
@@ -316,7 +316,7 @@ class TransportClient(KubeClient):
         if kind == "strategic" or (not row.sends and not isinstance(patch, dict)):
             self._unsupported(f"patch ({kind})", str(gvr))
         if not row.sends:
-            # Of what is not followed the hub is told what changes, by name.
+            # For kinds without a mirror, only the changes and the name are sent.
             assert isinstance(patch, dict)
             metadata = {**(patch.get("metadata") or {}), "name": name, "namespace": namespace}
             document = self._whole(gvr, {**patch, "metadata": metadata})
@@ -338,7 +338,7 @@ class TransportClient(KubeClient):
         raise AssertionError("the last attempt returns or raises")
 
     async def _write(self, row: Row, part: Subresource, entry: Entry, document: Object) -> Object:
-        """Send the next version of an object; gives the hub's."""
+        """Send the next version of an object; returns the hub's."""
         subscription = self.subscription(row)
         mirror, uid = subscription.mirror, entry.uid
 
@@ -349,7 +349,7 @@ class TransportClient(KubeClient):
         try:
             await self._publish(row, part, Action.UPDATE, document)
         except (Conflict, NotFound):
-            # The hub has another version, which ought to be here in a moment; if it is not, it is asked for.
+            # The hub has another version, which should arrive in a moment; otherwise a resync is requested.
             if not await self._until(subscription, moved, CONFLICT_WAIT):
                 mirror.doubt(uid)
                 subscription.request_resync()
@@ -368,7 +368,7 @@ class TransportClient(KubeClient):
         return await request_token(self.connection, self.cluster, self.source, account, namespace, spec, self._clock)
 
     async def _until(self, subscription: Subscription, condition: Callable[[], bool], seconds: float) -> bool:
-        """Until the mirror shows it; False when it does not in that time, or the hub does not let us follow it."""
+        """Wait until the mirror shows it; False if it does not in time, or the subscription is refused."""
         news = asyncio.Event()
         ends = subscription.mirror.on_change(lambda old, new: news.set()), subscription.on_news(news.set)
         over = self._clock.monotonic() + seconds
@@ -439,7 +439,7 @@ class TransportClient(KubeClient):
     async def server_version(self) -> str:
         return ""
 
-    # What goes over the transport, and what does not.
+    # What the transport supports.
 
     def _row(self, resource: GVR, verb: str) -> Row:
         row = _BY_RESOURCE.get(resource)
@@ -448,7 +448,7 @@ class TransportClient(KubeClient):
         return row
 
     def _part(self, row: Row, verb: str, subresource: str, dry_run: bool) -> Subresource:
-        """What of an object is to be changed."""
+        """The part of an object that a write changes."""
         part = Subresource.STATUS if subresource == "status" else Subresource.SPEC
         if (
             dry_run
@@ -460,7 +460,7 @@ class TransportClient(KubeClient):
         return part
 
     def _refuse_strict(self, verb: str, resource: GVR, field_validation: FieldValidation) -> None:
-        """Nobody shall believe that the hub has looked for unknown fields."""
+        """The hub does not validate fields of events, so strict validation is refused."""
         if field_validation == "Strict":
             self._unsupported(f"strict {verb}", str(resource))
 
@@ -490,7 +490,7 @@ def _patched(document: Object, patch: object, kind: PatchKind) -> Object:
 
 
 def _check_preconditions(resource: GVR, known: Object, wanted: Object) -> None:
-    """A patch may name the version that it is for. Raises Conflict where that is not the known one."""
+    """A patch may have a resourceVersion. Raises Conflict if it is not the known one."""
     for field in ("uid", "resourceVersion"):
         if wanted["metadata"].get(field) != known["metadata"].get(field):
             name = known["metadata"]["name"]
@@ -499,6 +499,6 @@ def _check_preconditions(resource: GVR, known: Object, wanted: Object) -> None:
 
 
 def _with_status_of(document: Object, known: Object) -> Object:
-    """A write of all but the status leaves that alone."""
+    """A write of the main resource keeps the status."""
     kept = {key: value for key, value in document.items() if key != "status"}
     return {**kept, "status": known["status"]} if "status" in known else kept

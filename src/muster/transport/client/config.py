@@ -1,14 +1,14 @@
-"""The file that leads an agent to its hub over gRPC, in upstream's form: `config.yaml`, of which bootstrap files are one kind.
+"""The agent's configuration of a hub's gRPC server, in upstream's format: `config.yaml`; bootstrap files have the same format.
 
-It says where the hub is (`url`, host and port), whom to trust (`caData`, `caFile`), and as whom to come: a certificate with its key
-(`clientCertData`, `clientCertFile`, `clientKeyData`, `clientKeyFile`) or a bearer token (`token`, `tokenFile`). What is data wins
-over what is a file; data is base64 of PEM. Three keys are ours: `urls`, a list of further addresses of the same hub (`url` stays
-what records are named by), and `proxyURL` with `proxyCAData`, the proxy that leads to all of them and who vouches for it. Keys that
-nobody here knows are passed over, as upstream does.
+It has the hub's address (`url`, host and port), the CA (`caData`, `caFile`), and the credential: a certificate with its key
+(`clientCertData`, `clientCertFile`, `clientKeyData`, `clientKeyFile`) or a bearer token (`token`, `tokenFile`). Data take
+precedence over files; data are base64 of PEM. Three keys are ours: `urls`, a list of further addresses of the same hub (`url`
+remains the one in records), and `proxyURL` with `proxyCAData`, the proxy for all of them and its CA. Unknown keys are ignored, as
+upstream.
 
-Stricter than upstream in one respect: without an identity there is no connection, where upstream would speak without TLS then.
-Nothing is contacted here. Every complaint is a `ConfigError` that names the file and the key, and says what to do; secrets appear
-in no complaint and no `repr`.
+Stricter than upstream in one respect: without a credential there is no connection, where upstream would connect without TLS.
+Nothing is connected here. Every error is a `ConfigError` with the file, the key and a remedy; secrets never appear in an error or a
+`repr`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from muster.machinery.golang.errors import GoError
 from muster.runtime.client import Material
 
 DEFAULT_PORT: Final = 443
-"""gRPC's, for an address that has none."""
+"""The default port of gRPC."""
 
 
 class ConfigError(Exception):
-    """`source` is where an administrator finds the file, `key` the entry in it."""
+    """`source` is the path for the administrator, `key` the entry in the file."""
 
     def __init__(self, source: str, key: str, problem: str) -> None:
         super().__init__(": ".join(part for part in (source, key, problem) if part))
@@ -43,7 +43,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class KeepAlive:
-    """Pings on a connection on which nothing comes; times are in seconds."""
+    """Pings on an idle connection; times are in seconds."""
 
     enable: bool = False
     time: float = 30.0
@@ -53,12 +53,12 @@ class KeepAlive:
 
 @dataclass(frozen=True)
 class ProxySettings:
-    """An http or https proxy that leads to the hub by CONNECT; without a URL the environment says which, if any."""
+    """An http or https proxy that is used by CONNECT; without a URL, the environment's proxy is used, if any."""
 
     url: str = field(default="", repr=False)
-    """May have the password of a user in it."""
+    """May contain a password."""
     ca: bytes | None = field(default=None, repr=False)
-    """PEM; None: the system's authorities vouch for the proxy."""
+    """PEM; None: the system's CAs."""
 
 
 NO_PROXY: Final = ProxySettings()
@@ -67,7 +67,7 @@ NO_PROXY: Final = ProxySettings()
 @dataclass(frozen=True)
 class TransportConfig:
     url: str
-    """Letter by letter as it is written."""
+    """As written in the file."""
     urls: tuple[str, ...] = ()
     """Further addresses of the same hub."""
     ca: Material | None = field(default=None, repr=False)
@@ -77,12 +77,12 @@ class TransportConfig:
     token_file: Path | None = None
     keepalive: KeepAlive = KeepAlive()
     health_timeout: float | None = None
-    """Seconds without a heartbeat after which a stream is dead; None where the file does not say."""
+    """Seconds without a heartbeat after which a stream is dead; None if the file does not set it."""
     proxy: ProxySettings = NO_PROXY
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All of them, `url` first."""
+        """All addresses, `url` first."""
         return tuple(dict.fromkeys((self.url, *self.urls)))
 
 
@@ -97,7 +97,7 @@ def load_config(path: Path) -> TransportConfig:
 
 
 def parse_config(text: bytes | str, source: str = "config.yaml", base: Path | None = None) -> TransportConfig:
-    """Of a file that is in the directory `base`, by which files that it names are found. Raises ConfigError."""
+    """Relative paths in it are resolved from the directory `base`. Raises ConfigError."""
     try:
         document = yaml.load(text)
     except yaml.YAMLError as error:
@@ -108,7 +108,7 @@ def parse_config(text: bytes | str, source: str = "config.yaml", base: Path | No
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Of `host:port`, `[address]:port` or `host`. Raises ValueError."""
+    """Host and port of `host:port`, `[address]:port` or `host`. Raises ValueError."""
     host, separator, port = address.removeprefix("dns:///").rpartition(":")
     if not separator or (":" in host and not host.startswith("[")) or host.count("[") != host.count("]"):
         host, port = address.removeprefix("dns:///"), ""
@@ -205,7 +205,7 @@ class _Reader:
     def _proxy(self) -> ProxySettings:
         url, ca = self._text("proxyURL"), self._text("proxyCAData")
         if url and not _is_proxy(url):
-            # It may have a password in it, and is not repeated.
+            # It may contain a password, and is not repeated.
             raise self._error("proxyURL", "expected the http or https URL of a proxy")
         if ca and not url:
             raise self._error("proxyCAData", "set without proxyURL; give both, or only the URL")
@@ -232,7 +232,7 @@ class _Reader:
         return bool(value)
 
     def _duration(self, key: str) -> float | None:
-        """Go's: a text with units, or nanoseconds."""
+        """A Go duration: a text with units, or nanoseconds."""
         value = self.values.get(key)
         if value is None:
             return None
@@ -256,7 +256,7 @@ def _is_proxy(url: str) -> bool:
 
 
 def dump_config(config: TransportConfig) -> bytes:
-    """In upstream's form; files are named as `config` names them, and what is bytes is written as data."""
+    """In upstream's format; files stay paths as in `config`, and bytes are written as data."""
     document: dict[str, Any] = {"url": config.url}
     if config.urls:
         document["urls"] = list(config.urls)

@@ -1,9 +1,8 @@
-"""The way to a hub: one of its servers at a time, and the next one when that fails.
+"""The connection to a hub: to one of its servers at a time, and to the next one when that fails.
 
-Everything of one agent goes over one channel, streams and calls alike: a server answers a resync on the connection that asked. A
-channel that fails gives its place to one to the next address, and one whose credential has changed to one with the new credential;
-what still goes over the old one goes on until whoever uses it has moved, and then it is closed. Nothing here waits between
-attempts: pauses are the callers' business.
+All streams and calls of an agent use one channel: a server answers a resync on the connection that requested it. A failed channel
+is replaced by one to the next address, and a channel with an old credential by one with the new credential; the former channel is
+closed once its users have moved. There are no pauses between attempts here: callers make them.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ SUBSCRIBE_TIMEOUT: Final = 10.0
 SUBSCRIPTION_ID: Final = "subscription-id"
 
 Dial = Callable[[str], Channel]
-"""A channel to an address, with the credential of now."""
+"""Opens a channel to an address, with the current credential."""
 
 REFUSED: Final = frozenset(
     (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED, Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION, Code.UNIMPLEMENTED)
 )
-"""How calls end that another server of the same hub would end in the same way."""
+"""Status codes that another server of the same hub would return too."""
 
 
 def is_refusal(problem: KubeError | None) -> bool:
-    """Whether the hub has said no, which it will say again a moment later."""
+    """Whether the hub has refused the call, and will refuse it again a moment later."""
     return isinstance(problem, StatusError) and problem.code < 500 and not isinstance(problem, TooManyRequests)
 
 
 class HubConnection:
-    """`server` names the hub, for errors."""
+    """`server` is the hub's name in errors."""
 
     def __init__(self, server: str, addresses: Sequence[str], dial: Dial, metrics: ClientMetrics | None = None) -> None:
         if not addresses:
@@ -57,21 +56,21 @@ class HubConnection:
         self._next = 0
         self._current: Channel | None = None
         self._users: dict[Channel, int] = {}
-        """Of channels that are open: how many streams and calls go over them."""
+        """The open channels, with the number of their streams and calls."""
         self._renewed = asyncio.Event()
         self._closing: set[asyncio.Task[None]] = set()
         self.heartbeats = False
         """Whether this hub's servers send heartbeats, as far as is known."""
         self.markers = False
-        """Whether they say when a resync has ended."""
+        """Whether they mark the end of a resync."""
         self.waiting: set[asyncio.Event] = set()
-        """To be set when somebody has reached the hub: of those who sit out a pause because they could not."""
+        """Set when the hub was reached: those of callers in a pause after a failed connection."""
         self.publish_problem: KubeError | None = None
-        """Why the last Publish did not reach the hub; None when it did."""
+        """Why the last Publish did not reach the hub; None if it did."""
 
     @property
     def address(self) -> str:
-        """Where the next call goes."""
+        """The address of the next call."""
         return self._addresses[self._next]
 
     @property
@@ -86,34 +85,34 @@ class HubConnection:
         return self._current
 
     def failed(self, channel: Channel) -> None:
-        """A call over this channel was lost: what comes next goes to the next address. One that has been left already is none of
-        our business; with one address, the channel connects again by itself."""
+        """A call over this channel was lost: later calls use the next address. A channel that is no longer current is ignored; with
+        one address, the channel reconnects by itself."""
         if channel is self._current and self.several:
             self._next = (self._next + 1) % len(self._addresses)
             log.info("trying the hub's next address", server=self.server, address=self.address)
             self._leave()
 
     def silent(self, channel: Channel) -> None:
-        """Nothing comes over this channel any more, and it does not know: what comes next goes over another one, to the next
-        address if there is one."""
+        """The channel receives nothing any more without noticing: later calls use another channel, to the next address if there is
+        one."""
         if self.several:
             self.failed(channel)
         elif channel is self._current:
             self._leave()
 
     def reached(self) -> None:
-        """A server has answered: whoever waits for that need not any longer."""
+        """A server has answered: end the pauses of callers that wait for that."""
         for news in self.waiting:
             news.set()
 
     def renew(self) -> None:
-        """Another credential is there: new calls go with it, and streams are to move."""
+        """The credential has changed: new calls use it, and streams are to move."""
         self._leave()
         renewed, self._renewed = self._renewed, asyncio.Event()
         renewed.set()
 
     def renewal(self) -> asyncio.Event:
-        """Set when streams that begin now are to move."""
+        """Set when streams that start now are to move."""
         return self._renewed
 
     def _leave(self) -> None:
@@ -123,7 +122,7 @@ class HubConnection:
 
     @asynccontextmanager
     async def using(self, channel: Channel | None = None) -> AsyncIterator[Channel]:
-        """A channel that stays open meanwhile: this one, or the one of now."""
+        """A channel that stays open meanwhile: this one, or the current one."""
         channel = channel or self.channel
         self._users[channel] = self._users.get(channel, 0) + 1
         try:
@@ -142,7 +141,7 @@ class HubConnection:
 
     @asynccontextmanager
     async def subscribe(self, row: Row, cluster: str) -> AsyncIterator[tuple[Channel, ClientStream]]:
-        """The events of a data type from when it is entered. Raises KubeError, also for what the stream raises inside."""
+        """The events of a data type from now on. Raises KubeError, also for errors of the stream inside."""
         request = SubscriptionRequest(cluster_name=cluster, data_type=str(row.data_type))
         async with self.using() as channel:
             try:
@@ -157,7 +156,7 @@ class HubConnection:
                 raise from_rpc(error, self.server, row.resource) from error
 
     async def _refusal(self, stream: ClientStream) -> NoReturn:
-        """A stream without an id is none: what it ends with is the reason. Raises RpcError and Unreachable."""
+        """A stream without a subscription id was refused: its end has the reason. Raises RpcError and Unreachable."""
         try:
             async with asyncio.timeout(SUBSCRIBE_TIMEOUT / 2):
                 async for _ in stream:
@@ -167,8 +166,8 @@ class HubConnection:
         raise Unreachable(self.server, f"{self.address} is no CloudEvents server: its streams have no {SUBSCRIPTION_ID}")
 
     async def publish(self, event: CloudEvent, resource: GVR, name: str = "", *, timeout: float = PUBLISH_TIMEOUT) -> None:
-        """Raises KubeError. Where one address does not answer, another is tried: whatever is published may be published twice,
-        since it names the version that it changes, or the name that it makes."""
+        """Raises KubeError. If one address does not answer, another is tried: an event may be published twice, since it has the
+        version that it changes, or the name that it creates."""
         attempts = 2 if self.several else 1
         timeout /= attempts
         while True:
@@ -185,7 +184,7 @@ class HubConnection:
     async def publish_over(
         self, channel: Channel, event: CloudEvent, resource: GVR, name: str = "", *, timeout: float = PUBLISH_TIMEOUT
     ) -> None:
-        """Over this channel and no other, which is not left even if it fails. Raises KubeError."""
+        """Over this channel only, which stays current even if it fails. Raises KubeError."""
         try:
             await channel.unary(PUBLISH, encode_publish_request(event), timeout=timeout)
         except RpcError as error:

@@ -1,7 +1,7 @@
-"""A client for a configuration: channels with the credential of now, through the proxy that it names or the environment's.
+"""Makes a client from a configuration: channels with the current credential, through the configured or the environment's proxy.
 
-Certificates, authorities and tokens that are files are read again when they change. A token is asked for with each call; another
-certificate or authority makes the client move its streams (`HubConnection.renew`).
+Certificates, CAs and tokens in files are read again when they change. The token is read for each call; a changed certificate or CA
+makes the client move its streams (`HubConnection.renew`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from muster.transport.rpc.interfaces import Channel
 from muster.transport.rpc.status import Code, RpcError
 
 LARGEST_MESSAGE: Final = 16 << 20
-"""Upstream's servers send without a limit."""
+"""Upstream's servers send messages without a limit."""
 
 
 def open_client(
@@ -39,7 +39,7 @@ def open_client(
     clock: Clock = SYSTEM,
     random: Random = chance.random,
 ) -> TransportClient:
-    """A client of an agent of `cluster`. Nothing is contacted before its first verb."""
+    """A client for an agent of `cluster`. Nothing is connected before its first verb."""
     dialer = _Dialer(config, agent, clock)
     connection = HubConnection(config.url, config.addresses, dialer.dial, ClientMetrics(metrics, source or cluster))
     return TransportClient(
@@ -86,7 +86,7 @@ class _Dialer:
             raise NoCredential(self._config.url, str(error)) from None
 
     def material(self) -> TlsMaterial | None:
-        """What connections are made with; None while it cannot be read."""
+        """The TLS material of connections; None while it cannot be read."""
         try:
             return self._files.read()
         except CredentialError:

@@ -1,6 +1,6 @@
-"""What an agent's end counts, under upstream's names: events both ways, streams that were opened again, how long resyncs take.
+"""Metrics of the agent's side, with upstream's names: events in both directions, reconnections, and durations of resyncs.
 
-Labels are few: one client has one cluster, and speaks of the rows' data types.
+Labels are few: one client has one cluster, and the data types of the rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ClientMetrics:
         self._metrics.counter(name, text, client_id=self._source).inc()
 
     def left_out(self, data_type: str) -> None:
-        """An event that could not be understood (ours)."""
+        """An event that could not be decoded (ours)."""
         self._metrics.counter("muster_cloudevents_left_out_total", "CloudEvents not understood", data_type=data_type).inc()
 
     def resynced(self, data_type: str, seconds: float) -> None:

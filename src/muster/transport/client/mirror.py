@@ -1,27 +1,26 @@
-"""What an agent knows of its hub's objects of one data type: by name and by uid, from the events of a stream and from resyncs.
+"""The agent's copy of the hub's objects of one data type, by name and by uid, from the events of a stream and from resyncs.
 
-Events of a stream are believed in the order in which they come; duplicates change nothing, and what cannot be understood is left
-out before it gets here. Five things need more care.
+Events of a stream are applied in order; duplicates change nothing, and invalid events are dropped before they get here. Five cases
+need more care.
 
-A *resync* is a question about everything, and its answers come on the same stream, between other events, in no particular order.
-Such an answer may be older than an event that came since the question was asked: then it does not count. Objects are removed only
-when somebody says that they are gone, never because a resync did not speak of them.
+A *resync* requests all objects, and its answers come on the same stream, between other events, in no particular order. An answer
+may be older than an event that came since the request: then it is ignored. Objects are removed only when an event says that they
+are gone, never because a resync did not mention them.
 
-*Lower versions* than the known one come from a hub that was restored from a backup, or from a server whose own view lags behind.
-Neither can be told from the other by one message. So a lower version makes a *doubt*: the object stays as it is, and another resync
-is asked for, which names no version of it, so that every server answers. If that says the same, `CONFIRM_SECONDS` later, it is
-followed.
+*Lower versions* than the known one come from a hub that was restored from a backup, or from a server whose cache lags behind. One
+message cannot distinguish these. So a lower version causes a *doubt*: the object stays unchanged, and another resync is requested
+without its version, so that every server answers. If that has the same version, `CONFIRM_SECONDS` later, it is accepted.
 
-A *deletion without a document* is about the object that the hub calls so, and no other. Servers of OCM 1.2 do not find an object in
-a resync that is named by its uid, so after they have told of it they say that what has this uid is gone. A server that calls it by
-its uid says the same of an object that was deleted before the resync could tell how it is called now: then the resync's answer that
-nothing has its old name is believed, though an event came in between.
+A *deletion without a document* concerns the object that the hub calls by this id, and no other. Servers of OCM 1.2 do not find an
+object in a resync that is named by its uid, so after they have sent it they report that the object with this uid is gone. A server
+that calls it by its uid reports the same for an object that was deleted before the resync could reveal its current id: then the
+resync's answer that nothing has its old name is accepted, even if an event came in between.
 
-An object that is *withheld*, because it is too large to be sent, is there all the same: what is known of it stays, and of one of
-which nothing is known it is known that the hub has it.
+A *withheld* object, which is too large to be sent, exists all the same: its known state stays, and if there is none, its existence
+is recorded.
 
-A *deletion that has begun* is final for an object: no later message takes the deletion back, and of a uid that was `forgotten`,
-because this agent has seen to its end, only deletions count for a while. A work that is going must never be applied again.
+A *deletion that has begun* is final for an object: no later message reverts it, and for a `forgotten` uid, whose cleanup this agent
+has finished, only deletions are accepted for a while. A work that is being deleted must never be applied again.
 """
 
 from __future__ import annotations
@@ -38,38 +37,38 @@ from muster.machinery.objects import Object, ObjectKey
 from muster.transport.contract.rows import Row, Versioned
 
 CONFIRM_SECONDS: Final = 3.0
-"""After which a version that is lower than the known one is asked for again, and believed."""
+"""Seconds after which a version that is lower than the known one is requested again, and accepted."""
 FORGOTTEN_SECONDS: Final = 600.0
 MOST_FORGOTTEN: Final = 10_000
 
 
 @dataclass(frozen=True)
 class MirrorEvent:
-    """An object as an event tells of it."""
+    """The content of an event about an object."""
 
     uid: str
-    """Whatever the hub calls it, where the event does not say how the object is."""
+    """The hub's id of the object, if the event does not have the object."""
     key: ObjectKey | None
-    """None where there is no document."""
+    """None if there is no document."""
     version: int | None
-    """None where it is not told, or is no number."""
+    """None if there is none, or it is no number."""
     document: Object | None
-    """None where the event does not say how the object is."""
+    """None if the event does not have the object."""
     deleted: str = ""
-    """Since when the object is being deleted; empty when it is not."""
+    """The deletionTimestamp; empty if the object is not being deleted."""
     gone: bool = False
-    """Whether the hub has it no more. If there is a document all the same, and what is known is held by a finalizer or being
-    deleted, then this agent has not seen to its end yet, and it stays as one that is being deleted until it is `forgotten`."""
+    """Whether the hub no longer has it. If there is a document all the same, and the known object has a finalizer or is being
+    deleted, this agent has not finished its cleanup, and the object stays as one that is being deleted until it is `forgotten`."""
     answer: bool = False
     """Whether it answers a resync."""
     hub_id: str = ""
-    """What the hub calls it, where that is not its uid: servers of OCM 1.2 call all but works by their names."""
+    """The hub's id if it differs from the uid: servers of OCM 1.2 use names for all kinds but works."""
     held: bool = False
-    """Of what is gone: whether a finalizer still held it, by what the event says of it."""
+    """For an object that is gone: whether a finalizer still held it, according to the event."""
     status: str = ""
-    """What the hub has as the status that this agent reported, as JSON, where it was asked for."""
+    """The hub's copy of the status that this agent reported, as JSON, if it was requested."""
     withheld: bool = False
-    """Whether the hub says only that it has the object, which is too large to be sent."""
+    """Whether the hub only reports that the object exists, because it is too large to be sent."""
 
 
 class Entry(NamedTuple):
@@ -88,17 +87,17 @@ class Entry(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a resync names."""
+    """An object in a resync request."""
 
     uid: str
-    """As the hub calls it."""
+    """The hub's id."""
     version: int
-    """0: whatever the hub has is wanted."""
+    """0: any version is wanted."""
     key: ObjectKey
 
 
 Handler = Callable[[Entry | None, Entry | None], None]
-"""Is told what was and what is: None and entry for a new object, entry and None for one that is gone. Must be quick."""
+"""Called with the old and the new entry: None and entry for a new object, entry and None for a removed one. Must be quick."""
 
 
 class Mirror:
@@ -111,21 +110,21 @@ class Mirror:
         self._by_uid: dict[str, ObjectKey] = {}
         self._handlers: list[Handler] = []
         self._touched: set[str] | None = None
-        """While a resync is under way: the uids that events were about since."""
+        """During a resync: the uids of events since its start."""
         self._misnamed: set[str] = set()
-        """Those of them that were said to be gone while, as far as was known, the hub called the objects otherwise."""
+        """Those of them that were reported as gone while the hub, as far as was known, used another id for the objects."""
         self._doubts: dict[str, float] = {}
-        """By uid: since when a lower version is said to be there."""
+        """By uid: since when a lower version is reported."""
         self._resyncing: set[str] = set()
-        """Doubts that the resync under way is about."""
+        """Doubts that the current resync is about."""
         self._forgotten: OrderedDict[str, float] = OrderedDict()
-        """By uid, until when nothing but deletions of it counts."""
+        """By uid: until when only deletions are accepted."""
         self._hub_ids: dict[str, str] = {}
-        """By uid: what the hub calls it, where that is something else."""
+        """By uid: the hub's id, if it differs."""
         self._statuses: dict[str, str] = {}
-        """By uid: what the hub has said to be the status, until somebody takes it."""
+        """By uid: the status that the hub has sent, until it is taken."""
         self._withheld: dict[str, Entry] = {}
-        """By uid: objects of which only that they are there is known; without their bytes."""
+        """By uid: objects of which only the existence is known, without their bytes."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -141,23 +140,24 @@ class Mirror:
         return None if key is None else self._entries[key]
 
     def has(self, key: ObjectKey) -> bool:
-        """Whether the hub has it, though it may not be known how it is."""
+        """Whether the hub has it, even if its state is unknown."""
         return key in self._entries or any(entry.key == key for entry in self._withheld.values())
 
     def take_status(self, uid: str) -> str:
-        """The status that the hub said it has of an object, as JSON; empty where it has said none, or it was taken before. It is
-        no part of the object, because what comes later of that comes without."""
+        """The status that the hub has of an object, as JSON; empty if it has sent none, or it was taken before. It is no part of
+        the object, because later events do not have it."""
         return self._statuses.pop(uid, "")
 
     def on_change(self, handler: Handler) -> Callable[[], None]:
-        """What it gives ends the telling."""
+        """Call the result to remove the handler."""
         self._handlers.append(handler)
         return lambda: self._handlers.remove(handler)
 
     # Resyncs.
 
     def begin_resync(self, *, again: bool = False) -> list[Known]:
-        """A resync is about to be asked for: what it is to name. `again`: the same question, whose first answers may be late."""
+        """Start a resync: returns the objects to name in the request. `again`: the same request is repeated, because its first
+        answers may be late."""
         if self._touched is None or not again:
             self._touched, self._misnamed = set(), set()
         now = self._clock.monotonic()
@@ -169,20 +169,20 @@ class Mirror:
         return known + [Known(entry.uid, 0, entry.key) for entry in self._withheld.values()]
 
     def end_resync(self) -> None:
-        """All answers have come, as far as anybody knows. A doubt of which nothing more was said is none."""
+        """All answers have come, as far as is known. A doubt that was not confirmed is dropped."""
         self._touched = None
         for uid in self._resyncing:
             self._doubts.pop(uid, None)
         self._resyncing = set()
 
     def doubt(self, uid: str) -> None:
-        """The hub has said something else of this object than what is known: the next resync is to tell how it is."""
+        """The hub has reported a contradictory state of this object: the next resync is to resolve it."""
         if uid in self._by_uid:
             self._doubts[uid] = self._clock.monotonic() - CONFIRM_SECONDS
 
     @property
     def resync_due(self) -> float | None:
-        """Seconds until a doubt is to be settled by another resync; None when there is none."""
+        """Seconds until another resync must resolve a doubt; None if there is none."""
         if not self._doubts:
             return None
         return max(0.0, min(self._doubts.values()) + CONFIRM_SECONDS - self._clock.monotonic())
@@ -222,8 +222,8 @@ class Mirror:
             self._misnamed.discard(uid)
 
     def _is_left_to_us(self, arrival: MirrorEvent, uid: str, known: Entry | None) -> bool:
-        """Whether this agent has to see to the end of what is gone. Servers of OCM 1.2 also say so of a work that is only being
-        deleted, in answer to a resync; an API server's last word of one that this agent has let go looks the same."""
+        """Whether this agent must clean up an object that is reported as gone. Servers of OCM 1.2 also report so, in answer to a
+        resync, for a work that is only being deleted; the last event of a work that this agent has released looks the same."""
         if known is None:
             return arrival.held and not self._is_forgotten(uid)
         return arrival.document is not None and (known.deleting or _is_held(known))
@@ -232,7 +232,7 @@ class Mirror:
         return self._clock.monotonic() < self._forgotten.get(uid, 0.0)
 
     def forget(self, uid: str) -> None:
-        """This agent has seen to the end of an object, which the hub will hear of or has heard of."""
+        """This agent has finished the cleanup of an object, and the hub will be or was notified."""
         now = self._clock.monotonic()
         while self._forgotten and (len(self._forgotten) >= MOST_FORGOTTEN or next(iter(self._forgotten.values())) <= now):
             self._forgotten.popitem(last=False)
@@ -243,8 +243,8 @@ class Mirror:
             self._remove(entry)
 
     def record(self, uid: str, version: int, change: Callable[[Object], Object]) -> Entry | None:
-        """What is known of an object because the hub has just agreed to it, though nothing comes of it on the stream. Nothing is
-        changed of one that is another version by now; gives what is known then."""
+        """Change the known object because the hub has just accepted a write that causes no event. An object of another version by
+        now is not changed; returns the known one."""
         entry = self.by_uid(uid)
         if entry is None or entry.version != version:
             return entry
@@ -253,7 +253,7 @@ class Mirror:
         return recorded
 
     def _meant(self, arrival: MirrorEvent) -> Entry | None:
-        """The object that has this uid; where no more is said than what the hub calls it, the one that it calls so."""
+        """The object with this uid; without more information than the hub's id, the object with that id."""
         hub_id = arrival.hub_id or arrival.uid
         if arrival.document is not None or hub_id != arrival.uid:
             return self.by_uid(arrival.uid)
@@ -267,25 +267,25 @@ class Mirror:
             self._hub_ids.pop(uid, None)
 
     def _withhold(self, uid: str, arrival: MirrorEvent, known: Entry | None) -> None:
-        """What is known of an object stays: nobody can say more of it."""
+        """The known object stays: its current state cannot be sent."""
         if known is None and arrival.key is not None and not self._is_forgotten(uid) and uid not in self._withheld:
             entry = self._withheld[uid] = Entry(arrival.key, uid, arrival.version, False, b"")
             self._notify(None, entry)
 
     def _note_status(self, uid: str, arrival: MirrorEvent) -> None:
-        """Whatever else the event says is old: nobody but this agent changes the status."""
+        """Take the status even from an old event: only this agent changes the status."""
         if arrival.status and uid in self._by_uid:
             self._statuses[uid] = arrival.status
 
     def _document(self, arrival: MirrorEvent, known: Entry | None) -> Object | None:
-        """The object as it is then; None where nothing can be said of it."""
+        """The resulting object; None if it cannot be determined."""
         document = arrival.document
         if document is None:
             if known is None or not arrival.deleted:
                 return None
             document = known.document
         elif arrival.deleted and known is not None:
-            # Deletions need not say all of it: what was known of the object goes on being so.
+            # Deletions need not have the whole object: the known fields stay.
             document = {**known.document, **document}
         if arrival.deleted and not document["metadata"].get("deletionTimestamp"):
             document = {**document, "metadata": {**document["metadata"], "deletionTimestamp": arrival.deleted}}
@@ -299,7 +299,7 @@ class Mirror:
         if known.deleting and not arrival.deleted:
             return False
         if arrival.deleted and not known.deleting:
-            # Whatever its version is: deletions are final.
+            # With any version: deletions are final.
             return True
         if arrival.version is None or known.version is None or arrival.version >= known.version:
             self._doubts.pop(uid, None)
@@ -318,7 +318,7 @@ class Mirror:
         entry = Entry(key, uid, version, bool(metadata.get("deletionTimestamp")), b"")
         if self.row.versioned is not Versioned.GENERATION:
             return entry._replace(raw=orjson.dumps(document))
-        # Works come without a resourceVersion: they have one of ours, by which two states can be told apart.
+        # Works come without a resourceVersion: they get one of ours, by which two states can be distinguished.
         if known is not None:
             same = entry._replace(raw=_stamped(document, _revision_of(known)))
             if same == known:
@@ -333,7 +333,7 @@ class Mirror:
             known = None
         other = self._entries.get(entry.key)
         if known is None and other is not None:
-            # Made anew under the name of one that is gone, of whose end nobody has told.
+            # Created again under the name of a deleted object, whose deletion was not reported.
             self._remove(other)
         self._entries[entry.key] = entry
         self._by_uid[entry.uid] = entry.key

@@ -1,8 +1,8 @@
-"""What the hub's events say to a mirror: which object, how it is now, or how it ended.
+"""Decodes the hub's events for a mirror: the object, its current state, or its deletion.
 
-An event that says that an object is being deleted is not the same as one that says that it is gone. Go's servers leave the body out
-in either case; of what is gone, a resync's answer has no version either. A work that is gone is told with its metadata: then this
-agent can still see to what it has applied (`mirror.Arrival.gone`).
+An object that is being deleted differs from one that is gone. Go's servers omit the body in both cases; for an object that is gone,
+a resync's answer has no version either. A work that is gone is sent with its metadata: then this agent can still clean up what it
+has applied (`mirror.MirrorEvent.gone`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.transport.contract.types import Action, Subresource
 
 
 def mirror_event_of(row: Row, event: CloudEvent) -> MirrorEvent:
-    """Raises InvalidEvent and InvalidType for what says nothing to us."""
+    """Raises InvalidEvent and InvalidType for undecodable events."""
     works = row.versioned is Versioned.GENERATION
     received = decode_spec(event) if works else decode_object(row, event)
     event_type = received.event_type
@@ -67,7 +67,7 @@ def _is_gone(received: Received, works: bool) -> bool:
 def resync_event(
     row: Row, cluster: str, source: str, known: Iterable[Known], resync_id: str, clock: Clock, *, with_status: bool = False
 ) -> CloudEvent:
-    """The question for everything, by what is known already."""
+    """The request for all objects, with those that are known already."""
     named = (KnownObject(resource_id=one.uid, version=one.version, name=one.key.name) for one in known)
     return encode_resync_request(
         row.data_type, cluster, named, source=source, now=clock.now(), resync_id=resync_id, with_status=with_status

@@ -1,4 +1,4 @@
-"""Which proxy leads to a hub's gRPC server: the one that the configuration names, else the one of the environment."""
+"""The proxy for a hub's gRPC server: the configured one, else the environment's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from muster.transport.client.config import ProxySettings
 
 
 def find_proxy(host: str, port: int, settings: ProxySettings) -> Proxy | None:
-    """None where there is to be none. Raises ValueError for authorities that are none, and KubeError for an environment's proxy
-    that cannot be spoken to."""
+    """None if there is no proxy. Raises ValueError for invalid CAs, and KubeError for an unsupported proxy of the environment."""
     if settings.url:
         return Proxy(settings.url, settings.ca)
     found = proxy_for(f"https://{host_port(host, port)}", confinement.environ())

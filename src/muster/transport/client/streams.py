@@ -1,11 +1,12 @@
-"""One stream of events into a mirror, from Subscribe to its end, with the resyncs that belong to it.
+"""One stream of events into a mirror, from Subscribe to its end, with its resyncs.
 
-Side by side run, while the stream is open: reading, the resyncs (one at the beginning, and more when the mirror is in doubt or
-somebody asks), and a watchdog that ends it when nothing is heard. What cannot be understood is logged and left out: one odd event
-must not cost the others their stream.
+While the stream is open, these run concurrently: reading, resyncs (one at the beginning, and more if the mirror has doubts or one
+is requested), and a watchdog that ends a silent stream. Invalid events are logged and dropped: one must not end the stream for the
+others.
 
-The end of a resync: we ask with an id, and a server that knows this extension gives it back when everything has been sent. Whether
-a server does is only known once it did. Until then silence ends a resync too, and the question is asked twice (`REPEAT_SECONDS`).
+The end of a resync: the request has an id, and a server with this extension returns it once everything has been sent. Whether a
+server has it is only known after the first time. Until then, silence ends a resync too, and the request is sent twice
+(`REPEAT_SECONDS`).
 """
 
 from __future__ import annotations
@@ -31,22 +32,23 @@ from muster.transport.rpc.interfaces import Channel, ClientStream
 log = get_logger("muster.transport.client")
 
 HEALTH_TIMEOUT: Final = 30.0
-"""Seconds without a word after which a stream is dead, on hubs that send heartbeats."""
+"""Seconds of silence after which a stream is dead, on hubs that send heartbeats."""
 LONGEST_SILENCE: Final = 600.0
-"""Of a server that sends none, after which it is asked whether it lives."""
+"""Seconds of silence after which a server without heartbeats is probed."""
 QUIET_SECONDS: Final = 2.0
-"""Silence that ends a resync of servers that do not say when it has ended."""
+"""Seconds of silence that end a resync of servers that do not mark its end."""
 MARKER_TIMEOUT: Final = 30.0
-"""How long the end of a resync is waited for that is going to be told."""
+"""How long to wait for the marked end of a resync."""
 REPEAT_SECONDS: Final = 0.5
-"""After which such a server is asked once more. Upstream's accept a subscription a moment before they begin to serve it: what they
-answer in between is lost."""
+"""Seconds after which the request is repeated to such a server. Upstream's servers accept a subscription a moment before they serve
+it: answers in between are lost.
+"""
 STATUS_TIMEOUT: Final = 30.0
-"""Of a question for everything with its status, for which a server asks the hub."""
+"""How long to wait for a resync with statuses, which a server reads from the hub."""
 COLD_SECONDS: Final = 5.0
-"""A server that cannot answer a resync yet is given so long where there is another."""
+"""How long to wait for a server that cannot answer a resync yet, if there is another one."""
 YIELD_EVERY: Final = 64
-"""Events after which others get a turn: a stream that has much to say must not hold up the process."""
+"""Events after which other tasks get a turn: a busy stream must not block the event loop."""
 
 
 class EventStream:
@@ -67,10 +69,10 @@ class EventStream:
         on_open: Callable[[], None],
         on_current: Callable[[], None],
     ) -> None:
-        """`with_status`: the first resync is to bring the status that the hub has of each object."""
+        """`with_status`: the first resync requests the hub's status of each object."""
         self.opened = asyncio.Event()
         self.renewal = connection.renewal()
-        """Set when this stream is to be followed by one with another credential."""
+        """Set when this stream is to be replaced by one with another credential."""
         self._connection = connection
         self._mirror = mirror
         self._row = mirror.row
@@ -84,19 +86,19 @@ class EventStream:
         self._on_open = on_open
         self._on_current = on_current
         self._last_message = clock.monotonic()
-        """When anything came last."""
+        """The time of the last message."""
         self._last_event = self._last_message
-        """When anything but a heartbeat came last, or was asked for."""
+        """The time of the last message that was no heartbeat, or of the last request."""
         self._resync_id = ""
-        """The id of the resync under way."""
+        """The id of the current resync."""
         self._ended = False
-        """Whether the server has told the end of the resync under way."""
+        """Whether the server has marked the end of the current resync."""
         self._news = asyncio.Event()
         self._wanted = asyncio.Event()
-        """Another resync is."""
+        """Set if another resync is requested."""
 
     def request_resync(self) -> None:
-        """Have another resync."""
+        """Request another resync."""
         self._wanted.set()
 
     async def run(self) -> None:
@@ -159,7 +161,7 @@ class EventStream:
             await sleep(self._clock, due)
 
     async def _resync(self, channel: Channel) -> None:
-        """Ask for everything, and wait for the end of what comes."""
+        """Request all objects, and wait for the end of the answers."""
         began = self._clock.monotonic()
         await self._request(channel)
         if not self._connection.markers:
@@ -177,12 +179,12 @@ class EventStream:
         self._connection.metrics.resynced(self._data_type, self._clock.monotonic() - began)
 
     async def _ending(self, seconds: float) -> None:
-        """Until the server has told the end, or so much time has passed."""
+        """Wait until the server has marked the end, or the time has passed."""
         if not self._ended:
             await pause(self._clock, self._news, seconds)
 
     async def _request(self, channel: Channel, *, again: bool = False) -> None:
-        """Until a server has taken the question. One that has just started may not be able to answer yet."""
+        """Repeat until a server has accepted the request. One that has just started may not be able to answer yet."""
         backoff = Backoff(0.2, 5.0, random=self._random)
         since = self._clock.monotonic()
         while True:
@@ -208,8 +210,8 @@ class EventStream:
     # Silence.
 
     async def _watch_silence(self, channel: Channel) -> None:
-        """A server that is known to send heartbeats is dead without them. Of another one silence says nothing: it is asked for a
-        resync, less and less often, and dead if it does not take the question."""
+        """A server that is known to send heartbeats is dead without them. For another one silence proves nothing: a resync is
+        requested, at increasing intervals, and the server is dead if it does not accept that."""
         silence_timeout = HEALTH_TIMEOUT
         while True:
             timeout = self._health_timeout or (HEALTH_TIMEOUT if self._connection.heartbeats else None)

@@ -1,11 +1,11 @@
-"""Keeps a mirror up to date: one stream per data type at a time, each beginning with a resync, for as long as it runs.
+"""Keeps a mirror current: one stream per data type at a time, each beginning with a resync.
 
-A stream that ends, or from which nothing is heard for too long, is followed by another one: nearly at once and at the next address
-at first, with growing, jittered pauses of its own when that fails. Every stream asks for what was missed (`streams.py`), so
-whatever happened in between arrives. When the connection's credential changes, the next stream is opened before the last is left.
+A stream that ends, or is silent for too long, is replaced by another one: almost at once and to the next address at first, with
+increasing, jittered pauses if that fails. Every stream starts with a resync (`streams.py`), so nothing is missed. When the
+credential changes, the next stream is opened before the former is closed.
 
-What is true at a moment: `live` while a stream is open, `current` once its resync has ended. `ready` is how verbs wait for that,
-and gives the reason when there is none.
+`live` is true while a stream is open, `current` once its resync has ended. Verbs wait by `ready`, which raises the reason if there
+is no stream.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ log = get_logger("muster.transport.client")
 
 READY_TIMEOUT: Final = 10.0
 SETTLED_SECONDS: Final = 5.0
-"""A stream that lasted so long makes up for the failures before it."""
+"""Seconds after which a stream counts as stable and resets the backoff."""
 FIRST_PAUSE: Final = 0.5
-"""At most: all streams of all agents of a server that died come back at this moment."""
+"""The longest first pause: all streams of all agents of a failed server reconnect at this moment."""
 
 
 class Subscription:
-    """`run` is to be a task of its owner."""
+    """Its owner runs `run` as a task."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Subscription:
         self.live = False
         self.current = False
         self.synced = False
-        """Whether all that the hub has was here once."""
+        """Whether the mirror was complete once."""
         self.problem: KubeError | None = None
         """Why there is no stream; None while there is one, and before the first attempt has failed."""
         self.lost_at: float | None = None
-        """Since when there is none; None while there is one, and before the first."""
+        """Since when there is no stream; None while there is one, and before the first."""
         self._connection = connection
         self._cluster = cluster
         self._source = source
@@ -66,30 +66,30 @@ class Subscription:
         self._random = random
         self._failures = 0
         self._outage = ""
-        """What was logged of why there is no stream."""
+        """The logged reason why there is no stream."""
         self._backoff = Backoff(0.5, 30.0, factor=1.5, random=random)
         self._hurry = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
         self._stream: EventStream | None = None
 
-    # For those who read.
+    # For readers.
 
     def on_news(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` when what is true of the subscription changes; what this gives ends it."""
+        """Call `listener` when the state of the subscription changes; call the result to end that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def hurry(self) -> None:
-        """Try again at once, if this is a pause between two attempts."""
+        """Retry at once, if this is a pause between two attempts."""
         self._hurry.set()
 
     def request_resync(self) -> None:
-        """Somebody has heard from the hub what does not agree with the mirror: have another resync."""
+        """The hub has reported a state that contradicts the mirror: request another resync."""
         if self._stream is not None:
             self._stream.request_resync()
 
     async def ready(self, timeout: float = READY_TIMEOUT) -> None:
-        """Until the mirror shows what the hub has. Raises KubeError: why it cannot be had."""
+        """Wait until the mirror is current. Raises KubeError with the reason if it cannot be."""
         if self.current:
             return
         try:
@@ -99,7 +99,7 @@ class Subscription:
             raise self.problem or Unreachable(self._connection.server, problem) from None
 
     async def _ready(self) -> None:
-        """Until the next attempt has gone well, or has failed."""
+        """Wait until the next attempt has succeeded, or has failed."""
         failures = self._failures
         if self.problem is not None:
             self.hurry()
@@ -118,10 +118,10 @@ class Subscription:
         for listener in list(self._listeners):
             listener()
 
-    # Following.
+    # Stream.
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             began = self._clock.monotonic()
             try:
@@ -130,7 +130,7 @@ class Subscription:
             except KubeError as error:
                 problem = error
             except Exception as error:
-                # Whatever it is, it is not to be the last that is heard of the hub.
+                # An unexpected error must not end the subscription.
                 log.error("stream failed unexpectedly", **self._fields(), exc_info=True)
                 problem = Unreachable(self._connection.server, f"{type(error).__name__}: {error}")
             if self.live and self._clock.monotonic() - began >= SETTLED_SECONDS:
@@ -148,12 +148,12 @@ class Subscription:
             self._connection.waiting.discard(self._hurry)
 
     def _pause(self, problem: KubeError) -> float:
-        """Who was refused is not let in a moment later."""
+        """A refusal is not retried a moment later."""
         pause = self._backoff.next()
         return FIRST_PAUSE * self._random() if self._backoff.failures == 1 and not is_refusal(problem) else pause
 
     def _lost(self, problem: KubeError) -> None:
-        # A stream that ends is no news: whether the hub is away, the next attempt tells.
+        # The end of a stream is not logged: the next attempt shows whether the hub is unreachable.
         if not self._outage and (not self.live or is_refusal(problem)):
             self._outage = str(problem)
             log.warning("stream failed", **self._fields(), error=self._outage)
@@ -183,7 +183,7 @@ class Subscription:
         return {"cluster": self._cluster, "data_type": str(self.row.data_type), "server": self._connection.server}
 
     async def _follow(self) -> None:
-        """One stream to its end; when the credential changes, over to another one without a gap. Raises KubeError."""
+        """Run one stream to its end; when the credential changes, move to another one without a gap. Raises KubeError."""
         opened = self._open()
         try:
             while True:
@@ -200,7 +200,7 @@ class Subscription:
             self.mirror,
             self._cluster,
             self._source,
-            # Whoever has been here before knows what it has reported.
+            # After the first sync, this process knows what it has reported.
             with_status=self.row.status_apart and not self.synced,
             health_timeout=self._health_timeout,
             clock=self._clock,
@@ -211,7 +211,7 @@ class Subscription:
         return _Opened(stream, asyncio.create_task(stream.run()))
 
     async def _moved(self, former: _Opened) -> _Opened:
-        """The next stream once it is open; the former if it ends before that. As long as no other is open, it serves."""
+        """The next stream once it is open; the former one if it ends before. Until then the former one is read."""
         backoff = Backoff(1.0, 30.0, random=self._random)
         while not former.task.done():
             successor = self._open()
@@ -235,7 +235,7 @@ class _Opened:
     task: asyncio.Task[None]
 
     async def until(self, event: asyncio.Event) -> None:
-        """Until the stream has ended or the event is set."""
+        """Wait until the stream has ended or the event is set."""
         waiting = asyncio.ensure_future(event.wait())
         try:
             await asyncio.wait([self.task, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -243,7 +243,7 @@ class _Opened:
             waiting.cancel()
 
     async def rest(self, clock: Clock, seconds: float) -> None:
-        """Until the stream has ended or so much time has passed."""
+        """Wait until the stream has ended or the time has passed."""
         over = asyncio.Event()
         timer = clock.call_later(seconds, over.set)
         try:

@@ -1,6 +1,6 @@
-"""TLS to a gRPC server with a certificate of ours: of files, which are read again when they change.
+"""TLS to a gRPC server with a client certificate from files, which are read again when they change.
 
-While a writer is half way, certificate and key of different pairs, the last good context stays in use.
+While files are being replaced (certificate and key of different pairs), the last valid context stays in use.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from muster.runtime.client import CredentialError, Material, ReloadedFile
 log = get_logger("muster.transport.client")
 
 TlsMaterial = tuple[bytes | None, bytes | None, bytes | None]
-"""Authorities, certificate and key."""
+"""CAs, certificate and key."""
 
 
 class TlsFiles:
-    """`server` is whom they are for, and appears in the log. Without `ca` the system's authorities count."""
+    """`server` is the name of the server in the log. Without `ca`, the system's CAs are used."""
 
     def __init__(self, server: str, ca: Material | None, cert: Material | None, key: Material | None) -> None:
         self._server = server
         self._ca = None if ca is None else ReloadedFile(ca)
         self._pair = None if cert is None or key is None else (ReloadedFile(cert), ReloadedFile(key))
         self._used: TlsMaterial | None = None
-        """What the last good context was made of."""
+        """The material of the last valid context."""
         self._context: ssl.SSLContext | None = None
 
     def read(self) -> TlsMaterial:
@@ -34,7 +34,7 @@ class TlsFiles:
         return None if self._ca is None else self._ca.read(), cert, key
 
     def context(self) -> ssl.SSLContext:
-        """The same as long as the files are the same. Raises CredentialError."""
+        """The same object as long as the files are unchanged. Raises CredentialError."""
         material = self.read()
         if self._context is None or material != self._used:
             try:
@@ -49,7 +49,7 @@ class TlsFiles:
 def _context(ca: bytes | None, cert: bytes | None, key: bytes | None) -> ssl.SSLContext:
     context = client_context(ca, alpn=HTTP_2)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    # Kubernetes CAs are often without the key identifiers that strict checking wants.
+    # CAs of Kubernetes often lack the key identifiers that strict verification requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if cert is not None and key is not None:
         load_chain(context, cert, key)

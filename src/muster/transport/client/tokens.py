@@ -1,7 +1,7 @@
-"""Tokens of service accounts on the hub: a TokenRequest goes there, its answer comes back on a stream of its own.
+"""Tokens of service accounts on the hub: a TokenRequest is published, its response comes back on a separate stream.
 
-The answer is known by a uid that we draw. The stream is opened for one request and left when the answer is there, so that a token
-is never sent to where nobody waits for it, nor kept anywhere.
+The response is identified by a uid that we generate. The stream is opened for one request and closed after the response, so that a
+token is never sent without a receiver, nor stored anywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.transport.rpc.interfaces import ClientStream
 
 TOKEN_TIMEOUT: Final = 10.0
 REPEAT_SECONDS: Final = 1.0
-"""After which it is asked once more: what upstream's servers answer before they serve a stream is lost."""
+"""Seconds after which the request is repeated: responses of upstream's servers before they serve a stream are lost."""
 _CREATE: Final = EventType(TOKENS.data_type, Subresource.SPEC, Action.CREATE)
 
 
@@ -55,7 +55,7 @@ async def request_token(
 
 
 async def _rest(answer: asyncio.Future[Object], clock: Clock) -> None:
-    """Until there is an answer, or it is time to ask again."""
+    """Wait for the response, or until it is time to repeat the request."""
     over = asyncio.Event()
     answer.add_done_callback(lambda _: over.set())
     await pause(clock, over, REPEAT_SECONDS)

@@ -1,10 +1,10 @@
-"""Watches and lists of a mirror: which of its objects are selected, and what a reader that lags behind is told.
+"""Lists and watches of a mirror: selection of objects, and events for slow readers.
 
-A reader keeps no queue of events: what it was told last is compared with what the mirror has now, for the objects that changed
-since. So it may skip versions, but never the last, and however slow it is, it costs no more than the mirror itself.
+A reader has no queue of events: its last reported state is compared with the mirror, for the objects that changed since. So it may
+skip versions, but never the last, and a slow reader costs no more than the mirror itself.
 
-A stream that breaks does not end a watch at once: most come back a moment later, with whatever was missed. Only what lasts longer
-than `OUTAGE_GRACE` ends it, and a refusal does so immediately.
+A broken stream does not end a watch at once: most recover a moment later, with what was missed. Only an outage longer than
+`OUTAGE_GRACE` ends it, and a refusal at once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def selection(namespace: str, label_selector: str, field_selector: str) -> Selec
 
 
 class MirrorWatch:
-    """What one reader is told."""
+    """The state that was reported to one reader."""
 
     def __init__(self, subscription: Subscription, selected: Selected, clock: Clock) -> None:
         self._subscription = subscription
@@ -111,7 +111,7 @@ class MirrorWatch:
         return events
 
     async def _wait(self) -> None:
-        """Until something has changed. Raises KubeError when the hub is not followed any more."""
+        """Wait for a change. Raises KubeError if the subscription has failed."""
         subscription = self._subscription
         while not self._changed:
             left = None
@@ -128,7 +128,7 @@ class MirrorWatch:
 
 
 def collection_version(revision: int) -> str:
-    """What a list says to be of: nothing that objects have, whose versions are the hub's."""
+    """The resourceVersion of a list: distinct from those of objects, which are the hub's."""
     return f"mirror-{revision}"
 
 

@@ -1,4 +1,4 @@
-"""Objects as events and events as objects, at both ends: plain objects, works, and what is asked for by resync.
+"""Conversion between objects and events, on both sides: plain objects, works, and resync requests.
 
-What is written can be read by OCM 1.2 and 1.3, and what either writes can be read here.
+OCM 1.2 and 1.3 can read what is written here, and what either writes can be read here.
 """

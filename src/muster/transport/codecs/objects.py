@@ -1,9 +1,9 @@
 """Plain objects: the event's data is the object itself, as JSON, in both directions.
 
-The bytes of an object are handed on as they came; only its head is read, and written anew where it must say more: its kind, which
-items of a list do not have, or that it is gone. An object that is being deleted has `deletiontimestamp` beside its data: OCM 1.3
-expects it there and needs no data, 1.2 knows nothing of it and reads the data. One that is gone is sent without finalizers,
-because agents take it for a deleting one otherwise.
+The bytes of an object are passed on unchanged; only its head is decoded, and rewritten to add the kind, which items of a list do
+not have, or the deletion. The event of an object that is being deleted also has the attribute `deletiontimestamp`: OCM 1.3 requires
+it and needs no data, 1.2 ignores it and reads the data. An object that is gone is sent without finalizers, because agents would
+take it for one that is being deleted.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _read_head: Final = msgspec.json.Decoder(_Head).decode
 def encode_object(
     row: Row, obj: bytes | Object, event_type: EventType, *, source: str, now: datetime, gone: bool = False
 ) -> CloudEvent:
-    """The event that says so about an object, which is JSON or a document; `gone`: there is no such object any more.
+    """The event of an object, which is JSON or a document; `gone`: the object no longer exists.
 
-    Raises InvalidEvent for an object that is no cluster's, or that cannot be read.
+    Raises InvalidEvent for an object that belongs to no cluster, or that cannot be decoded.
     """
     wire = obj if isinstance(obj, bytes) else orjson.dumps(obj)
     try:
@@ -100,7 +100,7 @@ def _body(row: Row, wire: bytes, head: _Head, now: datetime, gone: bool) -> byte
 
 
 def decode_object(row: Row, event: CloudEvent) -> Received:
-    """What an event says of an object. Raises InvalidEvent, InvalidType."""
+    """Decode an event about an object. Raises InvalidEvent, InvalidType."""
     deleted = read_deletion(event)
     event_type = event.event_type
     resource_id = event.text(RESOURCE_ID)

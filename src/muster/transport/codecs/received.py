@@ -1,7 +1,7 @@
-"""What an event is about, as far as all kinds of events have it in common.
+"""The common fields of all events about objects.
 
-Texts are read where Go reads texts, times also from texts, versions from integers and decimal texts: the sender of a version need
-not know which of the two kinds its row has. Everything that cannot be read is an InvalidEvent that names the attribute.
+Types are converted as Go does: texts where Go accepts texts, times also from texts, versions from integers and decimal texts: the
+sender of a version need not know which of these its row has. Invalid values raise an InvalidEvent with the attribute.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from muster.transport.contract.rows import Row, Versioned
 from muster.transport.contract.types import Action, EventType
 
 _CERTAINLY_WRITABLE: Final = 250
-"""Brackets: what has no more than these is not nested more deeply than JSON can be written."""
+"""Brackets: with no more than these, JSON is not nested too deeply to be encoded."""
 LARGEST_GENERATION: Final = (1 << 31) - 1
 _LARGEST_VERSION: Final = (1 << 63) - 1
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True):
-    """An event about one object, understood."""
+    """A decoded event about one object."""
 
     event_type: EventType
     cluster: str
     resource_id: str
-    """Its uid. From OCM 1.2 it is the object's name, where the event has no body that says the uid."""
+    """The uid. For OCM 1.2 it is the object's name, if the event has no body with the uid."""
     version: int | None
-    """As the row counts; None where the event does not say."""
+    """The version by the row's counting; None if the event has none."""
     deleted: datetime | None
     """Since when it is being deleted, or is gone."""
     obj: Object | None
-    """None for a deletion of which no more is said."""
+    """None for a deletion without body."""
     held: bool = False
-    """Of a work that is said to be deleted: whether a finalizer still holds it, by what the event says of it."""
+    """For a deleted work: whether a finalizer still holds it, according to the event."""
     withheld: bool = False
-    """Whether the object is not said to be as it is, but only to be there."""
+    """Whether the event only reports that the object exists, without its content."""
 
     @property
     def gone(self) -> bool:
-        """Whether the hub has no such object any more."""
+        """Whether the hub no longer has the object."""
         if self.deleted is None:
             return False
         return self.obj is None or self.event_type.action is Action.DELETE or not self.obj["metadata"].get("finalizers")
 
 
 def read_version(row: Row, event: CloudEvent) -> int | None:
-    """The version that an event says; None when it says none. Raises InvalidEvent."""
+    """The version of an event; None if it has none. Raises InvalidEvent."""
     value = event.attributes.get(RESOURCE_VERSION)
     largest = LARGEST_GENERATION if row.versioned is Versioned.GENERATION else _LARGEST_VERSION
     if value is None or value == "":
@@ -76,7 +76,7 @@ def read_deletion(event: CloudEvent) -> datetime | None:
 
 
 def parse_moment(where: str, value: Any) -> datetime:
-    """An instant in RFC 3339. Raises InvalidEvent, which names where it stands."""
+    """A time in RFC 3339. Raises InvalidEvent with the position."""
     try:
         return parse_time(value)
     except (GoError, TypeError) as error:
@@ -91,7 +91,7 @@ def read_document(event: CloudEvent) -> Object:
 
 
 def parse_document(where: str, data: bytes | str) -> Object:
-    """A JSON object. Raises InvalidEvent, which names where it stands."""
+    """A JSON object. Raises InvalidEvent with the position."""
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -108,7 +108,7 @@ def parse_document(where: str, data: bytes | str) -> Object:
 
 
 def part(document: Object, name: str, kind: type[Any], where: str) -> Any:
-    """A member of a document that is absent, null or of this kind; an empty one in the first two cases. Raises InvalidEvent."""
+    """A member of a document that is absent, null or of this type; an empty one in the first two cases. Raises InvalidEvent."""
     value = document.get(name)
     if value is None:
         return kind()

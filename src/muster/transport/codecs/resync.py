@@ -1,13 +1,12 @@
-"""What an agent asks for after a while without a stream, and what the hub answers beside the objects themselves.
+"""Resync requests of agents, and the hub's answers besides the objects themselves.
 
-A request names what the agent has, each with its version. Three things in it are ours, and nobody else looks at them: each
-object's name, by which the hub can say of an object that it never knew of that it is gone; an id, for which the hub sends the same
-id back on the stream when everything has been sent; and the wish to have each object's status with it, which an agent has that does
-not know what it reported before it was started. Go's servers answer without an end, so whoever asks them has to guess it, and
-without a status, so whoever asks them reports everything anew.
+A request lists the agent's objects with their versions. Three fields are ours, and ignored by others: the name of each object, by
+which the hub can report the deletion of an object that it never knew; an id, which the hub sends back on the stream once everything
+has been sent; and a flag that requests the status of each object, for an agent that has just started and does not know what it
+reported before. Go's servers do not mark the end, so agents must guess it, and send no statuses, so agents report everything again.
 
-A deletion in an answer says more than Go's: the version and the name of what is gone. An agent of OCM 1.3 cannot read a work's
-deletion without a version, and takes it for another work without a name.
+A deletion in an answer has more than Go's: the version and the name of the deleted object. An agent of OCM 1.3 cannot decode a
+work's deletion without a version, and confuses works without a name.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ from muster.transport.contract.types import Action, DataType, EventType, Subreso
 
 _INT64: Final = 1 << 63
 _MOST_OBJECTS: Final = 100_000
-"""Twice as many as there is room for in a message, if each has an id."""
+"""Twice as many as fit in a message, if each has an id."""
 
 
 class KnownObject(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An object that the agent has."""
 
     resource_id: str = msgspec.field(name="resourceID", default="")
-    """Its uid, also from agents of OCM 1.2, whose events have names in its place. Empty where the agent has made the object and not
-    heard of it since."""
+    """Its uid, also from agents of OCM 1.2, whose events have names instead. Empty if the agent has created the object and not
+    received it since."""
     version: Annotated[int, msgspec.Meta(ge=-_INT64, le=_INT64 - 1)] = msgspec.field(name="resourceVersion", default=0)
-    """As the row counts. Agents of OCM 1.2 say the generation of all objects. Of what has a status, or no generation at all, that
-    does not tell whether they have the latest, so they are sent everything but works again."""
+    """The version by the row's counting. Agents of OCM 1.2 send the generation of all objects. For objects with a status, or
+    without generation, that does not show whether they have the latest, so they get everything but works again."""
     name: str = ""
-    """Only our agents say it."""
+    """Only sent by our agents."""
 
 
 class _Body(msgspec.Struct, kw_only=True):
@@ -70,9 +69,9 @@ class ResyncRequest(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     known: list[KnownObject]
     resync_id: str
-    """To be sent back when everything has been sent; empty where the agent does not ask for that."""
+    """To be sent back once everything has been sent; empty if the agent does not request that."""
     with_status: bool = False
-    """Whether answers are to have the objects' status, also of those that the agent has."""
+    """Whether answers must have the objects' status, also of those that the agent has."""
 
 
 _read_body: Final = msgspec.json.Decoder(_Body).decode
@@ -119,7 +118,7 @@ def decode_resync_request(event: CloudEvent) -> ResyncRequest:
 
 
 def encode_resync_end(data_type: DataType, cluster: str, resync_id: str, *, now: datetime) -> CloudEvent:
-    """What says that everything has been sent, to whoever asked for it."""
+    """The marker that everything has been sent, for the agent that requested it."""
     return CloudEvent(
         id=new_event_id(),
         source=HUB_SOURCE,
@@ -134,7 +133,7 @@ def resync_end(event: CloudEvent) -> str:
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that is gone."""
+    """A deleted object."""
 
     cluster: str
     namespace: str
@@ -144,7 +143,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_tombstone(row: Row, gone: Tombstone, action: Action, *, now: datetime, source: str = HUB_SOURCE) -> CloudEvent:
-    """The deletion of an object of which no more is known than this."""
+    """The deletion of an object of which only this is known."""
     metadata: Object = {"name": gone.name, "uid": gone.resource_id, "deletionTimestamp": format_time(now)}
     if gone.namespace:
         metadata["namespace"] = gone.namespace
@@ -157,7 +156,7 @@ def encode_tombstone(row: Row, gone: Tombstone, action: Action, *, now: datetime
     }
     data: bytes | None = None
     if row.versioned is Versioned.GENERATION:
-        # The version may be what an agent has said. Any is good enough for a deletion.
+        # The version may come from an agent. Any is sufficient for a deletion.
         generation = min(max(gone.version, 0), LARGEST_GENERATION)
         metadata["generation"] = generation
         attributes |= {RESOURCE_VERSION: generation, METADATA: orjson.dumps(metadata).decode(), LOG_TRACING: "{}"}

@@ -1,7 +1,6 @@
-"""The hash of a work's status, as Go's agents compute it: sha256 of the status as Go writes it, with sorted keys.
+"""The hash of a work's status, as Go's agents compute it: sha256 of the status as Go encodes it, with sorted keys.
 
-Go writes what its types say: structs always, also empty ones, texts that tell what a manifest became also if they are empty, and a
-time that is not set as null.
+Go encodes by its types: structs always, even if empty, strings of manifest conditions even if empty, and an unset time as null.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def status_hash(status: ManifestWorkStatus) -> str:
 
 
 def status_parts(status: ManifestWorkStatus) -> tuple[list[Object], list[Object]]:
-    """The conditions of a work and the status of its manifests, as Go writes them."""
+    """The conditions of a work and the status of its manifests, as Go encodes them."""
     return [_condition(item) for item in status.conditions], [_manifest(item) for item in status.resource_status.manifests]
 
 

@@ -1,13 +1,13 @@
-"""Works: manifests travel to the agent, the status comes back, and the metadata beside either.
+"""Works: the spec is sent to the agent, the status comes back, each with metadata.
 
-A work's event has the spec alone as data, under the names of OCM's manifest bundles; metadata is an attribute, as JSON. The bytes
-of manifests are never read here: they are cut out of the stored object as they are. The status is sent with a sequence id, so that
-an older one never takes the place of a newer, and with its hash.
+A work's event has only the spec as data, with the field names of OCM's manifest bundles; metadata are an attribute, as JSON. The
+bytes of manifests are never decoded here: they are cut out of the stored object. The status is sent with a sequence id, so that an
+older one never replaces a newer one, and with its hash.
 
-An agent knows a work by what `decode_spec` makes of the event, which follows Go's agent: the version is the generation, a label
-remembers who sent it, and an annotation by what it was sent. A work that is being deleted comes without a spec, and with the
-finalizer that the agent takes away when nothing is left of it. Other than Go's, it is no concern of this module whether manifests
-are good: the agent says so in the work's status, where Go's agent only logs it.
+An agent's work is the result of `decode_spec`, as in Go's agent: the version is the generation, a label has the source, and an
+annotation the event's type. A work that is being deleted comes without a spec, and with the finalizer that the agent removes after
+its cleanup. Unlike Go's, this module does not validate manifests: the agent reports errors in the work's status, where Go's agent
+only logs them.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ DATA_TYPE_ANNOTATION: Final = "cloudevents.open-cluster-management.io/datatype"
 TRACING: Final = "logging.open-cluster-management.io/"
 """Prefix of annotations that are also sent as an attribute, for programs that log them."""
 CLEANED_UP: Final = "Deleted"
-"""The condition by which an agent says that nothing is left of a work."""
+"""The condition by which an agent reports that a work is cleaned up."""
 _NULL: Final = b"null"
 
 
-# The hub's end
+# The hub's side
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -101,9 +101,9 @@ _read_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def encode_spec(work: bytes | Object, action: Action, *, now: datetime, source: str = HUB_SOURCE, gone: bool = False) -> CloudEvent:
-    """The event that tells an agent of a work, which is JSON or a document; `gone`: there is no such work any more.
+    """The event of a work for its agent; the work is JSON or a document; `gone`: it no longer exists.
 
-    Raises InvalidEvent for what cannot be read, and for a generation that does not fit.
+    Raises InvalidEvent for an undecodable work, and for a generation that does not fit.
     """
     try:
         read = _read_work(work if isinstance(work, bytes) else orjson.dumps(work))
@@ -139,8 +139,8 @@ _TYPES: Final = {action: str(EventType(WORKS.data_type, Subresource.SPEC, action
 
 
 def _sent_metadata(raw: bytes, metadata: _Metadata, deleted: datetime | None, gone: bool) -> bytes:
-    """Without managed fields, which are often larger than all else and of no use to agents; of what is gone without finalizers,
-    which an API server's last word of an object still has."""
+    """Without managedFields, which are often larger than the rest and of no use to agents; for a work that is gone without
+    finalizers, which the last state of an object still has."""
     if not gone and not bytes(metadata.managed_fields) and (deleted is None or metadata.deletion_timestamp):
         return raw
     members = _read_members(raw)
@@ -174,30 +174,30 @@ def _tracing(annotations: dict[str, str] | None) -> str:
 
 
 def with_status(event: CloudEvent, status: bytes) -> CloudEvent:
-    """A work's event that says the status, too, that the hub has; it is JSON."""
+    """A work's event with the hub's status, which is JSON."""
     return msgspec.structs.replace(event, attributes={**event.attributes, STATUS: status.decode()})
 
 
 def withheld(event: CloudEvent) -> CloudEvent:
-    """A work's event without the spec: it says only that there is such a work."""
+    """A work's event without the spec: it only reports that the work exists."""
     return msgspec.structs.replace(event, attributes={**event.attributes, WITHHELD: True}, data=None)
 
 
 class WorkStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent reports of a work."""
+    """An agent's report about a work."""
 
     cluster: str
     resource_id: str
     generation: int
-    """The agent has applied, or tried to."""
+    """The generation that the agent has applied, or tried to."""
     sequence: int
-    """Later ones are larger."""
+    """Later reports have larger numbers."""
     status_hash: str
-    """Empty where the agent does not say."""
+    """Empty if the agent does not send it."""
     status: Object
-    """As the work's own status: conditions and resourceStatus."""
+    """In the format of the work's own status: conditions and resourceStatus."""
     cleaned_up: bool
-    """Nothing is left of the work."""
+    """The work is cleaned up."""
 
 
 def decode_status(event: CloudEvent) -> WorkStatus:
@@ -233,11 +233,11 @@ def _required(event: CloudEvent, name: str) -> str:
     return value
 
 
-# The agent's end
+# The agent's side
 
 
 def decode_spec(event: CloudEvent) -> Received:
-    """The work of an event, as a ManifestWork without status, and where that is withheld without spec. Raises InvalidEvent,
+    """The work of an event, as a ManifestWork without status, and if it is withheld without spec. Raises InvalidEvent,
     InvalidType."""
     generation = read_version(WORKS, event)
     deleted = read_deletion(event)
@@ -277,13 +277,13 @@ _BUNDLE: Final[dict[str, tuple[str, type[Any]]]] = {
     "manifestConfigs": ("manifestConfigs", list),
     "executor": ("executer", dict),
 }
-"""Beside the manifests: a work's fields and what they are called in a bundle."""
+"""Besides the manifests: a work's fields and their names in a bundle."""
 
 
 def _received_metadata(
     event: CloudEvent, event_type: EventType, cluster: str, resource_id: str, generation: int | None
 ) -> tuple[bool, Object]:
-    """The work's metadata, and whether the event says its name."""
+    """The work's metadata, and whether the event has its name."""
     written = event.text(METADATA)
     metadata = parse_document(f"attribute {METADATA!r}", written) if written else {}
     named = bool(part(metadata, "name", str, METADATA))
@@ -306,9 +306,9 @@ def _received_metadata(
 
 
 def encode_status(metadata: Object, status: ManifestWorkStatus, *, source: str, sequence: int, now: datetime) -> CloudEvent:
-    """The event that reports a work's status, of a work with this metadata, as `decode_spec` has made it.
+    """The status report of a work with this metadata, which `decode_spec` has made.
 
-    Raises InvalidEvent where the work has no label that says who sent it.
+    Raises InvalidEvent if the work has no label with its source.
     """
     original = (metadata.get("labels") or {}).get(ORIGINAL_SOURCE_LABEL)
     if not original:

@@ -1,1 +1,1 @@
-"""What hub and agents speak, whatever carries it: event types, events, and the kinds of resources they are about."""
+"""The protocol of hub and agents, independent of its transport: event types, events, and the kinds of resources."""

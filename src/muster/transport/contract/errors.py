@@ -1,11 +1,11 @@
-"""Refusals on the wire: an API's Status travels as the JSON of Go's StatusError in the text of a gRPC status.
+"""Errors on the wire: an API's Status is sent as the JSON of Go's StatusError in the message of a gRPC status.
 
-A hub's services raise KubeErrors; `to_rpc` says how the call is to end, and tells nobody what is the hub's own business: where its
-API server is, or that its account is not let in there. An agent gets the KubeError back from `from_rpc`, so that whatever catches
-Conflict, NotFound or Unreachable works as it does with an API server. Go's servers say `{}` for what is no Status, and plain texts
-for what the call failed of before; of these only the code can be gone by.
+A hub's services raise KubeErrors; `to_rpc` converts them to the end of the call, without the hub's internal details: the address of
+its API server, or a refusal of its own account. The agent gets the KubeError back from `from_rpc`, so that code that catches
+Conflict, NotFound or Unreachable works as with an API server. Go's servers send `{}` for errors that are no Status, and plain texts
+for failures before that; of these only the code is usable.
 
-A status travels in a header, so what it says is cut to a size that any peer takes.
+A status is sent in a header, so its text is cut to a size that all peers accept.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from muster.transport.contract.types import InvalidType
 from muster.transport.rpc.status import Code, RpcError
 
 PUBLISH_ERROR: Final = "PublishError"
-"""OCM's reason for a request that may not have been carried out, of which no more is known."""
+"""OCM's reason for a request that may not have been executed, for unknown reasons."""
 _LONGEST_MESSAGE: Final = 1_000
 _MOST_CAUSES: Final = 8
 _LONGEST_CAUSE: Final = 200
@@ -40,11 +40,11 @@ _DETAILS: Final = ("name", "group", "kind", "uid")
 
 
 def to_rpc(error: KubeError | InvalidEvent | InvalidType) -> RpcError:
-    """How a call ends that failed so."""
+    """The gRPC status for an error."""
     if isinstance(error, InvalidEvent | InvalidType):
         return RpcError(Code.INVALID_ARGUMENT, _cut(str(error), _LONGEST_MESSAGE))
     if isinstance(error, Unauthorized) or not isinstance(error, StatusError):
-        # Neither is about whoever asked: our account is refused, or the API server is away.
+        # Neither concerns the caller: our account is refused, or the API server is unreachable.
         return RpcError(Code.UNAVAILABLE, _written(503, "ServiceUnavailable", "the hub cannot reach its API; try again later"))
     return RpcError(Code.FAILED_PRECONDITION, _written(error.code, error.reason, error.message or str(error), error.details))
 
@@ -82,7 +82,7 @@ def _cut(text: object, longest: int) -> str:
 
 
 def from_rpc(error: RpcError, server: str, resource: GVR, name: str = "") -> KubeError:
-    """What went wrong with a request about a resource to `server`."""
+    """The error of a request about a resource to `server`."""
     status = _read_status(error.message)
     if status is not None:
         code = status.get("code")
@@ -109,7 +109,7 @@ _BY_CODE: Final[Mapping[Code, tuple[type[StatusError], int, str]]] = {
 
 
 def _read_status(message: str) -> Mapping[str, Any] | None:
-    """The Status in a text, if there is one that says anything."""
+    """The Status in a text, if there is a non-empty one."""
     if not message.startswith("{"):
         return None
     try:

@@ -1,6 +1,6 @@
-"""A CloudEvent as OCM's transport has it: four fields, attributes, and data that is always JSON.
+"""A CloudEvent of OCM's transport: four fields, attributes, and data that is always JSON.
 
-Attributes are all but the four that the wire has fields for, by their CloudEvents names, without the wire's `ce-`.
+Attributes are all but the four that have fields in the message, with their CloudEvents names, without the wire's prefix `ce-`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ METADATA: Final = "metadata"
 LOG_TRACING: Final = "logtracing"
 DELETED: Final = "deletiontimestamp"
 RESYNC: Final = "resyncid"
-"""Ours: whoever asks for a resync with one gets it back when everything has been sent. Go's servers do not look at it."""
+"""Ours: the id of a resync request, sent back once everything has been sent. Go's servers ignore it."""
 WITH_STATUS: Final = "withstatus"
-"""Ours, true in a resync request of an agent that has just started: each answer is to have the `status` too that the hub has."""
+"""Ours, true in a resync request of an agent that has just started: each answer must have the hub's `status` too."""
 STATUS: Final = "status"
-"""Ours: that status, as JSON, beside a work's spec."""
+"""Ours: that status, as JSON, besides a work's spec."""
 WITHHELD: Final = "withheld"
-"""Ours, true in an answer to a resync of our agents: there is such a work, but with its spec the answer would be too large."""
+"""Ours, true in an answer to a resync of our agents: the work exists, but with its spec the answer would be too large."""
 
 MAX_EVENT: Final = 4 * 1024 * 1024
-"""Bytes that agents receive at most: what Go's gRPC is limited to."""
+"""The largest message in bytes that agents receive: the default limit of Go's gRPC."""
 
 HUB_SOURCE: Final = "kube"
-"""The source of what a hub sends. Agents keep it in a label, and it comes back as `originalsource`."""
+"""The source of the hub's events. Agents keep it in a label, and it comes back as `originalsource`."""
 
 
 _PROCESS_ID: Final = f"{getrandbits(32):08x}-{getrandbits(16):04x}-4{getrandbits(12):03x}-8{getrandbits(12):03x}-"
@@ -49,34 +49,34 @@ _is_name: Final = re.compile("[a-z0-9]+").fullmatch
 
 
 def is_attribute_name(name: str) -> bool:
-    """Whether CloudEvents let an attribute be called so."""
+    """Whether it is a valid attribute name of CloudEvents."""
     return _is_name(name) is not None
 
 
 def new_event_id() -> str:
-    """A UUID, which need not be hard to guess: random digits of this process, then a number. Every event has one, and `uuid.uuid4`
-    takes ten times as long."""
+    """A UUID, which may be guessable: random digits of this process, then a counter. Every event has one, and `uuid.uuid4` takes
+    ten times as long."""
     return f"{_PROCESS_ID}{next(_numbers) & 0xFFFFFFFFFFFF:012x}"
 
 
 class InvalidEvent(ValueError):
-    """Bytes that are no event, or an event that lacks what its type needs; the text says which field."""
+    """Bytes that are no event, or an event without a field that its type requires; the text has the field."""
 
 
 class Uri(str):
-    """A text that travels as `ce_uri`."""
+    """A text that is encoded as `ce_uri`."""
 
     __slots__ = ()
 
 
 class UriRef(str):
-    """A text that travels as `ce_uri_ref`."""
+    """A text that is encoded as `ce_uri_ref`."""
 
     __slots__ = ()
 
 
 Attribute = bool | int | str | bytes | datetime
-"""An int is of 32 bits; a datetime has its zone. Digits beyond microseconds are dropped on reading."""
+"""An int has 32 bits; a datetime has a time zone. Digits beyond microseconds are dropped when decoding."""
 
 
 class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     attributes: dict[str, Attribute] = {}
     data: bytes | None = None
-    """JSON, or None where the event has none."""
+    """JSON, or None if the event has none."""
 
     @property
     def event_type(self) -> EventType:
@@ -93,7 +93,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
         return EventType.parse(self.type)
 
     def text(self, name: str) -> str:
-        """An attribute that is a text; empty when it is not there. Raises InvalidEvent for another kind."""
+        """A text attribute; empty if it is absent. Raises InvalidEvent for another type."""
         value = self.attributes.get(name, "")
         if not isinstance(value, str):
             raise InvalidEvent(f"attribute {name!r} is a {type(value).__name__}; a string is expected")
@@ -106,7 +106,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def heartbeat() -> CloudEvent:
-    """What only says that a stream lives: it has no source, no attributes and no data."""
+    """An event that only shows that a stream is alive: it has no source, no attributes and no data."""
     return CloudEvent(id=new_event_id(), source="", type=HEARTBEAT)
 
 

@@ -1,7 +1,7 @@
-"""The kinds of resources that are spoken of, one row each: everything that is particular to one is said here as data.
+"""The kinds of resources of the transport, one row each: all differences between kinds are data in this table.
 
-A row tells which Kubernetes resource a data type is, what its versions are, whose cluster an object is, what is accepted from
-agents, and what a hub's rules are asked before. Server, services, codecs and client go by it, and none branches on a kind's name.
+A row has the Kubernetes resource of a data type, the meaning of its versions, the owner of its objects, the actions that agents may
+request, and how these are authorized. Server, services, codecs and client use it, and none branches on a kind's name.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from muster.transport.contract.types import Action, DataType, Subresource
 
 
 class Versioned(Enum):
-    """What `resourceversion` counts."""
+    """The field that `resourceversion` has."""
 
     GENERATION = "an integer of 32 bits: the object's generation"
     RESOURCE_VERSION = "a text: the object's resourceVersion"
 
 
 class Belongs(Enum):
-    """By what an object is known to be a cluster's."""
+    """How an object's cluster is determined."""
 
     NAMESPACE = "it is in the cluster's namespace"
     NAME = "it is called as the cluster"
     LABEL = f"its label {CLUSTER_LABEL}"
 
     def cluster_of(self, obj: Object) -> str:
-        """Empty where the object does not say."""
+        """Empty if the object has none."""
         metadata = obj.get("metadata") or {}
         return str(self.owner(metadata.get("name"), metadata.get("namespace"), metadata.get("labels")))
 
     def owner(self, name: str | None, namespace: str | None, labels: Mapping[str, str] | None) -> str:
-        """The cluster of an object with such metadata; empty where it does not say."""
+        """The cluster of an object with such metadata; empty if there is none."""
         if self is Belongs.NAMESPACE:
             return namespace or ""
         if self is Belongs.NAME:
@@ -55,22 +55,22 @@ class Row:
     resource: GVR
     belongs: Belongs
     accepts: frozenset[tuple[Subresource, Action]]
-    """From agents, beside resync requests."""
+    """From agents, besides resync requests."""
     versioned: Versioned = Versioned.RESOURCE_VERSION
     selector: str = ""
-    """Of labels: which objects of the resource are spoken of."""
+    """A label selector: the objects of the resource that are sent."""
     sends: bool = True
-    """Whether agents are told of objects as they change, and may ask for all of them by resync."""
+    """Whether changes are sent to agents, and resyncs are served."""
     bootstrap: bool = False
-    """Whether an identity that is no agent's yet may speak of it, as far as it goes for the cluster it may create."""
+    """Whether a bootstrap identity may use it, for the cluster that it may create."""
     reviewed: tuple[str, str, str] | None = None
-    """Group, resource and subresource that the hub's rules are asked about, where these are not the resource's own."""
+    """Group, resource and subresource for authorization, if they are not the resource's own."""
     named: bool = False
-    """Whether the rules are asked about the cluster's name too."""
+    """Whether authorization has the cluster's name as resource name too."""
     typed: bool = True
-    """Whether objects say their kind and their version."""
+    """Whether objects have kind and apiVersion."""
     status_apart: bool = False
-    """Whether agents report a status that objects are sent without: one that has just started has to ask for it."""
+    """Whether objects are sent without the status that agents report: an agent that has just started must request it."""
 
     def __str__(self) -> str:
         return str(self.data_type)

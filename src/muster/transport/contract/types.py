@@ -1,8 +1,8 @@
-"""What events are about and what they ask for: `<group>.<version>.<resource>.<subresource>.<action>`.
+"""Event types: `<group>.<version>.<resource>.<subresource>.<action>`.
 
-The first three parts are the data type, by which agents subscribe. Groups have dots of their own, so types are read from their end.
+The first three parts are the data type, by which agents subscribe. Groups contain dots, so types are parsed from their end.
 
-There are few types and every event has one, so what a type is as text, and a text as type, is remembered.
+There are few types and every event has one, so conversions between type and text are cached.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class EventType(msgspec.Struct, frozen=True, cache_hash=True):
 
 _REMEMBERED: Final = 256
 _LONGEST_REMEMBERED: Final = 256
-"""Characters: a caller that makes up types must not fill the memory."""
+"""Characters: callers with made-up types must not exhaust memory."""
 
 
 def _read(text: str) -> EventType:
@@ -83,7 +83,7 @@ def _text(event_type: EventType) -> str:
 
 
 HEARTBEAT = "io.open-cluster-management.cloudevents.heartbeat"
-"""The type of the events that only say that a stream lives; it has no data type."""
+"""The type of heartbeat events; it has no data type."""
 
 
 def _from_the_end(text: str, dots: int, expected: str) -> list[str]:

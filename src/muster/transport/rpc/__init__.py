@@ -1,1 +1,1 @@
-"""gRPC as the transport needs it: unary calls and streams over HTTP/2, of messages that are bytes here."""
+"""The parts of gRPC that the transport needs: unary and streaming calls over HTTP/2, with messages as bytes."""

@@ -1,8 +1,8 @@
-"""gRPC's client: calls to one server over one connection, which is made when a call needs it.
+"""gRPC's client: calls to one server over one connection, which is opened when a call needs it.
 
-Calls that the server has not begun with are sent again on another connection: a server that goes costs nobody a call. Anything
-else that was sent may have been carried out, and is UNAVAILABLE to whoever asked. When the certificate changes (`replace_tls`)
-the next call makes a new connection; the old one ends with its calls. A token goes only where TLS proves who reads it.
+Calls that the server has not processed are sent again on another connection, so a server that shuts down fails no calls. Any other
+call that was sent may have been executed, and ends with UNAVAILABLE. When the certificate changes (`replace_tls`), the next call
+opens a new connection; the former one ends with its calls. A token is only sent over TLS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from muster.transport.rpc.status import Code, RpcError
 
 CONNECT_TIMEOUT: Final = 10.0
 MOST_ATTEMPTS: Final = 3
-"""For a call that servers do not begin with."""
+"""Attempts for a call that servers refuse to process."""
 
 Token = Callable[[], Awaitable[str]]
 
@@ -42,11 +42,11 @@ _BY_RESET: Final = {
 
 
 class _NotBegun(Exception):
-    """The server has not looked at the call: it may be sent again."""
+    """The server has not processed the call: it may be sent again."""
 
 
 class _Call:
-    """One call: hears of its stream, and is read by whoever called."""
+    """One call: gets the callbacks of its stream, and is read by its caller."""
 
     def __init__(self, window: int, max_receive: int) -> None:
         self.stream: Stream | None = None
@@ -57,10 +57,10 @@ class _Call:
         self._buffered = 0
         self._head: Fields | None = None
         self._outcome: Exception | None = None
-        """How it ended; RpcError with OK is a good end."""
+        """How the call ended; RpcError with OK is success."""
         self._news: asyncio.Future[None] | None = None
 
-    # What the stream tells
+    # Callbacks of the stream
 
     def head_received(self, fields: Fields) -> None:
         self._head = fields
@@ -91,7 +91,7 @@ class _Call:
             reader.messages = []
             self._wake()
         if reader.announced is not None and not self._messages:
-            # One that is larger than the window must be able to come, but only after those before it were taken.
+            # A message that is larger than the window must be able to arrive, but only after those before it were taken.
             stream.allow(reader.missing)
 
     def ended(self, trailers: Fields) -> None:
@@ -130,17 +130,17 @@ class _Call:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
-    # For whoever called
+    # For the caller
 
     async def head(self) -> None:
-        """Until an answer has begun. Raises RpcError for a call that has failed by then."""
+        """Wait until a response has begun. Raises RpcError for a call that has failed before."""
         while self._head is None and self._outcome is None:
             await self._wait()
         if isinstance(self._outcome, _NotBegun) or (isinstance(self._outcome, RpcError) and self._outcome.code is not Code.OK):
             raise self._outcome
 
     async def single(self) -> bytes:
-        """The message of a call that has one. Raises RpcError."""
+        """The message of a unary call. Raises RpcError."""
         while self._outcome is None and len(self._messages) < 2:
             await self._wait()
         if self._outcome is None:
@@ -184,41 +184,41 @@ class _Call:
 
     @property
     def is_full(self) -> bool:
-        """The server may send nothing before a message is taken."""
+        """The server cannot send more before a message is taken."""
         return self.stream is not None and self.stream.allowance <= 0
 
-    # Of a call with messages both ways
+    # For bidirectional calls
 
     def send(self, message: bytes) -> None:
-        """Put a further message into the connection's next write. One that the server's limits hold back is kept."""
+        """Send a further message with the connection's next write. It is queued if the server's flow control requires that."""
         if self.stream is not None:
             self.stream.send(prefixed(message))
 
     @property
     def unsent(self) -> int:
-        """Bytes of messages that the server has not made room for yet."""
+        """Bytes of messages that the server's flow control holds back."""
         return 0 if self.stream is None else self.stream.unsent
 
     async def writable(self) -> None:
-        """Until nothing is unsent. Raises ConnectionResetError when that will never be."""
+        """Wait until nothing is unsent. Raises ConnectionResetError if that can never happen."""
         if self.stream is not None:
             await self.stream.writable()
 
     def finish(self) -> None:
-        """There are no further messages of ours."""
+        """End our side of the call: no further messages."""
         if self.stream is not None:
             self.stream.send(b"", end=True)
 
     def close(self) -> None:
-        """Whoever called wants no more."""
+        """The caller has no further interest in the call."""
         if self.stream is not None and not self.stream.closed:
             self.stream.reset(ErrorCode.CANCEL)
 
 
 class RpcChannel:
-    """Calls to `host` and `port`. `server_name` is what the server's certificate must be for, where it is not the host.
+    """Calls to `host` and `port`. `server_name` is the name in the server's certificate if it is not the host.
 
-    `proxy` leads there by CONNECT. `token` is asked for each call.
+    `proxy` is used by CONNECT. `token` is called for each call.
     """
 
     def __init__(
@@ -258,17 +258,17 @@ class RpcChannel:
         self._blocks: dict[str, bytes] = {}
         self._connection: ClientConnection | None = None
         self._connections: set[ClientConnection] = set()
-        """Those that live, old ones included."""
+        """Open connections, including former ones."""
         self._dialing: asyncio.Task[ClientConnection] | None = None
         self._closed = False
 
     @property
     def connections(self) -> int:
-        """That live: the one for new calls, and those that end with their calls."""
+        """The number of open connections: the one for new calls, and those that end with their calls."""
         return len(self._connections)
 
     def replace_tls(self, context: ssl.SSLContext) -> None:
-        """Make new calls with another certificate or other trust; calls that run go on where they are."""
+        """Use another certificate or other CAs for new calls; calls under way continue on their connection."""
         if self._tls is None:
             raise ValueError("the channel was made without TLS")
         self._tls = context
@@ -304,7 +304,7 @@ class RpcChannel:
 
     @asynccontextmanager
     async def bidirectional(self, method: str, message: bytes, *, timeout: float) -> AsyncIterator[_Call]:
-        """A call with messages both ways, of which `message` is our first."""
+        """A bidirectional call, with `message` as our first one."""
         call = await self._answered(method, message, timeout, end=False)
         try:
             yield call
@@ -312,7 +312,7 @@ class RpcChannel:
             call.close()
 
     async def _answered(self, method: str, message: bytes, timeout: float, *, end: bool) -> _Call:
-        """A call whose head has come; it is the caller's to close. Raises RpcError."""
+        """A call whose response has begun; the caller must close it. Raises RpcError."""
         try:
             async with asyncio.timeout(timeout):
                 for attempt in range(MOST_ATTEMPTS):
@@ -412,20 +412,20 @@ class RpcChannel:
             made.retire()  # the certificate was replaced meanwhile
 
     async def close(self) -> None:
-        """End every call."""
+        """End all calls."""
         self._closed = True
         if self._dialing is not None:
             self._dialing.cancel()
         for connection in list(self._connections):
             connection.fail(ErrorCode.NO_ERROR)
-            # Who closes does not wait for the other side's farewell: it may never come, and the loop may end before.
+            # The close does not wait for the peer: it may not answer, and the event loop may end before.
             connection.abort()
-        # The ends of TLS, of sockets and of connections are carried out in a turn each.
+        # TLS, sockets and connections are closed in one iteration of the event loop each.
         for _ in range(3):
             await asyncio.sleep(0)
 
 
 def _retrieve(task: asyncio.Task[ClientConnection]) -> None:
-    """What nobody waits for any longer is not worth a warning."""
+    """Marks the exception of a task without waiters as retrieved."""
     if not task.cancelled():
         task.exception()

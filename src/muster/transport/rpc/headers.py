@@ -1,7 +1,7 @@
-"""gRPC's header fields: timeouts, metadata, and how a call ended.
+"""gRPC's headers: timeouts, metadata, and the status of a call.
 
-What a call ended with travels in trailers; its message is percent-encoded, so that it may say anything. Keys that end in `-bin`
-have base64 on the wire; here they are left as they came, since nobody in this house uses them.
+The status is sent in trailers; its message is percent-encoded. Values of keys that end in `-bin` are base64 on the wire; they are
+not decoded here, since they are not used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def parse_timeout(value: bytes) -> float:
 
 
 def format_timeout(seconds: float) -> bytes:
-    """At least a millisecond, and never less than asked for."""
+    """At least a millisecond, and never less than the given time."""
     milliseconds = max(1, -int(-seconds * 1000 // 1))
     if milliseconds < 10**8:
         return b"%dm" % milliseconds
@@ -50,7 +50,7 @@ def format_timeout(seconds: float) -> bytes:
 
 
 def metadata_of(fields: Fields, reserved: frozenset[str] = _RESERVED) -> Metadata:
-    """Without HTTP's and gRPC's own. A key that came several times reads as one value, joined by commas."""
+    """Without the headers of HTTP and gRPC. Values of a repeated key are joined by commas."""
     found: dict[str, str] = {}
     for raw, value in fields:
         if raw[:1] == b":":
@@ -68,7 +68,7 @@ def answer_metadata(fields: Fields) -> Metadata:
 
 
 def metadata_fields(metadata: Metadata) -> Iterable[tuple[bytes, bytes]]:
-    """Raises ValueError for what no field can be."""
+    """Raises ValueError for invalid header names and values."""
     for name, value in metadata.items():
         if name.startswith((":", "grpc-")) or name != name.lower():
             raise ValueError(f"the metadata key {name!r} is not for calls; keys are in lower case, and grpc- is gRPC's own")
@@ -91,7 +91,7 @@ def trailers(code: Code, message: str) -> bytes:
 
 
 def trailers_only(code: Code, message: str, status: bytes = b"200", extra: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
-    """The whole answer to a call that ends with its head."""
+    """The response to a call that ends with its head."""
     return encode([(b":status", status), (b"content-type", CONTENT_TYPE), *extra, *status_fields(code, message)])
 
 
@@ -103,7 +103,7 @@ def _encode_message(message: str) -> bytes:
 
 
 def read_status(fields: Fields) -> RpcError | None:
-    """How a call ended, by its trailers; None where they do not say."""
+    """The status of a call in its trailers; None if there is none."""
     found = dict(fields)
     raw = found.get(b"grpc-status")
     if raw is None:
@@ -128,5 +128,5 @@ _BY_HTTP: Final = {
 
 
 def status_of_http(status: int) -> RpcError:
-    """Of an answer that is not gRPC's, e.g. of a proxy on the way."""
+    """The status for a response that is not gRPC's, e.g. of a proxy."""
     return RpcError(_BY_HTTP.get(status, Code.UNKNOWN), f"the answer is not gRPC's: HTTP status {status}")

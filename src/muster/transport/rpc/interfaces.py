@@ -1,9 +1,9 @@
-"""Where the wire and those who use it meet: what a call is to a server's method, and what a channel is to a client.
+"""The interfaces between gRPC and its users: calls of a server's methods, and channels of a client.
 
-On the server a call is judged on its head. `authenticate` is given the head before a byte of the message is read or kept, so a
-stranger costs no message; what it returns is the call's `caller`. A method that answers a stream never waits for its reader:
-`send` puts a message into the connection's next write and says at once how far the reader is behind, and it is the method's
-business to keep few messages waiting (`writable`).
+On the server, a call is authenticated by its head. `authenticate` gets the head before a byte of the message is read or kept, so
+unauthenticated callers cost no memory for messages; its result is the call's `caller`. A streaming method never waits for its
+reader: `send` puts a message into the connection's next write, `unsent` is how far the reader is behind, and the method must limit
+the number of waiting messages (`writable`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.http.message import Connection
 from muster.transport.rpc.status import Code
 
 Metadata = Mapping[str, str]
-"""Header fields by lower-case name, without HTTP's own and gRPC's own."""
+"""Headers by lower-case name, without those of HTTP and gRPC."""
 
 
 class CallHead(Protocol):
@@ -30,38 +30,39 @@ class CallHead(Protocol):
 
     @property
     def connection(self) -> Connection:
-        """Who is connected, with the certificates that TLS has verified, if there are any."""
+        """The connection, with the verified client certificates, if there are any."""
 
     @property
     def deadline(self) -> float | None:
-        """In the loop's time: whoever asked is gone then."""
+        """The deadline in the event loop's time."""
 
 
 class Call(CallHead, Protocol):
     @property
     def caller(self) -> Any:
-        """Whom `authenticate` found."""
+        """The result of `authenticate`."""
 
 
 class ServerStream(Protocol):
-    """The answers to one call."""
+    """The response messages of one call."""
 
     def start(self, metadata: Metadata) -> None:
-        """Send the head now, with this metadata. The first `send` does it otherwise."""
+        """Send the head now, with this metadata. Otherwise the first `send` does."""
 
     def send(self, message: bytes) -> None:
-        """Put a message into the connection's next write. One that the client's limits hold back is kept, and counts as unsent."""
+        """Send a message with the connection's next write. It is queued if the client's flow control requires that, and counts as
+        unsent."""
 
     @property
     def unsent(self) -> int:
-        """Bytes of messages that the reader has not made room for yet."""
+        """Bytes of messages that the client's flow control holds back."""
 
     async def writable(self) -> None:
-        """Until nothing is unsent."""
+        """Wait until nothing is unsent."""
 
 
 Authenticate = Callable[[CallHead], Awaitable[Any]]
-"""Gives whoever calls. Raises RpcError for whom nobody knows."""
+"""Returns the caller. Raises RpcError for unauthenticated callers."""
 UnaryMethod = Callable[[Call, bytes], Awaitable[bytes]]
 StreamMethod = Callable[[Call, bytes, ServerStream], Awaitable[None]]
 """Both raise RpcError. A call that is over for its client (reset, connection lost, deadline) is cancelled."""
@@ -82,35 +83,36 @@ Methods = Mapping[str, Unary | Streaming]
 
 
 class CallObserver(Protocol):
-    """Hears of every call of a method that there is, those of strangers included."""
+    """Observes every call of an existing method, including unauthenticated ones."""
 
     def started(self, method: str) -> None: ...
 
     def received(self, method: str, size: int) -> None:
-        """A message came."""
+        """A message was received."""
 
     def sent(self, method: str, size: int) -> None:
-        """A message was put on its way."""
+        """A message was sent or queued."""
 
     def handled(self, method: str, code: Code, seconds: float) -> None: ...
 
 
 class ClientStream(Protocol):
-    """The answers to one call of ours. Iterating ends when the server has ended it with OK, and raises RpcError otherwise."""
+    """The response messages of a client's call. Iteration ends when the server has ended it with OK, and raises RpcError
+    otherwise."""
 
     @property
     def metadata(self) -> Metadata:
-        """What came with the head."""
+        """The metadata of the response's head."""
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
 
 class BidirectionalStream(ClientStream, Protocol):
-    """A call with messages both ways. Messages that are not taken hold back the server; ours wait for it in `writable`."""
+    """A bidirectional call. The server's flow control depends on the messages that are taken; ours wait in `writable`."""
 
     @property
     def is_full(self) -> bool:
-        """The server may send nothing before a message is taken."""
+        """The server cannot send more before a message is taken."""
 
     def send(self, message: bytes) -> None: ...
 
@@ -118,18 +120,18 @@ class BidirectionalStream(ClientStream, Protocol):
     def unsent(self) -> int: ...
 
     async def writable(self) -> None:
-        """Until nothing is unsent. Raises ConnectionResetError when that will never be."""
+        """Wait until nothing is unsent. Raises ConnectionResetError if that can never happen."""
 
     def finish(self) -> None:
-        """There are no further messages of ours."""
+        """End our side of the call: no further messages."""
 
 
 class Channel(Protocol):
-    """A way to one server, connected when needed. Failures of connecting are RpcErrors with UNAVAILABLE."""
+    """A channel to one server, connected when needed. Connection failures are RpcErrors with UNAVAILABLE."""
 
     async def unary(self, method: str, message: bytes, *, timeout: float) -> bytes: ...
 
     def stream(self, method: str, message: bytes, *, timeout: float) -> AbstractAsyncContextManager[ClientStream]:
-        """Entered when the head has come, within `timeout`; left, the call is over."""
+        """Entered when the head has arrived, within `timeout`; exiting ends the call."""
 
     async def close(self) -> None: ...

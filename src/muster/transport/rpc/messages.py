@@ -1,7 +1,7 @@
-"""gRPC's messages in HTTP/2's data: each behind five bytes, a flag for compression and its length.
+"""gRPC's message framing: five bytes, a flag for compression and the length, before each message.
 
-A message is kept only as far as it has come, and none that is longer than allowed: its length is known from its first five bytes.
-We compress nothing and ask for nothing compressed, so a message that is must not come.
+Only the received bytes of a message are kept, and no message that is longer than the limit: its length is known from its first five
+bytes. Compression is neither used nor offered, so compressed messages are refused.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.transport.rpc.status import Code, RpcError
 _PREFIX: Final = Struct(">BL")
 PREFIX_SIZE: Final = _PREFIX.size
 MAX_MESSAGE: Final = 4 * 1024 * 1024
-"""What gRPC's implementations take if nothing else is said."""
+"""The usual default limit of gRPC implementations."""
 
 
 def prefixed(message: bytes) -> bytes:
@@ -22,7 +22,7 @@ def prefixed(message: bytes) -> bytes:
 
 
 class MessageReader:
-    """Messages of data that come in any pieces."""
+    """Decodes messages from pieces of any size."""
 
     __slots__ = ("_kept", "_limit", "_size", "messages")
 
@@ -30,15 +30,15 @@ class MessageReader:
         self._limit = limit
         self._kept = bytearray()
         self._size: int | None = None
-        """Of the message that is on its way, once it is known."""
+        """The size of the incomplete message, once it is known."""
         self.messages: list[bytes] = []
-        """Those that are there; the reader takes them."""
+        """Complete messages; the reader removes them."""
 
     def feed(self, data: bytes) -> None:
         """Raises RpcError."""
         if not self._kept and self._size is None and len(data) >= PREFIX_SIZE:
             size = self._check(data)
-            if len(data) == PREFIX_SIZE + size:  # by far the most frequent case
+            if len(data) == PREFIX_SIZE + size:  # the most frequent case
                 self.messages.append(data[PREFIX_SIZE:])
                 return
         kept = self._kept
@@ -65,17 +65,17 @@ class MessageReader:
 
     @property
     def announced(self) -> int | None:
-        """The size of the message that is on its way, if that is known."""
+        """The size of the incomplete message, if it is known."""
         return self._size
 
     @property
     def missing(self) -> int:
-        """Bytes that are still to come of the message that is on its way, as far as is known."""
+        """Missing bytes of the incomplete message, as far as is known."""
         return PREFIX_SIZE - len(self._kept) if self._size is None else self._size - len(self._kept)
 
     @property
     def is_between(self) -> bool:
-        """Nothing of a further message has come."""
+        """Whether there is no incomplete message."""
         return self._size is None and not self._kept
 
     @property

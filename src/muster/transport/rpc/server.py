@@ -1,13 +1,13 @@
 """gRPC's server: unary calls and server streams over HTTP/2, with optional client certificates.
 
-A call is judged on its head, before its message is read: what is no gRPC, what method there is none of, then who asks. A
-stranger is answered by trailers alone and what it still sends is ignored; what came together with the head is kept meanwhile,
-within HTTP/2's window and, beyond `SMALL_BODY`, within the budget for strangers' bodies. Once a caller is known, room for a
-large message is taken from the budget of its owner before the window is opened for it, so what all callers make the server keep
+A call is checked by its head, before its message is read: whether it is gRPC, whether its method exists, then its authentication.
+Unauthenticated calls are answered by trailers alone and the rest of them is ignored; data that came together with the head are kept
+meanwhile, within HTTP/2's window and, beyond `SMALL_BODY`, within the budget for unauthenticated bodies. After authentication,
+memory for a large message is taken from the budget of its owner before the window is extended for it, so the memory for all callers
 is bounded too.
 
 A call ends in one of three ways: its method ends, its client is gone, or its deadline has passed. In the last two the method is
-cancelled, or not begun if the call still waited for something.
+cancelled, or not started if the call was still waiting.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from muster.transport.rpc.messages import MAX_MESSAGE, MessageReader, prefixed
 from muster.transport.rpc.status import Code, RpcError
 
 MESSAGE_TIMEOUT: Final = 60.0
-"""For a caller's message, from when it may send it."""
+"""Seconds for a caller's message, from when it may be sent."""
 _PREFIX: Final = Struct(">BL")
 
 logger = logging.getLogger("muster.transport")
 
 
 class _Refusal(Exception):
-    """A call that ends with its head, in a way of HTTP."""
+    """A call that ends with its head, by an HTTP status."""
 
     def __init__(self, status: bytes, code: Code, message: str, *extra: tuple[bytes, bytes]) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class _Refusal(Exception):
 
 
 class _Call:
-    """Head, call and answers in one object: there is one for each stream that is open."""
+    """Head, call and response in one object: there is one for each open stream."""
 
     __slots__ = (
         "_complete",
@@ -82,7 +82,7 @@ class _Call:
         self.deadline: float | None = None
         self.caller: Any = None
         self._early: list[bytes] | None = []
-        """Data that came before anybody knew whose; None once somebody does."""
+        """Data that came before authentication; None after it."""
         self._reader = MessageReader(server.max_receive)
         self._problem: Exception | None = None
         self._complete = False
@@ -92,7 +92,7 @@ class _Call:
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    # What the stream tells
+    # Callbacks of the stream
 
     def read_head(self, fields: Fields) -> None:
         try:
@@ -167,7 +167,7 @@ class _Call:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
-    # Its way
+    # Processing
 
     def begin(self) -> None:
         server = self._server
@@ -193,7 +193,7 @@ class _Call:
             self._go_on(task)
 
     def _go_on(self, task: asyncio.Task[None]) -> None:
-        """After the first step, in which the connection may have been lost."""
+        """Continue after the first step, in which the connection may have been lost."""
         self._task = task
         if self._ended:
             task.cancel()
@@ -223,7 +223,7 @@ class _Call:
             self._clean_up()
 
     def _admit(self) -> None:
-        """The caller is known: its message may come."""
+        """The caller is authenticated: extend the window for its message."""
         if self.connection.owner is None:
             self.connection.owner = ("caller", self.connection.remote[0])
         if self._hold is not None:
@@ -234,7 +234,7 @@ class _Call:
             self._feed(data)
 
     def _hold_message(self, size: int) -> None:
-        """Of a message that came within the window, without being waited for. Raises RpcError."""
+        """Account for a message that came within the window without being waited for. Raises RpcError."""
         budget, holder = self._server.bodies.of(self.connection)
         try:
             self._hold = budget.try_hold(holder, size)
@@ -276,7 +276,7 @@ class _Call:
         self._stream.allow(self._reader.missing)
 
     def _abandon_body(self) -> None:
-        """Others wait for the room of a message that does not come."""
+        """Release the memory of a message that does not arrive."""
         self._problem = RpcError(Code.RESOURCE_EXHAUSTED, "the message came too slowly, and others waited; try again later")
         self._wake()
 
@@ -286,7 +286,7 @@ class _Call:
             self._task.cancel()
 
     def stop(self) -> None:
-        """The server goes."""
+        """The server shuts down."""
         self.end(Code.UNAVAILABLE, "the server is shutting down")
         if self._task is not None:
             self._task.cancel()
@@ -300,7 +300,7 @@ class _Call:
             self._hold.release()
             self._hold = None
 
-    # Its answers
+    # Response
 
     def start(self, metadata: Metadata) -> None:
         if not self._head_sent and not self._ended:
@@ -353,14 +353,14 @@ class _Call:
             logger.error("method %s failed", self.method, exc_info=error)
             self.end(Code.INTERNAL, "internal error")
         if self.connection.owner is None:
-            connection.nuisance()  # a stranger is not to ask again and again
+            connection.nuisance()  # limits repeated unauthenticated calls
 
 
 class RpcServer:
-    """Serves `methods` to whom `authenticate` knows.
+    """Serves `methods` to authenticated callers.
 
-    `authenticate` may set the connection's `owner`, by which limits are counted; otherwise a known caller's is its address. A
-    server without `tls` is for tests and for behind others: nobody has a certificate there.
+    `authenticate` may set the connection's `owner`, by which limits are counted; otherwise it is the caller's address. A server
+    without `tls` is for tests and behind a proxy: there are no client certificates.
     """
 
     def __init__(
@@ -400,11 +400,12 @@ class RpcServer:
         return self._http.connections
 
     def replace_tls(self, context: ssl.SSLContext) -> None:
-        """For new connections: another certificate, other client CAs. It must ask for client certificates as the first one does."""
+        """Use another certificate or other client CAs for new connections. It must request client certificates if the first context
+        does."""
         self._http.replace_tls(context)
 
     async def stop(self, grace: float) -> None:
-        """Tell clients to go elsewhere, let calls end for `grace` seconds, then end them and close."""
+        """Send GOAWAY, let calls end for `grace` seconds, then end them and close."""
         await self._http.drain(grace)
         for call in list(self.calls):
             call.stop()

@@ -1,4 +1,4 @@
-"""How calls end."""
+"""gRPC's status codes and the error of a call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Code(IntEnum):
 
 
 class RpcError(Exception):
-    """A call that did not end with OK; on the server's side, how it is to end."""
+    """A call that did not end with OK; on the server, the status to end it with."""
 
     def __init__(self, code: Code, message: str = "") -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)

@@ -1,1 +1,1 @@
-"""The hub's end of the transport: who calls, what they may, who listens, and the process around it."""
+"""The hub's side of the transport: authentication, authorization, subscriptions, and the process."""

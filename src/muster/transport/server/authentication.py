@@ -1,12 +1,10 @@
-"""Who calls, by the credential alone, found out on a call's head: a client certificate that TLS has verified, else a bearer token.
+"""Authentication by the head of a call: a client certificate that TLS has verified, else a bearer token.
 
-A certificate's common name is the user, its organizations are the groups, as everywhere in Kubernetes; it is read once per
-connection. It counts only while it is valid, at each call anew, and a caller remembers its end, so that whoever keeps streams open
-can end them then. A token is reviewed by the cluster, and good or bad answers are remembered for seconds
-(`muster.runtime.auth.TokenReviewer`), so that a stranger who tries one token again and again costs next to nothing; who tries many
-waits in a line of its address's own, and takes few of the requests that others need too. Whoever proves
-nothing is refused in the same words, whatever was wrong: what is wrong with a credential is told to the log only, and never the
-credential itself.
+A certificate's common name is the user, its organizations are the groups, as in Kubernetes; it is parsed once per connection. Its
+validity is checked at each call, and the caller has its expiration, so that open streams can be ended then. A token is reviewed by
+the cluster, and results are cached for seconds (`muster.runtime.auth.TokenReviewer`), so repeated attempts with one invalid token
+cost little; many different tokens wait in a queue per address, and use few of the concurrent requests. All failed authentications
+get the same message: the cause is only logged, and never the credential itself.
 """
 
 from __future__ import annotations
@@ -34,19 +32,21 @@ log = get_logger("muster.transport.server")
 _MEMO: Final = "muster.identity"
 _BEARER: Final = "Bearer "
 REVIEWS_AT_ONCE: Final = 16
-"""Of tokens, which anybody can send: in all, of one address, and waiting of one address, which may be a load balancer's."""
+"""Concurrent token reviews in all, per address, and waiting per address, which may be a load balancer's: unauthenticated callers
+cause them.
+"""
 REVIEWS_EACH: Final = 4
 REVIEWS_WAITING: Final = 1_024
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who calls. `cluster` is the one whose agent this is; empty where the name is no agent's."""
+    """The caller. `cluster` is that of an agent; empty for other users."""
 
     user: UserInfo
     cluster: str = ""
     not_after: datetime | None = None
-    """When the certificate ends; a token has no end that we know of."""
+    """The expiration of the certificate; that of a token is not known."""
 
     @property
     def is_agent(self) -> bool:
@@ -59,21 +59,21 @@ def identity(user: UserInfo, not_after: datetime | None = None) -> Identity:
 
 
 class CallerAuthentication:
-    """An `Authenticate` of the wire. Whoever is known owns the connection from then on, which limits are counted by."""
+    """The `Authenticate` of the gRPC server. An authenticated user owns the connection from then on, by which limits are
+    counted."""
 
     def __init__(
         self, tokens: Authenticator, *, trusts: Callable[[bytes], bool] = lambda authority: True, clock: Clock = SYSTEM
     ) -> None:
-        """`tokens` may ask the cluster. `trusts` says whether a certificate of an authority (DER) still counts: authorities may
-        be taken away while a connection that one of them vouched for lives.
-        """
+        """`tokens` may send reviews. `trusts` is whether a CA (DER) is still trusted: CAs may be removed while a connection with
+        one of their certificates is open."""
         self._tokens = tokens
         self._trusts = trusts
         self._clock = clock
         self._turns = FairTurns(in_all=REVIEWS_AT_ONCE, each=REVIEWS_EACH, longest_line=REVIEWS_WAITING)
 
     async def __call__(self, head: CallHead) -> Identity:
-        """Raises RpcError: UNAUTHENTICATED, and UNAVAILABLE where the cluster cannot be asked."""
+        """Raises RpcError: UNAUTHENTICATED, and UNAVAILABLE if the cluster cannot be reached."""
         certified = self._by_certificate(head)
         if certified is not None:
             head.connection.owner = certified.user.name

@@ -1,15 +1,15 @@
-"""What a caller may, in a fixed order of questions: whose cluster it speaks for, then whether the hub's rules let it.
+"""Authorization of callers: first the cluster that they may act for, then the hub's authorizers.
 
-An agent speaks for the cluster in its name, and for no other. Anybody else is a newcomer: it speaks for a cluster only of the few
-kinds that joining takes, and only if it may create the ManagedCluster of that name, so that `resourceNames` in a role bind a token
-to one name. Then the rules are asked, with the verb that a data type and an action stand for, as OCM's server asks them.
+An agent may act for the cluster in its user name only. Any other user is a bootstrap identity: it may only use the kinds that
+joining needs, and only for a cluster whose ManagedCluster it may create, so that `resourceNames` in a role limit a token to one
+name. Then the hub's authorizers are asked, with the verb for the data type and action, as in OCM's server.
 
-Answers come from RBAC as it is known here, confirmed by reviews (`muster.runtime.auth.SubjectAccess`), so that a call of an agent
-that called before costs no request of its own. When a role or binding changes that touches a caller, its standing is thrown away at
-once, and whoever listens (`on_change`) is told, to look at live streams again.
+Decisions come from the RBAC caches, confirmed by reviews (`muster.runtime.auth.SubjectAccess`), so that repeated calls of an agent
+cost no requests. When a role or binding of a caller changes, its cached permissions are dropped at once, and handlers (`on_change`)
+are called, to check open streams again.
 
-It fails closed: where the cluster cannot be asked, the caller is told to try again. A refusal says what was asked for by kind and
-cluster, and nothing of the rules.
+It fails closed: if the cluster cannot be reached, the caller gets a retriable error. A refusal names kind and cluster, but no
+rules.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from muster.transport.server.authentication import Identity
 log = get_logger("muster.transport.server")
 
 MOST_REMEMBERED: Final = 20_000
-"""Callers whose standing is kept."""
+"""Callers with cached permissions."""
 ANSWERS_EACH: Final = 256
-"""That are remembered of one caller: an agent asks a dozen things, and nobody may fill the memory with others."""
+"""Cached decisions per caller: an agent needs a dozen, and one caller must not exhaust memory."""
 ATTEMPTS: Final = 10
-"""How often a question is asked anew because rights changed while it was."""
+"""How often a check begins anew because permissions changed while it ran."""
 _VERBS: Final = {Action.CREATE: "create", Action.UPDATE: "update", Action.RESYNC: "list"}
 SUBSCRIBE: Final = "subscribe"
-"""The verb that a subscription to tokens stands for: nobody watches tokens."""
+"""The verb for subscriptions to tokens, which cannot be watched."""
 
 ChangeHandler = Callable[[frozenset[Subject]], None]
 
 
 class Authorization:
-    """Also an `Authorizer` of anything, for services that judge what an agent writes."""
+    """Also a general `Authorizer`, for services that check what an agent writes."""
 
     def __init__(self, client: KubeClient, rbac: RbacAuthorizer, *, clock: Clock = SYSTEM) -> None:
         self._client = client
@@ -59,17 +59,17 @@ class Authorization:
         rbac.on_change(self._changed)
 
     def on_change(self, handler: ChangeHandler) -> None:
-        """Told whose rights are others now; must be quick."""
+        """Called with the subjects whose permissions changed; must be quick."""
         self._handlers.append(handler)
 
     async def subscription(self, who: Identity, row: Row, cluster: str) -> None:
-        """Raises RpcError unless the caller may listen to what happens to a cluster's objects of the kind."""
+        """Raises RpcError unless the caller may subscribe to the kind's objects of a cluster."""
         verb = SUBSCRIBE if row is TOKENS else "watch"
         await self._check(who, row, cluster, _attributes(row, verb, cluster))
 
     async def publication(self, who: Identity, row: Row, event_type: EventType, cluster: str, name: str) -> None:
-        """Raises RpcError unless the caller may ask for this about a cluster's objects. `name` is the object's."""
-        # Nobody lists tokens: there is nothing to answer, and the right to listen is the right to ask.
+        """Raises RpcError unless the caller may publish this action for a cluster's objects. `name` is the object's."""
+        # Tokens cannot be listed: a resync has no answers, and needs the permission to subscribe.
         verb = SUBSCRIBE if row is TOKENS and event_type.action is Action.RESYNC else _VERBS[event_type.action]
         status = event_type.subresource is Subresource.STATUS
         attributes = _attributes(row, verb, cluster, "status" if status else "", name if row is TOKENS else "")
@@ -91,7 +91,7 @@ class Authorization:
         return _refused(row, cluster)
 
     async def may(self, user: UserInfo, attributes: AccessAttributes) -> bool:
-        """Raises RpcError where the cluster cannot be asked."""
+        """Raises RpcError if the cluster cannot be reached."""
         try:
             return (await self.authorize(user, attributes)).allowed
         except KubeError as error:
@@ -99,7 +99,7 @@ class Authorization:
             raise RpcError(Code.UNAVAILABLE, "the hub cannot find out what the caller may; try again") from None
 
     async def authorize(self, who: UserInfo, attributes: AccessAttributes) -> AccessDecision:
-        """An Authorizer's answer. Raises KubeError where the cluster cannot be asked."""
+        """For `Authorizer`. Raises KubeError if the cluster cannot be reached."""
         for _ in range(ATTEMPTS):
             access = self._access(who)
             decision = await access.authorize(attributes)
@@ -108,7 +108,7 @@ class Authorization:
         raise TooManyRequests(429, "TooManyRequests", f"what {who.name} may does not stop changing; try again")
 
     def follows_rights_of(self, user: UserInfo) -> bool:
-        """Whether `on_change` tells whenever a user's rights change: RBAC is followed, and decides alone."""
+        """Whether `on_change` reports all changes of a user's permissions: RBAC is watched, and decides alone."""
         access = self._accesses.get(user)
         return self._rbac.followed and access is not None and access.followed and not access.doubted
 

@@ -1,10 +1,10 @@
-"""Who listens to what: a change finds its listeners by cluster and data type, and is encoded once, if there are any.
+"""Distributes changes to subscribers, by cluster and data type; each is encoded once, if there are any subscribers.
 
-Services tell of changes as they happen; nothing here waits for a reader (`subscriber.py`). What was offered in one turn of the loop
-is handed to the wire at its end, for all streams that got something. Heartbeats go to all from one timer, a few hundred per turn.
+Services report changes as they happen; nothing here waits for a reader (`subscriber.py`). Messages of one iteration of the event
+loop are sent at its end, for all streams. Heartbeats are sent to all streams by one timer, a few hundred per iteration.
 
-An object that cannot be sent harms itself alone. Larger than agents can receive, it would end the stream, and again after every
-resync: it is left out, logged and counted, its service is told, and so is one of which no event can be made left out.
+An object that cannot be sent affects no other. If it is larger than agents can receive, it would end the stream, and again after
+every resync: it is left out, logged and counted, and its service is notified; an object that cannot be encoded is left out too.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Broker:
         max_event: int = MAX_EVENT,
         clock: Clock = SYSTEM,
     ) -> None:
-        """`heartbeat`: seconds between two; None for none. `max_event`: bytes of the largest event that is sent."""
+        """`heartbeat`: seconds between heartbeats; None for none. `max_event`: bytes of the largest event that is sent."""
         self.services = {service.row.data_type: service for service in services}
         self.oversized: dict[DataType, int] = dict.fromkeys(self.services, 0)
-        """Events that were not sent for their size."""
+        """The number of events that were too large."""
         self.unfit: dict[DataType, int] = dict.fromkeys(self.services, 0)
-        """Objects of which no event could be made."""
+        """The number of objects that could not be encoded."""
         self._heartbeat = heartbeat
         self._max_event = max_event
         self._clock = clock
@@ -77,7 +77,7 @@ class Broker:
             yield from list(subscribers)
 
     def counts(self) -> dict[tuple[str, DataType], int]:
-        """Streams by cluster and data type."""
+        """The number of streams by cluster and data type."""
         return {
             (cluster, data_type): len(subscribers)
             for data_type, clusters in self._listeners.items()
@@ -86,16 +86,16 @@ class Broker:
 
     @property
     def synced(self) -> bool:
-        """Whether everything is known of all kinds that the hub serves."""
+        """Whether all kinds that the hub serves are synced."""
         return all(service.synced or not service.served for service in self.services.values())
 
-    # Coming and going
+    # Subscribing
 
     def subscribe(
         self, call: Call, who: Identity, row: Row, cluster: str, stream: ServerStream, *, visible: Visible | None = None
     ) -> Subscriber:
-        """From here on the stream is told of everything. The head goes out in the same turn of the loop, so that whoever has it may
-        rely on that. The caller serves the subscriber, and unsubscribes it. Raises RpcError when the server is stopping."""
+        """The stream gets every change from now on. The head is sent in the same iteration of the event loop, so that its receiver
+        can rely on that. The caller serves the subscriber, and unsubscribes it. Raises RpcError if the server is stopping."""
         if self._stopping:
             raise RpcError(Code.UNAVAILABLE, "the server is stopping; connect again")
         service = self.services[row.data_type]
@@ -121,12 +121,12 @@ class Broker:
         subscriber.end(RpcError(Code.CANCELLED))
 
     def on_connection(self, connection: Connection) -> int:
-        """How many streams a connection has."""
+        """The number of streams on a connection."""
         return len(self._by_connection.get(connection, ()))
 
     def of_asker(self, connection: Connection, user: UserInfo, cluster: str, data_type: DataType) -> list[Subscriber]:
-        """The streams on which answers to a call go out: those of its connection, else those of the same user, since an agent may
-        be about to change its connection for another."""
+        """The streams for the answers to a call: those of its connection, else those of the same user, since an agent may be
+        changing its connection."""
         listening = self._listeners[data_type].get(cluster, _NO_SUBSCRIBERS)
         own = [one for one in listening if one.call.connection is connection]
         return own or [one for one in listening if one.who.user == user]
@@ -136,12 +136,12 @@ class Broker:
         return [subscriber for user in users for subscriber in self._by_user[user]]
 
     def stop(self) -> None:
-        """End every stream, and let none begin."""
+        """End all streams, and refuse new ones."""
         self._stopping = True
         for subscriber in self:
             subscriber.end(RpcError(Code.UNAVAILABLE, "the server is stopping; connect again"))
 
-    # What is told
+    # Changes
 
     def _publish_changes_of(self, service: Service) -> Callable[[ResourceChange], None]:
         data_type = service.row.data_type
@@ -169,7 +169,7 @@ class Broker:
                 subscriber.offer(change.resource_id, message, keep=keep)
 
     def encoded(self, event: CloudEvent, data_type: DataType) -> bytes | None:
-        """None for what cannot travel."""
+        """None if it cannot be encoded."""
         try:
             message = encode_event(event)
         except InvalidEvent as error:
@@ -189,7 +189,7 @@ class Broker:
         return message
 
     def _fitting(self, event: CloudEvent) -> bytes | None:
-        """None for what cannot travel, of which another event says the same or less."""
+        """None if it is too large or cannot be encoded."""
         try:
             message = encode_event(event)
         except InvalidEvent:
@@ -209,15 +209,15 @@ class Broker:
         *,
         withhold: bool = False,
     ) -> Make:
-        """`statuses`: by resource id what is to be told with an object, if there is room for it in a message. `withhold`: of one
-        that is too large it is told that it is there."""
+        """`statuses`: by resource id the status to be sent with an object, if it fits into the message. `withhold`: send the
+        existence of an object that is too large."""
         data_type = service.row.data_type
 
         def make(resource_id: str) -> bytes | None:
             try:
                 event = service.get(resource_id)
             except NotFound:
-                # It went in the meantime, and that was told.
+                # It was deleted meanwhile, which was sent.
                 return None
             except Exception as error:
                 self._unfit(data_type, resource_id, error)
@@ -231,7 +231,7 @@ class Broker:
 
         return make
 
-    # Once per turn
+    # Once per iteration
 
     def _mark(self, subscriber: Subscriber) -> None:
         if not self._dirty:
@@ -244,7 +244,7 @@ class Broker:
             try:
                 subscriber.flush()
             except Exception as error:
-                # One stream that fails must not keep the others from theirs.
+                # An error in one stream must not affect others.
                 log.error("stream failed", exc_info=True, user=subscriber.who.user.name, data_type=str(subscriber.row.data_type))
                 subscriber.end(RpcError(Code.INTERNAL, type(error).__name__))
 

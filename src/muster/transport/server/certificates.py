@@ -1,10 +1,10 @@
-"""The server's TLS from files that others renew: its certificate and key, and the authorities of clients' certificates.
+"""The server's TLS context from files that are renewed: its certificate and key, and the CAs of client certificates.
 
-Files are read again at intervals. When their content has changed, new connections get the new certificate and are judged by the new
-authorities, and `trusts` tells of those: a connection that an authority vouched for which is no longer there has proved nothing any
-more. Where the authority of the server's own certificate is among those of clients, as on hubs that sign both with one, it is
-presented too: whoever joins knows the authority by the hash of its key, and has to see it for that. What cannot be used
-(half-written, a key that does not fit) is told to the log, and what was there before stays.
+Files are read again at intervals. When their content has changed, new connections use the new certificate and CAs, and `trusts`
+uses the new CAs: a connection with a certificate of a removed CA is no longer authenticated. If the CA of the server's own
+certificate is also a client CA, as on hubs with one CA for both, it is sent too: joining agents know the CA by the hash of its key,
+and must see it for that. Invalid content (half-written files, a key that does not match) is logged, and the former content stays in
+use.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from muster.transport.server.config import ConfigError, GrpcServerConfig
 log = get_logger("muster.transport.server")
 
 MAX_WATCH_INTERVAL: Final = 10.0
-"""Seconds; the configured interval counts where it is shorter."""
+"""Seconds; a shorter configured interval is used."""
 
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """What the files say."""
+    """The content of the files."""
 
     cert: bytes
     key: bytes = field(repr=False)
@@ -45,7 +45,7 @@ class ServerTls:
     """`load`, then `run` until cancelled."""
 
     def __init__(self, config: GrpcServerConfig, path: Callable[[str], Path] = Path, *, clock: Clock = SYSTEM) -> None:
-        """`path` says where a file is that the configuration names."""
+        """`path` maps a configured path to its location."""
         self._config = config
         self._paths = [path(name) for name in (config.tls_cert_file, config.tls_key_file, config.client_ca_file)]
         self._clock = clock
@@ -53,11 +53,11 @@ class ServerTls:
         self._authorities: frozenset[bytes] = frozenset()
 
     def trusts(self, authority: bytes) -> bool:
-        """Whether an authority (DER) is one of those in the file now."""
+        """Whether a CA (DER) is currently in the file."""
         return authority in self._authorities
 
     async def load(self) -> ssl.SSLContext:
-        """Raises OSError for files that cannot be read, and ConfigError for what is in them."""
+        """Raises OSError for files that cannot be read, and ConfigError for invalid content."""
         files = await asyncio.to_thread(self._read)
         context = await asyncio.to_thread(self._context, files)
         self._authorities = _authorities(files.client_cas)
@@ -65,7 +65,7 @@ class ServerTls:
         return context
 
     async def run(self, replace: Callable[[ssl.SSLContext], None]) -> None:
-        """Tell `replace` whenever the files have changed."""
+        """Call `replace` whenever the files have changed."""
         while True:
             await sleep(self._clock, min(self._config.cert_watch_interval, MAX_WATCH_INTERVAL))
             try:
@@ -92,7 +92,7 @@ class ServerTls:
 
 
 def with_issuers(chain: bytes, authorities: bytes) -> bytes:
-    """A chain (PEM), and after it those of the authorities that have signed one of its certificates. Raises ValueError."""
+    """A chain (PEM), followed by those of the CAs that have signed one of its certificates. Raises ValueError."""
     shown = x509.load_pem_x509_certificates(chain)
     signed = [
         load_pem_x509_certificate

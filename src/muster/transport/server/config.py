@@ -1,8 +1,7 @@
-"""The server's configuration file, key by key as OCM's server has it, and what it says in this program's words.
+"""The server's configuration file, with the keys of OCM's server.
 
-A file that is not there means the defaults. A key that is not known is refused by name together with those that are: a misspelt
-`client_ca_file` must not mean that nobody is let in, or everybody. Durations are Go's, ciphers have their IANA names and concern
-TLS 1.2 only, as in Go.
+A missing file means the defaults. An unknown key is refused together with the list of known keys: a misspelt `client_ca_file` must
+not change who is authenticated. Durations are Go's, ciphers have their IANA names and concern TLS 1.2 only, as in Go.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _SERVING: Final = "/var/run/secrets/hub/grpc/serving-cert"
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be meant; the text says which key, and what is expected."""
+    """An invalid configuration; the text has the key and what is expected."""
 
 
 @dataclass(frozen=True)
 class GrpcServerConfig:
-    """Names and defaults are OCM's. Times are seconds here, sizes bytes."""
+    """Names and defaults are OCM's. Times are in seconds, sizes in bytes."""
 
     tls_cert_file: str = f"{_SERVING}/tls.crt"
     tls_key_file: str = f"{_SERVING}/tls.key"
@@ -36,18 +35,18 @@ class GrpcServerConfig:
     tls_min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     tls_max_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
     cipher_suites: tuple[str, ...] = ()
-    """OpenSSL's names; empty: the library's own choice."""
+    """OpenSSL's names; empty: the library's default."""
     server_bind_port: int = 8090
     max_concurrent_streams: int | None = None
-    """Of one connection. None: the wire's own limit; OCM's server has none."""
+    """Per connection. None: the limit of our HTTP/2 server; OCM's server has none."""
     max_receive_message_size: int = 4 * 1024 * 1024
     max_send_message_size: int = (1 << 31) - 1
     connection_timeout: float = 120.0
     write_buffer_size: int = 32 * 1024
-    """Says nothing here, as `read_buffer_size`: connections are written to and read from once per turn of the loop."""
+    """Has no effect, as `read_buffer_size`: connections are written and read once per iteration of the event loop."""
     read_buffer_size: int = 32 * 1024
     max_connection_age: float | None = None
-    """None: connections live as long as they like."""
+    """None: unlimited."""
     client_min_ping_interval: float = 5.0
     server_ping_interval: float = 30.0
     server_ping_timeout: float = 10.0
@@ -72,11 +71,11 @@ _SUITES: Final[Mapping[str, str]] = {
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
 _TLS13_SUITES: Final = frozenset(("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"))
-"""Are always on, in Go too: naming them changes nothing."""
+"""Always enabled, as in Go: configuring them changes nothing."""
 
 
 def read_config(path: Path) -> GrpcServerConfig:
-    """Raises ConfigError, and OSError for a file that is there and cannot be read."""
+    """Raises ConfigError, and OSError for an existing file that cannot be read."""
     try:
         content = read(path)
     except FileNotFoundError:
@@ -117,7 +116,7 @@ def tls_version(value: Any) -> ssl.TLSVersion:
 
 
 def cipher_suites(value: Any) -> tuple[str, ...]:
-    """OpenSSL's names of the suites with these IANA names, commas between them. Raises ValueError."""
+    """OpenSSL's names of the suites with these IANA names, joined by commas. Raises ValueError."""
     names = [name.strip() for name in _text(value).split(",") if name.strip()]
     if unknown := [name for name in names if name not in _SUITES and name not in _TLS13_SUITES]:
         raise ValueError(f"{', '.join(unknown)}: no such cipher suite; there are {', '.join((*_SUITES, *sorted(_TLS13_SUITES)))}")
@@ -155,7 +154,7 @@ def _number(least: int) -> Callable[[Any], int]:
 def _seconds(least: float = 0.0) -> Callable[[Any], float]:
     def convert(value: Any) -> float:
         try:
-            # A number alone is so many nanoseconds to Go.
+            # Go reads a plain number as nanoseconds.
             found = (value if isinstance(value, int) and not isinstance(value, bool) else parse_duration(_text(value))) / 1e9
         except GoError as error:
             raise ValueError(f"{error}; write 30s or 1m30s") from None

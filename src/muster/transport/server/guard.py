@@ -1,11 +1,11 @@
-"""Ends streams whose caller has lost what they were begun with: its rights, its authority's trust, or its token.
+"""Ends streams whose caller has lost its permissions, the trust in its CA, or its token.
 
-A change of RBAC names the subjects it touches, and the streams of exactly these callers are looked at again, a moment later,
-because changes come in groups. What no change tells of is looked at again at intervals: tokens, and rights that something beside
-RBAC decides. The end of a certificate is known beforehand and has a timer of its own (`service.py`).
+A change of RBAC names the affected subjects, and only their streams are checked again, a moment later, because changes come in
+groups. What no change reports is checked at intervals: tokens, and permissions that another authorizer grants. The expiration of a
+certificate is known beforehand and has its own timer (`service.py`).
 
-A stream is ended when the answer is no. Where the cluster cannot be asked, streams go on, since an outage is no loss of rights; but
-after a change that touches a caller, not for longer than `UNDECIDED_TIMEOUT`.
+A denied stream is ended. If the cluster cannot be reached, streams continue, since an outage is no loss of permissions; but after a
+change that affects a caller, only for `UNDECIDED_TIMEOUT`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_CONCURRENT_CHECKS: Final = 16
 
 
 class StreamGuard:
-    """`run` is to be a task of its owner."""
+    """Its owner runs `run` as a task."""
 
     def __init__(
         self, broker: Broker, authentication: CallerAuthentication, authorization: Authorization, *, clock: Clock = SYSTEM
@@ -43,12 +43,12 @@ class StreamGuard:
         self._authorization = authorization
         self._clock = clock
         self._touched: dict[Subscriber, float] = {}
-        """Streams to look at, and since when their rights may be others."""
+        """Streams to check, and since when their permissions may have changed."""
         self._news = asyncio.Event()
         authorization.on_change(self._changed)
 
     def recheck_all(self) -> None:
-        """Whom to trust has changed."""
+        """The trusted CAs have changed."""
         self._touch(self._broker)
 
     def _changed(self, subjects: frozenset[Subject]) -> None:
@@ -87,7 +87,7 @@ class StreamGuard:
         return subscriber.who.not_after is None or not self._authorization.follows_rights_of(subscriber.who.user)
 
     async def _check_all(self, subscribers: Iterable[Subscriber]) -> list[Subscriber]:
-        """End those that may not go on. Gives those of which that cannot be found out."""
+        """End the denied streams. Returns those that could not be checked."""
         undecided: list[Subscriber] = []
         gate = asyncio.Semaphore(MAX_CONCURRENT_CHECKS)
 

@@ -1,8 +1,8 @@
-"""Whether the hub's API answers, for readiness.
+"""A readiness check of the hub's API.
 
-What a server knows of the hub stays in its caches when the API server goes away, and a connection on which nothing comes may be
-silent or dead. So it is asked at intervals: a server whose hub does not answer keeps its agents, which would get no further
-elsewhere, but takes no new ones.
+The server's caches remain when the API server goes away, and an idle connection may be dead without notice. So the API server is
+probed at intervals: without it, this server keeps its agents, for which another server would be no better, but is not ready for new
+ones.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ log = get_logger("muster.transport.server")
 
 CHECK_INTERVAL: Final = 3.0
 RETRY_INTERVAL: Final = 1.0
-"""While the hub does not answer."""
+"""Seconds between probes while the hub does not answer."""
 ANSWERED_WITHIN: Final = 5.0
 
 
 class HubCheck:
-    """`run` is to be a task of its owner."""
+    """Its owner runs `run` as a task."""
 
     def __init__(self, client: KubeClient, *, clock: Clock = SYSTEM) -> None:
         self._client = client
@@ -30,7 +30,7 @@ class HubCheck:
         self._problem: str | None = None
 
     def problem(self) -> str | None:
-        """Why the hub's API cannot be used, as far as is known; None when it can."""
+        """Why the hub's API is unavailable, as far as is known; None if it is available."""
         return self._problem
 
     async def run(self) -> None:
@@ -49,7 +49,7 @@ class HubCheck:
         except TimeoutError:
             return f"the hub's API server has not answered within {ANSWERED_WITHIN:g} s"
         except StatusError as error:
-            # Whoever refuses is there.
+            # A server that refuses the request is available.
             return f"the hub's API server fails: {error}" if error.code >= 500 else None
         except KubeError as error:
             return f"the hub's API server is away: {error}"

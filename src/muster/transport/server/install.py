@@ -1,6 +1,6 @@
-"""What a gRPC server needs on a Kubernetes hub: an account of its own, with rights for its services and for telling callers apart.
+"""The objects of a gRPC server on a Kubernetes hub: its service account, with permissions for its services and for authentication.
 
-The account is the one whose signing requests the hub's driver believes when they say for whom they are made.
+The hub's driver trusts the requestor annotation of this account's certificate signing requests.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ SERVER_RULES: Final[tuple[Object, ...]] = (
     *SERVICE_RULES,
     rule("authentication.k8s.io", ["tokenreviews"], ["create"]),
     rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
-    # Without these every call of an agent is reviewed by the hub: slower, but no less right.
+    # Without these every call of an agent is reviewed by the hub: slower, but just as correct.
     rule(RBAC_GROUP, ["roles", "rolebindings", "clusterroles", "clusterrolebindings"], READ),
 )
 
 
 async def install(client: KubeClient, namespace: str) -> None:
-    """As an administrator, again and again. Raises what the client raises."""
+    """Apply everything, with an administrator's permissions; can be repeated. Raises the errors of the client."""
     await ensure_namespace(client, namespace)
     await apply_all(client, account_permissions(GRPC_SERVER_ACCOUNT, namespace, ROLE, SERVER_RULES), MANAGER)

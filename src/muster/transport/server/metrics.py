@@ -1,9 +1,9 @@
-"""What the server counts, under the names of OCM's server, so that its dashboards fit.
+"""The server's metrics, with the names of OCM's server, so that its dashboards can be used.
 
-`grpc_server_*` counts calls and messages, those of strangers too; `grpc_server_ce_*` counts events by cluster (`consumer`) and
-data type. A cluster becomes a label only when an agent of it was authorized, and only so many do: the rest, and what newcomers
-do, is counted under `other`. So no caller can make series at will. Connections are one number: a series per remote address would
-grow for ever.
+`grpc_server_*` counts calls and messages, including unauthenticated ones; `grpc_server_ce_*` counts events by cluster (`consumer`)
+and data type. A cluster becomes a label only after an agent of it was authorized, up to a limit: the rest, and bootstrap
+identities, are counted under `other`. So callers cannot create series at will. Connections are one number: a series per remote
+address would be unbounded.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from muster.transport.services.interfaces import Caller, Service
 M = TypeVar("M")
 
 MAX_CLUSTERS: Final = 1_000
-"""That have labels of their own."""
+"""The most clusters with labels of their own."""
 OTHER: Final = "other"
 HANDLING_BUCKETS: Final = tuple(10.0**power for power in range(-6, 4))
 PROCESSING_BUCKETS: Final = (0.005, 0.05, 0.5, 5.0)
-"""Few, because there are as many histograms as clusters and data types."""
+"""Few, because there is a histogram per cluster and data type."""
 _KINDS: Final[Mapping[str, str]] = {PUBLISH: "unary", SUBSCRIBE: "server_stream"}
 
 
 class CallMetrics:
-    """A `CallObserver` of the wire: every call, whoever makes it."""
+    """A `CallObserver` of the gRPC server: all calls."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._methods = {method: _MethodSeries(metrics, method, kind) for method, kind in _KINDS.items()}
@@ -59,7 +59,7 @@ class CallMetrics:
 
 
 class MeasuredCall:
-    """What becomes known of a call while it runs: `series` once it is authorized, what was `sent` when it ends."""
+    """The metrics of a call under way: `series` is set once it is authorized, `sent` is counted at its end."""
 
     __slots__ = ("sent", "series")
 
@@ -69,10 +69,10 @@ class MeasuredCall:
 
 
 class EventMetrics:
-    """Calls about events of clusters."""
+    """Metrics of calls about events of clusters."""
 
     def __init__(self, metrics: Metrics, broker: Broker, unknown: Mapping[DataType, int]) -> None:
-        """`unknown`: ids that resyncs named and nobody knew."""
+        """`unknown`: the number of unknown ids in resync requests."""
         self._metrics = metrics
         self._broker = broker
         self._series: dict[tuple[str, str, DataType], _EventSeries] = {}
@@ -178,7 +178,7 @@ class _EventSeries:
 
 
 def _by_code(make: Callable[[Code], M]) -> Callable[[Code], M]:
-    """Made when a call first ends so."""
+    """Series by code, created when a call first ends with it."""
     made: dict[Code, M] = {}
 
     def get(code: Code) -> M:
@@ -199,5 +199,5 @@ def _short(method: str) -> str:
 
 
 def code_name(code: Code) -> str:
-    """As Go's gRPC writes it: `PermissionDenied`."""
+    """In the format of Go's gRPC: `PermissionDenied`."""
     return "OK" if code is Code.OK else code.name.title().replace("_", "").replace("Cancelled", "Canceled")

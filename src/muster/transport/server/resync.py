@@ -1,22 +1,21 @@
-"""Answers to an agent that says what it has: what is new to it, what has changed, what is gone, and where it asks for it the end.
+"""Answers resync requests: objects that are new to the agent, changed or deleted, and the end marker if it is requested.
 
-Only whoever asked is answered. Versions are compared by look-ups, so a request costs what it names plus what the cluster has,
-however they are mixed; ids that come twice or that nobody knows do no harm. Any other version than the hub's is answered with the
-hub's: a hub that was restored from a backup has lower ones, and is right all the same. The answers themselves are made when the
-reader has room (`subscriber.py`), so the call that asks returns soon.
+Answers go to the requesting agent only. Versions are compared by lookups, so the cost is linear in the ids of the request plus the
+objects of the cluster; duplicate and unknown ids are harmless. Any version that differs from the hub's is answered with the hub's:
+after a restore from a backup it is lower, and correct all the same. The answers are encoded when the reader has room
+(`subscriber.py`), so the call returns soon.
 
-What is known here may be behind what another server has told the agent: a watch is late, or the hub's API is out of reach. Where
-an agent has what is not known here, or has it in a later version, or does not say which version it has because it doubts it, the
-hub is asked what it has now, once per request, and that counts: an agent that were told of an older state would undo the newer one,
-or take down what is there.
+This server's cache may be behind what another server has sent to the agent: its watch is late, or the hub's API is unreachable. If
+the agent has an object that is not cached, or a later version of it, or omits its version because of a doubt, the hub's current
+state is read, once per request, and used: an agent that received an older state would revert the newer one, or remove what exists.
 
-An agent that has just started may ask for what it reported before (`with_status`): then the hub is asked for that, and every object
-of which there is any is answered with it. It must not take a work for gone that is too large to be sent, since it would remove what
-the work has brought: that there is such a work is told to whoever understands it.
+An agent that has just started may request what it reported before (`with_status`): then the statuses are read from the hub, and
+every object with one is answered with it. The agent must not take a work that is too large to be sent for a deleted one, since it
+would remove what the work has applied: agents that support it get the information that the work exists.
 
-That an object is gone is told only where it is known: it was seen to go here (the service's tombstone), or the agent itself says
-the object's name, as ours do. An id without a name that nobody has seen is left alone, counted and logged: a deletion without a
-name is taken by OCM's agents for another object. For the same reason nothing is answered before the service knows everything.
+An object is reported as deleted only if that is known: its deletion was seen here (the service's tombstone), or the agent itself
+sent the object's name, as ours do. An unknown id without a name is ignored, counted and logged: OCM's agents take a deletion
+without a name for one of another object. For the same reason nothing is answered before the service is synced.
 """
 
 from __future__ import annotations
@@ -45,33 +44,33 @@ from muster.transport.services.interfaces import Caller, ObjectVersion, Service
 log = get_logger("muster.transport.server")
 
 _END: Final = "resync "
-"""Begins the place of an end in a stream's queue; no resource id has a blank."""
+"""The prefix of an end marker's key in a stream's queue; no resource id contains a blank."""
 
 
 class Resync:
     def __init__(self, broker: Broker, *, clock: Clock = SYSTEM) -> None:
         self.unknown: dict[DataType, int] = dict.fromkeys(broker.services, 0)
-        """Ids of which nobody could say whether there is or was such an object."""
+        """The number of unknown ids without a tombstone."""
         self._broker = broker
         self._clock = clock
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """By cluster: held while the hub is asked for statuses."""
+        """By cluster: held while statuses are read from the hub."""
 
     async def answer(self, service: Service, event: CloudEvent, caller: Caller, subscribers: list[Subscriber]) -> None:
-        """Queue the answers to a request of the caller's cluster, whose streams are given; the service knows everything. Raises
+        """Queue the answers to a request of the caller's cluster, for these streams; the service must be synced. Raises
         InvalidEvent and KubeError."""
         request = decode_resync_request(event)
-        # What an agent has made and not heard of again has no id yet: it will hear.
+        # An object that the agent has created and not received since has no id yet: its event will come.
         known = {one.resource_id: one for one in request.known if one.resource_id}
         statuses = await self._statuses(service, caller) if request.with_status and service.row.status_apart else {}
-        # That a work is withheld only agents of ours can read, which ask with an id.
+        # Only our agents, which send a resync id, support withheld works.
         ours = bool(request.resync_id)
         make = self._broker.maker(service, statuses=statuses, withhold=ours) if service.row.status_apart else None
         live = await self._live(service, caller, known)
         for current in service.versions(caller.cluster):
             has = known.pop(current.resource_id, None)
             if has is not None and _is_behind(current, has, live):
-                # What has become of it will be told when that comes here.
+                # Its change will be sent when it arrives here.
                 continue
             if make is not None and current.resource_id in statuses:
                 for subscriber in subscribers:
@@ -85,12 +84,12 @@ class Resync:
             self._mark_end(service, caller.cluster, request.resync_id, subscribers)
 
     async def _statuses(self, service: Service, caller: Caller) -> Mapping[str, bytes]:
-        """One question at a time for a cluster: the answers to it are as large as all that its agent has reported."""
+        """One request at a time per cluster: the result is as large as all statuses that its agent has reported."""
         async with self._locks.setdefault(caller.cluster, asyncio.Lock()):
             return await service.live_statuses(caller.cluster, caller)
 
     async def _live(self, service: Service, caller: Caller, known: Mapping[str, KnownObject]) -> Mapping[str, int]:
-        """What the hub has now, by id; empty where nothing the agent says makes us doubt what we know."""
+        """The hub's current versions, by id; empty if the agent's request gives no reason to doubt the cache."""
         current = {version.resource_id: version.version for version in service.versions(caller.cluster)}
         for resource_id, has in known.items():
             if resource_id in current:
@@ -134,14 +133,14 @@ class Resync:
 
 
 def _is_doubted(has: KnownObject) -> bool:
-    """Whether an agent of ours, which says names, has heard of an older version than it had and asks whether that is the hub's.
-    Others say no version of what has none."""
+    """Whether one of our agents, which send names, has received a version older than it had, and requests the hub's. Other agents
+    send no version for objects without one."""
     return bool(has.name) and not has.version
 
 
 def _is_behind(current: ObjectVersion, has: KnownObject, live: Mapping[str, int]) -> bool:
-    """Whether what is known here is older than what the hub has, if it has the object at all, and an agent might take it for the
-    newest."""
+    """Whether the cached version is older than the hub's, if that has the object at all, so that the agent might take it for the
+    latest."""
     hubs = live.get(current.resource_id)
     if _is_doubted(has):
         return hubs is None or hubs > current.version

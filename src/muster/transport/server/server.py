@@ -1,12 +1,12 @@
-"""The gRPC server as a whole: services, broker, who calls and what they may, and the port, put together.
+"""Assembly of the gRPC server: services, broker, authentication, authorization, and the port.
 
-`GrpcServer` takes a client of the hub's API (with the server's own account) and options, so that a test, a fleet and `muster
-grpc-server` run the very same thing. Where objects are kept elsewhere, `services` gives others. Every replica serves: there is
-no leader.
+`GrpcServer` takes a client of the hub's API (with the server's own account) and options, so that tests, fleets and `muster
+grpc-server` run the same server. If objects are stored elsewhere, `services` makes the services. Every replica serves: there is no
+leader election.
 
-Ready means that every service knows everything, but for kinds that the hub does not serve, that RBAC was taken in or may not be
-read, and that the hub's API answers. Stopping is announced: clients are told to go elsewhere, then streams are ended with a code
-upon which agents connect again, and calls may end within `DRAIN_GRACE`.
+It is ready once every service is synced, except for kinds that the hub does not serve, once RBAC is cached or known to be
+forbidden, and if the hub's API is available. On shutdown, clients get GOAWAY, then streams are ended with a code upon which agents
+reconnect, and calls may end within `DRAIN_GRACE`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from muster.transport.services.kube import kube_services
 
 DRAIN_GRACE: Final = 10.0
 ANNOUNCED_FOR: Final = 0.2
-"""Seconds from telling clients to go elsewhere to ending their streams."""
+"""Seconds between GOAWAY and the end of streams."""
 SYNC_CHECK_INTERVAL: Final = 0.05
 
 Services = Callable[[Authorizer], Mapping[DataType, Service]]
-"""The services of all data types, given what says what agents may."""
+"""Makes the services of all data types, with the authorizer of agents."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class GrpcServerOptions:
     config: GrpcServerConfig = field(default_factory=GrpcServerConfig)
     host: str = ""
     heartbeat: float | None = HEARTBEAT_INTERVAL
-    """Seconds; None: none are sent."""
+    """Seconds; None: no heartbeats are sent."""
     rules: ClusterWriteRules = field(default_factory=ClusterWriteRules)
 
     @property
@@ -117,7 +117,7 @@ class GrpcServer(Manager):
         self.add_ready_check("rbac", lambda: None if self._knows_rbac else "RBAC is not taken in yet")
 
     async def start(self) -> None:
-        """Listen. Raises OSError, and ConfigError for what is in the files."""
+        """Listen. Raises OSError, and ConfigError for invalid files."""
         config = self._options.config
         self._rpc = RpcServer(
             self._methods,
@@ -145,7 +145,7 @@ class GrpcServer(Manager):
 
     @property
     def _knows_rbac(self) -> bool:
-        """Whether RBAC was taken in, or cannot be: then every question is reviewed by the hub, which is slower and no less safe."""
+        """Whether RBAC is cached, or cannot be: then every check is reviewed by the hub, which is slower but just as safe."""
         return self._rbac.followed or bool(self._rbac.outage)
 
     def _unsynced(self) -> str | None:

@@ -1,15 +1,15 @@
-"""The two methods of CloudEventService: what is asked, whether it may be, and who carries it out.
+"""The two methods of CloudEventService: validation, authorization, and the call of a service.
 
-The order is fixed. The caller is known from the head before a message is read. Then the message must be an event of a kind that is
-spoken, with an action that agents may ask for; then its cluster must be the caller's, and the hub's rules must allow the action
-(`authorization.py`); then what the payload says of its cluster must agree. Only then a service sees it. Subscribing goes the same
-way with what the request asks for.
+The order is fixed. The caller is authenticated by the head before a message is read. Then the message must be an event of a known
+data type, with an action that agents may publish; then its cluster must be the caller's, and the hub must authorize the action
+(`authorization.py`); then the cluster in the payload must agree. Only then a service gets it. Subscribe requests are checked in the
+same order.
 
-A newcomer, who is no agent yet, sees of the kinds that joining takes only what is its own: its cluster, and certificate requests
-that it made itself, by the name that the server wrote on them.
+A bootstrap identity only receives its own objects of the kinds that joining needs: its cluster, and its own certificate signing
+requests, by the requestor that the server has recorded on them.
 
-A call that fails ends with an RpcError: a service's KubeError as the Status it carries, anything unforeseen as INTERNAL, without
-its text, which goes to the log.
+A failed call ends with an RpcError: a service's KubeError with its Status, unexpected errors as INTERNAL, without their text, which
+is logged.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from muster.transport.services.interfaces import Service
 log = get_logger("muster.transport.server")
 
 MAX_SUBSCRIPTIONS: Final = 64
-"""Of one connection: an agent has five, and several of its programs may share a connection."""
+"""Per connection: an agent has five, and several of its programs may share a connection."""
 SYNC_CHECKS: Final = 100
 SYNC_CHECK_INTERVAL: Final = 0.05
 
@@ -118,7 +118,7 @@ class CloudEventService:
             service = self._service(DataType.parse(request.data_type))
             await self._until_synced(service)
             async with self.turns.turn(who.user.name, len(message)):
-                # From the answer to being looked at with every change of rights nothing is waited for.
+                # There is no await between this check and the subscription, so every later change of permissions is noticed.
                 await self._authorization.subscription(who, service.row, request.cluster_name)
             caller = AuthorizedCaller(who.user, request.cluster_name, who.is_agent)
             self._metrics.authorized(measured, SUBSCRIBE, caller, service.row.data_type)
@@ -139,8 +139,8 @@ class CloudEventService:
                 measured.sent = subscriber.sent
 
     async def _until_synced(self, service: Service) -> None:
-        """Upstream's agents do not repeat a resync that was refused, so one that has just begun is waited for. Raises RpcError, and
-        NotFound where the hub has no such kind."""
+        """Upstream's agents do not repeat a refused resync, so a service that has just started is waited for. Raises RpcError, and
+        NotFound if the hub does not have the kind."""
         for _ in range(SYNC_CHECKS):
             if service.synced:
                 return
@@ -189,7 +189,7 @@ def _as_rpc_errors(call: Call) -> Iterator[None]:
     try:
         yield
     except (RpcError, ConnectionError):
-        # A ConnectionError is that of a stream whose reader has gone.
+        # A ConnectionError means that the reader of the stream is gone.
         raise
     except (KubeError, InvalidEvent, InvalidType) as error:
         raise to_rpc(error) from error
@@ -199,7 +199,7 @@ def _as_rpc_errors(call: Call) -> Iterator[None]:
 
 
 class _Metadata(msgspec.Struct):
-    """What of an object says whose it is."""
+    """The metadata that determine an object's cluster."""
 
     name: str | None = None
     namespace: str | None = None
@@ -224,12 +224,12 @@ _read_annotations = msgspec.json.Decoder(_Requested).decode
 
 
 def _read_payload(event: CloudEvent, row: Row, event_type: EventType) -> _Metadata | None:
-    """What the event says of its object; None where it need not say anything. Raises InvalidEvent."""
+    """The metadata of the event's object; None if it needs none. Raises InvalidEvent."""
     if event_type.action is Action.RESYNC:
         return None
     try:
         if row.versioned is Versioned.GENERATION:
-            # The status of a work is reported without the work; it is found by its id among those of the cluster.
+            # The status of a work is reported without the work; it is found by its id among the cluster's works.
             return _read_metadata(event.text(METADATA).encode()) if METADATA in event.attributes else None
         if event.data is None:
             raise InvalidEvent("the event has no data; an object is expected")
@@ -239,7 +239,7 @@ def _read_payload(event: CloudEvent, row: Row, event_type: EventType) -> _Metada
 
 
 def _check_payload(row: Row, cluster: str, metadata: _Metadata) -> None:
-    """Raises RpcError where the object says that it is another cluster's."""
+    """Raises RpcError if the object belongs to another cluster."""
     owner = {
         Belongs.NAMESPACE: metadata.namespace,
         Belongs.NAME: metadata.name,

@@ -1,15 +1,15 @@
-"""One stream to an agent, and what waits to be sent on it: a queue that is merged by object and bounded.
+"""One stream to an agent, and its queue of messages, which is merged by object and bounded.
 
-Of an object only the latest state waits, under its resource id. Messages wait as bytes, shared by all who are to receive them;
-when a reader is so far behind that its bytes are too many, what waits is only which objects to tell of, and their state is looked
-up when there is room (`Make`), as are the answers to a resync. So the slowest reader costs the bytes below, the ids of its own
-cluster's objects and, where it asked for them, what it has reported of these; nobody waits for it. What cannot be looked up later
-(deletions, tokens) is never replaced or left out: when even these are too many, the queue is dropped and the stream ended with
-UNAVAILABLE, upon which agents subscribe anew and resync.
+Only the latest state of an object waits, under its resource id. Messages wait as bytes, shared by all their receivers; if a reader
+is so far behind that its bytes exceed the limit, only the ids of objects wait, and their state is looked up when there is room
+(`Make`), as are the answers to a resync. So the slowest reader costs the bytes below, the ids of its own cluster's objects and, if
+requested, the statuses that it has reported; nothing waits for it. Messages that cannot be looked up later (deletions, tokens) are
+never replaced or dropped: if even these exceed the limit, the queue is dropped and the stream ended with UNAVAILABLE, upon which
+agents subscribe again and resync.
 
-`flush` hands over what waits to the wire as long as the reader is not behind. The broker calls it once per turn of the loop, and
-the call's own task (`serve`) when a reader has caught up. Looking up is limited per turn, so that a long resync leaves time for
-others.
+`flush` writes queued messages to the connection while the reader keeps up. The broker calls it once per iteration of the event
+loop, and the call's own task (`serve`) when a reader has caught up. Lookups are limited per iteration, so that a long resync does
+not block others.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from muster.transport.rpc.status import Code, RpcError
 from muster.transport.server.authentication import Identity
 
 SEND_AHEAD: Final = 64 * 1024
-"""Bytes that may be with the wire for a reader that has not made room for them."""
+"""Unsent bytes that the connection may hold for a slow reader."""
 MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
-"""Of messages that wait; two of the largest that an agent accepts."""
+"""Of queued messages; two of the largest that an agent accepts."""
 MADE_PER_TURN: Final = 64
 
 Make = Callable[[str], bytes | None]
-"""The message that tells of an object as it is now, by its resource id; None where there is nothing to tell any more."""
+"""Makes the message of an object's current state, by its resource id; None if there is nothing to send any more."""
 Visible = Callable[[CloudEvent], bool]
 
 
 class _Kept:
-    """A message that nothing replaces."""
+    """A message that is never replaced."""
 
     __slots__ = ("message",)
 
@@ -48,7 +48,7 @@ class _Kept:
 
 
 class _Answer:
-    """What makes a message that tells of an object as it is then, and more than a change would: a change is no substitute."""
+    """Makes a resync answer, which has more than the message of a change: a change does not replace it."""
 
     __slots__ = ("make",)
 
@@ -92,26 +92,26 @@ class Subscriber:
         dirty: Callable[[Subscriber], None],
         visible: Visible | None = None,
     ) -> None:
-        """`make` looks up one of the cluster's objects; `dirty` asks for a call of `flush` in this turn of the loop."""
+        """`make` looks up one of the cluster's objects; `dirty` requests a call of `flush` in this iteration of the event loop."""
         self.id = id
         self.call = call
         self.who = who
         self.row = row
         self.cluster = cluster
         self.visible = visible
-        """Which events it may be told of; None: every one of its cluster and kind."""
+        """Which events it may receive; None: all of its cluster and kind."""
         self.error: RpcError | None = None
         """How the stream ends, once that is decided."""
         self.expiry: Timer | None = None
         self.sent = 0
-        """Messages, heartbeats not counted."""
+        """The number of messages, without heartbeats."""
         self._stream = stream
         self._make = make
         self._dirty = dirty
         self._is_dirty = False
         self._queue: dict[str, bytes | _Kept | _Answer | Make] = {}
         self._first: deque[bytes] = deque()
-        """Kept messages whose place in the queue somebody else has taken: sent before it."""
+        """Kept messages whose key in the queue is in use again: they are sent before it."""
         self._bytes = 0
         self._heartbeat: bytes | None = None
         self._behind = False
@@ -119,7 +119,7 @@ class Subscriber:
 
     @property
     def waiting(self) -> int:
-        """Messages, those that are not made yet included."""
+        """The number of queued messages, including those that are not made yet."""
         return len(self._first) + len(self._queue)
 
     @property
@@ -127,7 +127,7 @@ class Subscriber:
         return self._bytes
 
     def offer(self, resource_id: str, message: bytes, *, keep: bool = False) -> None:
-        """Have a message sent that tells the latest of an object. `keep`: it cannot be had again later."""
+        """Queue the message of an object's latest state. `keep`: it cannot be looked up later."""
         if self.error is not None:
             return
         earlier = self._queue.get(resource_id)
@@ -150,13 +150,13 @@ class Subscriber:
         self._want_flush()
 
     def enqueue(self, resource_id: str, make: Make | None = None) -> None:
-        """Have an object told of, by looking it up when there is room, unless something of it waits already."""
+        """Queue an object to be looked up when there is room, unless a message of it is queued already."""
         if self.error is None:
             self._queue.setdefault(resource_id, make or self._make)
             self._want_flush()
 
     def answer(self, resource_id: str, make: Make) -> None:
-        """Have an object told of by a message that says more than those of changes, of which any that waits is not needed then."""
+        """Queue a resync answer for an object, which replaces a queued change."""
         earlier = self._queue.get(resource_id)
         if self.error is not None or isinstance(earlier, _Kept):
             return
@@ -166,7 +166,7 @@ class Subscriber:
         self._want_flush()
 
     def beat(self, heartbeat: bytes) -> None:
-        """Send a heartbeat: at once, or when a reader that is behind catches up."""
+        """Send a heartbeat: at once, or when a slow reader catches up."""
         if self.error is not None:
             return
         if self._stream.unsent < SEND_AHEAD:
@@ -206,7 +206,7 @@ class Subscriber:
             self.sent += 1
 
     async def serve(self) -> None:
-        """Until the stream is ended: raises how."""
+        """Run until the stream is ended: raises its end."""
         while self.error is None:
             await self._wake.wait()
             self._wake.clear()
@@ -224,7 +224,7 @@ class Subscriber:
             self.flush()
 
     async def _ended(self) -> None:
-        # Nothing else wakes a reader that is behind.
+        # Only this wakes a slow reader's stream.
         await self._wake.wait()
 
     def end(self, error: RpcError) -> None:
@@ -237,7 +237,7 @@ class Subscriber:
             self._wake.set()
 
     def _shed(self, needed: int) -> bool:
-        """Whether so many bytes are free once every message that can be had again is only noted."""
+        """Whether so many bytes are free after every message that can be looked up again is replaced by its id."""
         for resource_id, message in self._queue.items():
             if isinstance(message, bytes):
                 self._bytes -= len(message)

@@ -1,8 +1,8 @@
-"""Fair turns for what agents publish: so many at once in all, so many for each caller, and whoever waits is served in rotation.
+"""Fair queuing of published events: limits of concurrent calls in all and per caller, with callers served in rotation.
 
-There is no limit on rates: a caller that is alone gets all the room that one caller may have, and beside a flood of one caller
-every other still gets the next free place. Lines are bounded in number and in the bytes they hold; what does not fit is refused
-at once, and agents try again by themselves. A caller that is gone leaves its line, so its call is never begun.
+There is no rate limit: a single caller gets all the concurrency that one caller may have, and beside a busy caller every other one
+still gets the next free slot. Queues are bounded in number and bytes; further calls are refused at once, and agents retry. A
+cancelled call leaves its queue and is never started.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_CONCURRENT_PER_CALLER: Final = 16
 MAX_QUEUE_LENGTH: Final = 256
 MAX_QUEUED_BYTES_PER_CALLER: Final = 16 * 1024 * 1024
 MAX_QUEUED_BYTES: Final = 256 * 1024 * 1024
-"""Of messages that wait, in all lines together."""
+"""Of waiting messages, in all queues together."""
 
 
 class FairTurns:
@@ -44,7 +44,7 @@ class FairTurns:
 
     @asynccontextmanager
     async def turn(self, caller: Hashable, size: int = 0) -> AsyncIterator[None]:
-        """For a call that holds so many bytes. Raises RpcError when the caller's line is full."""
+        """For a call that holds so many bytes. Raises RpcError if the caller's queue is full."""
         if self.in_flight < self._in_all and self._running.get(caller, 0) < self._each and caller not in self._lines:
             self._begin(caller)
         else:
@@ -71,7 +71,7 @@ class FairTurns:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                # The turn had come in the same moment: it is somebody else's now.
+                # The slot was granted at the same moment: it is passed on.
                 self._end(caller)
             else:
                 self._leave(caller, waiter)

@@ -1,1 +1,1 @@
-"""Between events and where objects are kept."""
+"""Services between events and the storage of objects."""

@@ -1,4 +1,4 @@
-"""What happened to an object, to be made an event of when somebody listens."""
+"""Changes of objects, which become events when there are subscribers."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def _work(row: Row, obj: bytes | Object, action: Action, now: datetime, gone: bo
 
 
 _ENCODE: Final[Mapping[DataType, Encode]] = {WORKS.data_type: _work}
-"""Of rows whose events are not the objects themselves."""
+"""For rows whose events are not the objects themselves."""
 
 
 def encode(row: Row, obj: bytes | Object, action: Action, now: datetime, *, gone: bool = False) -> CloudEvent:
-    """The event that tells agents of an object, which is JSON or a document. Raises InvalidEvent for what cannot be read."""
+    """The event of an object, which is JSON or a document. Raises InvalidEvent if it cannot be decoded."""
     return _ENCODE.get(row.data_type, _plain)(row, obj, action, now, gone)
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """An object that came, changed or went; of one that went, as it was last."""
+    """An object that was added, changed or deleted; a deleted one in its last state."""
 
     row: Row
     kept: KeptObject

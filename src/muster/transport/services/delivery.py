@@ -1,12 +1,12 @@
-"""The condition `Delivered` of works that cannot be sent to their agent: people look for what is wrong at the work itself.
+"""The condition `Delivered` of works that are too large to be sent to their agent, where their owner will look for it.
 
-It is there, and False, while a work that an agent listens for is larger than a message may be. Whether that is so is judged by the
-work as the hub has it now, and written for that version: a change in between makes another judgement. It is taken away when another
-generation fits, whoever has written it, and when somebody has reported on this one, who must have got it. So one that was started
-anew goes on where the last one ended, and servers whose limits differ do not undo what the other has said.
+It is False while a subscribed work is larger than a message may be. That is decided for the hub's current version of the work, and
+written for that version: after a change in between it is decided again. The condition is removed when another generation fits,
+whoever has written the condition, and when the agent has reported on the current generation, which it must have received. So a
+restarted server continues where the former one ended, and servers with different limits do not revert each other.
 
-The condition is this end's alone: an agent cannot report it (`writes/works.py`). A work that fits costs nothing here: only those
-are looked at that a listener could not be sent, and those that have the condition.
+Only the server writes the condition: an agent cannot report it (`writes/works.py`). Works that fit cost nothing: only works that
+could not be sent to a subscriber, and those with the condition, are checked.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from muster.transport.services.writes.payload import identity_of
 
 TOO_LARGE: Final = "MessageTooLarge"
 APPLIED: Final = "Applied"
-"""The condition by which an agent says which generation it has."""
+"""The condition of the agent with the generation that it has."""
 
 
 class DeliveryConditions:
-    """`client` writes in this end's own name; `max_event` is how many bytes the largest event has that is sent."""
+    """`client` has the server's own credential; `max_event` is the size in bytes of the largest event that is sent."""
 
     def __init__(
         self,
@@ -53,20 +53,20 @@ class DeliveryConditions:
         self._client = client
         self._max_event = max_event
         self._reported: set[str] = set()
-        """Uids of works that have the condition from here."""
+        """Uids of works with the condition from this server."""
         self._clock = clock
         self._works: Controller[str] = Controller(
             "delivery-conditions", self._reconcile, workers=1, metrics=metrics, clock=clock, random=random
         )
 
     def undeliverable(self, resource_id: str) -> None:
-        """Somebody listens for it, and cannot be sent it."""
+        """It has a subscriber, and cannot be sent."""
         kept = self._objects.get(resource_id)
         if kept is not None and kept.undelivered != kept.generation:
             self._works.enqueue(resource_id)
 
     def changed(self, kept: KeptObject) -> None:
-        """It is this now."""
+        """The current state of an object."""
         if kept.undelivered is not None:
             self._works.enqueue(kept.uid)
 
@@ -74,7 +74,7 @@ class DeliveryConditions:
         await self._works.run()
 
     async def _reconcile(self, uid: str) -> None:
-        """By uid. Raises KubeError; of these Conflict where the work has changed in between."""
+        """By uid. Raises KubeError, and Conflict if the work has changed in between."""
         kept = self._objects.get(uid)
         if kept is None:
             self._reported.discard(uid)
@@ -96,11 +96,11 @@ class DeliveryConditions:
                 else:
                     self._reported.discard(uid)
         except NotFound:
-            # It went in between.
+            # It was deleted in between.
             return
 
     def _wanted(self, work: Object, conditions: list[Any]) -> list[Any]:
-        """The work's conditions as they ought to be."""
+        """The desired conditions of the work."""
         generation = work["metadata"].get("generation", 0)
         others = [one for one in conditions if one.get("type") != DELIVERED]
         there: Object = next((one for one in conditions if one.get("type") == DELIVERED), {})
@@ -122,7 +122,7 @@ class DeliveryConditions:
         return conditions if condition == there else [*others, condition]
 
     def _size(self, work: Object) -> int:
-        """Of the message that would tell of the work; 0 where none can be made of it, which is another complaint."""
+        """The size of the work's message; 0 if it cannot be encoded, which is another error."""
         try:
             return len(encode_event(encode(self._row, work, Action.UPDATE, self._clock.now())))
         except InvalidEvent:

@@ -1,11 +1,10 @@
-"""The seam between the broker and where objects are kept, one `Service` per data type, as OCM's enhancement 141 has it.
+"""The interface between the broker and the storage of objects: one `Service` per data type, as in OCM's enhancement 141.
 
-A service gives the objects of a cluster as events, tells of changes, and carries out what agents ask for. It takes names of
-clusters, never namespaces. The broker knows nothing of what is behind it: a Kubernetes API with informers, or a store in the same
-process.
+A service returns the objects of a cluster as events, reports changes, and executes agents' requests. Its parameters are names of
+clusters, never namespaces. The broker does not know its storage: a Kubernetes API with informers, or a store in the same process.
 
-A change is told by a `ResourceChange`, which becomes an event when somebody wants it: whoever listens is looked up first, and for
-all who do it is encoded once.
+A change is reported as a `ResourceChange`, which becomes an event when needed: subscribers are looked up first, and it is encoded
+once for all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from muster.transport.contract.types import Action
 
 
 class ResourceChange(Protocol):
-    """An object that came, changed or went."""
+    """An object that was added, changed or deleted."""
 
     @property
     def cluster(self) -> str: ...
@@ -32,7 +31,7 @@ class ResourceChange(Protocol):
     def action(self) -> Action: ...
 
     def event(self) -> CloudEvent:
-        """Made at each call."""
+        """Encoded at each call."""
 
 
 EventHandler = Callable[[ResourceChange], None]
@@ -40,14 +39,14 @@ EventHandler = Callable[[ResourceChange], None]
 
 
 class Caller(Protocol):
-    """Who publishes, as far as the credential proves it."""
+    """The publisher, as proven by its credential."""
 
     @property
     def user(self) -> UserInfo: ...
 
     @property
     def cluster(self) -> str:
-        """The one it may speak for in this call."""
+        """The cluster that it may act for in this call."""
 
     @property
     def is_agent(self) -> bool:
@@ -55,11 +54,11 @@ class Caller(Protocol):
 
 
 class ObjectVersion(NamedTuple):
-    """What resyncs compare of an object."""
+    """The version of an object for resyncs."""
 
     resource_id: str
     version: int
-    """As the row counts; 0 where there is none."""
+    """By the row's counting; 0 if there is none."""
     deleting: bool = False
 
 
@@ -69,11 +68,11 @@ class Service(Protocol):
 
     @property
     def synced(self) -> bool:
-        """Whether everything is known: until then nothing can be said of what is not there."""
+        """Whether all objects are known: until then a missing object means nothing."""
 
     @property
     def served(self) -> bool:
-        """False while wherever objects are kept there is no such kind: then nothing will be known soon."""
+        """False while the storage does not have the kind: then `synced` may never be true."""
 
     def get(self, resource_id: str) -> CloudEvent:
         """As an answer to a resync. Raises NotFound."""
@@ -82,29 +81,29 @@ class Service(Protocol):
         """As answers to a resync."""
 
     def versions(self, cluster: str) -> Iterable[ObjectVersion]:
-        """Of what `list` gives, without making events of it."""
+        """The versions of the objects of `list`, without encoding them."""
 
     async def live_versions(self, cluster: str, caller: Caller) -> Iterable[ObjectVersion]:
-        """As `versions`, but asked of whoever keeps the objects: what is known here may be older than what another server has told
-        already. Raises KubeError."""
+        """As `versions`, but read from the storage: the cache may be older than what another server has sent already. Raises
+        KubeError."""
 
     async def live_statuses(self, cluster: str, caller: Caller) -> Mapping[str, bytes]:
-        """By resource id what agents have reported of the cluster's objects, as JSON, asked of whoever keeps the objects: it is not
-        kept here. Of a row whose objects are sent with their status, nothing. Raises KubeError."""
+        """By resource id the statuses that agents have reported for the cluster's objects, as JSON, read from the storage, since
+        they are not cached. Empty for a row whose objects are sent with their status. Raises KubeError."""
 
     def tombstone(self, cluster: str, resource_id: str) -> CloudEvent | None:
-        """The deletion, as an answer to a resync, of an object of the cluster that was seen to go, with its name and version; None
-        where nobody knows."""
+        """The deletion, as an answer to a resync, of a cluster's object whose deletion was seen, with its name and version; None if
+        that is not known."""
 
     async def handle_status_update(self, event: CloudEvent, caller: Caller) -> CloudEvent | None:
-        """Carry out what an agent asks for. What comes back is for whoever asked, and goes to no other stream: the answer to a
-        TokenRequest. Raises KubeError, and InvalidEvent for what cannot be understood. The broker has authorized the caller for its
-        cluster; the service sees to it that the objects it writes are that cluster's."""
+        """Execute an agent's request. The result is sent to the caller only: the response to a TokenRequest. Raises KubeError, and
+        InvalidEvent for undecodable events. The broker has authorized the caller for its cluster; the service must check that the
+        objects it writes are that cluster's."""
 
     def undeliverable(self, resource_id: str) -> None:
-        """An object is larger than whoever listens can receive, and was not sent. Must be quick."""
+        """An object is larger than its subscriber can receive, and was not sent. Must be quick."""
 
     def register_handler(self, handler: EventHandler) -> None:
-        """Told of every change from now on."""
+        """The handler is called with every change from now on."""
 
     async def run(self) -> None: ...

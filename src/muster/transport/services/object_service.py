@@ -1,8 +1,7 @@
-"""The service of one row: objects that a source follows, as events, and the verbs by which agents have them written.
+"""The service of one row: objects of a source as events, and the writes that agents request.
 
-It is the same wherever objects are kept; `ObjectSource` and the client that writes are what differs. What the source takes in at
-first is no change: handlers are told of what happens once the whole state is known, and whoever asks for a resync before that is
-told to wait (`synced`).
+It is independent of the storage, which is behind `ObjectSource` and a client for writes. Objects of the initial state are no
+changes: handlers are called for changes after it, and resyncs must wait for it (`synced`).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from muster.transport.services.writes.table import VERBS
 log = get_logger("muster.transport.services")
 
 ClientOf = Callable[[Caller], KubeClient]
-"""With what is written for a caller."""
+"""The client for writes of a caller."""
 _RESYNC: Final = Action.RESYNC_RESPONSE
 
 
@@ -56,8 +55,8 @@ class ObjectService:
         clock: Clock = SYSTEM,
         random: Random = chance.random,
     ) -> None:
-        """`own_client` is for what nobody has asked for: to say of works that they cannot be sent, which are those that take more
-        than `max_event` bytes."""
+        """`own_client` is for the server's own writes: the condition of works that cannot be sent because they exceed `max_event`
+        bytes."""
         self._row = row
         self._source = source
         self._client_of = client_of
@@ -99,7 +98,7 @@ class ObjectService:
             try:
                 events.append(self._event(kept))
             except InvalidEvent as error:
-                # It is nobody else's problem.
+                # Other objects are not affected.
                 log.error("cannot send object", resource=str(self._row.resource), key=str(kept.snapshot.key), error=str(error))
         return events
 
@@ -174,7 +173,7 @@ class ObjectService:
         return encode(self._row, kept.raw, _RESYNC, self._clock.now())
 
     def _on_change(self, old: Snapshot | None, new: Snapshot | None) -> None:
-        """An object that is another by its uid, or another cluster's now, went and came."""
+        """An object with another uid, or of another cluster now, counts as deleted and added."""
         after = None if new is None else KeptObject(self._row, new)
         before = None if old is None else self._objects.get(old.uid)
         if self._delivery is not None and after is not None:

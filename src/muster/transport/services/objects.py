@@ -1,8 +1,7 @@
-"""The objects of one row as a service knows them: by uid and by cluster, with what resyncs and listeners ask of each at hand.
+"""The known objects of one row, by uid and by cluster, with the values that resyncs and subscribers need.
 
-Where they come from is behind `ObjectSource`: an informer of a Kubernetes API, or a store in the same process. Of each object its
-bytes are kept, and beside them the few words that are asked for again and again, so that neither a version nor the question whether
-something changed that agents are told of takes a look into the bytes.
+They come from an `ObjectSource`: an informer of a Kubernetes API, or a store in the same process. For each object its bytes are
+kept, and the few values that are needed often, so that neither the version nor the check for relevant changes requires decoding.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from muster.transport.contract.rows import Belongs, Row, Versioned
 from muster.transport.services.reduction import DELIVERED
 
 SourceHandler = Callable[[Snapshot | None, Snapshot | None], None]
-"""Told (old, new): no old one of what came, no new one of what went."""
+"""Called with (old, new): no old one for an added object, no new one for a deleted one."""
 
 
 class ObjectSource(Protocol):
-    """Follows the objects of a row, wherever they are kept. `run` is to be a task of its owner."""
+    """Reads the objects of a row from any storage. Its owner runs `run` as a task."""
 
     @property
     def synced(self) -> bool:
-        """Whether the whole state was here once."""
+        """Whether the state was complete once."""
 
     @property
     def served(self) -> bool:
-        """False while wherever they are kept there is no such kind."""
+        """False while the storage does not have the kind."""
 
     def on_change(self, handler: SourceHandler) -> None:
-        """Told of everything that is here already, then of every change. Must be quick."""
+        """The handler is called for every known object, then for every change. Must be quick."""
 
     async def run(self) -> None: ...
 
 
 class NoObjects:
-    """The source of a row whose objects agents are not told of."""
+    """The source of a row whose objects are not sent to agents."""
 
     @property
     def synced(self) -> bool:
@@ -85,7 +84,7 @@ class _Judged(msgspec.Struct, gc=False):
 _decode_head = msgspec.json.Decoder(_Head).decode
 _decode_conditions = msgspec.json.Decoder(_Judged).decode
 _UNDELIVERED: Final = b'"%s"' % DELIVERED.encode()
-"""Is in the bytes of whatever has that condition, and rarely in others'."""
+"""Contained in the bytes of every object with that condition, and rarely in others."""
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 _CLUSTER: Final[Mapping[Belongs, Callable[[Snapshot], str]]] = {
@@ -96,7 +95,7 @@ _CLUSTER: Final[Mapping[Belongs, Callable[[Snapshot], str]]] = {
 
 
 class Selection(TypedDict, total=False):
-    """Of which objects of a resource a list is to be."""
+    """The selection of a list."""
 
     namespace: str
     label_selector: str
@@ -104,7 +103,7 @@ class Selection(TypedDict, total=False):
 
 
 def selection_of(row: Row, cluster: str) -> Selection:
-    """Of the objects of one cluster."""
+    """The objects of one cluster."""
     if row.belongs is Belongs.NAMESPACE:
         return {"namespace": cluster, "label_selector": row.selector}
     if row.belongs is Belongs.NAME:
@@ -125,7 +124,7 @@ class KeptObject:
         self.deleting = bool(metadata.deletionTimestamp)
         self._fingerprint: object = snapshot.resource_version
         if row.versioned is Versioned.GENERATION:
-            # Annotations may be as large as the object: their hash is kept, not they.
+            # Annotations may be as large as the object: their hash is kept instead.
             named = _encode((metadata.labels or {}, metadata.annotations or {}))
             self._fingerprint = (self.generation, self.deleting, hashlib.blake2b(named, digest_size=16).digest())
 
@@ -138,7 +137,7 @@ class KeptObject:
         return self.snapshot.raw
 
     def version(self, row: Row) -> int:
-        """As the row counts; 0 where there is none."""
+        """By the row's counting; 0 if there is none."""
         if row.versioned is Versioned.GENERATION:
             return self.generation
         version = self.snapshot.resource_version
@@ -146,7 +145,7 @@ class KeptObject:
 
     @property
     def undelivered(self) -> int | None:
-        """Of a work that says of itself that agents cannot be sent it: the generation that this was said of."""
+        """For a work with the condition that it cannot be sent: the generation of the condition."""
         if _UNDELIVERED not in self.raw:
             return None
         try:
@@ -156,14 +155,13 @@ class KeptObject:
         return next((condition.observedGeneration for condition in conditions if condition.type == DELIVERED), None)
 
     def differs(self, other: KeptObject) -> bool:
-        """Whether agents are told of the step from one to the other. Of works they are not told what they have reported themselves:
-        labels, annotations, generation and deletion count. Of other kinds every version counts, because whoever writes next has
-        to know it."""
+        """Whether agents must receive the change. For works their own reports are ignored: labels, annotations, generation and
+        deletion count. For other kinds every version counts, because the next writer needs it."""
         return self._fingerprint != other._fingerprint
 
 
 class KeptObjects:
-    """By uid, and by cluster. An object that is no cluster's is not kept."""
+    """By uid, and by cluster. Objects without a cluster are not kept."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, KeptObject] = {}
@@ -179,7 +177,7 @@ class KeptObjects:
         return self._by_cluster.get(cluster, {}).values()
 
     def named(self, cluster: str, name: str) -> KeptObject | None:
-        """Looks at all that the cluster has."""
+        """Searches all objects of the cluster."""
         return next((kept for kept in self.of_cluster(cluster) if kept.snapshot.name == name), None)
 
     def put(self, kept: KeptObject) -> None:

@@ -1,7 +1,7 @@
-"""What of a row's objects is worth keeping: what agents are sent, and what their next write is judged by.
+"""Reduces a row's objects to what agents receive, and what their next write is checked against.
 
-Managed fields are of no use to agents, and are often larger than the rest; of a work's status, which agents send and rarely get
-(`reported.py`), only the conditions stay that this end writes.
+managedFields are of no use to agents, and are often larger than the rest; of a work's status, which agents send and rarely receive
+(`reported.py`), only the conditions remain that the server writes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from muster.transport.codecs.sequence import REPORTED
 from muster.transport.contract.rows import Row, Versioned
 
 DELIVERED: Final = "Delivered"
-"""The condition of a work that says, while it is so, that the work cannot be sent to its agent (ours)."""
+"""The condition of a work that cannot be sent to its agent (ours)."""
 OWN_CONDITIONS: Final = frozenset((REPORTED, DELIVERED))
-"""Which agents may not report. The first they are given back with their status (`reported.py`), no other."""
+"""The conditions that agents must not report. They get back the first one with their status (`reported.py`), but not the other."""
 Reduction = Callable[[bytes], bytes]
 
 
 def reduction_of(row: Row) -> Reduction:
-    """Raises DecodeError for what is no object."""
+    """Raises DecodeError for invalid objects."""
     return _reduced_work if row.versioned is Versioned.GENERATION else _reduced
 
 
@@ -52,7 +52,7 @@ def _own(status: msgspec.Raw) -> list[dict[str, object]]:
     try:
         conditions = _read_status(status).conditions or ()
     except msgspec.DecodeError:
-        # Whatever a status is, the work is sent.
+        # The work is sent even if its status is invalid.
         return []
     return [condition for condition in conditions if condition.get("type") in OWN_CONDITIONS]
 

@@ -1,8 +1,8 @@
-"""The status that an agent has reported of a work, as an agent that has just started is given it back.
+"""The status that an agent has reported of a work, which is sent back to an agent that has just started.
 
-Statuses are not kept here: they are as large as what they are about, and only agents that start ask for them, each once. They come
-from whoever keeps the objects, so an agent that was restarted a moment after its last report does not miss that. Of the conditions
-that are this end's own there is the one that says which report that was, so that the agent can number the next one higher.
+Statuses are not cached: they are large, and only agents that start need them, each once. They are read from the storage, so an
+agent that was restarted a moment after its last report gets that one too. They include the server's condition with the sequence id
+of the last report, so that the agent can continue from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from muster.transport.services.reduction import DELIVERED
 log = get_logger("muster.transport.services")
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Of the statuses of one cluster that wait for one reader: the rest is sent without, and reported anew."""
+"""Of the statuses of one cluster that wait for one reader: the rest is sent without status, and reported again."""
 
 
 class _Metadata(msgspec.Struct):
@@ -36,7 +36,7 @@ _encode: Final = msgspec.json.encode
 
 
 async def read_statuses(pages: AsyncIterable[Iterable[bytes]], cluster: str, *, most_bytes: int = MOST_BYTES) -> dict[str, bytes]:
-    """By uid, of objects that have one."""
+    """By uid, of objects with a status."""
     statuses: dict[str, bytes] = {}
     held = left_out = 0
     async for page in pages:
@@ -53,7 +53,7 @@ async def read_statuses(pages: AsyncIterable[Iterable[bytes]], cluster: str, *, 
 
 
 def _status_of(raw: bytes) -> tuple[str, bytes]:
-    """Of an object: its uid, and its status; empty where there is none that can be read."""
+    """The uid of an object and its status; empty if there is no valid one."""
     try:
         found = _read_object(raw)
         members = found.status
@@ -66,5 +66,5 @@ def _status_of(raw: bytes) -> tuple[str, bytes]:
             )
         return found.metadata.uid, _encode(members)
     except msgspec.DecodeError:
-        # Whatever a status is, the work is sent.
+        # The work is sent even if its status is invalid.
         return "", b""

@@ -1,7 +1,7 @@
-"""What was seen to go: enough of each object to tell an agent, who comes back and still names it, which one is gone.
+"""Deleted objects: enough of each to report its deletion to an agent that still has it.
 
-A resync names objects by uid. One that is not there may have gone, or may never have been here; only what was seen to go is
-answered as deleted. Kept are so many, and for so long; the oldest go first. Whoever was away for longer has to know names itself.
+A resync request has uids. A missing object may have been deleted, or may never have existed here; only a known deletion is
+reported. Their number and age are limited; the oldest are dropped first. An agent that was away for longer must send names itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.transport.contract.rows import Row
 from muster.transport.services.objects import KeptObject
 
 MOST: Final = 50_000
-"""Of one row. Each takes about half a KiB."""
+"""Per row. Each takes about half a KiB."""
 KEPT_SECONDS: Final = 24 * 3600.0
 
 
@@ -26,7 +26,7 @@ class Tombstones:
         self._seconds = seconds
         self._clock = clock
         self._kept: OrderedDict[str, tuple[Tombstone, float]] = OrderedDict()
-        """By uid, with until when. The order of coming is the order of age."""
+        """By uid, with the time of expiration. Insertion order is the order of age."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -46,12 +46,12 @@ class Tombstones:
             self._kept.popitem(last=False)
 
     def get(self, cluster: str, uid: str) -> Tombstone | None:
-        """Of an object that was this cluster's."""
+        """Of an object that belonged to this cluster."""
         tombstone, until = self._kept.get(uid, (None, 0.0))
         if tombstone is None or tombstone.cluster != cluster or until <= self._clock.monotonic():
             return None
         return tombstone
 
     def forget(self, uid: str) -> None:
-        """It is there after all: a label that made it somebody's went and came again."""
+        """The object exists after all: a label that assigns it to a cluster was removed and added again."""
         self._kept.pop(uid, None)

@@ -1,8 +1,8 @@
-"""What the hub has answered to writes of this process, until the source tells of it: whoever writes again knows its own last write.
+"""Responses to this process's own writes, until the source reports them: the next write uses the latest version.
 
-Without it the second of two quick reports about a work would be valid for a version that is no more, and cost a conflict, a read
-and another write, though nobody else wrote. As client-go's MutationCache, but by uid, of heads alone, and apart from the kept
-objects, because what is told to agents is told when the source tells it. Entries last seconds and are bounded, so an error here
+Without it the second of two quick reports about a work would have an old resourceVersion, and cost a conflict, a read and another
+write, though there was no other writer. As client-go's MutationCache, but by uid, with metadata only, and separate from the kept
+objects, because agents receive a change when the source reports it. Entries expire after seconds and are bounded, so an error here
 costs one needless conflict.
 """
 
@@ -35,13 +35,13 @@ class WriteCache:
         self._most = most
         self._clock = clock
         self._heads: OrderedDict[str, tuple[Object, float]] = OrderedDict()
-        """By uid, with until when. The order of coming is the order of age."""
+        """By uid, with the time of expiration. Insertion order is the order of age."""
 
     def __len__(self) -> int:
         return len(self._heads)
 
     def record(self, answer: Object, **status: Any) -> None:
-        """The hub's answer to a write; of its status nothing but this is kept."""
+        """Record the response to a write; of its status only `status` is kept."""
         now, metadata = self._clock.monotonic(), answer["metadata"]
         head = {"metadata": {name: metadata[name] for name in _METADATA if name in metadata}, "status": status}
         self._heads.pop(metadata["uid"], None)
@@ -50,7 +50,7 @@ class WriteCache:
             self._heads.popitem(last=False)
 
     def latest(self, kept: KeptObject) -> Object:
-        """Metadata and status of an object, by the last answer about it where that is newer."""
+        """Metadata and status of an object, from the last response if that is newer."""
         head, until = self._heads.get(kept.uid, (None, 0.0))
         if head is not None:
             if self._clock.monotonic() < until and is_older(kept.snapshot.resource_version, head["metadata"]["resourceVersion"]):
@@ -61,5 +61,5 @@ class WriteCache:
 
 
 def is_older(one: str, other: str) -> bool:
-    """Versions are compared as numbers; where they are none, nothing is older."""
+    """Versions are compared as numbers; if they are no numbers, the result is False."""
     return one.isdecimal() and other.isdecimal() and int(one) < int(other)

@@ -1,16 +1,15 @@
-"""The bytes of what is spoken: the messages of `cloudevents.proto`, written and read without generated code.
+"""The encoding of the messages of `cloudevents.proto`, without generated code.
 
-Five small messages need no library: what comes before a text depends on its attribute's name and its length alone, so writing an
-attribute is a look-up and two pieces of the result; and what others write has one shape, which is read by position. What is legal
-protobuf but has another shape (fields in another order, attributes of rare kinds) is read field by field. Either way a message is
+Five small messages need no library: the bytes before a text depend only on its attribute's name and its length, so encoding an
+attribute is a lookup and two pieces of the result; and the messages of all known writers have one shape, which is decoded by
+position. Other valid protobuf (fields in another order, rare attribute types) is decoded field by field. Either way a message is
 read once, in linear time.
 
-Attributes travel with `ce-` before their names, but for `contenttype`; an attribute without it says nothing to us. As Go's reader:
-unknown fields are passed over, attributes' names are of letters and digits and read in lower case, an attribute must have a value,
-an event without any attribute is none (but a heartbeat), and an event may be JSON as a whole (`structured`). Stricter than Go's: a
-field that comes twice, or a field of the event that comes once more as an attribute, is refused, since no writer does that and two
-readers may understand it in two ways; and a message of very many fields is refused for what it costs. Whatever is wrong is an
-InvalidEvent, and nothing else is ever raised.
+Attributes have the prefix `ce-`, except `contenttype`; attributes without it are ignored. As in Go's decoder: unknown fields are
+ignored, attribute names consist of letters and digits and are converted to lower case, an attribute must have a value, an event
+without any attribute is invalid (except a heartbeat), and a whole event may be JSON (`structured`). Stricter than Go's: a duplicate
+field, or a field that is also an attribute, is refused, since no writer does that and two readers may understand it differently;
+and a message with very many fields is refused for its cost. All errors are InvalidEvent.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ SERVICE: Final = "io.cloudevents.v1.CloudEventService"
 PUBLISH: Final = f"/{SERVICE}/Publish"
 SUBSCRIBE: Final = f"/{SERVICE}/Subscribe"
 EMPTY: Final = b""
-"""The answer to Publish."""
+"""The response to Publish."""
 
 __all__ = [
     "EMPTY",

@@ -1,4 +1,4 @@
-"""Attributes as they come: by position where they have the shape that all writers give them, field by field otherwise."""
+"""Decodes attributes: by position if they have the usual shape, field by field otherwise."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from muster.transport.contract.wire.checks import check_reference
 from muster.transport.contract.wire.names import CONTENT_TYPE, FIELDS, PREFIX, TEXTS
 
 MOST_FIELDS: Final = 256
-"""Of a message. Events have less than twenty; each of very many would be read one by one, with nothing else done meanwhile."""
+"""The most fields of a message. Events have less than twenty; very many would block the event loop."""
 TEXT_KEYS: Final = {(PREFIX + name).encode(): name for name in TEXTS} | {CONTENT_TYPE.encode(): CONTENT_TYPE}
-"""Attributes that are to be expected with a text, by their keys."""
+"""Attributes that usually have a text, by their keys."""
 _KEYS: Final = TEXT_KEYS | {(PREFIX + name).encode(): name for name in (TIME, DELETED)}
 
 
@@ -28,7 +28,7 @@ def few_fields(message: bytes) -> Iterator[tuple[int, int, Any]]:
 
 
 def read_entry(message: bytes, at: int, stop: int) -> tuple[str, Attribute]:
-    """One attribute. Its name is empty if it is not for us, and `contenttype` has it as its name."""
+    """One attribute. Its name is empty if it is to be ignored; `contenttype` keeps its name."""
     if at < stop and message[at] == 0x0A and (size := message[at + 1]) < 0x80:
         value_at = at + 2 + size
         if value_at < stop and message[value_at] == 0x12:
@@ -63,7 +63,7 @@ def _read_entry_by_fields(entry: bytes) -> tuple[str, Attribute]:
 
 
 def _name(key: bytes) -> str:
-    """The attribute's name by its key; empty where the key has no `ce-`."""
+    """The attribute's name by its key; empty if the key has no `ce-`."""
     text = key.decode()
     if text == CONTENT_TYPE:
         return text
@@ -84,7 +84,7 @@ def _without_value(name: str) -> InvalidEvent:
 
 
 def _read_value(name: str, message: bytes, at: int, stop: int) -> Attribute:
-    """The value between these; those kinds first that OCM uses."""
+    """The value between these positions; the types that OCM uses come first."""
     if at == stop:
         raise _without_value(name)
     tag = message[at]
@@ -166,7 +166,7 @@ _KINDS: Final[dict[tuple[int, int], Callable[[str, Any], Attribute]]] = {
 }
 
 CHECKED: Final[dict[str, tuple[type[Any], ...]]] = {TIME: (datetime,), "subject": (str,), "dataschema": (str, Uri, UriRef)}
-"""Attributes of CloudEvents' own, of which not all values are good."""
+"""CloudEvents' own attributes with restricted values."""
 
 
 def check_known(name: str, value: Attribute) -> None:

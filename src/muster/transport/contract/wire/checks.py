@@ -1,4 +1,4 @@
-"""Which values CloudEvents' own attributes may have, in whatever mode an event comes."""
+"""Validation of CloudEvents' own attributes, in both modes of encoding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.transport.contract.event import InvalidEvent
 
 _is_json: Final = re.compile(r"(application|text)/json([ \t]*;[ \t]*charset=[a-z0-9-]+)?", re.IGNORECASE).fullmatch
 _is_plain: Final = re.compile(r"[A-Za-z0-9._-]*").fullmatch
-"""What needs no further look to be a reference to something."""
+"""Plain characters, which are always a valid reference."""
 
 
 def is_json(content_type: str) -> bool:
@@ -19,7 +19,7 @@ def is_json(content_type: str) -> bool:
 
 
 def check_reference(where: str, text: str) -> None:
-    """That a text is a URI, or part of one as Go understands it. Raises InvalidEvent, which names where it stands."""
+    """Check that a text is a URI reference by Go's rules. Raises InvalidEvent with the position."""
     if _is_plain(text):
         return
     try:

@@ -1,4 +1,4 @@
-"""Bytes as messages: their fields one after the other, each once and not very many of them; attributes are read in `attributes`."""
+"""Decodes messages: their fields in sequence, each once, with a limit on their number; attributes are decoded by `attributes`."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ _EVENT_TAGS: Final = {
     0x3A: "text_data",
     0x42: "proto_data",
 }
-"""Tags of fields that have a length, by their first and only byte."""
+"""Tags of length-delimited fields, by their first and only byte."""
 
 
 def _bounds(message: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the payload of the field with a one-byte tag here begins and ends."""
+    """The bounds of the payload of the field with a one-byte tag at this position."""
     size, at = read_varint(message, at + 1)
     stop = at + size
     if stop > end:
@@ -109,16 +109,16 @@ def _bounds(message: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _check_end(at: int, end: int) -> None:
-    """Where reading has come to, by its last field."""
+    """Check that the last field ended at the end of the message."""
     if at < end:
         raise InvalidEvent(f"the message has more than {MOST_FIELDS} fields")
 
 
 def _skip(message: bytes, at: int, end: int) -> int:
-    """Where a field ends that is of no interest."""
+    """The end of an ignored field."""
     tag, after = read_varint(message, at)
     if tag >> 3 == 0 or tag >> 32 or (tag < 0x80 and after > at + 1):
-        # The last is a tag that is longer than it has to be, which would hide a field from us that others see.
+        # The last case is a tag that is longer than necessary, which could hide a field from us that others see.
         raise MalformedMessage(f"proto: illegal tag {tag}")
     wire = tag & 7
     if wire == BYTES:
@@ -159,7 +159,7 @@ def _read_event(message: bytes, start: int, end: int) -> CloudEvent:
             raise MalformedMessage("unexpected EOF")
         if tag == 0x2A:
             bare = False
-            # Nearly all are short texts, which are worth being read without a call.
+            # Nearly all are short texts, so they are decoded inline.
             if (
                 6 <= size < 0x80
                 and message[at] == 0x0A
@@ -211,7 +211,7 @@ def _event(found: dict[int, bytes], attributes: dict[str, Attribute], bare: bool
 
 
 def _check_unread(found: dict[int, bytes]) -> None:
-    """Nobody looks at the other two fields for data, but a message with something else in them is malformed."""
+    """The other two data fields are ignored, but invalid content in them makes the message malformed."""
     if (0x32 in found) + (0x3A in found) + (0x42 in found) > 1:
         raise InvalidEvent("the event has data in more than one field; binary_data alone is expected")
     found.get(0x3A, b"").decode()

@@ -1,4 +1,4 @@
-"""Messages as bytes. An attribute with a text, as nearly all are, is a look-up and two pieces of the result."""
+"""Encodes messages. A text attribute, the usual case, is a lookup and two pieces of the result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _size(size: int) -> bytes:
 
 
 def encode_event(event: CloudEvent) -> bytes:
-    """Raises InvalidEvent for attributes that cannot travel."""
+    """Raises InvalidEvent for attributes that cannot be encoded."""
     try:
         identifier, source = event.id.encode(), event.source.encode()
         pieces = [b"\x0a", _size(len(identifier)), identifier] if identifier else []
@@ -58,7 +58,7 @@ def encode_event(event: CloudEvent) -> bytes:
 
 @lru_cache(maxsize=256)
 def _kind(kind: str) -> bytes:
-    """The fields that say version and type; there are few types."""
+    """The fields for version and type; there are few types."""
     encoded = kind.encode()
     return b"\x1a\x031.0\x22" + _size(len(encoded)) + encoded
 
@@ -79,7 +79,7 @@ def encode_subscription_request(request: SubscriptionRequest) -> bytes:
 
 
 _HEADS: Final[dict[str, dict[int, bytes]]] = {name: {} for name in TEXTS}
-"""What comes before a text, by the name of its attribute and the text's length. Of other names none is kept."""
+"""The bytes before a text, by attribute name and text length. They are cached for these names only."""
 _LONGEST_KEPT: Final = 512
 
 
@@ -92,7 +92,7 @@ def _text_head(name: str, size: int) -> bytes:
 
 
 def _entry_head(name: str, size: int) -> bytes:
-    """An attribute up to its value's message, which is of this size."""
+    """The bytes of an attribute before its value message, which has this size."""
     return _key_head(_KEYS.get(name) or _key(name), size)
 
 
@@ -102,7 +102,7 @@ def _key_head(key: bytes, size: int) -> bytes:
 
 
 def _key(name: str) -> bytes:
-    """An attribute's name up to the size of its value."""
+    """The bytes of an attribute's name up to the size of its value."""
     if not is_attribute_name(name) or name in FIELDS:
         raise InvalidEvent(f"attribute {name!r}: names are of lower-case letters and digits, and none is that of a field")
     return _written_key((PREFIX + name).encode())
@@ -127,12 +127,12 @@ def _moment_head(name: str, size: int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _integer_entry(name: str, value: int) -> bytes:
-    """Integers are generations, and most are small."""
+    """Integers are generations, which are usually small."""
     return _entry(name, _value(name, value))
 
 
 def _value(name: str, value: Attribute) -> bytes:
-    """The message of a value that is not simply a text."""
+    """The message of a value that is no plain text."""
     if isinstance(value, datetime):
         written = _timestamp(value)
         return b"\x3a" + _size(len(written)) + written
@@ -158,5 +158,5 @@ def _timestamp(moment: datetime) -> bytes:
 
 @lru_cache(maxsize=16)
 def _seconds(seconds: int) -> bytes:
-    """Most moments that are written are of the same second."""
+    """Consecutive times are often in the same second."""
     return b"\x08" + write_varint(seconds & 0xFFFFFFFFFFFFFFFF) if seconds else b""

@@ -1,4 +1,4 @@
-"""What attributes are called on the wire."""
+"""The names of attributes on the wire."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.transport.contract import event as names
 PREFIX: Final = "ce-"
 CONTENT_TYPE: Final = "contenttype"
 FIELDS: Final = frozenset(("id", "source", "specversion", "type"))
-"""What the message has fields for."""
+"""Attributes that are fields of the message."""
 TEXTS: Final = (
     names.CLUSTER,
     names.ORIGINAL_SOURCE,
@@ -21,4 +21,4 @@ TEXTS: Final = (
     names.LOG_TRACING,
     names.RESYNC,
 )
-"""Attributes that are to be expected with a text."""
+"""Attributes that usually have a text."""

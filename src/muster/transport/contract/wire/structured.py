@@ -1,6 +1,6 @@
-"""Events that are JSON as a whole: CloudEvents' structured mode, which OCM never writes and its readers understand.
+"""CloudEvents' structured mode, the whole event as JSON, which OCM never writes but its readers accept.
 
-The message's own fields say nothing then: `binary_data` has everything, in CloudEvents' JSON format.
+The message's own fields are ignored then: `binary_data` has everything, in CloudEvents' JSON format.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _media_type(content_type: str) -> str:
 
 
 def is_structured(content_type: str) -> bool:
-    """Whether the event is in the data as a whole, in a format that may be one we read."""
+    """Whether the data has the whole event, in a format that may be supported."""
     return content_type.startswith(_STRUCTURED)
 
 
@@ -77,7 +77,7 @@ def _read_data(content_type: str, found: dict[str, Any]) -> bytes | None:
     try:
         return orjson.dumps(found["data"]) if "data" in found else binascii.a2b_base64(found["data_base64"], strict_mode=True)
     except (TypeError, ValueError) as error:
-        # Both what is nested too deeply to be written and what is no base64.
+        # JSON that is nested too deeply to be encoded, or invalid base64.
         raise InvalidEvent(f"{next(iter(found))}: {error}") from None
 
 

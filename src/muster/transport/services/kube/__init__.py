@@ -1,4 +1,4 @@
-"""Services over a Kubernetes API: informers tell what is there, and the server's own account writes what agents ask for."""
+"""Services over a Kubernetes API: informers read the objects, and the server's own account writes for agents."""
 
 from muster.transport.services.kube.services import kube_services
 

@@ -1,7 +1,7 @@
-"""A row's objects as an informer follows them, once the hub serves their kind.
+"""A row's objects from an informer, once the hub serves their kind.
 
-A hub need not serve every kind that is spoken of: one of an older OCM has no v1beta1 addons. The informer asks again, with pauses
-that grow to half a minute, and begins when the kind is there.
+A hub need not serve all kinds: one of an older OCM has no v1beta1 addons. The informer retries, with pauses of up to half a minute,
+and starts when the kind is served.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class InformedObjects:
 
 class _RowInformer(Informer[Snapshot]):
     missing = False
-    """Whether the hub has said last that there is no such kind."""
+    """Whether the hub did not serve the kind at the last attempt."""
 
     def should_retry(self, error: KubeError) -> bool:
         missing = isinstance(error, NotFound)

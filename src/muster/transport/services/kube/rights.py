@@ -1,7 +1,8 @@
-"""What an account needs on the hub to stand behind the services: whoever deploys a server puts it into a ClusterRole.
+"""The permissions that the services' account needs on the hub: the deployment puts them into a ClusterRole.
 
-The right to accept clusters is not among them: whoever breaks into a server that all agents can reach gets nobody in. Where the hub
-has its webhooks an agent therefore cannot take back its own acceptance over this transport either; an administrator can.
+The permission to accept clusters is not included: an attacker who controls a server that all agents can reach cannot accept any
+cluster. On a hub with webhooks an agent therefore cannot withdraw its own acceptance over this transport either; an administrator
+can.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from muster.runtime.install import READ, rule
 SERVICE_RULES: Final[tuple[Object, ...]] = (
     rule(CLUSTER_GROUP, ["managedclusters"], [*READ, "create", "update"]),
     rule(CLUSTER_GROUP, ["managedclusters/status"], ["update"]),
-    # The webhooks ask whether our account may put a cluster into a set, after the agent was asked here.
+    # The webhooks check whether our account may put a cluster into a set, after the agent's own permission was checked here.
     rule(CLUSTER_GROUP, ["managedclustersets/join"], ["create"]),
     rule("certificates.k8s.io", ["certificatesigningrequests"], [*READ, "create"]),
     rule("coordination.k8s.io", ["leases"], [*READ, "update"]),

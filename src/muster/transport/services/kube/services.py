@@ -26,8 +26,8 @@ def kube_services(
     clock: Clock = SYSTEM,
     random: Random = chance.random,
 ) -> dict[DataType, Service]:
-    """`authorizer` says what agents may, `rules` are those of the hub's webhooks, and `max_event` is how large an event may be that
-    agents are sent. Each service's `run` is to be a task of its owner."""
+    """`authorizer` authorizes agents, `rules` are those of the hub's webhooks, and `max_event` is the size of the largest event
+    that is sent to agents. The caller runs each service's `run` as a task."""
 
     def service(row: Row) -> Service:
         source: ObjectSource = InformedObjects(client, row, clock=clock, random=random) if row.sends else NoObjects()

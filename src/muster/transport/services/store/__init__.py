@@ -1,2 +1,3 @@
-"""Services without a Kubernetes API beside them: objects are read from the embedded server's store, and written through its
-pipeline in whoever's name an agent speaks."""
+"""Services without a Kubernetes API: objects are read from the embedded server's store, and written through its API pipeline as the
+agent's user.
+"""

@@ -1,9 +1,8 @@
-"""In whose name a hub without Kubernetes is written to: the agent's own, so that the API server's rules, admission and records are
-about the agent and nobody else.
+"""Clients for writes to a hub without Kubernetes: as the agent's own user, so that authorization, admission and managedFields are
+the agent's.
 
-Signing requests are the exception. Whoever approves them believes what the annotation says of who asked only if this server's
-account made the request, and that holds wherever the server keeps its objects: so they are made as that account, which may do
-nothing but that.
+Certificate signing requests are the exception. Their approver trusts the requestor annotation only if this server's account made
+the request, with any storage: so they are made as that account, which has no other permission.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ class HubClients:
         user = UserInfo(f"system:serviceaccount:{namespace}:{account}", groups=groups)
         self._own = self._as(user)
         self.administrator: KubeClient = InProcessClient(server.client(cluster, agent=FIELD_MANAGER), cluster.name)
-        """With every right; for what this process does by itself."""
+        """With all permissions; for this process's own writes."""
 
     def for_row(self, row: Row, caller: Caller) -> KubeClient:
         return self._own if row.data_type == SIGNING_REQUEST_ROW.data_type else self._as(caller.user)
 
     async def install_account(self) -> None:
-        """The server's account and its one right. May be done by several servers at once."""
+        """Create the server's account and its permission. Several servers may do it concurrently."""
         await ensure_namespace(self.administrator, self._namespace)
         rights = [rule(SIGNING_REQUESTS.group, [SIGNING_REQUESTS.plural], ["create"])]
         documents: list[tuple[GVR, dict[str, object]]] = account_permissions(self._account, self._namespace, ROLE, rights)
@@ -51,5 +50,5 @@ class HubClients:
 
     def _as(self, user: UserInfo) -> KubeClient:
         client = self._server.client(self._cluster, user, FIELD_MANAGER)
-        # A newcomer's token may be good for the cluster of one name only.
+        # A bootstrap token may be limited to the cluster of one name.
         return InProcessClient(client, self._cluster.name, names_creations=True)

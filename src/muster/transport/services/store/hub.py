@@ -1,12 +1,12 @@
-"""A hub without Kubernetes: this process carries the embedded API server on a database, and the services stand on its store.
+"""A hub without Kubernetes: this process runs the embedded API server on a database, and the services use its store.
 
-`sql_hub` opens it: SQLite for one process, PostgreSQL for any number of them. Each process serves the Kubernetes-style API on a
-port of its own and writes a kubeconfig of its administrator, by which the hub's controllers, webhooks and people reach it; all of
-them see the same objects. What has to be there before anybody joins (definitions, namespaces, accounts, roles) is installed by
-whoever starts, as often as anybody starts: everything is applied, so it does not matter how many do it at once.
+`sql_hub` opens it: SQLite for one process, PostgreSQL for any number of them. Each process serves the Kubernetes API on its own
+port and writes an administrator's kubeconfig, for the hub's controllers, webhooks and users; all processes share the objects. Each
+process installs what the hub needs (CRDs, namespaces, accounts, roles) at its start: everything is applied, so concurrent
+installations are harmless.
 
-The API server starts before anything is installed and stops after the services have ended, so that nothing is told to agents of
-which the database does not know.
+The API server starts before the installation and stops after the services, so that agents receive nothing that is not in the
+database.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from muster.transport.services.store.services import store_services
 log = get_logger(__name__)
 
 CLUSTER: Final = "hub"
-"""The logical cluster that is the hub; the only one there is."""
+"""The logical cluster of the hub; the only one."""
 SERVER_NAMESPACE: Final = "open-cluster-management-hub"
 SERVER_ACCOUNT: Final = "grpc-server-sa"
 
 Install = Callable[[KubeClient], Awaitable[None]]
-"""Makes what a hub needs, with an administrator's client; must bear being done several times at once."""
+"""Installs what a hub needs, with an administrator's client; must be safe to run concurrently."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class SqlHubOptions:
     database: str
     """`sqlite:///file` (four slashes for an absolute path) or `postgresql://…`."""
     kubeconfig: Path
-    """Where the administrator's kubeconfig is written, for its owner's eyes only."""
+    """The path of the administrator's kubeconfig, readable by its owner only."""
     host: str = "127.0.0.1"
     port: int = 0
     host_names: Sequence[str] = ()
-    """Further names in the API server's certificate; the first one is what the kubeconfig leads to."""
+    """Further names in the API server's certificate; the first one is the kubeconfig's server."""
     audit_log: Path | None = None
     namespace: str = SERVER_NAMESPACE
     account: str = SERVER_ACCOUNT
@@ -66,7 +66,7 @@ class SqlHub:
 
     @property
     def client(self) -> KubeClient:
-        """An administrator's, in process: for reviews of tokens and rights, and for following roles."""
+        """An administrator's client, in process: for token and access reviews, and for watching roles."""
         return self._clients.administrator
 
     @property
@@ -76,19 +76,19 @@ class SqlHub:
     def services(
         self, authorizer: Authorizer, rules: ClusterWriteRules | None = None, *, max_event: int = MAX_EVENT
     ) -> dict[DataType, Service]:
-        """New ones; each service's `run` is to be a task of the caller. `authorizer` says what agents may."""
+        """New services; the caller runs each service's `run` as a task. `authorizer` authorizes agents."""
         return store_services(
             self.server.store, CLUSTER, self._clients, authorizer, rules=rules, max_event=max_event, clock=self._clock
         )
 
     def problem(self) -> str | None:
-        """What keeps the hub from taking writes, for readiness; None if nothing does."""
+        """Why the hub accepts no writes, for readiness; None if it does."""
         return self.server.store_problem()
 
 
 @asynccontextmanager
 async def sql_hub(options: SqlHubOptions, install: Install, *, clock: Clock = SYSTEM) -> AsyncIterator[SqlHub]:
-    """Raises StoreError, OSError and what `install` raises."""
+    """Raises StoreError, OSError and the errors of `install`."""
     make_directories(options.kubeconfig.parent)
     config = ServerConfig(
         host=options.host,

@@ -1,5 +1,6 @@
-"""One service per row over a store, with the same code as over a Kubernetes API: only where objects come from, and in whose name
-they are written, is said here."""
+"""One service per row over a store, with the same code as over a Kubernetes API: only the source of objects and the clients for
+writes differ.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def store_services(
     clock: Clock = SYSTEM,
     random: Random = chance.random,
 ) -> dict[DataType, Service]:
-    """`cluster` is the logical cluster that is the hub. Each service's `run` is to be a task of its owner."""
+    """`cluster` is the logical cluster of the hub. The caller runs each service's `run` as a task."""
 
     def service(row: Row) -> Service:
         source: ObjectSource = StoreSource(row, store, cluster) if row.sends else NoObjects()

@@ -1,11 +1,11 @@
-"""The objects of one row, followed in the store itself: no list, no watch, no second reading of bytes.
+"""The objects of one row, read from the store itself: without list, watch and repeated decoding.
 
-A store tells of every committed write in the order of revisions, those of other servers on the same database too, and keeps some
-of its history. So what went before this process was there is known as far as that history goes: each deletion in it is told as an
-object that came and went before the source is synced, and whoever keeps tombstones has one then. Where a store says that events
-were missed, the whole state is compared with what was told, and the differences are told.
+A store reports every committed write in the order of revisions, including those of other servers on the same database, and keeps
+some history. So deletions before this process started are known as far as the history goes: each is reported as an object that was
+added and deleted before the source is synced, which creates a tombstone. If a store reports that events were missed, the whole
+state is compared with what was reported, and the differences are reported.
 
-An object that cannot be read, or not be had in the row's version, is left out, logged and harms no other.
+An object that cannot be decoded, or converted to the row's version, is left out and logged; others are not affected.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = get_logger(__name__)
 
 
 class StoreSource:
-    """An `ObjectSource`. `cluster` is the logical cluster that is the hub."""
+    """An `ObjectSource`. `cluster` is the logical cluster of the hub."""
 
     def __init__(self, row: Row, store: Store, cluster: str) -> None:
         self._row = row
@@ -68,7 +68,7 @@ class StoreSource:
                 self._subscription.close()
 
     def _open(self) -> None:
-        """History and present state in one turn of the loop, so that nothing happens in between."""
+        """Reads history and current state in one iteration of the event loop, so that nothing changes in between."""
         self._replay_deletions()
         self._subscription = self._store.subscribe(self._cluster, self._resource, None, self._on_events, self._on_lost)
         self._compare()
@@ -94,7 +94,7 @@ class StoreSource:
         self._compare()
 
     def _compare(self) -> None:
-        """Tell what differs between the store and what was told."""
+        """Report the differences between the store and what was reported."""
         found = {entry.key: entry for entry in self._store.list(self._cluster, self._resource)}
         for key in [key for key in self._known if key not in found]:
             self._take(key, None)
@@ -118,10 +118,10 @@ class StoreSource:
             self._notify(old, new)
 
     def _read(self, entry: Entry) -> Snapshot | None:
-        """None for what is not of this row, and for what cannot be read."""
+        """None if it is not of this row, or cannot be decoded."""
         raw = entry.value
         try:
-            # Where the stored bytes begin is settled; objects of another version have to be converted.
+            # Stored objects have apiVersion at their start; those of another version must be converted.
             if self._version_mark not in raw[: 2 * len(self._version_mark) + 64]:
                 raw = orjson.dumps(convert(orjson.loads(raw), self._row.resource.api_version))
             snapshot = self._reader.read(self._reduce(raw))
@@ -134,11 +134,11 @@ class StoreSource:
         for handler in self._handlers:
             try:
                 handler(old, new)
-            except Exception as error:  # the edge: one object's fault must not keep the others from being told
+            except Exception as error:  # one object's error must not affect others
                 either = new or old
                 assert either is not None
                 log.error("handler failed", resource=self._resource, key=str(either.key), exc_info=error)
 
 
 def _nothing() -> None:
-    """A subscription that is closed at once loses nothing."""
+    """A subscription that is closed at once misses nothing."""

@@ -1,1 +1,1 @@
-"""What agents may ask to have written, one verb a module; `table` has them all."""
+"""The writes that agents may request, one verb per module; `table` lists them."""

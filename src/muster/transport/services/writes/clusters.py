@@ -1,13 +1,13 @@
-"""A cluster that introduces itself, and what its agents may change of its ManagedCluster later.
+"""Registration of a cluster, and its agents' later changes of its ManagedCluster.
 
-The hub's webhooks judge whoever writes, and that is our account: so the agent is judged here, by the same rules
-(`muster.api.cluster.write_rules`) and the hub's word on what the agent may. Beyond them agents write little: the ways to their API
-server, taints and labels as far as the rules let them, the annotations that are theirs. They accept nobody, and take nothing away
-that is not theirs.
+The hub's webhooks check the writer, which is our account: so the agent is checked here, by the same rules
+(`muster.api.cluster.write_rules`) and the hub's authorization. Agents may write little: the client configurations of their API
+server, taints and labels as far as the rules permit, and their own annotations. They cannot accept clusters or remove what others
+have set.
 
-What comes over this transport is marked so, because not every agent says by which driver it registers. A cluster that was there
-before, made by an administrator for whoever would come, is marked too when it introduces itself here, but only while it is
-nobody's: no agent has joined it, and none has left an annotation.
+Clusters that register over this transport get an annotation, because not every agent reports its driver. An existing cluster,
+created by an administrator for a future agent, gets it too when it registers here, but only while it is unclaimed: no agent has
+joined it, and none has set an annotation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from muster.transport.services.writes.request import WriteRequest
 log = get_logger("muster.transport.services")
 
 _SPEC_FIELDS: Final = ("managedClusterClientConfigs", "hubAcceptsClient", "taints")
-"""That an agent may change. How long its lease lasts is for the hub to say."""
+"""The fields that an agent may change. The lease duration is up to the hub."""
 
 
 async def introduce(request: WriteRequest) -> None:
@@ -72,12 +72,12 @@ async def _mark_if_unclaimed(request: WriteRequest, name: str) -> None:
             await request.client.update(resource, {**found, "metadata": metadata})
             log.info("cluster was there before and is marked", cluster=name, driver=GRPC_DRIVER)
     except KubeError as error:
-        # Whoever introduces itself is told the same; it does so again.
+        # The registration succeeds all the same; it is repeated later.
         log.warning("cannot mark cluster", cluster=name, driver=GRPC_DRIVER, error=str(error))
 
 
 def _is_unclaimed(document: Object) -> bool:
-    """Whether no agent has anything to do with a cluster yet."""
+    """Whether no agent has used the cluster yet."""
     try:
         cluster = ManagedCluster.decode(document)
     except MalformedObject:
@@ -98,7 +98,7 @@ async def update(request: WriteRequest) -> None:
 
 
 def _changed(request: WriteRequest, old: Object, requested: Object) -> Object:
-    """The hub's object with what the agent may change of it. Raises Forbidden for what else differs."""
+    """The hub's object with the agent's permitted changes. Raises Forbidden for other changes."""
     before, metadata = old["metadata"], requested["metadata"]
     labels, annotations = _texts(metadata, "labels"), _texts(metadata, "annotations")
     spec, old_spec = without_nulls(part(requested, "spec", dict, "the data")), old.get("spec") or {}
@@ -136,7 +136,7 @@ def _marked(annotations: Mapping[str, str] | None) -> dict[str, str]:
 
 
 async def _judge(request: WriteRequest, new: Object, old: Object | None) -> None:
-    """Raises Forbidden unless the caller has the rights that this takes, and InvalidEvent for what cannot be judged."""
+    """Raises Forbidden unless the caller has the required permissions, and InvalidEvent for invalid objects."""
     try:
         cluster = ManagedCluster.decode(new)
     except MalformedObject as error:

@@ -1,7 +1,7 @@
-"""Events of a cluster's agents, in the cluster's namespace: made once, and then only counted on.
+"""Events of a cluster's agents, in the cluster's namespace: created once, then only their series is updated.
 
-An Event of ours is small; a large one is refused before the hub sees it. One that is gone when it repeats (the hub forgets Events
-after an hour) is nobody's failure.
+Our Events are small; a large one is refused before it is sent to the hub. If an Event that repeats is gone (the hub deletes Events
+after an hour), that is no error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muster.transport.services.writes.payload import name_of, own_object, withou
 from muster.transport.services.writes.request import WriteRequest
 
 MOST_BYTES: Final = 16 * 1024
-"""Of an Event as JSON; its note, the longest field, may have one of these KiB."""
+"""Of an Event as JSON; its note, the longest field, has at most one KiB."""
 _FIELDS: Final = (
     "eventTime",
     "series",
@@ -48,7 +48,7 @@ async def create(request: WriteRequest) -> None:
 
 
 async def count(request: WriteRequest) -> None:
-    """What repeats: the series alone changes."""
+    """Update the series of a repeated Event."""
     event = _event(request)
     series = without_nulls(part(event, "series", dict, "the data"))
     if not series:

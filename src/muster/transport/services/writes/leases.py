@@ -1,7 +1,7 @@
-"""A cluster's renewal of its Lease: one request that changes nothing but the time.
+"""Renewal of a cluster's Lease: one request that changes only the time.
 
-The Lease is the hub's: its controller makes it, with the label by which it is found, and says how long it lasts. A renewal is valid
-for the version that the agent saw; an agent that renews an older one gets a Conflict and the newest version on its stream.
+The Lease belongs to the hub: its controller creates it, with the label by which it is found, and sets its duration. A renewal is
+for the version that the agent has; with an older version the agent gets a Conflict and the newest version on its stream.
 """
 
 from __future__ import annotations

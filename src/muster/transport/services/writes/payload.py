@@ -1,7 +1,7 @@
-"""The object in an event, once it is sure that it is the caller's to speak of.
+"""The object of an event, after the check that it belongs to the caller's cluster.
 
-Namespace, name, label and uid of the object have to be the caller's cluster's, whatever the event's attributes say: attributes are
-what an agent claims, the object is what would be written.
+Namespace, name, label and uid of the object must be the caller's cluster's, independent of the event's attributes: attributes are
+only claims, the object would be written.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _FIELD: Final[Mapping[Belongs, str]] = {
 
 
 def own_object(request: WriteRequest) -> Object:
-    """The object in the event, with a name and metadata of the right shape. Raises InvalidEvent for what is no such object, and
-    Forbidden for one that is not of the caller's cluster."""
+    """The object of the event, with a name and valid metadata. Raises InvalidEvent for an invalid object, and Forbidden for one of
+    another cluster."""
     row, event = request.row, request.event
     obj = read_object(row, event)
     owner = row.belongs.cluster_of(obj)
@@ -57,7 +57,7 @@ def read_object(row: Row, event: CloudEvent) -> Object:
 
 
 def without_nulls(value: Object) -> Object:
-    """Go writes null for what is not there."""
+    """Go encodes absent values as null."""
     return {name: item for name, item in value.items() if item is not None}
 
 
@@ -66,14 +66,14 @@ def name_of(obj: Object) -> str:
 
 
 def identity_of(obj: Object) -> Object:
-    """The metadata by which a write is for this version of this object and no other."""
+    """The metadata that limit a write to this version of this object."""
     metadata = obj["metadata"]
     return {field: metadata[field] for field in ("name", "namespace", "uid", "resourceVersion") if metadata.get(field)}
 
 
 async def current_version(request: WriteRequest, obj: Object) -> Object:
-    """The hub's object of which the caller sends a changed copy, as it was when the caller saw it. Raises Conflict where it is
-    another by now, and NotFound."""
+    """The hub's object of which the caller sends a changed copy, in the caller's version. Raises Conflict if it has another version
+    by now, and NotFound."""
     metadata = obj["metadata"]
     name, version, uid = name_of(obj), metadata.get("resourceVersion") or "", metadata.get("uid") or ""
     kept = request.objects.named(request.cluster, name)
@@ -82,7 +82,7 @@ async def current_version(request: WriteRequest, obj: Object) -> Object:
     elif kept is not None and is_older(version, kept.snapshot.resource_version):
         raise conflict(request.row, name)
     else:
-        # Never seen here, or not in this version: what is known may be older than what the caller saw at another server.
+        # Not cached, or another version: the cache may be older than what another server has sent to the caller.
         namespace = request.cluster if request.row.resource.namespaced else ""
         found = await request.client.get(request.row.resource, name, namespace)
     live = found["metadata"]
@@ -109,7 +109,7 @@ def _details(row: Row, name: str) -> dict[str, Any]:
 
 
 def _check_id(event: CloudEvent, obj: Object) -> None:
-    # Agents of OCM 1.2 say the name where later ones say the uid.
+    # Agents of OCM 1.2 send the name where later ones send the uid.
     metadata, claimed = obj["metadata"], event.text(RESOURCE_ID)
     if claimed and claimed not in (metadata.get("uid"), metadata["name"]):
         raise InvalidEvent(f"attribute {RESOURCE_ID!r} is {claimed!r}; the uid of the object in the data is expected")

@@ -1,7 +1,7 @@
-"""What a verb is given: the event, who sent it, what is known of the row's objects, and with what to write.
+"""The parameters of a verb: the event, the caller, the row's known objects, and the client for writes.
 
-`client` writes in whoever's name the hub is to be written to: our own account's, which the API server then judges, or the caller's.
-The caller's cluster is what the credential proves; that the event names no other is checked before a verb is called.
+`client` is that of our own account, which the API server then authorizes, or of the caller, depending on the hub. The caller's
+cluster is proven by its credential; that the event has the same cluster is checked before.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WriteRequest:
     caller: Caller
     client: KubeClient
     authorizer: Authorizer
-    """Says what the caller may."""
+    """Authorizes the caller."""
     rules: ClusterWriteRules
     objects: KeptObjects
     answers: WriteCache
@@ -40,4 +40,4 @@ class WriteRequest:
 
 
 Verb = Callable[[WriteRequest], Awaitable[CloudEvent | None]]
-"""Raises KubeError and InvalidEvent. What it gives is for the caller alone."""
+"""Raises KubeError and InvalidEvent. The result is sent to the caller only."""

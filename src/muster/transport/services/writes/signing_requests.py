@@ -1,9 +1,9 @@
-"""A signing request of a cluster's agent, or of whoever lets a cluster join: made anew from what an agent has to say.
+"""Certificate signing requests of a cluster's agent, or of a bootstrap identity: created anew from the agent's.
 
-The hub's API sees our account as the requestor, so who asked is said in an annotation, by the credential's word and never by the
-agent's; other annotations and labels are not taken over. For itself an agent asks the signer whose certificates only this transport
-takes: it gets no certificate for the hub's API from here. For an addon, which a label names, a registered agent asks whichever
-signer the addon has, but that one and those that Kubernetes keeps for itself; who approves such a request judges what is in it.
+The hub's API records our account as the requestor, so the actual requestor is set as an annotation, from the credential and never
+from the agent's object; other annotations and labels are dropped. For itself an agent may use only the signer whose certificates
+are for this transport: it gets no certificate for the hub's API here. For an addon, given by a label, a registered agent may use
+any signer of the addon, except that one and Kubernetes' own; the approver of such a request checks its content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ async def create(request: WriteRequest) -> None:
     csr = own_object(request)
     name, spec = name_of(csr), without_nulls(part(csr, "spec", dict, "the data"))
     addon = str((csr["metadata"].get("labels") or {}).get(ADDON_LABEL) or "")
-    # Agents that let a name be generated keep as much of the cluster's as fits.
+    # Agents with generateName keep as much of the cluster's name as fits.
     prefix = (request_prefix(request.cluster, addon) if addon else f"{request.cluster}-")[:_LONGEST_PREFIX]
     if dns1123_subdomain(name) or not name.startswith(prefix) or name == prefix:
         raise InvalidEvent(f"metadata.name {name!r}: {prefix}… is expected, in lower case")

@@ -1,7 +1,7 @@
-"""The status of a ManagedCluster or of an addon, as its agent has it: the whole status, valid for the version that the agent saw.
+"""Replaces the status of a ManagedCluster or of an addon with the agent's, for the version that the agent has.
 
-Controllers of the hub write into the same status, so an agent that has not seen their last word gets a Conflict. The write goes to
-the status alone: whatever else is in the agent's copy stays there.
+Controllers of the hub write to the same status, so an agent with an older version gets a Conflict. Only the status is written:
+other changes in the agent's copy are ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What agents can ask for, and what does it."""
+"""The requests of agents, and their implementations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VERBS: Final[Mapping[tuple[DataType, Subresource, Action], Verb]] = {
     (CLUSTERS.data_type, *_UPDATE): clusters.update,
     (CLUSTERS.data_type, *_STATUS): statuses.replace_status,
     (SIGNING_REQUEST_ROW.data_type, *_CREATE): signing_requests.create,
-    # Agents of OCM say `spec` of an addon's status too.
+    # OCM's agents use the subresource `spec` for an addon's status too.
     (ADDONS_ALPHA.data_type, *_UPDATE): statuses.replace_status,
     (ADDONS_ALPHA.data_type, *_STATUS): statuses.replace_status,
     (ADDONS_BETA.data_type, *_UPDATE): statuses.replace_status,

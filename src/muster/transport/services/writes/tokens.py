@@ -1,7 +1,7 @@
-"""A token of a service account in the cluster's namespace on the hub. It goes to whoever asked, and is kept nowhere.
+"""A token of a service account in the cluster's namespace on the hub. It is sent to the caller only, and not stored.
 
-The request's uid is how the asker knows the answer to be its own. The hub is not told it, because it would take it for the service
-account's.
+The request's uid identifies the response for the caller. It is not sent to the hub, which would take it for the service account's
+uid.
 """
 
 from __future__ import annotations

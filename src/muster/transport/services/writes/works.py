@@ -1,20 +1,20 @@
-"""What an agent reports of a work: its status, and that it holds the work or has let it go. Nothing else of a work is an agent's.
+"""An agent's reports of a work: its status, and its finalizer. Agents may write nothing else of a work.
 
-A work that an agent reports of is held by a finalizer first, so that it cannot go before the agent has cleaned up; the report that
-nothing is left takes the finalizer away. What is of another time is passed over with an OK, because the agent can do nothing
-better: a work that is gone, a report on an older generation, a report that is older than the last.
+The first report adds the agent's finalizer, so that the work cannot be deleted before the agent has cleaned up; the report of the
+completed cleanup removes it. Outdated reports are accepted and ignored, because the agent can do nothing better: for a deleted
+work, an older generation, or with an older sequence id than the last.
 
-Reports of one work may come by several servers, one of them late: it was stopped, or the agent had gone on to another before it
-was heard. Which report is the newest is therefore kept with the status itself, as the reason of a condition of ours that has the
-sequence id of the report, and a report is written for the version of the work by which it was judged. So no server needs to know
-of another, and none writes over a newer status. A sequence id is a time, by the agent's clock: one that is far older than the last
-one was not on its way for so long, but is of an agent whose clock was set back. It counts; so does the first report on a generation
-on which there was none yet, whatever its number: agents go from one generation to the next.
+Reports of one work may come by several servers, one of them late: it was paused, or the agent has moved to another server before
+the report was processed. Therefore the sequence id of the last report is stored with the status itself, as the reason of a
+condition of ours, and a report is written for the version of the work against which it was checked. So servers need not know of
+each other, and none overwrites a newer status. A sequence id is a time, by the agent's clock: one that is much older than the last
+was not delayed for so long, but is of an agent whose clock was set back. It is accepted; so is the first report on a generation,
+with any number: agents never return to a former generation.
 
-A work that is not known here may be known to another server already: the agent says its name, and the hub is asked.
+A work that is not cached here may be known to another server already: the agent sends its name, and the hub is read.
 
-A report is the whole status, but that an agent cannot say what is not its own to say (`reduction.OWN_CONDITIONS`). That the work
-could not be sent to it is over with a report on the present generation.
+A report is the whole status, except the server's own conditions (`reduction.OWN_CONDITIONS`). A report on the current generation
+also clears the condition that the work could not be sent.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from muster.transport.services.writes.payload import identity_of
 from muster.transport.services.writes.request import WriteRequest
 
 ATTEMPTS: Final = 5
-"""Of writing a report while others write to the work."""
+"""Attempts to write a report while other clients write to the work."""
 LATE_SECONDS: Final = 600
-"""A report that is older than the last by no more than this was on its way for so long."""
+"""A report that is older than the last by at most this was delayed."""
 _MILLISECOND_BITS: Final = 22
 _LATE: Final = LATE_SECONDS * 1000 << _MILLISECOND_BITS
 
@@ -46,7 +46,7 @@ async def report_status(request: WriteRequest) -> None:
     report = decode_status(request.event)
     work = _known(request, report) or await _by_name(request, report)
     if report.cleaned_up and work is not None and WORK_FINALIZER not in (work["metadata"].get("finalizers") or ()):
-        # Another server may have put it on a moment ago; the agent says this once, and nobody else would ever take it off.
+        # Another server may have added it a moment ago; the agent reports this once, and no other client would ever remove it.
         work = await _live(request, work["metadata"]["name"], report.resource_id)
     for attempts_left in reversed(range(ATTEMPTS)):
         if work is None:
@@ -54,7 +54,7 @@ async def report_status(request: WriteRequest) -> None:
         try:
             await _write(request, report, work)
         except NotFound:
-            # It went in between.
+            # It was deleted in between.
             return
         except Conflict:
             if not attempts_left:
@@ -87,7 +87,7 @@ async def _live(request: WriteRequest, name: str, uid: str) -> Object | None:
 
 
 async def _write(request: WriteRequest, report: WorkStatus, work: Object) -> None:
-    """Raises Conflict where the work is another by now, and NotFound."""
+    """Raises Conflict if the work has another version by now, and NotFound."""
     if report.cleaned_up:
         patch = removal_patch(work, WORK_FINALIZER)
         if patch is not None:
@@ -95,7 +95,7 @@ async def _write(request: WriteRequest, report: WorkStatus, work: Object) -> Non
         return
     if report.generation <= (_reported(work) or {}).get("observedGeneration", 0) and is_late(report.sequence, last_sequence(work)):
         return
-    # Also for an older generation: the agent applies it once it hears that the work is held.
+    # Also for an older generation: the agent applies the work once it has the finalizer.
     held = await _hold(request, work)
     if held["metadata"].get("generation", 0) > report.generation:
         return
@@ -126,7 +126,7 @@ def _status(request: WriteRequest, report: WorkStatus, work: Object) -> Object:
 
 
 async def _put_status(request: WriteRequest, work: Object, status: Object) -> None:
-    """As an update: kube-apiserver takes a fifth less of CPU for it than for a patch that says the same."""
+    """As an update: it costs kube-apiserver a fifth less CPU than an equivalent patch."""
     resource = request.row.resource
     body = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": identity_of(work), "status": status}
     _record(request, await request.client.update(resource, body, subresource="status"))
@@ -148,12 +148,12 @@ def _this_version(work: Object) -> Object:
 
 
 def is_late(sequence: int, last: int) -> bool:
-    """Whether a report is the last one over again, or one from before it."""
+    """Whether a report repeats the last one, or is older."""
     return 0 <= last - sequence <= _LATE
 
 
 def last_sequence(work: Object) -> int:
-    """Of the report that is the work's status; where there is none, that of a report before all others."""
+    """The sequence id of the work's status; if there is none, one before all others."""
     return reported_sequence(str((_reported(work) or {}).get("reason") or ""))
 
 
@@ -162,6 +162,6 @@ def _reported(work: Object) -> Object | None:
 
 
 def _own(work: Object) -> list[Any]:
-    """The conditions that agents do not write."""
+    """The conditions that agents must not write."""
     conditions = (work.get("status") or {}).get("conditions") or ()
     return [condition for condition in conditions if condition.get("type") in OWN_CONDITIONS]
