@@ -1,9 +1,9 @@
-"""A cluster the fleet takes care of: how it is read, through which clients it is written, and what its controllers look like.
+"""A cluster whose controllers and node the fleet runs: how it is read and written, and the interface of its controllers.
 
-Where the cluster is does not matter here. `embedded` reads the store of an API server in this process; `followed` keeps caches of
-one that is reached by a client. Both keep one promise: whoever writes through the clients of an `Attached` sees that in its view
-as soon as the write is answered. So controllers here need no expectations. Writes go through the API server's pipeline like
-everybody's, under the names of the Kubernetes components whose work is done.
+The interface is the same wherever the cluster is. `embedded` reads the store of an API server in this process; `followed` has
+caches of one that is reached by a client. Both guarantee read-your-writes: a write through the clients of an `Attached` is in its
+view as soon as it is answered. So controllers here need no expectations (kube-controller-manager's `ControllerExpectations`).
+Writes pass the API server's whole request pipeline, as the Kubernetes components whose work is done.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from muster.runtime.controller import EventRecorder
 
 
 class View(Protocol):
-    """The present state of a cluster. A key is `namespace/name`, or the name of what is in no namespace. Nobody may change what
-    is handed out: there is one copy for all."""
+    """The present state of a cluster.
+
+    A key is `namespace/name`, or the name of a cluster-scoped object. Results are shared and must not be changed.
+    """
 
     def read(self, resource: GVR, key: str) -> Object | None: ...
 
@@ -37,7 +39,7 @@ class Attached:
     kubelet: KubeClient
     """Writes as the kubelet."""
     events: EventRecorder
-    """Of the controllers."""
+    """Records events of the controllers."""
     node_events: EventRecorder
 
 
@@ -47,33 +49,33 @@ class Change:
     key: str
     deleted: bool
     versions: Callable[[], list[Object]]
-    """What the object is and was, the newest first; decoded when asked."""
+    """The present and previous versions of the object, the newest first; decoded when called."""
 
 
 class Controller(Protocol):
-    """Says which keys a change concerns, and makes the world agree with what is wanted for a key. Keeps nothing."""
+    """Maps changes to keys, and reconciles the cluster for a key. Has no state."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def resources(self) -> Sequence[GVR]:
-        """What it looks at; every object of the first has a key of its own."""
+        """The resources that it watches; every object of the first one has its own key."""
 
     def keys(self, attached: Attached, change: Change) -> Iterable[str]:
-        """Called with every change: must be quick."""
+        """Called with every change: must be fast."""
 
     async def reconcile(self, attached: Attached, key: str) -> float | None:
-        """A number asks to be called again after so many seconds."""
+        """Returns the seconds after which it is to be called again, or None."""
 
 
 def controller_of(obj: Object) -> Object | None:
-    """The owner reference of the controller."""
+    """The controller's owner reference."""
     return next((owner for owner in obj["metadata"].get("ownerReferences") or () if owner.get("controller")), None)
 
 
 def owner_keys(change: Change, kind: str) -> set[str]:
-    """namespace/name of the controllers of a kind that own, or owned, the object of a change."""
+    """namespace/name of the controllers of a kind that own, or owned, the changed object."""
     found = set()
     for obj in change.versions():
         owner = controller_of(obj)
@@ -83,7 +85,7 @@ def owner_keys(change: Change, kind: str) -> set[str]:
 
 
 def reference(owner: Object, api_version: str, kind: str) -> Object:
-    """An owner reference as controllers write it."""
+    """A controller owner reference."""
     metadata = owner["metadata"]
     return {
         "apiVersion": api_version,

@@ -1,7 +1,7 @@
-"""Which of a fleet's clusters the hub says are Available, and whether that lasts.
+"""Which clusters of a fleet are Available on the hub, and whether they stay so.
 
-Fed with what the hub's API shows (`saw`), it answers how many there are, when the last of the wanted ones became Available for the
-first time, and what was lost since: pure bookkeeping, no clock of its own.
+Fed with events of the hub's API (`saw`), it reports how many are Available, when the last wanted one first became so, and what was
+lost since; it has no clock of its own.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 class Availability:
     def __init__(self, wanted: int, arrived: Callable[[str], None] | None = None) -> None:
-        """`arrived` is told each cluster's name when it is Available for the first time."""
+        """`arrived` is called with a cluster's name when it is Available for the first time."""
         self.wanted = wanted
         self.complete_at: float | None = None
         """When all were Available for the first time."""
         self.lowest = 0
-        """The fewest Available at any moment since then."""
+        """The smallest number of Available clusters since then."""
         self.losses = 0
-        """How often an Available cluster stopped being so, at any time."""
+        """How often an Available cluster became unavailable."""
         self._states: dict[str, bool] = {}
         self._ever: set[str] = set()
         self._available = 0

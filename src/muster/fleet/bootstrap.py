@@ -1,7 +1,7 @@
-"""Kubeconfigs of a hub: what a new agent gets to ask with, and what an administrator uses.
+"""Kubeconfigs of a hub: the bootstrap kubeconfig of new agents, and the administrator's.
 
-The bootstrap kubeconfig holds a token of the bootstrap service account that `registration.hub.install` made; it is good for
-`LIFETIME` seconds. Both are secrets: they are written for the owner's eyes only and never logged.
+The bootstrap kubeconfig has a token of the bootstrap service account that `registration.hub.install` created; it is valid for
+`LIFETIME` seconds. Both are secrets: only the owner can read the files, and they are never logged.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LIFETIME: Final = 24 * 3600
 
 
 async def bootstrap_identity(hub: KubeClient) -> AuthInfo:
-    """That of a newcomer, with a fresh token."""
+    """The bootstrap identity, with a fresh token."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": LIFETIME}}
     issued = await hub.create(SERVICE_ACCOUNTS, request, BOOTSTRAP_NAMESPACE, name=BOOTSTRAP_ACCOUNT, subresource="token")
     return AuthInfo(token=issued["status"]["token"])
 
 
 def write_kubeconfig(path: Path, server: str, ca: bytes, identity: AuthInfo) -> None:
-    """A kubeconfig with one context, readable by the owner only, replaced in one step."""
+    """Write a kubeconfig with one context, readable by the owner only, replaced atomically."""
     content = dump_kubeconfig(ClientConfig(server, ca, identity=identity), cluster="hub", user="user", context="hub")
     replace_private(path, content)

@@ -1,7 +1,7 @@
-"""Clusters of an API server in this process: read straight from its store, and their controllers driven by its event stream.
+"""Clusters of an API server in this process: read directly from its store, with controllers driven by its event stream.
 
-State is in this process already, decoded once for all, and a write is visible there as soon as it is answered. So nothing is
-cached, and clusters at rest cost nothing.
+The state is in this process already, decoded once for all, and a write is visible there as soon as it is answered. So there are no
+further caches, and clusters at rest cost nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StoreView:
 
 
 class StoreDriven:
-    """A controller of the fleet as one of the server's, for the clusters that are attached; others are let alone."""
+    """Wraps a controller of the fleet as one of the server's, for the attached clusters; other clusters are ignored."""
 
     def __init__(self, controller: Controller, attachments: dict[str, Attached]) -> None:
         self.name = controller.name

@@ -1,7 +1,8 @@
-"""Clusters reached by a client, over HTTP or otherwise: their state followed by informers, their controllers driven by these.
+"""Clusters that are reached by a client, over HTTP or otherwise: informers cache their state and drive their controllers.
 
-A cache is always a little late. What is written through `Followed.noting` is therefore noted with the server's answer, and reads
-give whichever is newer, so whoever writes sees that at once, as with a store of one's own. What others wrote comes with the watch.
+A cache is always a little behind. Writes through `Followed.noting` are therefore recorded with the server's answer, and reads
+return whichever version is newer (as client-go's MutationCache), so a controller sees its own writes at once, as with a local
+store. Writes of other clients come with the watch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LONGEST_DELAY = 60.0
 
 
 class Followed:
-    """The view. `run` follows until cancelled; before `synced` nothing is to be concluded from what is missing."""
+    """The view. `run` keeps it up to date until cancelled; before `synced`, a missing object may exist."""
 
     def __init__(
         self, client: KubeClient, resources: Iterable[GVR], *, clock: Clock = SYSTEM, random: Random = chance.random
@@ -48,13 +49,13 @@ class Followed:
         return [snapshot.data for snapshot in self._latest[resource].snapshots(namespace)]
 
     def noting(self, client: KubeClient) -> KubeClient:
-        """The client, with its writes seen here at once."""
+        """The client, whose writes are visible here at once."""
         return _Noting(client, self._latest)
 
     def queued(
         self, controller: Controller, attached: Attached, *, clock: Clock = SYSTEM, random: Random = chance.random
     ) -> Queued[str]:
-        """A controller of the fleet at work on what is followed."""
+        """The work queue of a controller of the fleet for this view."""
         reconcile = partial(controller.reconcile, attached)
         made: Queued[str] = Queued(controller.name, reconcile, timeout=None, max_delay=LONGEST_DELAY, clock=clock, random=random)
         for resource in controller.resources:
@@ -79,7 +80,7 @@ def _enqueue(
 
 
 class _Noting(DelegatingClient):
-    """Passes everything on, and records what the server answered to a write of something that is followed."""
+    """Delegates all calls, and records the server's answer to writes of watched objects."""
 
     def __init__(self, client: KubeClient, latest: Mapping[GVR, MutationCache[Snapshot]]) -> None:
         super().__init__(client)
@@ -99,6 +100,6 @@ class _Noting(DelegatingClient):
             if gone and target.name:
                 latest.record_delete(ObjectKey(target.namespace, target.name), gone, answer)
         elif (answer.get("apiVersion"), answer.get("kind")) == (target.resource.api_version, target.resource.kind):
-            # A subresource may answer with something else, such as a token.
+            # A subresource may answer with another kind, such as a token.
             latest.record_write(answer)
         return answer

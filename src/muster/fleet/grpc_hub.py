@@ -1,7 +1,7 @@
-"""The gRPC server of a simulation's hub, in the hub's process, and what new agents introduce themselves with there.
+"""The gRPC server of a simulation's hub, in the hub's process, and the bootstrap configuration of new agents.
 
-One authority, made anew at every start, signs for the server and for agents. The server has the account and the rights that its
-installation gives it, and no others.
+One CA, generated at every start, signs the certificates of the server and of agents. The server has the service account and the
+permissions of its installation, and no others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ACCOUNT: Final = UserInfo(
 
 
 class GrpcFiles:
-    """What server and controllers read, in a directory for their eyes only."""
+    """The files of server and controllers, in a directory that only their user can read."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -52,7 +52,7 @@ class GrpcFiles:
         return path
 
     def driver_options(self, user: str) -> DriverOptions:
-        """Of the hub's side; clusters that this user introduces are accepted by themselves."""
+        """Options of the hub's side; clusters that this user introduces are accepted automatically."""
         return {APPROVED_USERS: (user,), CA_FILE: (str(self.ca),), KEY_FILE: (str(self.key),)}
 
     def write_bootstrap(self, path: Path, port: int, token: str) -> None:
@@ -61,7 +61,7 @@ class GrpcFiles:
 
 
 async def open_server(server: ApiServer, cluster: str, admin: KubeClient, files: GrpcFiles) -> GrpcServer:
-    """Started, and not yet run."""
+    """The server with its socket open; the caller runs it."""
     await install(admin, HUB_NAMESPACE)
     client = InProcessClient(server.client(server.clusters[cluster], _ACCOUNT, "grpc-server"), cluster)
     made = GrpcServer(client, GrpcServerOptions(files.config, HOST))

@@ -1,12 +1,11 @@
-"""A hub of its own process for simulations: an embedded control plane, and the hub's controllers and webhooks beside it.
+"""The hub process of simulations: an embedded control plane with the hub's controllers and webhooks.
 
     python -m muster.fleet.hub DIRECTORY sqlite|memory [csr|grpc] [--addons] [-v]
 
-Writes `admin.kubeconfig` and what agents introduce themselves with (`bootstrap.kubeconfig`, or over gRPC `bootstrap.yaml`) into
-DIRECTORY, says `ready` on standard output, and serves until standard
-input ends, so it never outlives the process that started it. Controllers reach the API in process, agents over TLS, and so does
-the API server its webhooks. New clusters are accepted by themselves when they come with the bootstrap identity. With `--addons`,
-placements are chosen for and addons managed too.
+Writes `admin.kubeconfig` and the agents' bootstrap file (`bootstrap.kubeconfig`, or over gRPC `bootstrap.yaml`) into DIRECTORY,
+prints `ready` on standard output, and serves until standard input ends, so it never outlives the process that started it.
+Controllers access the API in process, agents over TLS, and so does the API server its webhooks. New clusters with the bootstrap
+identity are accepted automatically. With `--addons`, the placement and addon controllers run too.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ CLUSTER = "hub"
 ADMIN = "admin.kubeconfig"
 BOOTSTRAP = "bootstrap.kubeconfig"
 BOOTSTRAPS = {DEFAULT: BOOTSTRAP, GRPC: "bootstrap.yaml"}
-"""By driver."""
+"""Names of the bootstrap files, by driver."""
 READY = "ready"
 ADDONS = "--addons"
 
@@ -93,7 +92,7 @@ async def _write_kubeconfigs(server: ApiServer, client: InProcessClient, directo
 
 
 async def _until_stopped(hub: asyncio.Task[None]) -> None:
-    """Until standard input ends or the hub does; what ended it is raised."""
+    """Wait until standard input ends or the hub does; its error is raised."""
     stopped = asyncio.create_task(asyncio.to_thread(sys.stdin.buffer.read), name="standard input")
     await asyncio.wait({stopped, hub}, return_when=asyncio.FIRST_COMPLETED)
     ended = hub.done()

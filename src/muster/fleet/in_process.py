@@ -1,4 +1,4 @@
-"""A whole control plane in memory for tests of controllers, as controller-runtime's envtest, there in a fraction of a second."""
+"""A whole control plane in memory for tests of controllers, as controller-runtime's envtest, started in a fraction of a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["InProcessClient", "embedded_cluster"]
 
 @asynccontextmanager
 async def embedded_cluster(kinds: Iterable[Definition] = ()) -> AsyncIterator[InProcessClient]:
-    """The administrator's client of a cluster that serves these kinds beside Kubernetes' own, and is gone afterwards."""
+    """The administrator's client of a cluster that serves these kinds beside Kubernetes' own, and that is discarded afterwards."""
     served = tuple(kinds)
     server = ApiServer(ServerConfig(store="memory"))
     await server.start()

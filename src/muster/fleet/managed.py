@@ -1,11 +1,10 @@
-"""Many managed clusters in one process: a logical cluster each on one embedded control plane, and a registration agent beside it.
+"""Many managed clusters in one process: each a logical cluster on one embedded control plane, with a registration agent.
 
-An agent is the real one, with the options that an installation would give it and its own identity on the hub over TLS; only its
-own cluster it reaches in process. Agents that end are started again after a pause, as a Deployment would do it, and counted.
-Where `works` are wanted, each cluster has a work agent too, and its Deployments are reported as running.
+An agent is the real one, with the options of an installation and its own identity on the hub over TLS; it accesses only its own
+cluster in process. Agents that end are restarted after a pause, as by a Deployment, and counted. With `works`, each cluster has a
+work agent too, and its Deployments are reported as running.
 
-At most `at_once` clusters are on their way to becoming Available at any moment: who starts the fleet says `arrived(name)`, and the
-next one starts.
+At most `at_once` clusters are between start and Available at any moment: the caller calls `arrived(name)`, and the next one starts.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ RunAgent = Callable[[KubeClient, AgentOptions], Awaitable[None]]
 AT_ONCE: Final = 100
 RESTART_PAUSE: Final = 5.0
 JOIN_TIMEOUT: Final = 60.0
-"""A cluster that is not Available after so long no longer keeps the next ones waiting."""
+"""Seconds after which a cluster that is not Available no longer delays the next ones."""
 COMPLAINTS: Final = 20
-"""So many different failures of agents are logged."""
+"""The number of different agent failures that are logged."""
 _GROUPS: Final = ("system:serviceaccounts", f"system:serviceaccounts:{AGENT_NAMESPACE}", "system:authenticated")
 _AGENT: Final = UserInfo(f"system:serviceaccount:{AGENT_NAMESPACE}:{ACCOUNT}", groups=_GROUPS)
 _WORK_AGENT: Final = UserInfo(f"system:serviceaccount:{AGENT_NAMESPACE}:{DEFAULT_SERVICE_ACCOUNT}", groups=_GROUPS)
@@ -53,7 +52,7 @@ async def run_agent(client: KubeClient, options: AgentOptions) -> None:
 
 
 class ManagedClusters:
-    """`start` the control plane, then `run` until cancelled, then `stop`."""
+    """Call `start` for the control plane, then `run` until cancelled, then `stop`."""
 
     def __init__(
         self,
@@ -89,7 +88,7 @@ class ManagedClusters:
             self._pods.start()
 
     async def furnish(self) -> None:
-        """Make all clusters now and not when their agents start."""
+        """Create all clusters now instead of when their agents start."""
         for first in range(0, len(self._names), AT_ONCE):
             await asyncio.gather(*map(self._furnish, self._names[first : first + AT_ONCE]))
 
@@ -99,7 +98,7 @@ class ManagedClusters:
         await self._server.stop()
 
     def arrived(self, name: str) -> None:
-        """The cluster has joined; another one may."""
+        """The cluster has joined; another one may start."""
         waiting = self._joining.pop(name, None)
         if waiting is not None:
             waiting.cancel()
@@ -114,7 +113,7 @@ class ManagedClusters:
                 self.started += 1
 
     async def _furnish(self, name: str) -> KubeClient:
-        """A cluster with a node, as an agent's installation leaves it; gives a client with the agent's rights and no others."""
+        """A cluster with a node, as an agent's installation leaves it; returns a client with only the agent's permissions."""
         cluster = await self._server.add_cluster(name)
         admin = InProcessClient(self._server.client(cluster), name)
         await install(admin, AgentOptions())
@@ -148,7 +147,7 @@ class ManagedClusters:
             await sleep(self._clock, RESTART_PAUSE)
 
     def _complain(self, name: str, problem: str) -> None:
-        """One line for what befalls many."""
+        """Log a problem that many agents have only once."""
         if problem not in self._reported and len(self._reported) < COMPLAINTS:
             self._reported.add(problem)
             log.error("agent failed", cluster=name, error=problem)

@@ -1,11 +1,11 @@
-"""A small AWS of our own, for laptops and tests: STS, IAM and EKS as far as registration needs them, and strict.
+"""A small simulated AWS for laptops and tests: STS, IAM and EKS as far as registration needs them, and strict.
 
-What AWS would refuse is refused, with AWS' own codes: signatures and sessions are verified, policies of identities and of roles are
-evaluated, web identities are checked against published keys, names are bound to ids. `server.py` puts it together, `dispatch.py` is
-one request's way, `services/` has the operations, `policy/` decides, `wire/` speaks, `tokens/` is what EKS' authenticator does for
-a cluster's API server. `behaviour.py` makes it slow and failing, `calls.py` tells who asked for what.
+What AWS would refuse is refused, with AWS' own codes: signatures and sessions are verified, identity policies and trust policies
+are evaluated, web identity tokens are verified with published keys, principals are bound to ids. `server.py` assembles it,
+`dispatch.py` handles a request, `services/` has the operations, `policy/` the evaluation, `wire/` the protocols, `tokens/` is EKS'
+authenticator for a cluster's API server. `behaviour.py` injects delays and faults, `calls.py` logs calls.
 
-Nothing here trusts what a request says of itself; and nothing outside may take this for AWS unless it trusts its CA.
+No content of a request is trusted without proof; and no client takes this for AWS unless it trusts its CA.
 """
 
 from muster.fleet.aws.behaviour import Behaviour, Fault, FaultKind, Throttle

@@ -1,7 +1,7 @@
-"""May this caller do this: the caller's own policies for everything, and a role's trust for whoever wants to take it.
+"""Authorization of a call: the caller's own policies for every operation, and the role's trust policy for assuming a role.
 
-What a request is known by in conditions is put together here (`known_of`). Principals of a trust policy are matched by the ids that
-were bound when it was written (`trusts.py`).
+The condition keys of a request are collected here (`known_of`). Principals of a trust policy are matched by the ids that were bound
+when it was written (`trusts.py`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from muster.fleet.aws.world import Identity, World
 
 @dataclass(frozen=True)
 class Wanted:
-    """One thing that an operation needs to be allowed."""
+    """One permission that an operation needs."""
 
     action: str
     resource: str
     resource_tags: Mapping[str, str] = field(default_factory=dict)
     request_tags: Mapping[str, str] | None = None
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """More that conditions may ask for, by key in lower case."""
+    """Further condition keys in lower case, with their values."""
 
 
 class Authorizer:
@@ -41,14 +41,14 @@ class Authorizer:
             raise _refusal(caller, wanted, verdict)
 
     def may_take(self, caller: Caller, account: str, role: Role, wanted: Wanted, region: str) -> bool:
-        """Whether both sides let this caller assume the role."""
+        """Whether the caller's policies and the role's trust policy allow assuming the role."""
         values = self._known(caller, wanted, region)
         request = PolicyRequest(wanted.action, wanted.resource, values)
         known = trust(trust_policy(role.trust.text), request, covers_caller(role.trust, caller))
         return may_assume(known, self._own_policies(caller, wanted, region), same_account=caller.account == account)
 
     def may_take_by_provider(self, role: Role, provider_arn: str, wanted: Wanted) -> bool:
-        """Whether the role trusts tokens that say this of an identity provider. There is nobody whose own policies could."""
+        """Whether the role trusts tokens of an identity provider with these claims. Such a caller has no policies of its own."""
         request = PolicyRequest(wanted.action, wanted.resource, {**_tags(wanted), **wanted.values})
         known = trust(trust_policy(role.trust.text), request, covers_provider(provider_arn))
         return known in (Trust.BY_ACCOUNT, Trust.BY_NAME)

@@ -1,7 +1,8 @@
-"""How this AWS fares: slow, throttled, failing, forgetful. Set by whoever runs it, while it runs; nothing of it is kept.
+"""Fault injection: delays, throttling, failures and lost answers, set while the server runs and not stored.
 
-All of it is for one operation (`iam:CreateRole`), a service (`iam:*`) or all (`*`). Faults strike so many times: those before the
-deed leave nothing done, those after it have it done and not told, which a client cannot tell apart. Rates are per account.
+Each setting is for one operation (`iam:CreateRole`), a service (`iam:*`) or all (`*`). A fault strikes a number of times: before
+the operation, which is then not done, or after it, which is then done without an answer; a client cannot tell them apart. Rates are
+per account.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class FaultKind(Enum):
     UNAVAILABLE = "503"
     THROTTLED = "throttled"
     HANG = "no answer"
-    """Until the client gives up, or the server stops."""
+    """No answer until the client times out, or the server stops."""
     CUT = "the connection is cut"
 
 
@@ -36,7 +37,7 @@ class Fault:
     times: int | None = 1
     """None: always."""
     after: bool = False
-    """Whether the deed is done first."""
+    """Whether the operation is done first."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Throttle:
     rate: float
     """Calls per second and account."""
     burst: float = 1.0
-    """How many may come at once."""
+    """How many calls may come at once."""
 
 
 _REFUSALS: Final = {
@@ -61,11 +62,11 @@ class Behaviour:
         self.delay = 0.0
         """Seconds that every call takes."""
         self.delays: dict[str, float] = {}
-        """Of particular operations, instead; patterns as in `Fault`."""
+        """Delays of particular operations that replace `delay`; patterns as in `Fault`."""
         self.throttles: dict[str, Throttle] = {}
-        """By operations; one that several are for has to pass all of them."""
+        """Rates by operation; a call has to pass all that match."""
         self.longest_session: int | None = None
-        """Sessions end after so many seconds, whatever was asked for."""
+        """The longest life of sessions in seconds, whatever was requested."""
         self.faults: list[Fault] = []
 
     def fail(self, operation: str, kind: FaultKind, *, times: int | None = 1, after: bool = False) -> Fault:
@@ -99,7 +100,7 @@ class Behaviour:
                 return
 
     def _may(self, key: tuple[str, str], limit: Throttle) -> bool:
-        """A bucket of `burst` calls that fills at `rate`."""
+        """A token bucket of `burst` calls that fills at `rate`."""
         now = self._clock.monotonic()
         left, since = self._buckets.get(key, (limit.burst, now))
         left = min(limit.burst, left + (now - since) * limit.rate)

@@ -1,8 +1,8 @@
-"""Who asks, proved by a signature: a user by an access key, a session of a role by temporary credentials.
+"""Authentication of callers by signature (SigV4): a user by an access key, a session of a role by temporary credentials.
 
-A signature counts in the headers or in the query, never in both. It has to be for the service that is asked, cover the host and
-every `x-amz-` header, and be made within minutes of now; in a query, within a quarter of an hour, whatever `X-Amz-Expires` says, as
-STS has it. What does not verify is refused before anything about the operation is looked at.
+A signature is accepted in the headers or in the query, never in both. It has to be for the called service, cover the host and every
+`x-amz-` header, and be made within minutes of now; in a query, within a quarter of an hour, whatever `X-Amz-Expires` has, as STS
+does. A request that does not verify is refused before anything else of it is checked.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _AUTHORIZATION: Final = re.compile(
 _IN_QUERY: Final = ("X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-SignedHeaders", "X-Amz-Signature")
 _TOKEN: Final = "X-Amz-Security-Token"
 PROOF: Final = frozenset((*_IN_QUERY, _TOKEN))
-"""Parameters of a query that are about its signature."""
+"""Parameters of a query that belong to its signature."""
 
 
 @dataclass(frozen=True)
 class Caller:
     identity: Identity
-    """As IAM has it now."""
+    """The identity as IAM has it now."""
     arn: str
-    """As GetCallerIdentity tells it: of a session, not of the role."""
+    """The ARN in the answer of GetCallerIdentity: of a session, not of the role."""
     user_id: str
     access_key: str
     session: str = ""
@@ -49,13 +49,13 @@ class Caller:
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """A request as it arrived, as far as it may be signed."""
+    """The parts of a received request that a signature may cover."""
 
     method: str
     path: str
     query: tuple[tuple[str, str], ...]
     headers: tuple[tuple[str, str], ...]
-    """Names in lower case, in order, doubled ones doubled."""
+    """Names in lower case, in order, with duplicates."""
     body: bytes
 
     def header(self, name: str) -> str:
@@ -96,13 +96,13 @@ class Callers:
         query = tuple(pair for pair in request.query if pair[0] != "X-Amz-Signature")
         headers = tuple(pair for pair in request.headers if pair[0] in proof.signed_headers)
         canonical = Canonical(request.method, request.path, query, headers, payload_hash(request.body))
-        # Bytes: texts with letters beyond ASCII are not compared.
+        # As bytes: compare_digest takes no texts with letters beyond ASCII.
         if not hmac.compare_digest(canonical.signature(secret, proof.time, proof.scope).encode(), proof.signature.encode()):
             raise _mismatch("The request signature we calculated does not match the signature you provided.")
         return caller, proof.scope.region
 
     def _owner(self, proof: _Proof) -> tuple[str, Caller]:
-        """Whose key it is, and the secret it is to be proved with."""
+        """The secret of the key, and its owner."""
         if proof.token:
             session, secret = self._sessions.read(proof.access_key, proof.token)
             identity = self._world.identity_of(session.account, "role", session.role_name)
@@ -167,7 +167,7 @@ def _credential(text: str) -> tuple[str, Scope]:
 
 
 def _check_signed(request: SignedRequest, proof: _Proof) -> None:
-    """What must not be changed on the way has to be covered."""
+    """Check that the signature covers what must not be modified in transit."""
     if "host" not in proof.signed_headers:
         raise _mismatch("'Host' or ':authority' must be a 'SignedHeader' in the AWS Authorization.")
     there = {name for name, _ in request.headers}

@@ -1,7 +1,7 @@
-"""The call log: who asked for what, and what came of it. No parameters but names of things, and no credential of any kind.
+"""The call log: caller, operation and result of each call; of parameters only names, and no credential of any kind.
 
-Tests count calls with it, and benchmarks; and from the rights that calls needed one learns which policy is enough. It holds the
-last so many; `count` tells how many there were.
+Tests and benchmarks count calls with it; and the permissions that calls needed show which policy is sufficient. It keeps a limited
+number of calls; `count` counts all.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ class CallRecord:
     operation: str
     """With its service: iam:CreateRole."""
     account: str
-    """Of the caller; empty where nobody is proved."""
+    """The caller's account; empty without an authenticated caller."""
     caller: str
-    """Its ARN."""
+    """The caller's ARN."""
     region: str
     result: str
-    """OK, or the code of the refusal."""
+    """OK, or the error code."""
     resource: str = ""
-    """The ARN of what it was about; empty where nobody's rights were asked."""
+    """The ARN of the resource; empty if no permission was checked."""
     needed: tuple[str, ...] = ()
-    """The rights that were asked of the caller's policies, each an action."""
+    """The actions that were checked against the caller's policies."""
 
 
 class CallLog:

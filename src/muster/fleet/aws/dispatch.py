@@ -1,7 +1,7 @@
-"""One request through this AWS: which operation, who asks, may it be done now, do it, write it down, answer.
+"""Handles one request: find the operation, authenticate, inject faults, execute, log, answer.
 
-All services are on one address, so an operation is told by its path or by action and version; the signature has to be for its
-service. Every call is logged, whatever came of it.
+All services are on one address, so the path, or action and version, give the operation; the signature has to be for its service.
+Every call is logged, whatever its result.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = {
 }
 MOST_PARAMETERS: Final = 1000
 ANY_REGION: Final = "us-east-1"
-"""Of calls that nobody signs."""
+"""The region of unsigned calls."""
 
 
 @dataclass
 class _RequestLog:
-    """What is known of a request so far, for the log and for the form of its answer."""
+    """What is known of a request so far, for the log and for the format of its answer."""
 
     service: str = "sts"
     operation: str = "unknown"
@@ -62,7 +62,7 @@ class Dispatcher:
         self._calls = calls
 
     async def serve(self, request: SignedRequest) -> Response:
-        """Raises AnswerLost where there is to be no answer."""
+        """Raises AnswerLost if no answer is to be sent."""
         record = _RequestLog(request_id=identifiers.uuid(self._services.world.random))
         if query.JSON in request.header("accept"):
             record.media = query.JSON
@@ -120,7 +120,7 @@ class Dispatcher:
 
 
 def _addressed(request: SignedRequest, record: _RequestLog) -> dict[str, Any]:
-    """Finds the operation, and gives its parameters. Raises AwsRefusal."""
+    """Finds the operation, and returns its parameters. Raises AwsRefusal."""
     if request.path.strip("/"):
         record.service = "eks"
         found = rest.route(request.method, request.path)

@@ -1,7 +1,7 @@
-"""What this AWS says instead of a result: AWS' own code, a text, and the status it is sent with.
+"""Errors of the simulated AWS: AWS' own code, a message, and the HTTP status.
 
-Operations raise the code that their API documents. What goes wrong before an operation is reached (signatures, rights, throttling)
-has one code here, and the wire layer of each protocol spells it as that service does.
+Operations raise the codes that their API documents. Errors before an operation is reached (signatures, permissions, throttling)
+have one code here, and the wire module of each protocol translates it for its service.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class AwsRefusal(Exception):
         self.message = message
         self.status = status
         self.fields = fields or {}
-        """What a REST service adds beside the message."""
+        """Fields that a REST service adds beside the message."""
 
 
 class MalformedPolicy(Exception):
-    """A document that is no policy; the text says where."""
+    """An invalid policy document; the message has the position."""
 
 
 def access_denied(message: str) -> AwsRefusal:

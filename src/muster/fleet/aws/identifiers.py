@@ -1,4 +1,4 @@
-"""Ids as AWS makes them: four letters that say of what, and seventeen that nobody can guess."""
+"""Unique ids in AWS' format: a prefix of four letters for the type, and seventeen random characters."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What this AWS keeps: accounts with their roles, users, policies and providers, and EKS clusters with their access entries.
+"""The state of the simulated AWS: accounts with roles, users, policies and providers, and EKS clusters with access entries.
 
-Everything here is a value that is replaced as a whole; `world.py` is where it is replaced. Secrets are in it (access keys, the key
-that sessions are made with), so it is written to a private file and never shown.
+All values are immutable and replaced as a whole, by `world.py`. They contain secrets (access keys, the key of session tokens), so
+the state is written to a private file and never shown.
 
-A policy that names principals (`Trust`) keeps beside its text whom it meant by each ARN: the id that the role or user had when it
-was written. One that is deleted and made again has another id, and is not meant.
+A policy with principals (`Trust`) stores beside its text, for each ARN, the id that the role or user had when it was written. A
+principal that is deleted and created again has another id, and no longer matches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Tags = dict[str, str]
 class Trust(msgspec.Struct, frozen=True):
     text: str
     bound: dict[str, str] = {}
-    """Ids by the ARNs that the text has."""
+    """Ids by the ARNs in the text."""
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     longest_session: int = 3600
     tags: Tags = {}
     inline: dict[str, str] = {}
-    """Texts by name."""
+    """Policy texts by name."""
     attached: tuple[str, ...] = ()
     """ARNs."""
 
@@ -70,7 +70,7 @@ class ManagedPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 class OidcProvider(msgspec.Struct, frozen=True, kw_only=True):
     url: str
-    """Of the issuer, without https://."""
+    """The issuer's URL without https://."""
     audiences: tuple[str, ...]
     created: datetime
     thumbprints: tuple[str, ...] = ()
@@ -108,9 +108,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     endpoint: str
     authority: str
-    """PEM of the CA of its API server, which publishes its keys too."""
+    """PEM of the CA of its API server, which also publishes its keys."""
     issuer: str
-    """Of its service accounts' tokens, with https://; empty where there is none."""
+    """The issuer of its service accounts' tokens, with https://; empty if there is none."""
     mode: str
     created: datetime
     tags: Tags = {}
@@ -127,7 +127,7 @@ class State(msgspec.Struct):
     authority_key: str
     version: int = FORMAT
     port: int = 0
-    """Clients remember endpoints, so it stays on its port."""
+    """Clients remember endpoints, so the port does not change."""
     accounts: dict[str, Account] = {}
     clusters: dict[str, Cluster] = {}
     """By ARN."""

@@ -1,8 +1,8 @@
-"""The local AWS put together: state, STS, IAM, EKS and the clusters' token webhooks, on one TLS server of this process.
+"""Assembly of the local AWS: state, STS, IAM, EKS and the clusters' token webhooks, on one TLS server in this process.
 
-Accounts, their first identities and clusters come from whoever runs it (the methods here); everything else is asked for as of AWS.
-Start order is state → socket, stop order the reverse; what was answered is in the directory and there again after a restart, on the
-same port, since clients remember endpoints.
+Accounts, their first identities and clusters are created by the methods here; everything else by calls of the AWS API. Start order
+is state → socket, stop order the reverse; state that was reported in an answer is on disk and survives a restart, on the same port,
+because clients remember endpoints.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class LocalAwsConfig:
     """None: the state is in memory."""
     host: str = "127.0.0.1"
     port: int = 0
-    """0: the one it had before, or any."""
+    """0: the previous port, or any."""
     partition: str = "aws"
     host_names: Sequence[str] = ()
-    """More names to serve under, such as those that AWS itself has, for clients that are led here by a proxy."""
+    """Additional names of the server's certificate, such as AWS' own, for clients that are directed here by a proxy."""
 
 
 class AwsAuthWatch:
-    """A cluster's `aws-auth`, followed; `run` is to be a task of its owner, and the cluster has no such mappings before it runs."""
+    """The watch of a cluster's `aws-auth`. Its owner runs `run` as a task; before that the cluster has no such mappings."""
 
     def __init__(self, client: KubeClient, clock: Clock) -> None:
         selector = f"metadata.name={aws_auth.NAME}"
@@ -109,7 +109,7 @@ class LocalAws:
         self._watches: dict[str, AwsAuthWatch] = {}
         self._http: HttpServer | None = None
 
-    # Life
+    # Lifecycle
 
     async def start(self) -> None:
         authority = CertificateAuthority.load(KeyPair(self.world.state.authority.encode(), self.world.state.authority_key.encode()))
@@ -134,7 +134,7 @@ class LocalAws:
 
     @property
     def url(self) -> str:
-        """For AWS_ENDPOINT_URL."""
+        """The value of AWS_ENDPOINT_URL."""
         return f"https://{host_port(self.config.host, self.port)}"
 
     @property
@@ -143,11 +143,11 @@ class LocalAws:
 
     @property
     def ca_file(self) -> Path | None:
-        """For AWS_CA_BUNDLE; None where the state is in memory."""
+        """The value of AWS_CA_BUNDLE; None if the state is in memory."""
         return None if self.config.directory is None else self.config.directory / statefile.AUTHORITY
 
     def set_lag(self, seconds: float) -> None:
-        """How long changes of roles and access entries are unseen by other services."""
+        """How long other services do not see changes of roles and access entries."""
         self.world.roles_seen.lag = self.world.entries_seen.lag = seconds
 
     # Accounts, identities and clusters
@@ -155,7 +155,7 @@ class LocalAws:
     async def create_user(
         self, account: str, name: str, policy: PolicyDocument, tags: Mapping[str, str] | None = None
     ) -> AwsCredentials:
-        """A user with a policy of its own, made anew if there is one of that name, and a new access key."""
+        """A user with an inline policy, replaced if it exists, and a new access key."""
         text = json.dumps(policy)
         identity_policy(text)
         owner = self.world.state.accounts.setdefault(account, Account(account))
@@ -170,7 +170,7 @@ class LocalAws:
         return AwsCredentials(key.key_id, key.secret)
 
     async def administrator(self, account: str) -> AwsCredentials:
-        """One who may do everything in this account, which is made if there is none; always the same one."""
+        """An administrator of this account, which is created if it is missing; always the same user."""
         known = self.world.account(account)
         for key in known.keys.values() if known is not None else ():
             if key.user == ADMINISTRATOR:
@@ -178,7 +178,7 @@ class LocalAws:
         return await self.create_user(account, ADMINISTRATOR, EVERYTHING)
 
     async def register_cluster(self, described: ClusterDescription) -> EksCluster:
-        """Make a cluster known, or what is known of it anew; its access entries stay. Raises BadArn and ValueError."""
+        """Register a cluster, or replace its description; its access entries stay. Raises BadArn and ValueError."""
         arn = parse_cluster_arn(described.arn)
         if arn.partition != self.config.partition:
             raise ValueError(f"{arn} is not in the partition of this AWS, {self.config.partition}")
@@ -204,13 +204,13 @@ class LocalAws:
         return arn
 
     async def remove_cluster(self, arn: str) -> None:
-        """Nothing happens if there is none."""
+        """Does nothing if it is not registered."""
         self.world.state.clusters.pop(arn, None)
         self._watches.pop(arn, None)
         await self._file.save()
 
     async def trust_issuer(self, account: str, issuer: str, audiences: Sequence[str] = (AUDIENCE,)) -> str:
-        """An identity provider for a cluster's issuer, as `eksctl utils associate-iam-oidc-provider` makes it; its ARN."""
+        """Create an identity provider for a cluster's issuer, as `eksctl utils associate-iam-oidc-provider`; returns its ARN."""
         owner = self.world.state.accounts.setdefault(account, Account(account))
         url = issuer.removeprefix("https://")
         now = self._clock.now().replace(microsecond=0)
@@ -219,13 +219,13 @@ class LocalAws:
         return self.world.iam_arn(account, f"oidc-provider/{url}")
 
     async def distrust_issuer(self, account: str, issuer: str) -> None:
-        """Nothing happens if it is not trusted."""
+        """Does nothing if there is no such provider."""
         owner = self.world.account(account)
         if owner is not None and owner.providers.pop(issuer.removeprefix("https://"), None) is not None:
             await self._file.save()
 
     def environ(self, region: str, credentials: AwsCredentials | None = None) -> dict[str, str]:
-        """The variables by which `aws`, boto3 and our own programs find this AWS, as this identity."""
+        """The variables that configure `aws`, boto3 and our own programs for this AWS and identity."""
         found = {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": region,
@@ -243,17 +243,17 @@ class LocalAws:
     # Tokens
 
     def watch_aws_auth(self, arn: str, client: KubeClient) -> AwsAuthWatch:
-        """Have the cluster's `aws-auth` count; the caller runs what it gets."""
+        """Use the cluster's `aws-auth`; the caller runs the result."""
         watch = self._watches[arn] = AwsAuthWatch(client, self._clock)
         return watch
 
     def webhook_url(self, arn: str) -> str:
-        """Where the cluster's API server has tokens reviewed."""
+        """The URL of the cluster's token review webhook."""
         cluster = parse_cluster_arn(arn)
         return f"{self.url}{TOKENS}{cluster.account}/{cluster.region}/{cluster.name}"
 
     def webhook_kubeconfig(self, arn: str, authority: Path) -> bytes:
-        """For kube-apiserver's `--authentication-token-webhook-config-file`; `authority` is where it finds this server's CA."""
+        """The file for kube-apiserver's `--authentication-token-webhook-config-file`; `authority` is the path of the CA there."""
         cluster = {"server": self.webhook_url(arn), "certificate-authority": str(authority)}
         document = {
             "apiVersion": "v1",
@@ -266,12 +266,12 @@ class LocalAws:
         return dump(document).encode()
 
     def is_own_sts(self, host: str) -> bool:
-        """Whether a host in a token, with its port where it has one, means the STS of this AWS."""
+        """Whether a host in a token, with its port if it has one, is the STS of this AWS."""
         own = {host_port(name, self.port) for name in (self.config.host, "127.0.0.1", "localhost", *self.config.host_names)}
         return host.lower() in own or is_sts_host(host, self.config.partition)
 
     async def user_of(self, arn: str, token: str) -> UserInfo:
-        """Who a token's holder is in a cluster. Raises TokenRefused, StsRefused and Unmapped, and KeyError without the cluster."""
+        """The user of a token in a cluster. Raises TokenRefused, StsRefused and Unmapped, and KeyError without the cluster."""
         return await self._reviews.user_of(self.world.state.clusters[arn], self._aws_auth(arn), token)
 
     def _aws_auth(self, arn: str) -> AwsAuth:
@@ -295,10 +295,10 @@ class LocalAws:
         try:
             return await self._dispatcher.serve(arrived)
         except AnswerLost:
-            # A head without the body that it promises: to every client, a connection that broke.
+            # A head without the promised body: clients see a broken connection.
             return StreamResponse(200, (), _break)
 
 
 async def _break(writer: StreamWriter) -> None:
-    """Cut the connection: a body that is cancelled is not ended, and this is no failure of ours that a log should have."""
+    """Close the connection: a cancelled body is not completed, and this is no failure to log."""
     raise asyncio.CancelledError

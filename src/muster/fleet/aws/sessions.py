@@ -1,7 +1,7 @@
-"""Temporary credentials that are kept nowhere: the session token says whose they are and until when, under a seal.
+"""Temporary credentials without stored state: the session token contains role and expiry, authenticated by a MAC.
 
-The secret that belongs to a token is derived from it, so whoever cannot make the seal can make neither. A session stands for one
-role by its id: of a role that is deleted and made again it is not a session.
+The secret is derived from the token, so nobody without the server's key can make either. A session is for one role by its id: it is
+invalid for a role that was deleted and created again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Sessions:
         return AwsCredentials(key_id, self._seal(b"secret", payload), token, datetime.fromtimestamp(session.expires, UTC))
 
     def read(self, key_id: str, token: str) -> tuple[Session, str]:
-        """The session and its secret. Raises AwsRefusal; also when its time is over."""
+        """The session and its secret. Raises AwsRefusal, also after its expiry."""
         payload, dot, seal = token.partition(".")
         if not dot or not hmac.compare_digest(self._seal(b"token", payload.encode()).encode(), seal.encode()):
             raise INVALID

@@ -1,7 +1,7 @@
 """The state of a local AWS in one private file, replaced as a whole.
 
-An answer goes out when what it tells is in the file. Writes go through a thread; those that come while one is under way share the
-next, so a crowd of calls costs few writes. Without a directory the state is in memory only.
+An answer is sent after its change is in the file. A thread writes; calls that arrive during a write share the next one, so many
+concurrent calls cost few writes. Without a directory the state is in memory only.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from muster.machinery.privatefiles import make_private_directory, replace_privat
 
 STATE: Final = "aws.json"
 AUTHORITY: Final = "ca.crt"
-"""For AWS_CA_BUNDLE."""
+"""The file for AWS_CA_BUNDLE."""
 
 
 class UnreadableState(Exception):
-    """The message names the file and what to do."""
+    """The message names the file and the remedy."""
 
 
 def load(directory: Path | None, now: datetime, partition: str) -> State:
-    """What is there, or a new one. Raises UnreadableState, UnsafePath and other OSErrors."""
+    """The stored state, or a new one. Raises UnreadableState, UnsafePath and other OSErrors."""
     if directory is None:
         return _new(now, partition)
     make_private_directory(directory)
@@ -64,7 +64,7 @@ class StateFile:
         self.writes = 0
 
     async def save(self) -> None:
-        """Returns when the state, as it is now, is in the file. Raises OSError."""
+        """Returns when the present state is in the file. Raises OSError."""
         if self._directory is None:
             return
         self._wanted += 1
@@ -79,7 +79,7 @@ class StateFile:
             self.writes += 1
 
     def write_authority(self) -> Path | None:
-        """The certificate that clients are to trust; where it is."""
+        """Write the CA certificate for clients; returns its path."""
         if self._directory is None:
             return None
         path = self._directory / AUTHORITY

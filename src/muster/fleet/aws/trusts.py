@@ -1,7 +1,7 @@
-"""Whom a trust policy means: principals are checked and bound to ids when it is written, and shown by name when it is read.
+"""Principals of trust policies: validated and bound to ids when a policy is written, and shown by name when it is read.
 
-An account that is named by its number reads as its root. A principal that does not exist is refused. One that is deleted later
-reads as its id, and nobody is it any more, whoever is made under its name: the policy has to be written again.
+An account number is shown as the ARN of its root. A principal that does not exist is refused. A principal that is deleted later is
+shown by its id, and matches no identity any more, also if one is created under its name again: the policy has to be written again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def bound_trust(world: World, text: str) -> Trust:
 
 
 def _bind(world: World, principal: Principal) -> str:
-    """The id that is meant, empty where none is. Raises MalformedPolicy."""
+    """The id of the principal, empty if it has none. Raises MalformedPolicy."""
     name = principal.name
     if principal.kind == "Service" and _SERVICE.fullmatch(name):
         return ""
@@ -75,7 +75,7 @@ def _account(name: str) -> str:
 
 
 def shown_trust(world: World, trust: Trust) -> str:
-    """The policy as it reads now."""
+    """The policy's text as it reads now."""
     names = {name: unique_id for name, unique_id in trust.bound.items() if not _SESSION.fullmatch(name)}
     now = {name: _shown(world, unique_id) for name, unique_id in names.items()}
     for statement in trust_policy(trust.text).statements:
@@ -121,7 +121,7 @@ def covers_caller(trust: Trust, caller: Caller) -> Callable[[Principal], Match]:
 
 def covers_provider(provider_arn: str) -> Callable[[Principal], Match]:
     def covers(principal: Principal) -> Match:
-        # "*" is for AWS identities: whoever comes with a token of a provider has to come with one that is named.
+        # "*" matches AWS identities only: a token needs a statement that names its provider.
         return Match.NAME if principal.kind == "Federated" and principal.name == provider_arn else Match.NO
 
     return covers

@@ -1,6 +1,6 @@
-"""Changes that others see later: a role that was made a moment ago is there for IAM, and not yet for STS and EKS.
+"""Eventual consistency: a new role is visible in IAM at once, and later in STS and EKS.
 
-What was before a change is remembered until the change is to be seen. Nothing is remembered while there is no lag.
+The previous value is kept until the change is visible. Without a lag nothing is kept.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Visibility(Generic[V]):
             self._before.setdefault(key, []).append((self._clock.monotonic() + self.lag, before))
 
     def pending(self) -> list[str]:
-        """Keys of which others may see something else than what is there."""
+        """Keys for which other services may see a previous value."""
         return list(self._before)
 
     def seen(self, key: str, present: V | None) -> V | None:
-        """What others see of it now."""
+        """The value that other services see now."""
         pending = self._before.get(key)
         if pending is None:
             return present

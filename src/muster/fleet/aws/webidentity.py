@@ -1,11 +1,10 @@
-"""Tokens of an identity provider, verified against the keys that it publishes.
+"""Tokens of an identity provider, verified with the keys that its issuer publishes.
 
-The issuer's discovery document names its keys; both are fetched over TLS. EKS publishes them for its clusters; here a registered
-cluster is asked at its own endpoint, which has to prove itself by the CA it was registered with, and anonymous users must be
-allowed to read them there (`system:service-account-issuer-discovery`). Any other issuer is asked at its URL, under CAs that the
-system trusts. A token counts if one of those keys signed it, by the algorithm that goes with the key, if it is for an audience of
-the provider, and in its time. Keys are kept for a while; a token by a key that is not known has them fetched anew, though not at
-every try.
+The issuer's discovery document has the URL of its keys; both are fetched over TLS. AWS publishes them for EKS clusters; here a
+registered cluster is called at its own endpoint, which is verified with the CA that it was registered with, and anonymous users
+must be allowed to read them there (`system:service-account-issuer-discovery`). Any other issuer is called at its URL, verified with
+the system's CAs. A token is accepted if one of those keys signed it, with the key's algorithm, and if its audience is one of the
+provider and its time is valid. Keys are cached for a while; a token with an unknown key triggers another fetch, but not every time.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ ALGORITHMS: Final = {"EC": "ES256", "RSA": "RS256"}
 LEEWAY: Final = 10.0
 KEEP: Final = 300.0
 FETCH_AGAIN: Final = 2.0
-"""Seconds between two looks for keys that are not known."""
+"""Seconds between two fetches for unknown keys."""
 FETCH_TIMEOUT: Final = 5.0
 LONGEST: Final = 1024 * 1024
 DISCOVERY: Final = "/.well-known/openid-configuration"
 
 Fetch = Callable[[str, bytes | None], Awaitable[bytes]]
-"""The document at a URL; the CA that its server must prove itself by, None for the system's. Raises OSError."""
+"""The document at a URL; the CA that verifies its server, None for the system's. Raises OSError."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class WebIdentities:
         self._locks: dict[str, asyncio.Lock] = {}
 
     async def verify(self, account: str, token: str) -> WebIdentity:
-        """Whose token it is, by a provider of this account. Raises AwsRefusal."""
+        """The verified identity of a token, by a provider of this account. Raises AwsRefusal."""
         import jwt
 
         try:
@@ -122,7 +121,7 @@ class WebIdentities:
             raise AwsRefusal("IDPCommunicationError", f"{text}: {type(error).__name__}") from None
 
     def _publisher(self, issuer: str) -> tuple[str, bytes | None]:
-        """Where its documents are, and the CA of whoever serves them."""
+        """The URL of the issuer's documents, and the CA of its server."""
         for cluster in self._world.state.clusters.values():
             if cluster.issuer == issuer:
                 return cluster.endpoint.rstrip("/"), cluster.authority.encode() or None
@@ -136,7 +135,7 @@ _SIGNATURE_ONLY: Final[Any] = {
     "verify_iat": False,
     "require": ["exp", "iat", "iss", "sub", "aud"],
 }
-"""Times go by the clock that was handed in."""
+"""Times are checked here with the injected clock."""
 
 
 def _audiences(claims: Mapping[str, Any], provider: OidcProvider) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""All accounts and clusters, where they are found and where they change.
+"""All accounts and clusters: their lookup and their changes.
 
-Operations read and replace values through this. Roles and access entries are looked up in two ways: as their own service has them,
-and as others see them (`seen_role`, `seen_entries`), which may be later. An id always means one role or user; an ARN means whoever
-has that name now.
+Operations read and replace values through this. Roles and access entries have two lookups: as their own service sees them, and as
+other services see them (`seen_role`, `seen_entries`), possibly later. An id always is one role or user; an ARN is the one that has
+that name now.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class World:
         self._ids[user.user_id] = (account.number, "user", user.name)
 
     def seen_role(self, account: str, name: str) -> Role | None:
-        """As others than IAM see it."""
+        """The role as services other than IAM see it."""
         known = self.account(account)
         present = known.roles.get(name) if known is not None else None
         return self.roles_seen.seen(f"{account}/{name}", present)
@@ -97,7 +97,7 @@ class World:
         return None if found is None else self.identity_of(*found)
 
     def identity_of(self, account: str, kind: str, name: str) -> Identity | None:
-        """Whoever has this name now; `kind` is role or user."""
+        """The identity that has this name now; `kind` is role or user."""
         known = self.account(account)
         if known is None:
             return None
@@ -108,7 +108,7 @@ class World:
         return None if user is None else Identity(account, self.user_arn(account, user), user.user_id, user)
 
     def seen_identity(self, arn: str) -> Identity | None:
-        """Whom others than IAM find under an ARN. Paths count."""
+        """The identity that services other than IAM find under an ARN, which includes the path."""
         parts = arn.split(":", 5)
         if len(parts) != 6 or parts[0] != "arn" or parts[1] != self.partition or parts[2] != "iam" or parts[3]:
             return None
@@ -122,7 +122,7 @@ class World:
         return Identity(account, arn, role.role_id, role)
 
     def policies_of(self, identity: Identity) -> list[str]:
-        """Texts of all policies that the identity holds."""
+        """Texts of all policies of the identity."""
         texts = list(identity.holder.inline.values())
         if isinstance(identity.holder, Role):
             found = (self.managed_policy(identity.account, arn) for arn in identity.holder.attached)
@@ -150,7 +150,7 @@ class World:
         del cluster.entries[principal]
 
     def seen_entries(self, cluster: Cluster) -> Iterator[Entry]:
-        """As the cluster's authenticator sees them: also those that were removed a moment ago."""
+        """The entries as the cluster's authenticator sees them, including those that were just removed."""
         prefix = _entry_key(cluster, "")
         gone = (key.removeprefix(prefix) for key in self.entries_seen.pending() if key.startswith(prefix))
         for principal in dict.fromkeys((*cluster.entries, *gone)):

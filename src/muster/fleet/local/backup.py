@@ -1,11 +1,11 @@
-"""Backups of a local fleet: one private archive with its record, the database of its clusters and, if it simulates AWS, that.
+"""Backups of a local fleet: one private archive with its configuration, the database of its clusters and its simulated AWS.
 
-While the fleet runs, nobody but its process can read the database, which it holds alone. So whoever wants a backup makes a
-directory `backup-…` in the fleet's and signals the process, which copies the database into it at one moment between two commits and
-writes `done.json`. Of a stopped fleet the same is done under the fleet's lock.
+While the fleet runs, its process has the database locked. So a backup creates a directory `backup-…` in the fleet's directory and
+signals the process, which copies the database into it between two transactions and writes `done.json`. For a stopped fleet the same
+is done under the fleet's lock.
 
-A backup holds keys and tokens of every cluster: archives are their owner's alone. A restored archive is taken apart beside the
-directory it is for, checked, and renamed into place, so there is never half a fleet. Only what backups consist of is taken out.
+A backup contains keys and tokens of every cluster: only their owner can read archives. An archive is restored into a directory
+beside the target, checked, and renamed into place, so there is never half a fleet. Only the files of a backup are extracted.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _DONE: Final = "done.json"
 _AWS: Final = ("aws/aws.json", "aws/ca.crt", "aws/config")
 _MEMBERS: Final = frozenset((_ABOUT, _RECORD, DATABASE, *_AWS))
 _LARGEST: Final = 16 << 30
-"""Bytes of one file: what claims to be larger is no backup."""
+"""Bytes of one file: a larger one is refused as no backup."""
 
 
 class BackupError(FleetError):
-    """The message names the file and what to do."""
+    """The message names the file and the remedy."""
 
 
 class About(msgspec.Struct, frozen=True):
-    """What a backup says of itself."""
+    """The metadata of a backup."""
 
     format: int
     muster: str
@@ -73,7 +73,7 @@ def check_can_be_backed_up(directory: FleetDirectory) -> Fleet:
 
 
 async def fulfil_requests(directory: FleetDirectory, store: Store) -> None:
-    """In the fleet's process: make what is asked for."""
+    """Runs in the fleet's process: make the requested copies."""
     for request in sorted(directory.path.glob(f"{PREFIX}*/")):
         if (request / _DONE).exists():
             continue
@@ -90,7 +90,7 @@ async def fulfil_requests(directory: FleetDirectory, store: Store) -> None:
 
 @contextmanager
 def request(directory: FleetDirectory) -> Iterator[Path]:
-    """Where the copies land; gone with all it has at the end, and so is what earlier requests left."""
+    """The directory for the copies; removed at the end with all its content, as are those of earlier requests."""
     for left in directory.path.glob(f"{PREFIX}*/"):
         shutil.rmtree(left, ignore_errors=True)
     staging = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory.path))
@@ -101,7 +101,7 @@ def request(directory: FleetDirectory) -> Iterator[Path]:
 
 
 def outcome(staging: Path) -> str | None:
-    """None until the fleet's process has done what was asked for; then why it could not, or nothing."""
+    """None until the fleet's process has finished; then its error, or empty."""
     try:
         return msgspec.json.decode((staging / _DONE).read_bytes(), type=_Outcome).error
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def outcome(staging: Path) -> str | None:
 
 
 def copy_stopped(directory: FleetDirectory, staging: Path) -> None:
-    """Of a fleet whose lock we hold. Raises StoreError."""
+    """Copy a stopped fleet whose lock the caller holds. Raises StoreError."""
     source = DataFile(directory.path / DATABASE, "FULL")
     try:
         source.backup(staging / DATABASE)
@@ -127,7 +127,7 @@ def _copy_files(directory: FleetDirectory, staging: Path) -> None:
 
 
 def pack(staging: Path, file: Path, about: About) -> None:
-    """Into an archive that is there as a whole or not at all."""
+    """Write the archive atomically."""
     replace_private(staging / _ABOUT, msgspec.json.encode(about))
     descriptor, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
@@ -156,7 +156,7 @@ def _anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @contextmanager
 def unpacked(file: Path, directory: FleetDirectory) -> Iterator[tuple[Path, About, Fleet]]:
-    """A checked fleet in a directory beside the one it is for, to be renamed into its place. Raises BackupError."""
+    """A checked fleet in a directory beside the target, to be renamed into place. Raises BackupError."""
     directory.path.absolute().parent.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{directory.path.name}.restore-", dir=directory.path.absolute().parent))
     try:
@@ -208,6 +208,6 @@ def _checked(file: Path, staging: Path) -> tuple[About, Fleet]:
 
 
 def install_backup(staging: Path, directory: FleetDirectory, fleet: Fleet) -> None:
-    """What the directory had is gone by now."""
+    """Rename the staged fleet into place; the former content of the directory was removed before."""
     replace_private(staging / _RECORD, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n", durable=True)
     os.replace(staging, directory.path.absolute())

@@ -1,9 +1,9 @@
-"""The AWS of a fleet whose clusters register by AWS identities: the hub in one account, its managed clusters in another.
+"""The simulated AWS of a fleet whose clusters register by AWS identities: the hub in one account, its managed clusters in another.
 
-The local AWS runs in the fleet's process and keeps its state in the fleet's directory. What people do on AWS before they run
-`clusteradm` is done here, as each account's administrator and by the functions that `clusteradm aws` has: clusters are registered
-with EKS, their issuers trusted, and the roles made that hub and agents take on. Pods learn from their node where AWS is and whom to
-trust (`settings`): no object of the API names it. Each step may be repeated and only does what is missing.
+The local AWS runs in the fleet's process and keeps its state in the fleet's directory. What users do on AWS before they run
+`clusteradm` is done here, as each account's administrator and by the functions of `clusteradm aws`: clusters are registered with
+EKS, their issuers become identity providers, and the roles of hub and agents are created. The node passes AWS' address and CA to
+pods (`settings`): no object of the API has them. Each step is idempotent.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ REGION: Final = "us-west-2"
 HUB_ACCOUNT: Final = "111111111111"
 CLUSTERS_ACCOUNT: Final = "222222222222"
 PROFILES: Final = {"hub": HUB_ACCOUNT, "clusters": CLUSTERS_ACCOUNT}
-"""What the accounts' administrators are called in the file for `aws` and boto3."""
+"""The profiles of the accounts' administrators in the file for `aws` and boto3."""
 CA_FILE: Final = "/etc/muster/aws/ca.crt"
-"""In containers."""
+"""The CA's path in containers."""
 PUBLISHED: Final = "muster:published-issuer"
 FIELD_MANAGER: Final = "muster-up"
 
 
 def config_file(directory: FleetDirectory) -> Path:
-    """For AWS_CONFIG_FILE."""
+    """The value of AWS_CONFIG_FILE."""
     return directory.aws.absolute() / "config"
 
 
 def ca_file(directory: FleetDirectory) -> Path:
-    """For AWS_CA_BUNDLE."""
+    """The value of AWS_CA_BUNDLE."""
     return directory.aws.absolute() / AUTHORITY
 
 
@@ -67,7 +67,7 @@ def arn_of(name: str) -> EksCluster:
 
 
 class FleetCloud:
-    """`start` it before the API server and `stop` it after. Raises FleetError where its state cannot be read."""
+    """`start` it before the API server and `stop` it after. Raises FleetError if its state cannot be read."""
 
     def __init__(self, directory: FleetDirectory, server: ApiServer, host: str, port: int, mode: str, clock: Clock) -> None:
         try:
@@ -83,7 +83,7 @@ class FleetCloud:
         self._tls: ssl.SSLContext | None = None
 
     async def start(self) -> None:
-        """Raises OSError where the port is taken."""
+        """Raises OSError if the port is in use."""
         await self.aws.start()
         self._tls = await asyncio.to_thread(ssl.create_default_context, cadata=self.aws.ca_pem.decode())
         await self._write_config()
@@ -92,18 +92,18 @@ class FleetCloud:
         await self.aws.stop()
 
     async def judge_tokens(self, name: str) -> None:
-        """Have the cluster's bearer tokens judged as EKS does it."""
+        """Have the cluster's bearer tokens reviewed as EKS does."""
         await self._server.set_token_webhook(name, WebhookTarget(self.aws.webhook_url(str(arn_of(name))), self._tls))
 
     def watch_aws_auth(self, hub: KubeClient) -> AwsAuthWatch:
         return self.aws.watch_aws_auth(str(arn_of(HUB)), hub)
 
     async def process_env(self, account: str) -> ProcessEnv:
-        """Of an account's administrator."""
+        """The environment of an account's administrator."""
         return ProcessEnv(self.aws.environ(REGION, await self.aws.administrator(account)))
 
     async def prepare(self, name: str, client: KubeClient) -> None:
-        """What has to be on AWS before the cluster is initialized or joins. Raises AwsError and KubeError."""
+        """Create what AWS needs before the cluster is initialized or joins. Raises AwsError and KubeError."""
         cluster, issuer = arn_of(name), self._server.cluster_url(name)
         await client.apply(CLUSTER_ROLE_BINDINGS, _published(), manager=FIELD_MANAGER)
         await self.aws.register_cluster(ClusterDescription(str(cluster), issuer, self._server.ca_pem, self._mode, issuer))
@@ -117,7 +117,7 @@ class FleetCloud:
                 log.info("role made", cluster=name, role=wanted.arn)
 
     async def remove(self, name: str) -> None:
-        """What `prepare` made for a managed cluster. Raises AwsError."""
+        """Remove what `prepare` created for a managed cluster. Raises AwsError."""
         cluster = arn_of(name)
         async with self._administrator(cluster.account) as aws:
             await remove_role(aws, RoleNames(arn_of(HUB), cluster).managed_role, _ignore)
@@ -134,7 +134,7 @@ class FleetCloud:
             await client.close()
 
     async def _write_config(self) -> None:
-        """Profiles for `aws` and boto3."""
+        """Write the profiles for `aws` and boto3."""
         lines = []
         for profile, account in PROFILES.items():
             key = await self.aws.administrator(account)
@@ -151,7 +151,7 @@ class FleetCloud:
 
 
 def _published() -> Document:
-    """The keys of a cluster on EKS are for everybody to read."""
+    """RBAC that lets everyone read a cluster's keys, as on EKS."""
     group = "rbac.authorization.k8s.io"
     return {
         "metadata": {"name": PUBLISHED},

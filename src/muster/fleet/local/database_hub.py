@@ -1,12 +1,14 @@
-"""The hub of a local fleet that is kept in a database: its gRPC server, which is its API server too, and its controllers.
+"""The hub of a local fleet that is stored in a database: its gRPC server, which includes its API server, and its controllers.
 
 An administrator runs this as three processes: `muster grpc-server --persistence sql`, `muster hub` and `muster work-hub`. Here they
-are parts of the fleet's process. There is no ClusterManager, no operator and no node: there is no Kubernetes to run pods on.
+are components of the fleet's process. There is no ClusterManager, operator or node, because there is no Kubernetes that could run
+pods.
 
-The certificates are in the hub's Secrets and in its ConfigMap, under the names that the operator of a hub on Kubernetes has for
-them; so a hub that is opened again, from whichever directory, is the one that its agents know. Servers and controllers read them
-from files, which are written anew whenever a Secret is. A part that ends is started again after a pause, as a pod would be. Leases
-are held in the name of the fleet's directory, so that a fleet that was killed goes on at once, and two on one database take turns.
+The certificates are in the hub's Secrets and in its ConfigMap, under the names that the operator of a hub on Kubernetes uses; so a
+hub that is opened again, from any directory, keeps its identity for its agents. Servers and controllers read them from files, which
+are written again whenever a Secret changes. A component that ends is restarted after a pause, as a pod would be. The holder
+identity of leases is the fleet's directory, so that a fleet that was killed continues at once, and two on one database use leader
+election.
 """
 
 from __future__ import annotations
@@ -59,13 +61,13 @@ MANAGER: Final = "muster-up"
 DRAIN_GRACE: Final = 1.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 LONG_ENOUGH: Final = 60.0
-"""A part that ran for so many seconds was well: its next failure is its first."""
+"""After so many seconds of running, a component's next failure has the shortest backoff again."""
 LEASES: Final = {HUB_LOCK: "its controller", work.LOCK: "its controller of works"}
-"""What is renewed by the parts once they work, with the names of these parts."""
+"""The leases that the components renew, with the names of the components."""
 
 
 class DatabaseHub:
-    """`prepare`, then `run` until cancelled; `server` serves before and until after that."""
+    """Call `prepare`, then `run` until cancelled; `server` serves before and until after that."""
 
     def __init__(self, hub: SqlHub, files: Path, grpc_port: int, identity: str, clock: Clock, random: Random) -> None:
         self._hub = hub
@@ -81,7 +83,7 @@ class DatabaseHub:
         return self._hub.server
 
     async def prepare(self) -> None:
-        """What its parts find when they start. Raises KubeError."""
+        """Create what its components need when they start. Raises KubeError."""
         self._renewal = await self._certificates.ensure()
 
     async def run(self) -> None:
@@ -99,7 +101,7 @@ class DatabaseHub:
             began = self._clock.monotonic()
             try:
                 await serve()
-            except Exception as error:  # the edge of a part: it begins anew, and the others go on
+            except Exception as error:  # a component's error restarts it, and the others go on
                 log.error("a part of the hub ended", part=name, error=f"{type(error).__name__}: {error}")
             if self._clock.monotonic() - began > LONG_ENOUGH:
                 backoff.reset()
@@ -141,7 +143,7 @@ class DatabaseHub:
 
 
 class Certificates:
-    """What vouches for the gRPC server and for agents: in the hub's Secrets, and in files for those who read files."""
+    """The CAs and certificates of the gRPC server and the agents' signer: in the hub's Secrets, and in files for the components."""
 
     def __init__(self, client: KubeClient, files: Path, clock: Clock) -> None:
         self._client = client
@@ -157,7 +159,7 @@ class Certificates:
         return {CA_FILE: (str(self._signer[CERTIFICATE]),), KEY_FILE: (str(self._signer[KEY]),)}
 
     async def ensure(self) -> float:
-        """Have them; gives the seconds until one of them is to be replaced. Raises KubeError."""
+        """Create or renew them; returns the seconds until the next renewal. Raises KubeError."""
         signer = await ensure_authority(self._client, HUB_NAMESPACE, self._clock, self._trust)
         renewal = await ensure_serving(self._client, HUB_NAMESPACE, (HOST,), signer, self._clock)
         secret = await self._client.get(SECRETS, SERVING_SECRET, HUB_NAMESPACE)
@@ -169,14 +171,14 @@ class Certificates:
         return (min(renewal, signer.renewal) - self._clock.now()).total_seconds()
 
     async def keep(self, seconds: float) -> None:
-        """Replace them in time, the first after so many seconds."""
+        """Renew them in time, first after so many seconds."""
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
             await sleep(self._clock, max(seconds, FIRST_PAUSE))
             try:
                 seconds = await self.ensure()
                 backoff.reset()
-            except Exception as error:  # the edge: there is a third of their life left for another attempt
+            except Exception as error:  # retried: a third of their life is left
                 log.error("certificates could not be renewed", error=f"{type(error).__name__}: {error}")
                 seconds = backoff.next()
 
@@ -199,7 +201,7 @@ def _identity(directory: Path) -> str:
 async def database_hub(
     directory: Path, database: str, port: int, grpc_port: int, *, clock: Clock = SYSTEM, random: Random = chance.random
 ) -> AsyncIterator[DatabaseHub]:
-    """Prepared, and its API served; `directory` is where it keeps files. Raises StoreError, OSError, InstallError and KubeError."""
+    """The prepared hub with its API served; `directory` is for files. Raises StoreError, OSError, InstallError and KubeError."""
     make_private_directory(directory)
     options = SqlHubOptions(database, directory / "kubeconfig", host=HOST, port=port)
     async with sql_hub(options, registration.install_base, clock=clock) as hub:

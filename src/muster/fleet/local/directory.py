@@ -1,8 +1,8 @@
-"""A fleet's directory: what the fleet should be, who runs it, and the rules that keep two people's hands out of it at once.
+"""A fleet's directory: its desired state, its process, and the locks that prevent concurrent changes.
 
-`fleet.json` is the fleet as its owner wants it; it is replaced in one step and only under `edit.lock`. `lock` is held, with the
-process id in it, by the process that runs the fleet: whoever can take it knows that nobody does, and whoever cannot may trust the
-id. A directory with other things in it and no `fleet.json` is somebody else's: nothing is written there, nothing removed.
+`fleet.json` is the desired state of the fleet; it is replaced atomically and only under `edit.lock`. `lock` is held, with the
+process id in it, by the process that runs the fleet: whoever gets the lock knows that the fleet is stopped, otherwise the id is
+valid. A directory with other files and without `fleet.json` is not a fleet's: nothing is written there, nothing removed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FORMAT: Final = 1
 HUB: Final = "hub"
 LOOPBACK: Final = "127.0.0.1"
 GLANCE: Final = 0.4
-"""Seconds after which a lock that is held is not only being looked at."""
+"""Seconds after which a held lock is more than another process' short check of it."""
 
 
 def is_loopback(host: str) -> bool:
@@ -45,7 +45,7 @@ def is_loopback(host: str) -> bool:
 
 
 class FleetError(Exception):
-    """The message says what is wrong and what to do."""
+    """The message has the problem and the remedy."""
 
 
 class ForeignDirectory(FleetError):
@@ -55,7 +55,7 @@ class ForeignDirectory(FleetError):
 
 
 class UnsafeFleet(FleetError):
-    """Somebody else may have made it what it is: its lock, kubeconfig and database are not to be trusted."""
+    """Other users may have written to it: its lock, kubeconfig and database cannot be trusted."""
 
     def __init__(self, error: UnsafePath) -> None:
         super().__init__(f"--data-dir: {error.filename}: {error.strerror}")
@@ -85,37 +85,37 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     installed: str = ""
     """The version of Muster with which it has joined."""
     is_hub: bool = False
-    """The hub as a cluster of its own: it has no control plane beside the hub's, and stays when it leaves."""
+    """The hub as a managed cluster of itself: it has no control plane beside the hub's, and stays when it leaves."""
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     version: int = FORMAT
     port: int
-    """Agents remember where their hub is, so a fleet stays on its port until somebody moves it."""
+    """Agents remember the hub's address, so the port stays until it is changed explicitly."""
     host: str = LOOPBACK
-    """Address to listen on."""
+    """The listen address."""
     advertise: str = ""
-    """What clients and agents are told to connect to, where it is not `host`."""
+    """The address for clients and agents, if it differs from `host`."""
     auth: str = DEFAULT
     grpc_port: int = 0
-    """Where agents reach the hub's gRPC server, in a fleet that registers by it."""
+    """The port of the hub's gRPC server for agents, in a fleet that registers over gRPC."""
     aws_port: int = 0
-    """Of the local AWS, in a fleet that registers by its identities."""
+    """The port of the local AWS, in a fleet that registers with AWS identities."""
     aws_mode: str = ""
-    """Its hub's authentication mode, as EKS calls it."""
+    """The authentication mode of its hub's EKS cluster."""
     persistence: str = KUBE
-    """Where the hub keeps its objects: in its cluster, or in a database."""
+    """Where the hub stores its objects: in its cluster, or in a database."""
     database: str = ""
-    """With whatever it takes to get in; empty: one in this directory."""
+    """The URL of the database, with credentials; empty: a file in this directory."""
     clusters_port: int = 0
-    """Of the managed clusters' API server, where the hub has one of its own."""
+    """The port of the managed clusters' API server, if the hub has one of its own."""
     gateway: bool = False
-    """Whether the hub has a gateway, and every cluster lets it in; fleets of before there was one have none."""
+    """Whether the hub has a gateway, which is enabled on every cluster; fleets of earlier versions have none."""
     ephemeral: bool = False
     restored: bool = False
-    """Has not run yet since it was restored: the fleet it is a copy of may run on this machine, with its pods' addresses."""
+    """Not started yet since it was restored: the original fleet may run on this machine, with the same pod addresses."""
     simulate_images: bool = False
-    """Whether pods of images that are not Muster's count as running."""
+    """Whether pods with other images than Muster's are simulated as running."""
     installed: str = ""
     """The version of Muster with which the hub was initialized."""
     clusters: tuple[ClusterRecord, ...] = ()
@@ -126,18 +126,18 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether the address means this machine on this machine alone."""
+        """Whether the address is reachable from this machine only."""
         return is_loopback(self.address)
 
     def moved(self, port: int, host: str, advertise: str) -> Fleet:
-        """What knows where the hub is was installed for its old place, and is installed anew."""
+        """The fleet with another address; all components that have the hub's address are installed again."""
         if (port, host, advertise) == (self.port, self.host, self.advertise):
             return self
         clusters = tuple(msgspec.structs.replace(record, installed="") for record in self.clusters)
         return msgspec.structs.replace(self, port=port, host=host, advertise=advertise, installed="", clusters=clusters)
 
     def with_gateway(self) -> Fleet:
-        """What was installed without one is installed anew."""
+        """The fleet with a gateway; components that were installed without one are installed again."""
         if self.gateway:
             return self
         clusters = tuple(msgspec.structs.replace(record, installed="") for record in self.clusters)
@@ -148,7 +148,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hub_cluster(self) -> str:
-        """What the hub is called as a cluster of its own; empty where it is none."""
+        """The hub's name as a managed cluster of itself; empty if it is none."""
         return next((record.name for record in self.clusters if record.is_hub), "")
 
     @property
@@ -206,11 +206,11 @@ class FleetDirectory:
         self._edit_lock = path / "edit.lock"
 
     def database(self, fleet: Fleet) -> str:
-        """Where the hub of a fleet of persistence `sql` is."""
+        """The database of a hub with persistence `sql`."""
         return fleet.database or f"sqlite:///{self.hub.absolute() / 'hub.db'}"
 
     def read(self) -> Fleet | None:
-        """The fleet, or None where one can be made. Raises ForeignDirectory and UnreadableFleet."""
+        """The fleet, or None if one can be created. Raises ForeignDirectory and UnreadableFleet."""
         try:
             check_private_directory(self.path)
         except FileNotFoundError:
@@ -233,7 +233,7 @@ class FleetDirectory:
             raise UnreadableFleet(self.record, f"damaged ({error}): mend it, or remove the directory") from None
 
     def existing(self) -> Fleet:
-        """Raises NoFleet where there is none."""
+        """Raises NoFleet if there is none."""
         try:
             fleet = self.read()
         except ForeignDirectory:
@@ -243,7 +243,7 @@ class FleetDirectory:
         return fleet
 
     def _require_unused(self) -> None:
-        # What an `up` leaves that ended before it had written down what it wanted.
+        # Left by an `up` that ended before it had written its configuration.
         beginnings = {self.lock.name, self._edit_lock.name, "fleet.tmp"}  # the last one is older versions'
         half_written = TEMPORARY.format(self.record.name)
         if any(entry.name not in beginnings and not entry.name.startswith(half_written) for entry in self.path.iterdir()):
@@ -251,7 +251,7 @@ class FleetDirectory:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Inside, this process runs the fleet. Raises AlreadyRunning, and what `read` raises."""
+        """Within the context this process runs the fleet. Raises AlreadyRunning, and what `read` raises."""
         self.read()
         try:
             make_private_directory(self.path)
@@ -273,13 +273,13 @@ class FleetDirectory:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
-                # Or somebody only looks whether it is held, which takes no time.
+                # Or another process only checks whether it is held, which takes no time.
                 if time.monotonic() > deadline:
                     raise AlreadyRunning(self.path, _pid(descriptor)) from None
             time.sleep(GLANCE / 20)
 
     def holder(self) -> int | None:
-        """The process that runs the fleet; None if there is none. Raises FleetError when it cannot be known for sure."""
+        """The process that runs the fleet; None if there is none. Raises FleetError if that is uncertain."""
         deadline = time.monotonic() + GLANCE
         while True:
             try:
@@ -297,13 +297,13 @@ class FleetDirectory:
                 os.close(descriptor)
             if self._is_open_in(pid):
                 return pid
-            # A process that has just begun has not written its id yet; what is there may be that of one long gone.
+            # A process that has just started has not written its id yet; the content may be an old id.
             if time.monotonic() > deadline:
                 raise FleetError(f"the fleet in {self.path} is running, but as another user: ask the one who started it")
             time.sleep(GLANCE / 20)
 
     def _is_open_in(self, pid: int) -> bool:
-        """Whether the process has the lock's file open; where the system does not tell, its word must do."""
+        """Whether the process has the lock's file open; true where the system cannot tell."""
         if not Path("/proc/self/fd").exists():
             return pid > 0
         lock = str(self.lock.resolve())
@@ -313,9 +313,9 @@ class FleetDirectory:
             return False
 
     def edit(self, change: Callable[[Fleet], Fleet], first: Fleet | None = None) -> Fleet:
-        """Change what the fleet should be; changes come one after the other, and each is whole on disk before the next.
+        """Change the desired state; changes are serialized, and each is on disk before the next.
 
-        Where there is no fleet yet, `first` becomes it; without that NoFleet is raised.
+        If there is no fleet yet, `first` becomes it; without that NoFleet is raised.
         """
         if first is None:
             self.existing()
@@ -337,13 +337,13 @@ class FleetDirectory:
         replace_private(self.record, msgspec.json.format(msgspec.json.encode(fleet)) + b"\n", durable=True)
 
     def clear(self) -> None:
-        """Take a directory away that no fleet was made in yet. Raises ForeignDirectory where there are other things in it."""
+        """Remove a directory in which no fleet was created yet. Raises ForeignDirectory if it has other files."""
         with self.claimed():
             self._require_unused()
             shutil.rmtree(self.path.resolve())
 
     def remove(self) -> None:
-        """Take the directory away with everything in it. Raises NoFleet, and AlreadyRunning."""
+        """Remove the directory with all its content. Raises NoFleet and AlreadyRunning."""
         self.existing()
         with self.claimed():
             shutil.rmtree(self.path.resolve())
@@ -352,7 +352,7 @@ class FleetDirectory:
 
 
 def _pid(descriptor: int) -> int:
-    """0 where none is written."""
+    """0 if none is written."""
     content = os.pread(descriptor, 32, 0)
     return int(content) if content.isdigit() else 0
 

@@ -1,15 +1,15 @@
-"""A hub and its managed clusters on this machine, in this process: embedded control planes, and nodes that run their pods as tasks.
+"""A hub and its managed clusters on this machine, in this process: embedded control planes, and nodes that run pods as tasks.
 
-`fleet.json` says what there should be. For each cluster in it there is a keeper: one that is to be there is served, gets a node,
-and joins the hub by the steps an administrator takes; one that is to leave goes through the opposite steps and is forgotten.
-Whoever has changed the file says so (`changed`), and keepers begin or turn around. A keeper that fails says why and tries again
-with growing pauses. Every step only does what is missing, so a fleet that was killed anywhere goes on from there.
+`fleet.json` is the desired state. Each cluster in it has a task (keeper): it serves the cluster, starts a node, and joins it to the
+hub by the steps of an administrator; for a cluster that is to leave it takes the opposite steps and removes it. After a change of
+the file, `changed` starts keepers or turns them around. A keeper that fails reports the reason and retries with backoff. Every step
+is idempotent, so a fleet that was killed at any point continues.
 
-The hub is one of the clusters, initialized as any cluster would be. Where the record says that it is kept in a database, it is an
-API server of its own beside theirs (`database_hub.py`), and there is nothing to initialize: it has only to be waited for. It may be
-a cluster of its own too (`ClusterRecord.is_hub`): then it joins itself under another name, by the same steps.
+The hub is one of the clusters, initialized as any cluster would be. If it is stored in a database, it is an API server of its own
+beside theirs (`database_hub.py`), and needs no initialization: keepers only wait for it. It may also be a managed cluster of itself
+(`ClusterRecord.is_hub`): then it joins under another name, by the same steps.
 
-How far things are is written to `status.json`, for those who cannot ask the hub yet.
+The progress is written to `status.json`, for commands that cannot query the hub yet.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from muster.store import StoreError
 from muster.transport.persistence import KUBE, SQL
 
 if TYPE_CHECKING:
-    # Many modules, which are loaded for those fleets alone that are on AWS, or have their hub in a database.
+    # Many modules, loaded only for fleets with a simulated AWS, or with their hub in a database.
     from muster.fleet.local.cloud import FleetCloud
     from muster.fleet.local.database_hub import DatabaseHub
 
@@ -63,11 +63,11 @@ HOST: Final = "127.0.0.1"
 GRACE: Final = 10.0
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 60.0
 FAILURES: Final = (AdministrationError, ApplyFailed, AwsError, InstallError, KubeError, StoreError, TimeoutError)
-"""What a step may come to that another attempt can mend."""
+"""Errors of a step after which it is retried."""
 
 
 class LocalFleet:
-    """`report` is told every change of the status."""
+    """`report` is called with every change of the status."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class LocalFleet:
 
             self._cloud = FleetCloud(directory, self._server, HOST, fleet.aws_port, fleet.aws_mode, clock)
         self._hub_server = self._server
-        """The API server that has the hub."""
+        """The API server of the hub."""
         self._runtime = NodeRuntime(
             self._server,
             programs,
@@ -127,11 +127,11 @@ class LocalFleet:
         self._hub = MemberStatus("Waiting")
 
     def changed(self) -> None:
-        """`fleet.json` is not what it was."""
+        """Called after `fleet.json` has changed."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Until cancelled. Raises OSError if the port is taken, StoreError if the state cannot be read."""
+        """Run until cancelled. Raises OSError if the port is in use, StoreError if the state cannot be read."""
         async with AsyncExitStack() as stack:
             if self._cloud is not None:
                 await self._cloud.start()
@@ -163,7 +163,7 @@ class LocalFleet:
                     await self._changed.wait()
 
     async def _open_hub(self, stack: AsyncExitStack) -> DatabaseHub | None:
-        """What has to be there before anybody speaks to it; the hub's parts, where they are ours to run."""
+        """Start what the hub needs before the first request; returns the database hub if there is one."""
         fleet = self._directory.existing()
         if fleet.persistence == SQL:
             from muster.fleet.local.database_hub import database_hub
@@ -194,7 +194,7 @@ class LocalFleet:
         self._report(status)
 
     async def _assign(self, tasks: asyncio.TaskGroup) -> None:
-        """A keeper for every cluster of the record, working towards what the record says."""
+        """Start a keeper for every cluster in `fleet.json`, with its desired state."""
         for record in self._directory.existing().clusters:
             leaving, keeper = self._keepers.get(record.name, (None, None))
             if leaving == record.leaving:
@@ -215,7 +215,7 @@ class LocalFleet:
         await self._persist(name, lambda: steps(name))
 
     async def _persist(self, name: str, steps: Callable[[], Awaitable[None]]) -> None:
-        """Take the steps until they succeed."""
+        """Repeat the steps until they succeed."""
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, random=self._random)
         while True:
             try:
@@ -224,7 +224,7 @@ class LocalFleet:
             except FAILURES as error:
                 log.warning("a step failed", cluster=name, error=str(error))
                 self.note(name, "Failed", str(error))
-            except Exception as error:  # the edge of a keeper: what is wrong with one cluster must not end the others
+            except Exception as error:  # a keeper's error must not end the others
                 log.error("a step broke", cluster=name, exc_info=error)
                 self.note(name, "Failed", f"{type(error).__name__}: {error}")
             await sleep(self._clock, backoff.next())
@@ -302,7 +302,7 @@ class LocalFleet:
         self.note(name, "Available")
 
     async def _serve(self, name: str) -> None:
-        """Have a control plane and a node for it."""
+        """Serve the cluster's control plane and start its node."""
         if name not in self._server.clusters:
             await self._server.add_cluster(name)
             await self._write_kubeconfig()
@@ -311,7 +311,7 @@ class LocalFleet:
         self._runtime.attach(name)
 
     async def _accept_with_gateway(self, hub: Site, name: str, progress: Progress) -> None:
-        """The hub prepares what the gateway needs of a cluster as soon as it has accepted it, while the cluster's agent comes."""
+        """The hub prepares the gateway's objects of a cluster as soon as it has accepted it, while the cluster's agent starts."""
         aside = _Aside(progress)
         try:
             async with asyncio.TaskGroup() as both:
@@ -332,7 +332,7 @@ class LocalFleet:
             await self._server.remove_cluster(name)
             await asyncio.to_thread(shutil.rmtree, self._directory.nodes / name, ignore_errors=True)
             await self._write_kubeconfig()
-        # Its agent may have introduced it once more before it ended.
+        # Its agent may have created it again before it ended.
         await self._steps.forget(hub, name)
         if self._cloud is not None:
             await self._cloud.remove(name)
@@ -342,7 +342,7 @@ class LocalFleet:
 
 
 class _Steps:
-    """What the steps of one cluster tell: what they wait for is its status, the rest is for the log."""
+    """Progress of the steps of one cluster: waits become its status, the rest is logged."""
 
     def __init__(self, fleet: LocalFleet, name: str, state: State) -> None:
         self._fleet = fleet
@@ -364,7 +364,7 @@ class _Steps:
 
 
 class _Aside:
-    """Tells of a step beside another one: what it waits for is shown when the other has ended, since a cluster has one status."""
+    """Progress of a concurrent step: its waits are shown when the main step has ended, because a cluster has one status."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -382,5 +382,5 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 async def _watch_over(task: asyncio.Task[None]) -> None:
-    """Fails when the task does."""
+    """Raises when the task fails."""
     await asyncio.shield(task)

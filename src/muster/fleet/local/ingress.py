@@ -1,8 +1,8 @@
-"""The door of a local fleet's gRPC server: one port of this machine, which stays, before pods whose addresses come and go.
+"""The ingress of a local fleet's gRPC server: one fixed port of this machine in front of pods with changing addresses.
 
-Agents remember where their hub is, and a certificate bears the address, so there has to be one that is the same after a restart.
-Connections are passed on as they are to a ready pod, chosen in turn; TLS is between the agent and the pod. While no pod is ready,
-a connection is closed at once, and the agent tries again.
+Agents remember the hub's address, and certificates contain it, so it has to stay the same after a restart. Connections are
+forwarded unchanged to the ready pods in turn; TLS is between the agent and the pod. While no pod is ready, a connection is closed
+at once, and the agent retries.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ CHUNK: Final = 64 * 1024
 CONNECT_TIMEOUT: Final = 5.0
 
 Targets = Callable[[], Awaitable[Sequence[tuple[str, int]]]]
-"""Where connections may go now."""
+"""The present targets of connections."""
 
 
 def ready_servers(hub: KubeClient) -> Targets:
-    """The pods of the hub's gRPC server that are ready."""
+    """The ready pods of the hub's gRPC server."""
 
     async def remaining() -> list[tuple[str, int]]:
         found = (await hub.list(PODS, HUB_NAMESPACE, label_selector=f"app={CLUSTER_MANAGER}-grpc-server")).items
@@ -43,7 +43,7 @@ def ready_servers(hub: KubeClient) -> Targets:
 
 @asynccontextmanager
 async def ingress(host: str, port: int, targets: Targets) -> AsyncIterator[None]:
-    """While it is entered, connections are passed on. Raises OSError where the port is taken."""
+    """Forward connections within the context. Raises OSError if the port is in use."""
     turn = itertools.count()
     connections: set[asyncio.Task[None]] = set()
 
@@ -77,7 +77,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, h
     try:
         both = [asyncio.create_task(_copy(reader, inner_writer)), asyncio.create_task(_copy(inner_reader, writer))]
         try:
-            # Each direction ends by itself: TLS says when it is over.
+            # Each direction ends by itself: TLS signals the end.
             await asyncio.gather(*both)
         finally:
             for one in both:

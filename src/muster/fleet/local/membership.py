@@ -1,6 +1,6 @@
-"""How clusters of a local fleet become a hub and its members: an administrator's steps, by the same functions as in `clusteradm`.
+"""The steps by which clusters of a local fleet become a hub and its members, with the same functions as `clusteradm`.
 
-Each step may be repeated at any time and only does what is missing.
+Each step is idempotent.
 """
 
 from __future__ import annotations
@@ -49,35 +49,35 @@ from muster.runtime.client.builtin import LEASES, NAMESPACES
 
 CLUSTER_GATEWAYS: Final = served(ClusterGateway)
 STEP_TIMEOUT: Final = 120.0
-"""Seconds a step waits for its cluster."""
+"""Seconds that a step waits for its cluster."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster of the fleet, as its administrator sees it."""
+    """A cluster of the fleet, as its administrator accesses it."""
 
     name: str
     client: KubeClient = field(repr=False)
     url: str
     ca: bytes = field(repr=False)
     grpc: str = ""
-    """Of a hub: where agents reach its gRPC server, if they do."""
+    """Of a hub: the address of its gRPC server for agents, if they use it."""
     gateway: bool = False
-    """Of a hub: whether it has one, by which its clusters are reached."""
+    """Of a hub: whether it has a gateway to its clusters."""
     arn: str = ""
-    """What it is called on AWS, if it is there."""
+    """Its ARN, if it is on AWS."""
     aws: ProcessEnv = field(default_factory=ProcessEnv, repr=False)
-    """Of its administrator."""
+    """The environment of its administrator on AWS."""
 
     @property
     def driver_options(self) -> dict[str, DriverOptions]:
-        """To initialize it as a hub."""
+        """The driver options to initialize it as a hub."""
         if self.arn:
             return {AWS: {HUB_ARN: (self.arn,)}}
         return {GRPC: {SERVER: (self.grpc,)}} if self.grpc else {}
 
     def joining_options(self, hub: Site) -> dict[str, DriverOptions]:
-        """To have it join."""
+        """The driver options to join it to the hub."""
         return {AWS: {HUB_ARN: (hub.arn,), MANAGED_ARN: (self.arn,)}} if self.arn else hub.driver_options
 
 
@@ -124,29 +124,29 @@ async def initialize(hub: Site, auth: str, progress: Progress) -> None:
 
 
 def _is_local(hub: Site) -> bool:
-    """Whether nobody elsewhere can have been told where the hub is."""
+    """Whether the hub's address is usable on this machine only."""
     return is_loopback(urlsplit(hub.url).hostname or "")
 
 
 def _gates(hub: Site) -> dict[str, bool]:
-    """What a fleet's hub offers to its clusters. Of these the gateway alone is enabled there."""
+    """The feature gates of optional components that a fleet's hub offers to its clusters. Only the gateway is enabled on them."""
     offered = {one.name for one in POLICY_ADDONS} | ({CLUSTER_GATEWAY.name} if hub.gateway else set())
     return {gate: True for gate, addon in HUB_ADDON_GATES.items() if addon in offered}
 
 
 async def _await_hub(hub: Site, progress: Progress) -> None:
-    """Until clusters can join; they do while the gateway comes, and wait for it last (`await_gateway`)."""
+    """Wait until clusters can join; they join while the gateway starts, and wait for it last (`await_gateway`)."""
     await await_hub(hub.client, within=STEP_TIMEOUT, gateway=False, progress=progress)
 
 
 async def await_initialized(hub: Site, since: datetime, progress: Progress) -> None:
-    """Working, and by a sign of life that is not older than `since`: what is written may be from before a restart."""
+    """Wait until it works, with a renewed lease or condition not older than `since`: older ones may be from before a restart."""
     await _await_hub(hub, progress)
     await _await_renewal(hub, HUB_LOCK, HUB_NAMESPACE, since, "its controller", progress)
 
 
 async def await_leaders(hub: Site, leases: Mapping[str, str], since: datetime, progress: Progress) -> None:
-    """Until whoever holds these leases of the hub has given a sign of life; the values are their names."""
+    """Wait until the holders of these leases of the hub have renewed them; the values are their names."""
     for lease, who in leases.items():
         await _await_renewal(hub, lease, HUB_NAMESPACE, since, who, progress)
 
@@ -156,7 +156,7 @@ async def is_initialized(hub: Site) -> bool:
 
 
 async def _operator_may_run(site: Site) -> bool:
-    """State of before there was such a question is answered by installing once more."""
+    """For fleets of earlier versions the permission is missing, which installing again adds."""
     try:
         return may_run(await site.client.get(NAMESPACES, OPERATOR_NAMESPACE))
     except NotFound:
@@ -164,19 +164,19 @@ async def _operator_may_run(site: Site) -> bool:
 
 
 async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
-    """As often as wanted; an operator of another version is replaced. Over gRPC, agents get a token that is good for them alone."""
+    """Idempotent; an operator of another version is replaced. Over gRPC, agents get a token for their cluster alone."""
     token = await tokens.issue(hub.client, cluster=cluster.name if hub.grpc else "")
     api = HubAddress(hub.url, hub.ca)
     options = join_module.JoinOptions(
         cluster.name,
         token,
-        # Agents of addons go to the hub's API server, however this cluster's own agent reaches its hub.
+        # Addon agents use the hub's API server, whichever transport this cluster's own agent uses.
         api=api if hub.grpc else None,
         auth=auth,
         driver_options=cluster.joining_options(hub),
         external_servers=(cluster.url,),
         keep_operator=False,
-        # Whoever has a Klusterlet of this name already is the cluster that the hub knows, also when the hub has moved.
+        # A cluster with a Klusterlet of this name is the one that the hub knows, also after the hub has moved.
         force=bool(await find_klusterlets(cluster.client, cluster.name)),
     )
     address = HubAddress(hub.grpc, await grpc_authority(hub.client)) if hub.grpc else api
@@ -185,8 +185,10 @@ async def join(hub: Site, cluster: Site, auth: str, progress: Progress) -> None:
 
 
 async def forget_other_addresses(hub: KubeClient, cluster: Site, progress: Progress = SILENT) -> None:
-    """Agents add to where their cluster is reached, and take nothing away: after a move the old address would stay. An agent of
-    before the move adds it once more for as long as it runs, so its end is waited for."""
+    """Agents add addresses to their ManagedCluster and remove none: after a move the old address would stay.
+
+    An agent from before the move adds it again for as long as it runs, so this waits for its end.
+    """
 
     async def remaining() -> str:
         try:
@@ -222,7 +224,7 @@ async def accept(hub: Site, name: str, progress: Progress) -> None:
 
 
 async def has_joined(hub: Site, cluster: Site) -> bool:
-    """Whether both sides say so."""
+    """Whether hub and cluster both report it as joined."""
     try:
         found = await hub.client.get(ManagedCluster, cluster.name)
     except NotFound:
@@ -232,7 +234,7 @@ async def has_joined(hub: Site, cluster: Site) -> bool:
 
 
 async def await_available(hub: Site, name: str, since: datetime, progress: Progress) -> None:
-    """Available, and by a sign of life that is not older than `since`: what the hub believes may be from before a restart."""
+    """Wait until it is Available, with a lease not older than `since`: the hub's condition may be from before a restart."""
     await await_all(hub.client, [name], within=STEP_TIMEOUT, progress=progress)
 
     await _await_renewal(hub, LEASE, name, since, "its agent", progress)
@@ -251,7 +253,7 @@ async def _await_renewal(hub: Site, lease: str, namespace: str, since: datetime,
 
 
 async def enable_gateway(hub: Site, name: str, progress: Progress) -> None:
-    """Have the cluster let the hub's gateway in. Its agent need not be there yet, only the namespace that the hub keeps for it."""
+    """Enable the hub's gateway on the cluster. Its agent need not run yet, only its namespace on the hub must exist."""
 
     async def remaining() -> str:
         try:
@@ -271,7 +273,7 @@ async def enable_gateway(hub: Site, name: str, progress: Progress) -> None:
 
 
 async def await_gateway(hub: Site, name: str, progress: Progress) -> None:
-    """Until the cluster answers through it. Asked itself, since the gateway's own probe takes its time."""
+    """Wait until the cluster answers through it. Sends requests itself, because the gateway's own probe takes longer."""
 
     async def remaining() -> str:
         try:
@@ -286,15 +288,16 @@ async def await_gateway(hub: Site, name: str, progress: Progress) -> None:
 
 
 async def leave(hub: Site, cluster: Site, progress: Progress) -> None:
-    """What the hub has applied there goes with the cluster, so it need not be taken away first."""
+    """The cluster is discarded with the objects that the hub has applied there, so they need not be removed first."""
     config = ClientConfig(hub.url, hub.ca)
     options = unjoin_module.UnjoinOptions(cluster.name, force=True, hub=config, timeout=STEP_TIMEOUT)
     await unjoin_module.unjoin(cluster.client, options, progress, connect=lambda _: hub.client)
 
 
 async def forget(hub: Site, name: str) -> None:
-    """Take away what the hub has of a cluster: what its agent could introduce it with once more, the ManagedCluster, and then the
-    namespace that the hub keeps for it."""
+    """Remove a cluster from the hub: the credentials by which its agent could create it again, the ManagedCluster, and then its
+    namespace.
+    """
     await tokens.revoke(hub.client, name)
     own = [ObjectRef(MANAGED_CLUSTERS, name), *([ObjectRef(NAMESPACES, name)] if name != "default" else [])]
     left = await remove_and_wait(hub.client, own, in_order=True, within=STEP_TIMEOUT)

@@ -1,4 +1,4 @@
-"""The log of the process that runs a fleet: a file of bounded size, with what came before it beside it."""
+"""The log of the process that runs a fleet: a file of bounded size, and the previous one beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMIT: Final = 4 * 1024 * 1024
 
 
 class ProcessLog:
-    """With `standard`, what anybody writes to standard output and standard error lands here too."""
+    """With `standard`, standard output and standard error are redirected to it."""
 
     def __init__(self, path: Path, *, standard: bool = False, limit: int = LIMIT) -> None:
         self._path = path

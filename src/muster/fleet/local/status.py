@@ -1,4 +1,4 @@
-"""How far a fleet is, as its process last wrote it: for those who cannot ask the hub, or want to know what is being done."""
+"""The progress of a fleet as its process last wrote it, for commands that cannot query the hub yet."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class MemberStatus(msgspec.Struct, frozen=True):
 
 
 class FleetStatus(msgspec.Struct, frozen=True):
-    """What `status.json` has."""
+    """The content of `status.json`."""
 
     pid: int
     url: str
     hub: MemberStatus
     clusters: dict[str, MemberStatus]
     aws: str = ""
-    """Where the local AWS is, if there is one."""
+    """The URL of the local AWS, if there is one."""
 
     @property
     def members(self) -> dict[str, MemberStatus]:
@@ -33,7 +33,7 @@ class FleetStatus(msgspec.Struct, frozen=True):
 
     @property
     def problems(self) -> dict[str, str]:
-        """Of those that are not as they should be; empty when all is well."""
+        """Problems by cluster; empty if there are none."""
         return {name: one.reason or one.state for name, one in self.members.items() if one.state != "Available"}
 
 
@@ -42,7 +42,7 @@ def write_status(directory: FleetDirectory, status: FleetStatus) -> None:
 
 
 def read_status(directory: FleetDirectory) -> FleetStatus | None:
-    """What the fleet's process last wrote; whether it still runs is another question."""
+    """The status that the fleet's process wrote last; the process may have ended since."""
     try:
         return msgspec.json.decode(directory.status.read_bytes(), type=FleetStatus)
     except (OSError, msgspec.DecodeError):

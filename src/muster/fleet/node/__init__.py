@@ -1,7 +1,7 @@
 """The node runtime: pods of Muster's own image run as supervised tasks of this process.
 
-What it offers: `NodeRuntime` for clusters of an API server in this process, `RemoteNode` for a cluster that is reached by a client,
-and to those who write programs for them `Program`, `Programs` and `PodEnvironment`.
+It offers `NodeRuntime` for clusters of an API server in this process, `RemoteNode` for a cluster that is reached by a client, and
+`Program`, `Programs` and `PodEnvironment` to authors of programs.
 """
 
 from muster.fleet.node.environment import PodEnvironment

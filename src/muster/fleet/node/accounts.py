@@ -1,7 +1,7 @@
-"""A pod's own way to the API server without a socket: the pipeline and rules of every request, under its service account.
+"""A pod's client of the API server without a socket: the full request pipeline and RBAC, under its service account.
 
-The identity is that of a token bound to the pod, and it is worth as much: when the account or the pod is gone, requests are refused
-as a token would be.
+The identity is that of a token bound to the pod: when the service account or the pod is deleted, requests are refused as they would
+be with the token.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AccountClient(InProcessClient):
         self, method: str, path: str, query: Query, body: bytes | None = None, media: str = JSON, *, idempotent: bool
     ) -> bytes:
         self._check()
-        # What the server and its controllers do about the request is not the pod's to log.
+        # Logs of the server and its controllers about the request do not belong into the pod's log.
         with diverted(None), unconfined():
             return await super().exchange(method, path, query, body, media, idempotent=idempotent)
 

@@ -1,7 +1,7 @@
-"""A loopback address for every pod, so that programs that share a machine may all listen on the ports their manifests name.
+"""A loopback address for every pod, so that programs on one machine can all listen on the ports in their manifests.
 
-All of 127.0.0.0/8 is local on Linux without any setup. Pods take addresses from 127.64.0.0/10, from a random place on, so that
-two fleets on one machine hardly ever meet. Where other loopback addresses cannot be bound (macOS), all pods share 127.0.0.1 and
+All of 127.0.0.0/8 is local on Linux without any setup. Pods get addresses of 127.64.0.0/10, starting at a random one, so that two
+fleets on one machine hardly ever collide. Where other loopback addresses cannot be bound (macOS), all pods share 127.0.0.1 and
 their ports have to differ.
 """
 
@@ -19,14 +19,14 @@ _RANGE = ipaddress.IPv4Network("127.64.0.0/10")
 
 class LoopbackAddresses:
     def __init__(self, random: Random = chance.random, *, keep: bool = True) -> None:
-        """`keep`: whether pods get what they had before."""
+        """`keep`: whether pods get their previous address."""
         self._keep = keep
         self._used: set[str] = set()
         self._next = int(random() * _RANGE.num_addresses)
         self._own = _can_bind(str(_RANGE[1]))
 
     def take(self, wanted: str = "") -> str:
-        """`wanted` (what the pod had before) if nobody else has it, else a free one."""
+        """`wanted` (the pod's previous address) if it is free, else another one."""
         if not self._own:
             return NODE_IP
         if self._keep and wanted and wanted not in self._used and _is_in_range(wanted):

@@ -1,7 +1,7 @@
-"""A directory whose files change all at once, as kubelets write volumes: a reader sees the old files or the new, never a mixture.
+"""A directory whose files change atomically, as kubelets write volumes (AtomicWriter): a reader sees the old files or the new ones.
 
-Files live in a directory of their own per version; `..data` is a symbolic link to the present one and is replaced by a rename, and
-the names readers use are links through it. Only the owner may read any of it.
+The files of each version are in a directory of their own; `..data` is a symbolic link to the present one and is replaced by a
+rename, and the names for readers are links through it. Only the owner may read any of it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _DATA = "..data"
 
 
 def write(directory: Path, files: Mapping[str, bytes]) -> bool:
-    """Make `directory` hold exactly these files (by relative path); False where it did already.
+    """Make `directory` contain exactly these files (by relative path); returns False if it already did.
 
-    A writer that was killed may have left the present version without its links, so those are looked at every time."""
+    A writer that was killed may have left the present version without its links, so those are checked every time.
+    """
     make_directories(directory)
     data = directory / _DATA
     changed = not data.exists() or read(data) != dict(files)
@@ -42,7 +43,7 @@ def _write_version(directory: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def _link_names(directory: Path, tops: set[str]) -> bool:
-    """Link the names that readers use through the present version, and remove what is of another; False if no link was missing."""
+    """Create missing links for readers, and remove those of other versions; False if no link was missing."""
     missing = [top for top in tops if not (directory / top).is_symlink()]
     for top in missing:
         _link(directory, top, f"{_DATA}/{top}")
@@ -62,7 +63,7 @@ def read(directory: Path) -> dict[str, bytes]:
 
 
 def _checked(name: str) -> None:
-    """The server refuses such names; a node that trusted it would write anywhere."""
+    """The server refuses such names; a node that relied on it could be made to write anywhere."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts or path.parts[0].startswith(".."):
         raise ValueError(f"{name!r} leads out of the volume")

@@ -1,8 +1,8 @@
-"""What pods of this node may dial on the machine that they share, each time as it is then.
+"""The addresses of the shared machine to which this node's pods may connect, computed for each connection.
 
-These are the fleet's own API server, what the node's settings name, ports where a program of one of its pods listens (not its other
-ports: whatever of the machine listens on all addresses would answer there), Services that the node relays, and what the pod's
-Namespace allows.
+These are the fleet's own API server, the addresses in the node's settings, ports on which a program of one of its pods listens (not
+its other ports: a program of the machine that listens on all addresses would answer there), Services that the node relays, and what
+the pod's Namespace allows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.runtime.client.builtin import NAMESPACES
 
 
 class LocalEndpoints:
-    """Where programs of pods, and relays to them, listen."""
+    """The addresses on which programs of pods, and relays to them, listen."""
 
     def __init__(self) -> None:
         self._open: Counter[tuple[str, int]] = Counter()
@@ -33,7 +33,7 @@ class LocalEndpoints:
             del self._open[address, port]
 
     def vacated(self, address: str) -> None:
-        """Its pod is gone, and whatever it has not tidied up with it."""
+        """Forget an address whose pod was removed, including listeners that it did not close."""
         for one in [one for one in self._open if one[0] == address]:
             del self._open[one]
 
@@ -43,14 +43,14 @@ class LocalEndpoints:
 
 @dataclass(frozen=True, slots=True)
 class PodNetwork:
-    """Of one pod. `server` is the URL of its API server."""
+    """The connections of one pod. `server` is the URL of its API server."""
 
     namespace: str
     view: View
     server: str
     local_endpoints: LocalEndpoints
     reachable: Collection[tuple[str, int]] = ()
-    """From every pod of the node: host and port."""
+    """Host and port of addresses that are open to every pod of the node."""
 
     def may_dial(self, name: str, address: IPv4Address | IPv6Address, port: int) -> bool:
         wanted = {(name, port), (str(address), port)}

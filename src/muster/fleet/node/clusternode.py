@@ -1,8 +1,8 @@
-"""The node of one cluster: takes pending pods, keeps a worker for each pod bound to it, and reads their logs to the API server.
+"""The node of one cluster: binds pending pods, runs a worker for each pod bound to it, and serves their logs to the API server.
 
-`sync` is called with every change of a pod and only ever looks at the present state: it binds, begins, updates or stops, and never
-waits for a program. Workers are found by uid, so a pod that is replaced under its old name ends beside its successor. After a
-restart of the process pods are taken up from their status; files of pods that are gone are removed.
+`sync` is called with every change of a pod and uses only the present state: it binds, starts, updates or stops, and never waits for
+a program. Workers are keyed by uid, so a pod that is replaced under the same name ends beside its successor. After a restart of the
+process pods continue from their status; files of deleted pods are removed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UNSCHEDULABLE = ("PodScheduled", "Unschedulable", "FailedScheduling")
 NOT_LABELLED = "NamespaceNotLabelled"
 REJECTED = "OutOfpods"
 STOP_MARGIN = 5.0
-"""Seconds beyond the grace after which a pod that does not end no longer holds up the end of the node."""
+"""Seconds beyond the grace period after which a pod that does not end no longer delays the end of the node."""
 
 
 class ClusterNode:
@@ -62,7 +62,7 @@ class ClusterNode:
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopped: set[str] = set()
-        """By uid: pods whose programs were told to end because they may not run any more."""
+        """By uid: pods whose programs were stopped because they may not run any more."""
         self._stopping = False
         make_directories(directory)
         self.heartbeat = Heartbeat(pod_services.attached, name, directory, pod_services.clock)
@@ -72,20 +72,20 @@ class ClusterNode:
         return sum(not worker.finished for worker in self._workers.values())
 
     def forget_strangers(self) -> None:
-        """Remove what pods left behind that went while nobody looked."""
+        """Remove the files of pods that were deleted while the node did not run."""
         known = {pod["metadata"]["uid"] for pod in self.attached.view.scan(PODS)}
         for path in self._directory.iterdir():
             if path.name not in known:
                 shutil.rmtree(path, ignore_errors=True)
 
     def touched(self, plural: str, namespace: str, name: str) -> None:
-        """A Secret or ConfigMap has changed: pods that read it look again."""
+        """A Secret or ConfigMap has changed: pods that use it reload it."""
         for worker in self._workers.values():
             if worker.pod.metadata.namespace == namespace and worker.uses(plural, name):
                 worker.refresh()
 
     def waiting(self) -> list[str]:
-        """Keys of pods that no node has taken."""
+        """Keys of pods that no node has bound."""
         pods = (pod for pod in self.attached.view.scan(PODS) if is_waiting(pod))
         return [f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in pods]
 
@@ -102,7 +102,7 @@ class ClusterNode:
             await self._take(found)
 
     async def _take(self, found: Object) -> None:
-        """A pod that is bound to this node. Whoever makes it may have done that, so it is judged no less than one that waits."""
+        """Take a pod that is bound to this node. Its creator may have set nodeName, so it is checked like a pending one."""
         try:
             pod = pod_of(found)
         except msgspec.ValidationError as error:
@@ -118,14 +118,14 @@ class ClusterNode:
             self._keep(pod)
 
     def _withheld(self, pod: Object) -> str:
-        """Why it may not run though nothing is wrong with it; empty if it may."""
+        """Why a valid pod may not run now; empty if it may."""
         namespace = pod["metadata"]["namespace"]
         if self._pod_services.simulate and only_foreign(pod, self._pod_services.images):
             return ""  # nothing runs
         return "" if may_run(self.attached.view.read(NAMESPACES, namespace)) else not_running(namespace)
 
     async def _withhold(self, pod: Pod, found: Object, problem: str) -> None:
-        """What runs is stopped; the pod stays, and goes on when it may again."""
+        """Stop its programs; the pod stays, and continues when it may run again."""
         worker = self._workers.get(pod.uid)
         if worker is None and _claims_to_run(found):
             worker = self._worker(pod)
@@ -140,7 +140,7 @@ class ClusterNode:
         return excess(pod) or ("Node didn't have enough resource: pods" if self.running >= MOST_PODS else "")
 
     async def _reject(self, pod: Object, problem: str) -> None:
-        """As a kubelet turns down what a scheduler would not have sent: for good."""
+        """Reject the pod for good, as a kubelet's admission does with one that a scheduler would not have bound."""
         self.attached.node_events.event(pod, "Warning", REJECTED, problem)
         await self._write_status(pod, {"phase": "Failed", "reason": REJECTED, "message": f"Pod was rejected: {problem}"})
 

@@ -1,4 +1,4 @@
-"""Policies: `document.py` reads and refuses them, `conditions.py` has the operators, `evaluation.py` decides.
+"""Policies: `document.py` parses and validates them, `conditions.py` has the operators, `evaluation.py` decides.
 
-Pure functions of texts and values: they know neither accounts nor requests.
+Pure functions of texts and values, without accounts and requests.
 """

@@ -1,8 +1,8 @@
-"""Conditions of statements: operators as a table, and what they say of a request's values.
+"""Conditions of policy statements: a table of operators, and their evaluation with the values of a request.
 
-A key has several values, one, or is missing. Plain operators are true when one value satisfies one of the condition's; those that
-negate are true when none does, and when the key is missing. `IfExists` is true of a missing key; `ForAnyValue` is not, and
-`ForAllValues` is. An operator that is not in the table makes the policy malformed: it is never passed over.
+A condition key has several values, one, or is missing. Plain operators are true if one value matches one of the condition's;
+negated ones are true if none does, and if the key is missing. `IfExists` is true for a missing key; `ForAnyValue` is not, and
+`ForAllValues` is. An unknown operator makes the policy malformed: it is never ignored.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from muster.fleet.aws.policy.patterns import arn_matches, matches
 from muster.fleet.aws.policy.variables import substituted
 
 Values = Mapping[str, Sequence[str]]
-"""What is known of a request, by condition key in lower case."""
+"""The values of a request, by condition key in lower case."""
 Compare = Callable[[str, str], bool]
-"""Does the request's value satisfy the condition's?"""
+"""Whether the request's value matches the condition's."""
 
 
 def _numbers(test: Callable[[float, float], bool]) -> Compare:
@@ -111,14 +111,14 @@ _ALL: Final = "ForAllValues"
 class Operator:
     name: str
     compare: Compare | None
-    """None: `Null`, which asks whether the key is there."""
+    """None is for `Null`, which tests whether the key is present."""
     negated: bool = False
     if_exists: bool = False
     quantifier: str = ""
 
 
 def operator(text: str) -> Operator | None:
-    """None where there is no such operator."""
+    """None if there is no such operator."""
     quantifier, colon, name = text.rpartition(":")
     if colon and quantifier not in (_ANY, _ALL):
         return None
@@ -135,11 +135,11 @@ def operator(text: str) -> Operator | None:
 class Condition:
     operator: Operator
     key: str
-    """In lower case: keys, and the tags they may name, are told apart without regard to it."""
+    """In lower case, because keys and the tags in them are case-insensitive."""
     wanted: tuple[str, ...]
 
     def holds(self, values: Values, variables: bool) -> bool:
-        """`variables`: whether `${…}` in what is wanted stands for a value, which it does in policies of the present version."""
+        """`variables`: whether `${…}` in the condition's values is replaced, as in policies of the present version."""
         found = tuple(values.get(self.key, ()))
         compare = self.operator.compare
         if compare is None:

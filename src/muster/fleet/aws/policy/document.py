@@ -1,8 +1,8 @@
-"""From a policy's text to statements, or to the reason it is none.
+"""Parses a policy's text into statements, or refuses it with the reason.
 
-An identity policy says what its holder may do to which resources; a trust policy says which principals may take a role. Each has
-elements that the other must not have. What is not understood is refused: an element, operator or action that was passed over would
-grant or deny something else than its author meant.
+An identity policy has the actions that its holder may take on which resources; a trust policy has the principals that may assume a
+role. Each has elements that the other must not have. Unknown elements, operators and actions are refused: ignoring one would grant
+or deny something else than its author meant.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Statement:
     allows: bool
     actions: tuple[str, ...]
     except_actions: bool
-    """Whether all actions but these are meant; likewise of resources."""
+    """Whether it is NotAction: all actions but these; likewise of resources."""
     resources: tuple[str, ...] = (ANYBODY,)
     except_resources: bool = False
     principals: tuple[Principal, ...] = ()
@@ -194,7 +194,7 @@ def _conditions(given: Any) -> tuple[Condition, ...]:
 
 
 def _texts(given: Any, where: str, *, plain: bool = False) -> tuple[str, ...]:
-    """One text or a list of them; with `plain`, numbers and truth values are their JSON."""
+    """One text or a list of them; with `plain`, numbers and booleans are converted to their JSON."""
     found = []
     for one in _listed(given):
         if plain and isinstance(one, bool | int | float):

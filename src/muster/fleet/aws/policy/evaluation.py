@@ -1,8 +1,8 @@
-"""What policies say of one request: allowed, denied, or nothing.
+"""Evaluates policies for one request: allowed, denied, or neither.
 
-A statement that denies wins over all that allow, wherever either stands; what nothing allows is refused. Who takes a role is asked
-of the role's trust and of the caller's own policies (`may_assume`): across accounts both must say yes. In one account a trust that
-names the caller itself is enough, while one that names the account leaves the choice to the account's policies.
+An explicit deny in any policy overrides all that allow; without an allow the request is refused. Assuming a role is checked against
+the role's trust policy and the caller's own policies (`may_assume`): across accounts both must allow it. Within one account a trust
+policy that names the caller itself is enough, while one that names the account leaves it to the account's policies.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Verdict(Enum):
 
 
 class Trust(Enum):
-    """How a trust policy knows a caller."""
+    """How a trust policy covers a caller."""
 
     DENIED = "denied"
     STRANGER = "stranger"

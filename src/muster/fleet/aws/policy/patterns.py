@@ -1,7 +1,7 @@
-"""`*` and `?` as policies mean them, and ARNs, in which they are matched part by part.
+"""The wildcards `*` and `?` of policies, and ARNs, which are matched part by part.
 
-A wildcard in one of an ARN's first five parts never reaches into the next; in the last part, which may have colons and slashes of
-its own, it reaches everywhere.
+A wildcard in one of an ARN's first five parts never matches a colon; in the last part, which may contain colons and slashes, it
+matches everything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`${aws:PrincipalTag/team}` in resources and conditions: replaced by what the request says, character for character.
+"""Policy variables such as `${aws:PrincipalTag/team}` in resources and conditions, replaced by the request's values.
 
-A wildcard that comes out of a variable is no wildcard in AWS; here such a value makes the text match nothing, which is stricter.
+AWS does not treat a wildcard in a variable's value as one; here such a value makes the text match nothing, which is stricter.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _DOLLAR: Final = "$"
 UNSUPPORTED: Final = ("${*}", "${?}")
-"""AWS' way to write a wildcard that is none; a policy that has it is refused here."""
+"""AWS' escapes for literal wildcards; a policy with one is refused here."""
 
 
 def substituted(text: str, values: Mapping[str, Sequence[str]]) -> str | None:
-    """None where a variable has no value, or none that can stand here: then nothing matches."""
+    """None if a variable has no value, or one with a wildcard: then nothing matches."""
     if "${" not in text:
         return text
     missing = False

@@ -1,7 +1,7 @@
-"""EKS: clusters, which are registered by whoever runs this AWS, and the access entries that let IAM identities into them.
+"""EKS: clusters, which are registered by the methods of `server.py`, and the access entries that map IAM identities to their users.
 
-An entry means the role or user that its ARN named when it was made, by id. Clusters whose authentication mode is CONFIG_MAP have no
-entries. Names that Kubernetes, EKS and AWS keep for themselves are not given to anybody.
+An entry is for the role or user that its ARN named when it was created, by id. Clusters with authentication mode CONFIG_MAP have no
+entries. Names that Kubernetes, EKS and AWS reserve are refused.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _cluster(
     request_tags: Mapping[str, str] | None = None,
     values: Mapping[str, Sequence[str]] | None = None,
 ) -> Cluster:
-    """The caller's cluster of that name in the region that is asked. Raises AwsRefusal."""
+    """The caller's cluster of that name in the called region. Raises AwsRefusal."""
     name = call.parameters.text("name", pattern=NAME, longest=100)
     account = call.signer.account
     found = services.world.cluster(account, call.region, name)

@@ -1,4 +1,4 @@
-"""What every operation gets (`Call`, `Services`), and what a table of operations has of each."""
+"""What every operation gets (`Call`, `Services`), and the entry of an operation in its table."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Call:
     operation: str
     parameters: Parameters
     caller: Caller | None
-    """None: of an operation that nobody signs for."""
+    """None: for an unsigned operation."""
     region: str
     needed: list[tuple[str, str]] = field(default_factory=list)
-    """Actions and resources that policies were asked about, for the log."""
+    """The actions and resources that were checked against policies, for the log."""
 
     @property
     def signer(self) -> Caller:
@@ -65,19 +65,19 @@ class Services:
 
 
 Result = Mapping[str, Any] | None
-"""None: there is nothing to tell but that it is done."""
+"""None: success without a result."""
 
 
 @dataclass(frozen=True)
 class Operation:
     perform: Callable[[Services, Call], Awaitable[Result]]
     changes: bool = False
-    """Whether the state has to be written before the answer goes out."""
+    """Whether the state has to be written before the answer is sent."""
     signed: bool = True
 
 
 def page(call: Call, items: Sequence[Any], marker: str, most: int) -> tuple[Sequence[Any], str]:
-    """A part of all items, and where the next begins; empty at the end."""
+    """One page of the items, and the marker of the next; empty at the end."""
     if marker and not re.fullmatch("[0-9]{1,9}", marker):
         raise AwsRefusal("ValidationError" if call.service == "iam" else "InvalidParameterException", "Invalid Marker.")
     start = int(marker or 0)
@@ -86,7 +86,7 @@ def page(call: Call, items: Sequence[Any], marker: str, most: int) -> tuple[Sequ
 
 
 def marked(call: Call, name: str, items: Sequence[Any]) -> dict[str, Any]:
-    """A page as IAM tells it."""
+    """A page in IAM's format."""
     marker = call.parameters.text("Marker", default="", shortest=0)
     shown, more = page(call, items, marker, call.parameters.number("MaxItems", 1, 1000, 100))
     return {name: list(shown), "IsTruncated": bool(more), **({"Marker": more} if more else {})}

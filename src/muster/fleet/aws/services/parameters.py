@@ -1,6 +1,6 @@
-"""Parameters of a call, read with the constraints that AWS documents; what breaks one is refused with the parameter's name.
+"""Parameters of a call, validated with the constraints that AWS documents; errors name the parameter.
 
-Values are never repeated in a refusal: one of them may be a credential.
+Error messages never contain values: one of them may be a credential.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Parameters:
         return tuple(given)
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Tags as IAM has them: a list of Key and Value."""
+        """Tags in IAM's format: a list of Key and Value."""
         given = self._values.get(name)
         if given in (None, ""):
             return {}
@@ -82,7 +82,7 @@ class Parameters:
         return self._checked(name, {one["Key"]: one["Value"] for one in given})
 
     def mapping(self, name: str) -> dict[str, str]:
-        """Tags as EKS has them: a map."""
+        """Tags in EKS' format: a mapping."""
         given = self._values.get(name)
         if given is None:
             return {}
@@ -103,7 +103,7 @@ class Parameters:
         return tags
 
     def refuse(self, *names: str) -> None:
-        """What AWS has and this does not: better refused than passed over."""
+        """Refuse parameters that AWS has and this server does not support, instead of ignoring them."""
         for name in names:
             if name in self:
                 raise self._refusal(f"the local AWS does not know the parameter {name} here")

@@ -1,4 +1,4 @@
-"""IAM's policies: those that are a role's own, and those that are made once and attached."""
+"""IAM's policies: inline policies of roles, and managed policies that are attached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.fleet.aws.services.roles import PATH, characters, existing_role, sho
 from muster.fleet.aws.world import replaced
 
 LONGEST_INLINE: Final = 10_240
-"""Characters of all policies of a role together."""
+"""The limit in characters of all inline policies of a role together."""
 LONGEST_MANAGED: Final = 6_144
 MOST_ATTACHED: Final = 10
 MOST_POLICIES: Final = 1500

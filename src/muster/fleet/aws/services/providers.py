@@ -1,6 +1,6 @@
-"""IAM's OpenID Connect providers: whose tokens an account's roles may trust.
+"""IAM's OpenID Connect providers: the issuers whose tokens an account's roles may trust.
 
-AWS takes no port in a provider's URL; clusters of a local fleet have theirs, so here it may have one.
+AWS allows no port in a provider's URL; clusters of a local fleet have one, so it is allowed here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""IAM's roles: made, read, trusted by, tagged, removed."""
+"""IAM's roles: create, read, change the trust policy, tag and delete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from muster.fleet.aws.world import replaced
 
 LONGEST_NAME: Final = 64
 LONGEST_TRUST: Final = 2048
-"""Characters, white space apart."""
+"""The limit in characters, without white space."""
 MOST_ROLES: Final = 1000
 PATH: Final = re.compile(r"/|/[!-~]+/")
 
@@ -122,7 +122,7 @@ def existing_role(
     request_tags: Mapping[str, str] | None = None,
     values: Mapping[str, tuple[str, ...]] | None = None,
 ) -> tuple[Account, Role]:
-    """The role that the call names, once the caller may do this to it. Raises AwsRefusal."""
+    """The role that the call names, once the caller's permission is checked. Raises AwsRefusal."""
     name = _name(call)
     account = services.account(call)
     role = account.roles.get(name)
@@ -157,7 +157,7 @@ def shown_tags(tags: Tags) -> list[dict[str, str]]:
 
 
 def _without(tags: Tags, keys: Mapping[str, str] | tuple[str, ...]) -> Tags:
-    """Keys are told apart without regard to case."""
+    """Keys are compared case-insensitively."""
     gone = {key.lower() for key in keys}
     return {key: value for key, value in tags.items() if key.lower() not in gone}
 
@@ -181,7 +181,7 @@ def _bound(services: Services, text: str) -> Trust:
 
 
 def characters(text: str) -> int:
-    """As quotas count them."""
+    """The length by which quotas count."""
     return len("".join(text.split()))
 
 

@@ -1,4 +1,4 @@
-"""STS: who am I, and temporary credentials for a role, by an AWS identity or by a token of an identity provider."""
+"""STS: the caller's identity, and temporary credentials for a role, by an AWS identity or by a token of an identity provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SESSION_NAME: Final = re.compile(r"[A-Za-z0-9_+=,.@-]{2,64}")
 
 
 async def get_caller_identity(services: Services, call: Call) -> Result:
-    """Needs no right: even one who is denied it is told."""
+    """Needs no permission: even a caller with an explicit deny gets an answer."""
     caller = call.signer
     return {"UserId": caller.user_id, "Account": caller.account, "Arn": caller.arn}
 
@@ -76,7 +76,7 @@ def _read(call: Call) -> tuple[RoleArn, str, int]:
 
 
 def _role(services: Services, wanted: RoleArn) -> Role | None:
-    """The role under this very ARN, as far as it is to be seen yet."""
+    """The role with exactly this ARN, as far as STS sees it yet."""
     role = services.world.seen_role(wanted.account, wanted.name)
     return role if role is not None and services.world.role_arn(wanted.account, role) == str(wanted) else None
 

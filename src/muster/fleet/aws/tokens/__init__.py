@@ -1,4 +1,4 @@
-"""Whose token is it: EKS' answer to a cluster's API server, as aws-iam-authenticator gives it.
+"""Token authentication for a cluster's API server, as EKS' aws-iam-authenticator does it.
 
-`webhook.py` answers TokenReviews, `mapping.py` says which Kubernetes user an IAM identity is, `aws_auth.py` reads the ConfigMap.
+`webhook.py` answers TokenReviews, `mapper.py` maps an IAM identity to a Kubernetes user, `aws_auth.py` parses the ConfigMap.
 """

@@ -1,10 +1,10 @@
-"""The ConfigMap `kube-system/aws-auth`: which users and groups roles, users and accounts of AWS are in a cluster.
+"""The ConfigMap `kube-system/aws-auth`: the users and groups of AWS roles, users and accounts in a cluster.
 
-Follows aws-iam-authenticator's `EKSConfigMap` backend, harshness included: a part (`mapRoles`, `mapUsers`, `mapAccounts`) that is
-not YAML, or not a list, is dropped whole, and whoever it named is out. Within a list it takes what it can, as Go's JSON does: what
-is no mapping or has no ARN is dropped alone, as is a role that is to be one of AWS SSO too; a field of another type counts as not
-there, and fields' names may be in any letters.
-Of two entries for one ARN the last counts. ARNs are compared without regard to case.
+Follows aws-iam-authenticator's `EKSConfigMap` backend, including its harsh handling of errors: a part (`mapRoles`, `mapUsers`,
+`mapAccounts`) that is not YAML, or not a list, is dropped as a whole, and its identities lose access. Within a list the valid
+entries are used, as Go's JSON decoder does: an entry that is no mapping or has no ARN is dropped alone, as is a role that is also
+an AWS SSO role; a field of another type counts as missing, and field names are case-insensitive. Of two entries for one ARN the
+last is used. ARNs are compared case-insensitively.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def _entries(data: Mapping[str, str], part: str, arn: str) -> dict[str, Mapped]:
 
 
 def _fields(entry: Any) -> dict[str, Any]:
-    """By names in small letters; of two that differ in their letters only, the one that is written small."""
+    """The fields by their names in lower case; of two that differ only in case, the lower case one."""
     return {name.lower(): value for name, value in sorted(entry.items())} if isinstance(entry, dict) else {}
 
 
 def _text(value: Any) -> str:
-    """Names that YAML takes for numbers or truth values (`no`) are not names: they have to be quoted."""
+    """Names that YAML parses as numbers or booleans (`no`) are no names: they have to be quoted."""
     return value if isinstance(value, str) else ""
 
 
@@ -81,7 +81,7 @@ def _accounts(data: Mapping[str, str]) -> frozenset[str]:
 
 def _listed(data: Mapping[str, str], part: str) -> list[Any]:
     try:
-        # Of a field that is there twice the last counts.
+        # Of a duplicate field the last one is used.
         listed = load(data.get(part, "").encode(), duplicates=[])
     except YAMLError:
         log.warning("aws-auth is dropped in part: not YAML", part=part)

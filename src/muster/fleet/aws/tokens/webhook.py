@@ -1,8 +1,8 @@
-"""TokenReviews of one cluster: is this token for us, what does our STS say whose it is, and who is that here.
+"""TokenReviews of one cluster: is the token for this AWS, which identity does STS report, and which user is it here.
 
-The token's URL is judged before anybody is asked (`aws/token_validation.py`), and then no network is: the question goes to the STS
-of this very process, with this cluster's name in the header that the token must have signed. A refusal is 403 and says nothing but
-no; the log says why. A throttled STS is 429, so that the API server asks again.
+The token's URL is validated before anything is called (`aws/token_validation.py`), and no network request is sent: the URL is
+passed to the STS of this very process, with this cluster's name in the header that the token must have signed. A refusal is 403
+without a reason; the log has the reason. If STS throttles, the answer is 429, so that the API server retries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SendToSts = Callable[[SignedRequest], Awaitable[Response]]
 
 
 class StsRefused(Exception):
-    """STS does not say whose the token is; `code` is its word for why, empty where it did not answer."""
+    """STS refuses the token; `code` is its error code, empty if it did not answer."""
 
     def __init__(self, code: str) -> None:
         super().__init__(f"STS refused: {code}" if code else "STS did not answer")

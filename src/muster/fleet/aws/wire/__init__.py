@@ -1,1 +1,1 @@
-"""How calls come and answers go: the Query protocol of STS and IAM (`query.py`), and EKS' REST with JSON (`rest.py`)."""
+"""The wire protocols: the Query protocol of STS and IAM (`query.py`), and EKS' REST with JSON (`rest.py`)."""

@@ -1,7 +1,7 @@
-"""The Query protocol: an action with flat parameters, in a form or in the URL, answered in XML, or in JSON for who asks for that.
+"""The Query protocol: an action with flat parameters, in a form or in the URL, answered in XML, or in JSON on request.
 
-`Tags.member.1.Key=team` is the key of the first of several tags. A parameter that is there twice is refused: of two values nobody
-knows which was meant, and the one that was looked at may not be the one that counts.
+`Tags.member.1.Key=team` is the key of the first of several tags. A duplicate parameter is refused: it would be ambiguous which
+value was checked and which one is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOT_IN_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 
 def unique(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """Raises AwsRefusal for a parameter that is there twice, in whatever case."""
+    """Raises AwsRefusal for a duplicate parameter, compared case-insensitively."""
     found: dict[str, str] = {}
     seen: set[str] = set()
     for name, value in pairs:
@@ -57,7 +57,7 @@ def nested(flat: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _listed(value: Any) -> Any:
-    """Members by number become a list."""
+    """Convert numbered members to a list."""
     if not isinstance(value, dict):
         return value
     members = value.get("member")

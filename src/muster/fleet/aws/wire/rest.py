@@ -1,6 +1,6 @@
-"""REST with JSON, as EKS speaks it: an operation is a method and a path, parameters are in path, query and body.
+"""EKS' REST protocol with JSON: an operation is a method and a path, parameters are in path, query and body.
 
-Paths are split before they are decoded: an ARN in one has slashes of its own.
+Paths are split before they are decoded, because an ARN in a path contains slashes.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ CODES: Final = {
     "ValidationError": "InvalidParameterException",
     "MalformedQueryString": "InvalidParameterException",
 }
-"""How EKS spells what has one code here."""
+"""EKS' codes for the general ones."""
 
 
 def route(method: str, raw_path: str) -> tuple[str, dict[str, str]] | None:
-    """The operation, and what the path says; None where there is none."""
+    """The operation, and the parameters in the path; None if there is none."""
     parts = raw_path.strip("/").split("/")
     for wanted, pattern, operation in ROUTES:
         if wanted != method or len(pattern) != len(parts):
@@ -55,7 +55,7 @@ def route(method: str, raw_path: str) -> tuple[str, dict[str, str]] | None:
 
 
 def parameters(path: Mapping[str, str], query: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """Raises AwsRefusal. What the path says cannot be said otherwise elsewhere."""
+    """Raises AwsRefusal. Query and body must not override the parameters of the path."""
     try:
         body_fields = orjson.loads(body) if body else {}
     except orjson.JSONDecodeError:
