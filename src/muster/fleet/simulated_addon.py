@@ -1,7 +1,7 @@
 """The addon of `muster sim --addon`: made of a template, and installed on every cluster by a placement on the global set.
 
-Its agent has a credential of its own on the hub and one role there; what it would do does not matter here. `AddonObserver` follows
-its ManagedClusterAddOns and sees what people see: it is Available on a cluster once its certificate is signed and stored, its works
+Its agent has a credential of its own on the hub and one role there; it does nothing. `AddonObserver` watches its
+ManagedClusterAddOns and measures what users see: it is Available on a cluster once its certificate is signed and stored, its works
 are applied and its Deployment has reported back (`simulated_pods`).
 """
 
@@ -39,12 +39,12 @@ _INSTALLED: Final = served(ManagedClusterAddOn)
 
 
 class AddonObserver:
-    """Enables it, once, and follows it from then on."""
+    """Enables the addon once, and watches it from then on."""
 
     def __init__(self, client: KubeClient, clusters: int) -> None:
         self.availability = Availability(clusters)
         self.writes = 0
-        """Versions of ManagedClusterAddOns that were seen until it was Available everywhere."""
+        """Observed versions of ManagedClusterAddOns until it was Available on all clusters."""
         self._client = client
         self._enabled_at: float | None = None
         self._informer = Informer(client, _INSTALLED, decode=ManagedClusterAddOn.decode)
@@ -72,7 +72,7 @@ class AddonObserver:
 
     @property
     def available_after(self) -> float | None:
-        """Seconds from when it was enabled until it was Available everywhere for the first time."""
+        """Seconds from enabling it until it was first Available on all clusters."""
         complete = self.availability.complete_at
         return None if complete is None or self._enabled_at is None else complete - self._enabled_at
 
@@ -82,7 +82,7 @@ class AddonObserver:
 
 
 async def enable(client: KubeClient) -> None:
-    """With an administrator's rights; once it returns, the hub installs the addon."""
+    """Needs an administrator's permissions; once it returns, the hub installs the addon."""
     for resource, body in _objects():
         with suppress(AlreadyExists):
             await client.create(resource, {"apiVersion": resource.api_version, "kind": resource.kind, **body})

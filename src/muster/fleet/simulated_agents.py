@@ -1,4 +1,4 @@
-"""Agents of a simulated cluster beside the registration agent: the work agent, from when the way to the hub is there."""
+"""Agents of a simulated cluster beside the registration agent: the work agent, started when the hub's kubeconfig exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLL_INTERVAL: Final = 1.0
 
 
 async def run_work_agent(spoke: KubeClient, registered: AgentOptions) -> None:
-    """Until cancelled; `registered`: the options of the registration agent, which keeps the way to the hub."""
+    """Run until cancelled; `registered` has the options of the registration agent, which maintains the hub's kubeconfig."""
     endpoints, cluster = endpoints_of(registered.driver), registered.cluster_name
     assert registered.hub_kubeconfig_dir is not None, "a simulated agent keeps files"
     file = registered.hub_kubeconfig_dir / endpoints.key

@@ -1,6 +1,6 @@
-"""Deployments of simulated clusters, whose pods nobody runs: reported as running once all Secrets that they mount are there.
+"""Simulates Deployments whose pods no node runs: reported as available once all Secrets that they mount exist.
 
-So what depends on pods (an addon's health, a work's feedback) goes its way at no cost, and not before a kubelet would let it.
+So the health of addons and the feedback of works proceed at no cost, and not before a kubelet would start the pods.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DEPLOYMENTS, _SECRETS = stored(DEPLOYMENTS), stored(SECRETS)
 
 
 class SimulatedPods:
-    """One of an API server's controllers, for all its clusters."""
+    """A controller of the API server, for all its clusters."""
 
     name = "simulated pods"
     resources = (_DEPLOYMENTS, _SECRETS)
@@ -61,7 +61,7 @@ def mounted(deployment: Object) -> list[str]:
 
 
 def running(deployment: Object) -> Object:
-    """The status of a Deployment all of whose pods are ready."""
+    """The status of a Deployment whose pods are all ready."""
     replicas = deployment["spec"].get("replicas", 1)
     counted = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     return {"observedGeneration": deployment["metadata"]["generation"], **dict.fromkeys(counted, replicas)}

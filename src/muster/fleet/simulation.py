@@ -1,12 +1,12 @@
-"""`muster sim`: a hub and many managed clusters on this machine, joined, kept for a while, and measured.
+"""`muster sim`: a hub and many managed clusters on this machine, joined, kept running for a while, and measured.
 
-Two processes share the machine's cores: the hub (API server and controllers, `hub.py`) in a child, all managed clusters with their
-agents (`managed.py`) in this one; they meet over TLS only. This process also follows the hub's ManagedClusters as an
-administrator would, so what is reported is what the hub's API says. With an addon, that goes on when all have joined: it is
-enabled for all clusters by a placement, and followed until it is Available on all of them (`simulated_addon.py`).
+Two processes share the machine's cores: the hub (API server and controllers, `hub.py`) in a child process, all managed clusters
+with their agents (`managed.py`) in this one; they communicate over TLS only. This process also watches the hub's ManagedClusters as
+an administrator would, so the reported figures are those of the hub's API. With an addon, a second phase begins when all have
+joined: a placement enables it on all clusters, and it is watched until it is Available on all of them (`simulated_addon.py`).
 
-Samples of CPU, memory and requests are taken every `SAMPLE_EVERY` seconds; a figure of the join phase is the difference between its
-first and last sample, and so for the time after.
+CPU, memory and requests are sampled every `SAMPLE_EVERY` seconds; a figure of a phase is the difference between its first and last
+sample.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class SimulationOptions:
     at_once: int = 100
     store: str = "sqlite"
     verbose: bool = False
-    """Log what hub and agents do, and not only what goes wrong."""
+    """Log what hub and agents do, not only failures."""
     auth: str = DEFAULT
     """The driver by which clusters register."""
     addon: bool = False
     """Enable an addon on all clusters when they have joined."""
     addon_within: float = 300.0
-    """Seconds from then until it is to be Available on all."""
+    """Seconds from then within which it is to be Available on all."""
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Averages over a part of the simulation."""
+    """Averages over a phase of the simulation."""
 
     seconds: float
     requests: int
@@ -89,10 +89,10 @@ class SimulationResult:
     agents_mib: float
     machine_cores: int
     addon_available_after: float | None = None
-    """Seconds from when it was enabled; None without an addon, and where it is not Available on all."""
+    """Seconds from enabling it; None without an addon, or if it is not Available on all clusters."""
     addon_available_at_end: int = 0
     addon_writes: float = 0.0
-    """To a ManagedClusterAddOn until then, by whomever: how often it was seen to change, on average."""
+    """Writes of a ManagedClusterAddOn until then, by any client: the average number of observed changes."""
 
     @property
     def good(self) -> bool:
@@ -129,7 +129,7 @@ async def simulate(plan: SimulationOptions, directory: Path, info: Report) -> Si
 
 
 class _Observer:
-    """Looks at the hub as its administrator, and at both processes."""
+    """Observes the hub as its administrator, and both processes."""
 
     def __init__(self, directory: Path, hub_pid: int, plan: SimulationOptions) -> None:
         self.availability = Availability(plan.clusters)
@@ -166,7 +166,7 @@ class _Observer:
         return Sample(time.monotonic(), usage(self._hub_pid), usage(os.getpid()), requests, watches)
 
     async def watch_over(self, fleet: ManagedClusters, running: asyncio.Task[None], info: Report) -> None:
-        """Until the time is up, the agents fail, or the clusters did not join in time."""
+        """Run until the time is up, the agents fail, or the clusters have not joined in time."""
         began = self._samples[0].at
         while (now := time.monotonic()) < began + self._plan.duration:
             await asyncio.wait({running}, timeout=min(SAMPLE_EVERY, began + self._plan.duration - now))
@@ -230,11 +230,11 @@ def _phase(first: Sample, last: Sample) -> Phase:
 
 @contextlib.asynccontextmanager
 async def _hub(directory: Path, plan: SimulationOptions) -> AsyncIterator[int]:
-    """The hub's process, ready; it ends when its standard input does, so also when this process dies."""
+    """Start the hub's process and wait until it is ready; it ends with its standard input, so also when this process is killed."""
     command = [sys.executable, "-m", hub_process.__name__, str(directory), plan.store, plan.auth]
     command += [hub_process.ADDONS] if plan.addon else []
     command += ["-v"] if plan.verbose else []
-    # In a session of its own: Ctrl-C on the terminal is for us alone, and the hub goes when the agents are gone.
+    # In a session of its own: Ctrl-C on the terminal reaches only this process, and the hub ends after the agents.
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True
     )
@@ -264,7 +264,7 @@ async def _ready(output: asyncio.StreamReader) -> None:
 
 
 def _allow_connections(clusters: int, addon: bool) -> None:
-    """Every agent keeps a few connections; both processes need a file descriptor for each."""
+    """Every agent has a few connections; both processes need a file descriptor for each."""
     wanted = clusters * (16 if addon else 8) + 256
     limit = raise_file_limit()
     if limit < wanted:

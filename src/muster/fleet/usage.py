@@ -1,7 +1,7 @@
-"""What a simulation costs: CPU and memory of its two processes, and the requests that the hub's API server has answered.
+"""The resource usage of a simulation: CPU and memory of its two processes, and the requests to the hub's API server.
 
-A `Sample` is taken now and then; everything that is reported is a difference of two samples. Figures of processes are the
-kernel's, requests come from the hub's own `/metrics`, where each request counts once, a watch when it begins.
+A `Sample` is taken periodically; all reported figures are differences of two samples. Figures of processes are the kernel's,
+requests come from the hub's own `/metrics`, which counts each request once, a watch when it begins.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Rates:
-    """Between two samples: cores used, and requests per second at the hub."""
+    """Rates between two samples: cores used, and requests per second at the hub."""
 
     hub_cores: float
     agents_cores: float
@@ -51,7 +51,7 @@ def usage(pid: int) -> Usage:
 
 
 def counted(metrics: bytes) -> tuple[int, int]:
-    """Requests answered so far and watches open now, in the text of an API server's `/metrics`."""
+    """Requests answered so far and watches open now, from the text of an API server's `/metrics`."""
     requests = sum(int(float(value)) for value in _REQUESTS.findall(metrics))
     watches = _WATCHES.search(metrics)
     return requests, int(float(watches[1])) if watches else 0

@@ -176,13 +176,13 @@ class ClusterNode:
         task.add_done_callback(ended)
 
     async def _work(self, worker: PodWorker) -> None:
-        """A worker to its end; one that breaks is replaced by another, which takes the pod up as after a restart."""
+        """Run a worker to its end; one that fails is replaced by another, which takes the pod up as after a restart."""
         backoff = Backoff(1.0, 60.0, random=self._pod_services.random)
         while True:
             try:
                 await worker.run()
                 break
-            except Exception as problem:  # the edge of a pod: one that breaks its worker must not stop the others
+            except Exception as problem:  # a pod whose worker fails must not stop the others
                 log.error("pod worker failed", pod=worker.pod.key, cluster=self.attached.name, exc_info=problem)
                 worker.record_event(True, "FailedSync", f"the node failed to run the pod: {type(problem).__name__}: {problem}")
             await sleep(self._pod_services.clock, backoff.next())
@@ -199,7 +199,7 @@ class ClusterNode:
             await self._resume(worker)
 
     async def _resume(self, worker: PodWorker) -> None:
-        """After a pod's programs were stopped because they may not run: say so, or begin anew if they may by now."""
+        """For a pod whose programs were stopped because they may not run: write the status, or restart them if they may by now."""
         self._forget(worker)
         found = self.attached.view.read(PODS, worker.pod.key)
         if found is None or found["metadata"]["uid"] != worker.pod.uid:
@@ -231,7 +231,7 @@ class ClusterNode:
         self._forget(worker)
 
     def _vanished(self, worker: PodWorker) -> None:
-        """The object is gone (deleted by force): what runs is stopped, and the files go."""
+        """The object was deleted by force: stop its programs, and remove its files."""
         if self._stopping:
             return
         worker.gone = True
@@ -262,7 +262,7 @@ class ClusterNode:
         self.attached.node_events.event(pod, "Normal", "Scheduled", text)
 
     async def _refuse(self, pod: Object, problem: str, refusal: tuple[str, str, str] = UNSCHEDULABLE) -> None:
-        """`refusal` are the condition that is not met, its reason, and the event's."""
+        """`refusal` has the type and reason of the condition that is False, and the event's reason."""
         kind, reason, message = refusal
         former = (pod.get("status") or {}).get("conditions") or ()
         conditions = merged(former, [(kind, False, reason, problem)], self._pod_services.clock.now())
@@ -278,7 +278,7 @@ class ClusterNode:
             return
 
     async def stop(self, grace: float) -> None:
-        """Stop every pod's programs but leave the pods: they go on when the node comes back."""
+        """Stop every pod's programs but leave the pods: they continue when the node runs again."""
         self._stopping = True
         for worker in self._workers.values():
             worker.stop(min(grace, worker.pod.grace))
@@ -288,7 +288,7 @@ class ClusterNode:
             for task in late:
                 task.cancel()
 
-    # The API server's door.
+    # The kubelet API for the API server.
 
     async def logs(self, pod: Object, options: LogOptions) -> AsyncGenerator[bytes, None]:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
@@ -307,7 +307,7 @@ class ClusterNode:
 
 
 def _claims_to_run(pod: Object) -> bool:
-    """Whether its status says so, from a time when it did."""
+    """Whether its status is from a time when it ran."""
     status = pod.get("status") or {}
     listed = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
     return any("running" in (each.get("state") or {}) for each in listed)
@@ -320,7 +320,7 @@ def _written_status(pod: Object, container: str) -> Object:
 
 
 def attempt_to_read(pod: str, options: LogOptions, status: Object) -> int:
-    """Which attempt's log is meant; `NoLogs` where there was none, in a kubelet's words."""
+    """The number of the attempt whose log is meant; `NoLogs` if there was none, in a kubelet's words."""
     named = f'container "{options.container}" in pod "{pod}"'
     if not status:
         raise NoLogs(f"{named} is not available")

@@ -1,9 +1,9 @@
-"""One container: a program run as a task, watched by its probes, started again when it ends, and stopped when asked.
+"""One container: a program run as a task, checked by probes, restarted when it ends, and stopped on request.
 
-The life of an attempt: resolve what it needs (waiting until that exists) → run → ended, with an exit code. Whether another attempt
-follows is the restart policy's to say; the first follows at once, later ones after 10 s, 20 s, … 5 min, until one has lasted ten
-minutes. Being cancelled is a program's SIGTERM. One that has not ended when its grace is over cannot be killed as a process can:
-it is cancelled once more, counted as killed (137), and if even that does not end it, left behind and reported.
+An attempt resolves its references (waiting until they exist) → runs → ends with an exit code. The restart policy decides on another
+attempt; the first one follows at once, later ones after 10 s, 20 s, … 5 min, until one has lasted ten minutes. Cancellation is a
+program's SIGTERM. A program that has not ended after its grace period cannot be killed as a process can: it is cancelled once more,
+reported as killed (137), and if even that does not end it, abandoned and logged.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ log = get_logger("muster.fleet.node")
 
 CRASH_BACKOFF = Backoff(10.0, 300.0, jitter=0.0)
 STEADY = 600.0
-"""An attempt that lasted this long has its failures forgiven."""
+"""After an attempt of this length in seconds the backoff starts from the beginning."""
 LAST_WORD = 2.0
-"""Seconds a program has after its grace is over."""
+"""Seconds that a program has after its grace period."""
 TERMINATED_BY_REQUEST, KILLED, NOT_STARTED = 143, 137, 128
 CONFIG_RETRY = 10.0
 
@@ -59,13 +59,13 @@ class Host(Protocol):
     def runnable(self, image: str) -> bool: ...
 
     def simulates(self, image: str) -> bool:
-        """Whether the image counts as running though nothing of it does."""
+        """Whether containers of the image are simulated as running."""
 
     def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
-        """Resolved anew for every attempt; `MissingReference` while something is not there."""
+        """Resolved again for every attempt; raises `MissingReference` while an object is missing."""
 
     def changed(self) -> None:
-        """The status has changed: write it to the API server."""
+        """Called when the status has changed: write it to the API server."""
 
     def record_event(self, warning: bool, reason: str, note: str) -> None:
         """An event about the pod."""
@@ -96,7 +96,7 @@ class Container:
         self.container_policy = container_policy
         self.status = status
         self.log: ContainerLog | None = None
-        """Of the running attempt."""
+        """The log of the running attempt."""
         self.logs = logs
         self._programs = programs
         self._host = host
@@ -104,12 +104,12 @@ class Container:
         self._failures = 0
         self._task: asyncio.Task[int] | None = None
         self._grace: float | None = None
-        """The grace with which the present attempt was asked to end."""
+        """The grace period with which the present attempt was stopped."""
         self._stopping: float | None = None
-        """The grace with which it is being stopped for good."""
+        """The grace period with which the container is stopped for good."""
         self._news = asyncio.Event()
         self._attempted = status.done or status.last is not None
-        """Whether an attempt came before: the next is a restart."""
+        """Whether there was an attempt before: the next one is a restart."""
         self._owes_pause = self._attempted
 
     @property
@@ -121,7 +121,7 @@ class Container:
         return self._stopping is not None
 
     def changed(self, spec: ContainerSpec | None = None) -> None:
-        """Something it waits for may be there, or (a new image) it is to be another program."""
+        """An object that it waits for may exist now, or it has another image."""
         if spec is not None and spec != self.spec:
             replaced = spec.image != self.spec.image
             self.spec = spec
@@ -131,7 +131,7 @@ class Container:
         self._news.set()
 
     def stop(self, grace: float) -> None:
-        """Ask it to end for good, within so many seconds. `run` returns when it has."""
+        """Stop it for good, within so many seconds. `run` then returns."""
         if self._stopping is not None and self._stopping <= grace:
             return
         self._stopping = grace
@@ -148,7 +148,7 @@ class Container:
         self._news.set()
 
     async def run(self) -> None:
-        """Until it is stopped or has ended for good; `status` has the result."""
+        """Run until it is stopped or has ended for good; `status` has the result."""
         if self.status.done and not self._goes_on():
             return
         while not self.is_stopping():
@@ -174,7 +174,7 @@ class Container:
         )
 
     def is_runnable(self) -> bool:
-        """Whether its image is ours; if not, it waits and says why."""
+        """Whether its image is ours; if not, it waits with the reason in its status."""
         if self._host.runnable(self.spec.image) or self._host.simulates(self.spec.image):
             return True
         text = f'image "{self.spec.image}" does not run here: this node runs Muster\'s own image only'
@@ -189,7 +189,7 @@ class Container:
             self._host.changed()
 
     async def _wait(self, seconds: float | None) -> None:
-        """Until news come, or so long. News are taken note of by waking: those that came before the wait end it at once."""
+        """Wait for a wake-up, at most so long. A wake-up before the wait ends it at once."""
         try:
             await (self._news.wait() if seconds is None else within(self._clock, seconds, self._news.wait()))
         except TimeoutError:
@@ -214,7 +214,7 @@ class Container:
             await self._wait(left)
 
     async def _attempt(self) -> bool:
-        """One run of the program; False where it could not even begin."""
+        """Run the program once; returns False if it could not start."""
         before = self.status
         number = before.restarts + 1 if self._attempted else before.restarts
         output: ContainerLog | None = None
@@ -241,7 +241,7 @@ class Container:
             self.log = None
 
     async def _run_once(self, environment: PodEnvironment, status: ContainerStatus) -> None:
-        """One run from start to end, which `status` shows."""
+        """Run it from start to end, and show that in `status`."""
         started = self._clock.now()
         command = command_line(
             [expand(word, environment.environ) for word in self.spec.command],
@@ -271,7 +271,7 @@ class Container:
     async def _simulate(
         self, environment: PodEnvironment, status: ContainerStatus, command: Sequence[str], started: datetime
     ) -> None:
-        """Probes have nobody to ask: it is ready when the simulation says so."""
+        """There is no server to probe: the simulation decides when it is ready."""
         running = replace(status, state=Running(started))
 
         def ready() -> None:
@@ -294,7 +294,7 @@ class Container:
         try:
             return await self._ended(self._task)
         except asyncio.CancelledError:
-            # The node itself is being torn down in a hurry: nothing may outlive it.
+            # The node itself is being cancelled: no program may outlive it.
             self._task.cancel()
             raise
         finally:
@@ -303,7 +303,7 @@ class Container:
                 probing.cancel()
 
     async def _ended(self, task: asyncio.Task[int]) -> int:
-        """Wait for the end; once the program was asked to end, only for as long as its grace lasts."""
+        """Wait for the end; once the program was stopped, only for its grace period."""
         requested_at: float | None = None
         while not task.done():
             left: float | None = None
@@ -331,14 +331,14 @@ class Container:
 
     async def _watch(self, environment: PodEnvironment) -> None:
         try:
-            # A probe asks what the pod says, so it reaches no further than the pod does.
+            # A probe's target is in the pod's spec, so a probe may connect only where the pod may.
             with confined(environment.confinement):
                 await self._probe(environment.ip)
-        except Exception as problem:  # the edge of the probes: a mistake in one must not go unseen, nor end the program
+        except Exception as problem:  # an error of a probe must be logged, and must not end the program
             log.error("probes failed", pod=self.container_policy.shown, container=self.spec.name, exc_info=problem)
 
     async def _probe(self, ip: str) -> None:
-        """First the startup check alone, then the others side by side."""
+        """Run the startup probe first, then the others concurrently."""
         spec, clock = self.spec, self._clock
         if spec.startup_probe is not None:
             report = self._vital(spec.startup_probe, "Startup")
@@ -358,7 +358,7 @@ class Container:
         self._set(replace(self.status, ready=passed))
 
     def _vital(self, probe: Probe, kind: str) -> Callable[[bool, str], None]:
-        """A probe whose failure ends the attempt."""
+        """Handle the results of a probe whose failure ends the attempt."""
 
         def report(passed: bool, problem: str) -> None:
             if passed or self._grace is not None:
@@ -371,7 +371,7 @@ class Container:
         return report
 
     def _message(self, environment: PodEnvironment, code: int, attempt: int) -> str:
-        """What the program left for people to read when it ended."""
+        """The termination message that the program left."""
         path = environment.path(self.spec.termination_message_path)
         with contextlib.suppress(OSError), confined(environment.confinement), own(path).open("rb") as file:
             return file.read(4096).decode(errors="replace")
@@ -381,7 +381,7 @@ class Container:
 
 
 async def _guarded(program: Program, arguments: Sequence[str], environment: PodEnvironment) -> int:
-    """The exit code, whatever way the program ends; what it raises goes into its log, never further."""
+    """The exit code, however the program ends; its exception goes into its log and no further."""
     with diverted(lambda text: environment.write("stderr", text)), confined(environment.confinement):
         try:
             return int(await program(arguments, environment) or 0)
@@ -403,6 +403,6 @@ def _last(status: ContainerStatus) -> Terminated | None:
 
 
 def _shown(seconds: float) -> str:
-    """As Go writes a duration."""
+    """In Go's notation of durations."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -1,8 +1,8 @@
-"""The log of a container: lines on disk in the format of container runtimes, bounded, kept for one restart, and followable.
+"""The log of a container: lines on disk in the CRI format, of bounded size, kept for one restart, and followable.
 
 Each attempt to run a container has a file `<attempt>.log`; when it is full it becomes `<attempt>.log.1` and a new one begins, so an
-attempt keeps between one and two limits' worth of its last lines. Of earlier attempts only the last is kept (`kubectl logs -p`).
-A line on disk is `<time> <stream> F <text>`; a piece of one that is too long for a line has P in place of F.
+attempt keeps its last lines, between one and two limits' worth. Of earlier attempts only the last is kept (`kubectl logs -p`). A
+line on disk is `<time> <stream> F <text>`; a part of an overlong line has P in place of F.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Position:
 
 
 class ContainerLog:
-    """The writing end: one attempt of one container, in this process."""
+    """The writer: one attempt of one container, in this process."""
 
     def __init__(self, directory: Path, attempt: int, clock: Clock, limit: int = LIMIT) -> None:
         make_directories(directory)
@@ -52,7 +52,7 @@ class ContainerLog:
         self._size = os.fstat(self._file).st_size
 
     def write(self, stream: str, text: str) -> None:
-        """Take text in; what has no line break yet waits for it."""
+        """Write text; an incomplete line is kept until its line break."""
         if self.closed:
             return
         *lines, rest = (self._partial.pop(stream, "") + text).split("\n")
@@ -101,7 +101,7 @@ class ContainerLog:
         return Position(self._rotations, self._size)
 
     def read_from(self, position: Position) -> tuple[bytes, Position]:
-        """Up to a chunk of what was written after `position`, whole lines only, and where it ends."""
+        """At most one chunk after `position`, in whole lines, and the position after it."""
         if position.rotations < self._rotations:
             offset = position.offset if position.rotations == self._rotations - 1 else 0
             with open(_older(self.path), "rb") as older:
@@ -141,12 +141,12 @@ def has_log(directory: Path, attempt: int) -> bool:
 async def read_log(
     directory: Path, attempt: int, options: LogOptions, now: datetime, live: ContainerLog | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """What an attempt wrote, as `kubectl logs` wants it. `live` is its writing end, if it still runs."""
+    """The output of an attempt with the options of `kubectl logs`. `live` is its writer, if it still runs."""
     since = options.since_time or (now - timedelta(seconds=options.since_seconds) if options.since_seconds else None)
     stamp = format_micro_time(since) if since is not None else ""
     path = directory / f"{attempt}.log"
     position = live.position if live is not None else None
-    # Opened here, in the loop that rotates: whatever happens to the names meanwhile, these are the right files.
+    # Opened here, in the event loop that rotates: later renames do not matter.
     files = [each.open("rb") for each in (_older(path), path) if each.exists()]
     known = await asyncio.to_thread(_read, files, position.offset if position is not None else None)
     shown = list(formatted(known, stamp, options.timestamps))
@@ -175,7 +175,7 @@ def _read(files: Sequence[IO[bytes]], end: int | None) -> list[bytes]:
 
 
 def formatted(lines: Iterable[bytes], since: str, timestamps: bool) -> Iterator[bytes]:
-    """Lines as people read them; pieces of one line are put together again."""
+    """Lines in the format of `kubectl logs`; parts of one line are joined."""
     pieces: list[bytes] = []
     first = b""
     earliest = since.encode()

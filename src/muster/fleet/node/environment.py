@@ -1,8 +1,8 @@
-"""What a program finds when it runs as a container: variables, files, an address, an identity, and somewhere to write.
+"""The environment of a program that runs as a container: variables, files, an address, an identity, and scratch space.
 
-Paths that a pod spec names are the container's; `path` translates them to where the node keeps them: below a volume's directory
-where something is mounted, below the container's own scratch directory everywhere else. Variables are resolved when a container
-starts, as a kubelet does, so a restart sees new values.
+Paths in a pod spec are the container's; `path` translates them to paths on the node: in a volume's directory where something is
+mounted, else in the container's own scratch directory. Variables are resolved when a container starts, as by a kubelet, so a
+restart sees new values.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from muster.machinery.objects import Object
 from muster.runtime.client import SERVICE_ACCOUNT, AuthInfo, ClientConfig, KubeClient
 
 Lookup = Callable[[str, str], Object | None]
-"""(plural, name) of the pod's namespace, to the object."""
+"""Looks up an object of the pod's namespace by plural and name."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
 class MissingReference(Exception):
-    """Something the pod refers to is not there yet; the text is what a kubelet says."""
+    """An object that the pod refers to is missing; the text is that of a kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a pod lives: its own loopback address, and its node."""
+    """The pod's own loopback address, and its node's name and address."""
 
     ip: str
     node_name: str
@@ -49,14 +49,16 @@ class PodEnvironment:
     container: str
     uid: str
     ip: str
-    """Bind here: every pod has a loopback address of its own, so ports do not clash."""
+    """The address to bind to: every pod has a loopback address of its own, so ports do not collide."""
     environ: Mapping[str, str] = field(repr=False)
     server: str
     direct: Callable[[], KubeClient] | None = field(repr=False)
-    """A client in this process with the identity of the pod's service account: no socket, the same rules. None where the server is
-    elsewhere."""
+    """Makes a client in this process with the identity of the pod's service account, without a socket and with the same RBAC.
+
+    None if the server is elsewhere.
+    """
     write: Callable[[str, str], None] = field(repr=False)
-    """(stream, text): lines for the pod's log."""
+    """Writes lines to the pod's log, by stream and text."""
     mounts: Mapping[str, Path] = field(repr=False)
     scratch: Path = field(repr=False)
     network: Network = field(default_factory=Nowhere, repr=False)
@@ -64,7 +66,7 @@ class PodEnvironment:
 
     @cached_property
     def confinement(self) -> Confinement:
-        """What the program may use of this machine."""
+        """The resources of this machine that the program may use."""
         return Confinement(
             pod=f"{self.namespace}/{self.pod}",
             ip=self.ip,
@@ -76,17 +78,17 @@ class PodEnvironment:
         )
 
     def path(self, inside: str | PurePosixPath) -> Path:
-        """Where a path of the container is kept."""
+        """Where a path of the container is on the node."""
         return self.confinement.path(inside)
 
     @property
     def has_identity(self) -> bool:
-        """Whether it was given its service account's."""
+        """Whether its service account's token is mounted."""
         return self.direct is not None or self.path(str(SERVICE_ACCOUNT / "token")).exists()
 
     @contextmanager
     def listening(self, port: int) -> Iterator[None]:
-        """For servers that are not `muster.http`'s: inside, probes, Services and other pods get through to the port."""
+        """For servers other than `muster.http`'s: within the context, probes, Services and other pods can connect to the port."""
         self.network.opened(self.ip, port)
         try:
             yield
@@ -98,12 +100,12 @@ class PodEnvironment:
 
     @property
     def client_config(self) -> ClientConfig:
-        """As in-cluster clients are configured: the API server, and the service account's token and CA, both of which rotate."""
+        """The in-cluster configuration: the API server, and the service account's token and CA, both of which rotate."""
         token, ca = self.path(str(SERVICE_ACCOUNT / "token")), self.path(str(SERVICE_ACCOUNT / "ca.crt"))
         return ClientConfig(self.server, ca if ca.exists() else None, namespace=self.namespace, identity=AuthInfo(token_file=token))
 
     def connect(self, agent: str = "muster") -> KubeClient:
-        """A client with the identity of the pod's service account, without a socket where that is possible."""
+        """A client with the identity of the pod's service account, without a socket if possible."""
         from muster.runtime.client import HttpClient
 
         return self.direct() if self.direct is not None else HttpClient(self.client_config, agent=agent)
@@ -113,7 +115,7 @@ def mounted(volumes: Mapping[str, Path], mounts: Sequence[Mount], environ: Mappi
     """Mount path to directory (or file, for a subPath)."""
     directories = {}
     for mount in mounts:
-        # A subPath may not lead out of its volume; the server refuses "..", what is expanded here is checked again.
+        # A subPath must stay inside its volume; the server refuses "..", and the expanded path is checked again here.
         inner = PurePosixPath(expand(mount.sub_path, environ))
         if inner.is_absolute() or ".." in inner.parts:
             raise MissingReference(f"subPath {mount.sub_path!r} of volume {mount.name!r} leads out of the volume")
@@ -124,7 +126,7 @@ def mounted(volumes: Mapping[str, Path], mounts: Sequence[Mount], environ: Mappi
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes the variable where there is one; `$$` is a dollar."""
+    """Replace `$(NAME)` by the variable if it exists, and `$$` by a dollar."""
 
     def replaced(match: re.Match[str]) -> str:
         name = match.group(1)
@@ -136,7 +138,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
 def resolve_environ(
     pod: Pod, container: ContainerSpec, address: Address, lookup: Lookup, given: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """`given` is what the node says where the pod does not."""
+    """`given` has the node's variables, which the pod's override."""
     environ: dict[str, str] = {**(given or {}), "HOSTNAME": pod.spec.hostname or pod.metadata.name}
     for group in container.env_from:
         for plural, named in (("configmaps", group.config_map_ref), ("secrets", group.secret_ref)):
@@ -224,7 +226,7 @@ def _lines(values: Mapping[str, str]) -> str:
 
 
 def resource_value(pod: Pod, container: ContainerSpec, source: ResourceSource) -> str:
-    """A request or limit of a container in units of the divisor, rounded up; what has no limit may use the whole machine."""
+    """A request or limit of a container in units of the divisor, rounded up; without a limit it is the machine's capacity."""
     named = [each for each in (*pod.spec.init_containers, *pod.spec.containers) if each.name == source.container_name]
     kind, _, resource = source.resource.partition(".")
     resources = (named[0] if named else container).resources

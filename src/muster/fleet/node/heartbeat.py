@@ -1,7 +1,7 @@
-"""The Node object of a cluster without machines, and the heartbeat that keeps it true.
+"""The Node object of a cluster without machines, and its heartbeat.
 
 As with kubelets, the heartbeat is a Lease in kube-node-lease, renewed every ten seconds; the Node itself is written when something
-about it changes and every five minutes. Labels and taints others put on the Node stay; cordoning it keeps new pods away.
+changes and every five minutes. Labels and taints of other clients stay; cordoning it keeps new pods away.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ def node_labels(name: str) -> dict[str, str]:
 
 
 def node_status(present: Object, name: str, directory: Path, now: datetime, kubelet_api: int = 0) -> Object:
-    """What this machine can take, that it is ready, and on which port an API server elsewhere may ask for logs. All clusters of a
-    process share it; each tells the whole."""
+    """The capacity of this machine, condition Ready, and the port on which another API server may read logs.
+
+    All clusters of a process share the machine, and each shows its whole capacity.
+    """
     disk = shutil.disk_usage(directory).total
     capacity = {
         "cpu": str(os.cpu_count() or 1),
@@ -69,7 +71,7 @@ def node_status(present: Object, name: str, directory: Path, now: datetime, kube
         "capacity": capacity,
         "allocatable": capacity,
         "conditions": conditions,
-        # An API server that asks for logs would prefer the name, which nobody resolves.
+        # An API server that reads logs would prefer the host name, which has no DNS record.
         "addresses": [
             {"type": "InternalIP", "address": NODE_IP},
             *([] if kubelet_api else [{"type": "Hostname", "address": name}]),
@@ -98,10 +100,10 @@ class Heartbeat:
         self._directory = directory
         self._clock = clock
         self.kubelet_api = 0
-        """The port on which the node answers as a kubelet, if it does."""
+        """The port of the node's kubelet API; 0 if it has none."""
 
     async def run(self) -> None:
-        """Until cancelled. A server that refuses is asked again with the next beat."""
+        """Run until cancelled. After an error of the server, the next heartbeat retries."""
         due = float("-inf")
         while True:
             try:

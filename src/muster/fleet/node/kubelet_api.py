@@ -1,9 +1,8 @@
-"""The API that a kube-apiserver calls on a kubelet: logs; exec, attach and port-forward are refused.
+"""The kubelet API for a kube-apiserver: logs; exec, attach and port-forward are refused.
 
-Served over TLS on loopback. As with a kubelet, a caller is known by a client certificate of the given authority and may do what
-the cluster's own rules let it do to `nodes/proxy` (a SubjectAccessReview); kube-apiserver has such a certificate when it is started
-with `--kubelet-client-certificate`. The serving certificate is the node's own, which is what kube-apiserver expects unless it is
-told otherwise.
+Served over TLS on loopback. As with a kubelet, a caller is authenticated by a client certificate of the given CA and authorized for
+`nodes/proxy` by the cluster's RBAC (a SubjectAccessReview); kube-apiserver has such a certificate when it is started with
+`--kubelet-client-certificate`. The serving certificate is self-signed, which kube-apiserver accepts by default.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from muster.runtime.webhook import make_pair
 LIFETIME = timedelta(days=365)
 TEXT = "text/plain; charset=utf-8"
 TERMINALS = {"exec": "exec", "attach": "attach", "portForward": "portforward"}
-"""First word of the path, and what people call it."""
+"""First segment of the path, and the name of the subresource in messages."""
 STOP_SECONDS = 1.0
 STRANGERS = 0.25
-"""The part of the connections that is for clients without a certificate."""
+"""The share of connections for clients without a certificate."""
 
 
 class KubeletApi:
@@ -46,13 +45,13 @@ class KubeletApi:
         self._server = HttpServer(
             self._answer,
             tls=server_context(pair.cert, pair.key, client_ca),
-            reads_bodies=True,  # and has no use for any
+            reads_bodies=True,  # their content is not used
             strangers=STRANGERS,
         )
 
     @asynccontextmanager
     async def open(self, port: int = 0) -> AsyncIterator[int]:
-        """Serve; gives the port."""
+        """Serve; yields the port."""
         await self._server.start(NODE_IP, port)
         try:
             yield self._server.port
@@ -105,7 +104,7 @@ def _text_response(status: int, text: str) -> Response:
 
 
 def _options(container: str, query: str) -> LogOptions:
-    """As an API server passes them on; it has looked at them already."""
+    """The options as an API server sends them; it has validated them already."""
     given = {name: values[-1] for name, values in parse_qs(query).items()}
     number = {name: int(given[name]) if name in given else None for name in ("sinceSeconds", "tailLines", "limitBytes")}
     return LogOptions(

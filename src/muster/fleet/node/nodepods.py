@@ -1,4 +1,4 @@
-"""Brings changes of pods, and of what they read, to the node of their cluster."""
+"""Reports changes of pods, and of the objects that they use, to the node of their cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NodePods:
 
     @staticmethod
     def _of_namespace(attached: Attached, change: Change) -> Iterable[str]:
-        """Its pods, if what it says of them has changed."""
+        """The namespace's pods, if the part of it that concerns them has changed."""
         now, *before = map(may_run, change.versions())
         if before and before[0] == now:
             return ()

@@ -1,9 +1,9 @@
-"""One pod on the node, from the moment it is bound until it is gone: its volumes, its containers, its status.
+"""One pod on the node, from its binding to its removal: its volumes, its containers, its status.
 
-A worker is one task: mount (waiting for what is missing) → initial containers one after the other → the others side by side → tidy
-up. Volumes are kept current by a second task. Whenever anything changes, a third writes the status, only what differs, and as
-often as it takes; a worker never ends because the API server was away. The worker of a pod that is deleted stops its containers
-within the grace period, writes how they ended, and only then lets the object go.
+A worker is one task: mount (waiting for missing objects) → init containers one after the other → the others concurrently → cleanup.
+A second task keeps volumes up to date. After every change, a third writes the differences to the status, with retries; a worker
+never ends because the API server is unreachable. The worker of a deleted pod stops its containers within the grace period, writes
+their final states, and only then removes the object.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class PodServices:
     images: tuple[str, ...]
     server: str
     connect: Callable[[Pod], KubeClient] | None
-    """A client with the identity of a pod's service account, where that needs no socket."""
+    """Makes a client with the identity of a pod's service account, if that needs no socket."""
     clock: Clock
     random: Random
     local_endpoints: LocalEndpoints = field(default_factory=LocalEndpoints)
-    """Where programs of the runtime's pods listen."""
+    """The addresses on which programs of the runtime's pods listen."""
     plugins: Mapping[str, CredentialProgram] = field(default_factory=dict)
     settings: NodeSettings = NO_SETTINGS
     simulate: bool = False
-    """Whether images that are not ours count as running."""
+    """Whether containers of other images are simulated as running."""
 
 
 class PodWorker:
@@ -78,7 +78,7 @@ class PodWorker:
         self.directory = directory
         self.finished = False
         self.gone = False
-        """The object was deleted under it."""
+        """Whether the object was deleted by force."""
         self._pod_services = pod_services
         self._clock = pod_services.clock
         now = self._clock.now()
@@ -90,11 +90,11 @@ class PodWorker:
         self._remount = asyncio.Event()
         self._dirty = asyncio.Event()
         self._written = asyncio.Event()
-        """Nothing is left to write but the last status."""
+        """Set when only the final status is left to write."""
         self._grace: float | None = None
         self._deadline_changed = asyncio.Event()
         self._expired = False
-        """Its containers were stopped because its time is over."""
+        """Whether its containers were stopped by activeDeadlineSeconds."""
         self._initial = self._containers(pod.spec.init_containers, "initContainerStatuses")
         self._main = self._containers(pod.spec.containers, "containerStatuses")
 
@@ -115,7 +115,7 @@ class PodWorker:
             )
         return made
 
-    # What its containers ask of it.
+    # Called by its containers.
 
     def runnable(self, image: str) -> bool:
         return is_ours(image, self._pod_services.images)
@@ -124,14 +124,14 @@ class PodWorker:
         return self._pod_services.simulate and not self.runnable(image)
 
     def _is_simulated(self) -> bool:
-        """Whether nothing of it is ours to run."""
+        """Whether all its containers are simulated."""
         return all(self.simulates(each.image) for each in (*self.pod.spec.init_containers, *self.pod.spec.containers))
 
     def environment(self, spec: ContainerSpec, write: Callable[[str, str], None]) -> PodEnvironment:
         pod_services, settings = self._pod_services, self._pod_services.settings
         environ = resolve_environ(self.pod, spec, self.address, self._lookup, settings.variables)
         mounts = {} if self.simulates(spec.image) else mounted(self._volumes.directories, spec.volume_mounts, environ)
-        # As with a token: who was not given the account's does not have its identity.
+        # As with a token: a container without the mounted one does not get the identity.
         connect = pod_services.connect if str(SERVICE_ACCOUNT) in mounts else None
         scratch = self.directory / "containers" / spec.name
         shutil.rmtree(scratch, ignore_errors=True)
@@ -172,7 +172,7 @@ class PodWorker:
     def _lookup(self, plural: str, name: str) -> Object | None:
         return self._pod_services.attached.view.read(_REFERENCED[plural], f"{self.pod.metadata.namespace}/{name}")
 
-    # What the node tells it.
+    # Called by the node.
 
     def uses(self, plural: str, name: str) -> bool:
         return (plural, name) in self._references
@@ -193,13 +193,13 @@ class PodWorker:
                     container.changed(spec)
         if moved or reworded:
             self.refresh()
-        # Somebody else may have written into the status, or opened a readiness gate.
+        # Other clients may have written the status, or a readiness gate.
         self._dirty.set()
         if pod.leaving:
             self.stop(pod.grace)
 
     def refresh(self) -> None:
-        """Something it reads has changed, or is there now."""
+        """An object that it uses has changed or was created."""
         self._remount.set()
         self._news.set()
         for container in self._all():
@@ -219,10 +219,10 @@ class PodWorker:
     def container(self, name: str) -> Container | None:
         return self._initial.get(name) or self._main.get(name)
 
-    # Its life.
+    # Lifecycle.
 
     async def run(self) -> None:
-        """Until all containers have ended for good or the pod is to go."""
+        """Run until all containers have ended for good or the pod is to be removed."""
         record_pod(self.directory, self.pod.metadata.namespace, self.pod.metadata.name, self.pod.metadata.labels)
         async with asyncio.TaskGroup() as helpers:
             writing = helpers.create_task(self._write_status(), name=f"status of {self.pod.key}")
@@ -237,7 +237,7 @@ class PodWorker:
                 await self._run_containers()
                 keeping.cancel()
             expiring.cancel()
-            # A write that is under way is awaited: it must not arrive after the last one.
+            # A write in flight is awaited: it must not arrive after the last one.
             self._written.set()
             self._dirty.set()
             await writing
@@ -245,7 +245,7 @@ class PodWorker:
         await self._report(final=True)
 
     async def _expire(self) -> None:
-        """Stop the containers when the pod has been on the node for as long as it may."""
+        """Stop the containers when activeDeadlineSeconds are over."""
         while True:
             self._deadline_changed.clear()
             allowed = self.pod.spec.active_deadline_seconds
@@ -263,7 +263,7 @@ class PodWorker:
             self.stop(float(self.pod.spec.termination_grace_period_seconds))
 
     def _runs_here(self) -> bool:
-        """Whether every image is ours; the others say that they are not."""
+        """Whether every image is ours; containers with other images report that they are not."""
         runnable = [container.is_runnable() for container in self._all()]
         return all(runnable)
 
@@ -276,7 +276,7 @@ class PodWorker:
                     container.stop(self.pod.grace)
 
     async def _initialize(self, tasks: asyncio.TaskGroup) -> bool:
-        """Initial containers in order; one that may restart for ever goes on beside the others once it has started."""
+        """Run init containers in order; a restartable one (sidecar) continues beside the others once it has started."""
         for container in self._initial.values():
             running = tasks.create_task(container.run())
             if container.container_policy.policy != "Always":
@@ -292,7 +292,7 @@ class PodWorker:
         await self._news.wait()
 
     async def _keep_volumes(self) -> None:
-        """Mount, and from then on remount whenever something changed or a token grows old."""
+        """Mount the volumes, and update them whenever something has changed or a token is due for renewal."""
         backoff = Backoff(*MOUNT_RETRY, random=self._pod_services.random)
         while True:
             self._remount.clear()
@@ -315,7 +315,7 @@ class PodWorker:
             except TimeoutError:
                 continue
 
-    # Its status.
+    # Status.
 
     def _facts(self) -> PodFacts:
         initial = [(each, each.status) for each in self._initial.values()]
@@ -366,15 +366,15 @@ class PodWorker:
             log.warning("last status not written", pod=self.pod.key, error=str(problem))
 
     async def remove(self) -> None:
-        """Let the object go, now that nothing of it runs, and forget its files."""
+        """Remove the object after its programs have ended, and its files."""
         meta = self.pod.metadata
-        # Gone already, or another pod of that name by now: both are fine.
+        # Deleted already, or replaced by another pod of that name.
         with contextlib.suppress(NotFound, Conflict):
             await self._pod_services.attached.kubelet.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace=0)
         await self._remove_files()
 
     async def _remove_files(self) -> None:
-        """Again where a thread was still writing a volume: what it made meanwhile keeps the directory."""
+        """Repeated if a thread was still writing a volume: its new files keep the directory non-empty."""
         for _ in range(_REMOVALS):
             await asyncio.to_thread(shutil.rmtree, self.directory, True)
             if not await asyncio.to_thread(self.directory.exists):
@@ -384,5 +384,5 @@ class PodWorker:
 
 
 def _initializing(status: ContainerStatus) -> ContainerStatus:
-    """What waits for the initial containers says so, unless it has something better to say."""
+    """A container that waits for the init containers gets that reason, unless it has a more specific one."""
     return replace(status, state=Waiting(INITIALIZING)) if status.state == Waiting() else status

@@ -1,4 +1,4 @@
-"""Whose a pod's directory is, written into it: its logs can be read and named when no API server can be asked any more."""
+"""The identity of a pod, written into its directory: its logs can be listed without an API server."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class PodRecord(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class KeptLog:
-    """Of a container: what its last attempt wrote."""
+    """The log of a container's last attempt."""
 
     pod: PodRecord
     container: str
     files: tuple[Path, ...]
 
     def lines(self) -> Iterator[str]:
-        """None where the files go meanwhile."""
+        """Ends early if the files are removed meanwhile."""
         for path in self.files:
             try:
                 content = path.read_bytes().splitlines()
@@ -41,7 +41,7 @@ class KeptLog:
 
 
 def app_of(name: str, labels: Mapping[str, str] | None) -> str:
-    """What people call the program: by the pod's labels, else its name."""
+    """The name of the program: by the pod's labels, else the pod's name."""
     return next((found for label in _NAMES if (found := (labels or {}).get(label))), name)
 
 
@@ -51,7 +51,7 @@ def record_pod(directory: Path, namespace: str, name: str, labels: Mapping[str, 
 
 
 def kept_logs(node: Path) -> list[KeptLog]:
-    """Of all pods of a node's directory, sorted; directories of before there were records are left out."""
+    """The logs of all pods in a node's directory, sorted; directories of versions without records are left out."""
     found = []
     for path in node.glob(f"pods/*/{_FILE}"):
         try:

@@ -1,6 +1,6 @@
-"""The parts of a Pod that the node looks at, as types; everything else of the object is left alone.
+"""The parts of a Pod that the node uses, as types; the rest of the object is ignored.
 
-Decoded from the stored object, which the server has defaulted and validated: what is required there is required here.
+Decoded from the stored object, which the server has defaulted and validated: fields that are required there are required here.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def pod_of(obj: Object) -> Pod:
 
 
 def referenced(pod: Pod) -> set[tuple[str, str]]:
-    """(plural, name) of every Secret and ConfigMap the pod reads: a change of one is a change for the pod."""
+    """(plural, name) of every Secret and ConfigMap that the pod uses: their changes concern the pod."""
     found: set[tuple[str, str]] = set()
     for volume in pod.spec.volumes:
         if volume.secret is not None:

@@ -1,11 +1,11 @@
-"""Whether a container is well: HTTP and TCP checks against the pod's own address, and the loops that repeat them.
+"""Probes of a container: HTTP and TCP checks of the pod's own address, and the loops that repeat them.
 
-A check opens one connection and reads one status line; certificates are not verified, as kubelets do not either. Checks that run a
-command inside the container do not exist here and count as passed; of gRPC checks only the port is tried.
+A check opens one connection and reads one status line; certificates are not verified, as by kubelets. Exec probes do not exist here
+and count as passed; gRPC probes only open the port.
 
-Before its first success a check is repeated quickly, in pauses that double up to its period: on a machine where programs are up
-within milliseconds, waiting ten seconds for the second look would be most of a rollout. These early misses count for nothing but
-time: a startup check fails when its period times its threshold has passed.
+Before its first success a check is repeated fast, with pauses that double up to its period: programs start within milliseconds
+here, and waiting ten seconds for the second check would be most of a rollout. These early failures only count as time: a startup
+probe fails after its period times its threshold.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def _tcp(host: str, port: int | None) -> str | None:
 
 
 def _question(target: HttpCheck, ip: str, port: int) -> bytes:
-    """Raises ValueError for what would be more than one question."""
+    """The HTTP request. Raises ValueError if it would contain more than one."""
     given = {header.name.lower(): f"{header.name}: {header.value}" for header in target.http_headers}
     fields = {"host": f"Host: {target.host or ip}:{port}", "user-agent": "User-Agent: kube-probe/muster"} | given
     path = target.path if target.path.startswith("/") else f"/{target.path}"
@@ -88,7 +88,7 @@ async def _http(target: HttpCheck, ip: str, ports: Sequence[Port]) -> str | None
         writer.write(head)
         line = await reader.readline()
     finally:
-        # Aborted, not closed: the answer's body is of no interest, and a TLS farewell costs a turn.
+        # Aborted, not closed: the response's body is not needed, and closing TLS takes another turn of the loop.
         writer.transport.abort()
     status_line = line.split(b" ", 2)
     code = int(status_line[1]) if len(status_line) > 1 and status_line[1].isdigit() else 0
@@ -98,12 +98,14 @@ async def _http(target: HttpCheck, ip: str, ports: Sequence[Port]) -> str | None
 
 
 Report = Callable[[bool, str], None]
-"""Told whenever a threshold is reached: passed or failed, and what is wrong."""
+"""Called whenever a threshold is reached: passed or failed, and the problem."""
 
 
 class ProbeLoop:
-    """Repeats one check until cancelled. `ends` says that one success is all that is asked (a startup check); `run` then says
-    whether it came in time."""
+    """Repeats one check until cancelled.
+
+    With `ends`, one success is enough (a startup probe); `run` then returns whether it came in time.
+    """
 
     def __init__(
         self, probe: Probe, ip: str, ports: Sequence[Port], report: Report, clock: Clock, *, eager: bool, ends: bool = False
@@ -124,7 +126,7 @@ class ProbeLoop:
         return True
 
     async def _until_first(self) -> bool:
-        """Look often until the first success; False when a startup check ran out of time."""
+        """Check fast until the first success; False if a startup probe has run out of time."""
         began, reported = self._clock.monotonic(), False
         backoff = Backoff(FIRST_PAUSE, self._probe.period_seconds, jitter=0.0)
         startup_timeout = self._probe.period_seconds * self._probe.failure_threshold

@@ -1,7 +1,7 @@
-"""What a node can run: programs of Muster's own image, found in a table the caller gives.
+"""The programs that a node can run: those of Muster's own image, in a table that the caller passes.
 
-On a real cluster the image starts `muster <words> <flags>`. Here the same words find an entry of the table, and the rest is handed
-to it as arguments. Whether an image is ours is decided by the last part of its repository, whatever registry and tag it has.
+On a real cluster the image starts `muster <words> <flags>`. Here the same words select an entry of the table, and the rest are its
+arguments. The last part of an image's repository decides whether it is ours, with any registry and tag.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from muster.fleet.node.environment import PodEnvironment
 
 Program = Callable[[Sequence[str], "PodEnvironment"], Awaitable[int]]
-"""Runs until done and gives its exit code. Being cancelled is its SIGTERM: it may tidy up for as long as the pod's grace period."""
+"""Runs until done and returns its exit code. Cancellation is its SIGTERM: it has the pod's grace period for its cleanup."""
 Programs = Mapping[tuple[str, ...], Program]
-"""By the words that begin its command line, e.g. ("hub",) or ("addon", "manager"); the longest entry that fits counts."""
+"""Programs by the first words of the command line, e.g. ("hub",) or ("addon", "manager"); the longest match is used."""
 
 NO_PLUGINS: Final[Mapping[str, CredentialProgram]] = {}
 """The exec plug-ins that a node offers to the kubeconfigs of its pods, unless it is given others."""

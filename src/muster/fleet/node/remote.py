@@ -1,12 +1,12 @@
-"""A node for a cluster that is reached by a client: a real kube-apiserver without kubelets, as test rigs have.
+"""A node for a cluster that is reached by a client: a real kube-apiserver without kubelets, as in test environments.
 
-The same node as on embedded clusters, with the cluster's state followed by informers, service account tokens from the
-TokenRequest API, and programs that talk to the server over TLS as their pods would. It also relays Services on the loopback
-interface (`services`). Where nobody runs kube-controller-manager's workload controllers, `workloads` brings ours; EndpointSlices
-are not written, since a real server takes no loopback addresses there.
+The same node as on embedded clusters, with the cluster's state from informers, service account tokens from the TokenRequest API,
+and programs that use the server over TLS as pods do. It also relays Services on the loopback interface (`services`). If the cluster
+has no kube-controller-manager, `workloads` runs our controllers; EndpointSlices are not written, because a real server refuses
+loopback addresses there.
 
-`run` owns every task; when it is cancelled, programs are asked to end, have `grace` seconds for it, and their last states are
-written before it returns. Pods stay: the next run takes them up again.
+`run` owns every task; when it is cancelled, programs are stopped within `grace` seconds, and their final states are written before
+it returns. Pods stay: the next run continues them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FINAL_SYNC_TIMEOUT = 5.0
 
 
 class HasKubelets(Exception):
-    """The cluster has machines: a node of ours would take pods that are theirs to run."""
+    """The cluster has kubelets: a node of ours would take their pods."""
 
     def __init__(self, nodes: Sequence[str]) -> None:
         super().__init__(f"the cluster has nodes that run pods already ({', '.join(nodes)}); this one is for clusters without")
@@ -59,8 +59,10 @@ def kubelets(nodes: Iterable[Object]) -> list[str]:
 
 
 class RemoteNode:
-    """`client` needs the rights of a kubelet and a scheduler for all namespaces; `server` is where pods find the API server.
-    With `client_ca`, callers with a certificate of that authority may ask it for logs as they would a kubelet (`kubelet_api`)."""
+    """`client` needs the permissions of a kubelet and a scheduler in all namespaces; `server` is the API server's URL for pods.
+
+    With `client_ca`, clients with a certificate of that CA may read logs as from a kubelet (`kubelet_api`).
+    """
 
     def __init__(
         self,
@@ -110,11 +112,13 @@ class RemoteNode:
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self, ready: Callable[[ClusterNode], None] = lambda node: None) -> None:
-        """Until cancelled; `ready` is called when the cluster's state is known and the node begins its work. Raises an
-        ExceptionGroup with `HasKubelets` where it has no business."""
+        """Run until cancelled; `ready` is called when the caches are synced and the node starts.
+
+        Raises an ExceptionGroup with `HasKubelets` on a cluster with kubelets.
+        """
         async with asyncio.TaskGroup() as tasks, AsyncExitStack() as stack:
             self._tasks = tasks
-            # It is there before the informers are, because what these bring first are its pods.
+            # Created before the informers start, because their first events are its pods.
             node = ClusterNode(self.name, self._pod_services, self._directory / "pods", self._addresses, self._spawn)
             self._nodes[self.name] = node
             following = self._spawn(self._followed.run(), "informers")
@@ -143,7 +147,8 @@ class RemoteNode:
         for each in self._queued:
             each.stop()
         await asyncio.wait(controlling)
-        # The watch may not have told the controllers that the programs ended: Deployments must not claim what is no longer there.
+        # The watch may not have delivered the end of the programs to the controllers: Deployments must not report pods that have
+        # ended.
         try:
             async with asyncio.timeout(FINAL_SYNC_TIMEOUT):
                 await self._reconcile_workloads()

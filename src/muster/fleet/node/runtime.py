@@ -1,9 +1,9 @@
-"""The node runtime: for each attached cluster of an API server in this process a node, and the controllers of workloads.
+"""The node runtime: a node for each attached cluster of an API server in this process, and the workload controllers.
 
-Everything is a function of the store's event stream, so clusters at rest cost a heartbeat every ten seconds and nothing else.
-`run` owns every task; when it is cancelled, programs are asked to end, have `grace` seconds for it, and their last states are
-written before it returns, so the server must still be up then. Pods stay: the next run takes them up again. A cluster has one node
-runtime; servers that share a database must not both run one.
+Everything is driven by the store's event stream, so clusters at rest cost only a heartbeat every ten seconds. `run` owns every
+task; when it is cancelled, programs are stopped within `grace` seconds, and their final states are written before it returns, so
+the server must still be running then. Pods stay: the next run continues them. A cluster has one node runtime; servers that share a
+database must not both run one.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ KUBELET = "kubelet"
 
 
 class NodeRuntime:
-    """`programs` is what Muster's image can do; `directory` is where pods keep volumes and logs, readable by its owner only;
-    `plugins` are offered to kubeconfigs in pods whose `exec` names such a command, and there are no others; `settings` is what all
-    pods find; with `simulate`, images that are not ours count as running."""
+    """`programs` are those of Muster's image; `directory` is for volumes and logs of pods, readable by its owner only; `plugins`
+    are the only exec plug-ins for kubeconfigs in pods; `settings` are for all pods; with `simulate`, containers of other images
+    are simulated as running.
+    """
 
     def __init__(
         self,
@@ -85,13 +86,13 @@ class NodeRuntime:
         self._wanted: dict[str, None] = {}
 
     def attach(self, cluster: str) -> None:
-        """Give a cluster of the server a node, now or as soon as the runtime runs."""
+        """Give a cluster of the server a node, now or when the runtime starts."""
         self._wanted[cluster] = None
         if self._tasks is not None and cluster not in self.nodes:
             self._begin(cluster)
 
     async def detach(self, cluster: str) -> None:
-        """Take its node away again: programs end, objects stay."""
+        """Remove its node: programs end, objects stay."""
         self._wanted.pop(cluster, None)
         node = self.nodes.pop(cluster, None)
         if node is None:
@@ -112,7 +113,7 @@ class NodeRuntime:
                 await asyncio.Event().wait()
             finally:
                 self._tasks = None
-                # Controllers see the programs end, so that Deployments do not claim what is no longer there.
+                # Controllers see the end of the programs, so that Deployments do not report pods that have ended.
                 await asyncio.gather(*(self.detach(cluster) for cluster in list(self.nodes)))
                 await self._manager.stop()
 

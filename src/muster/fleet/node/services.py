@@ -1,9 +1,9 @@
-"""Services of a node's own pods, on the loopback interface: what kube-proxy does, for clusters whose service range lies there.
+"""Relays Services to a node's own pods on the loopback interface: what kube-proxy does, for a service CIDR in 127.0.0.0/8.
 
-A real API server takes no loopback address for an endpoint, but it may be started with a range of cluster addresses inside
-127.0.0.0/8. On Linux all of these are this machine's. So whoever dials a Service (the API server, for a webhook) reaches a relay
-here that listens on the Service's own address and ports and goes on to a ready pod, chosen in turn. While no pod is ready nobody
-listens: connections are refused, as kube-proxy would. Services outside of the loopback range are left alone.
+A real API server refuses loopback addresses for endpoints, but it may be started with a service CIDR inside 127.0.0.0/8. On Linux
+all of these are local addresses. So a client of a Service (the API server, for a webhook) connects to a relay that listens on the
+Service's own address and ports and forwards to the ready pods in turn. While no pod is ready there is no listener: connections are
+refused, as with kube-proxy. Services outside of the loopback range are ignored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CONNECT_SECONDS = 5.0
 
 
 def routes(service: Object, pods: Sequence[Object]) -> dict[HostPort, list[HostPort]]:
-    """Where a Service listens, and the ready pods each of its ports leads to. Empty while there are none."""
+    """The addresses on which a Service listens, and the ready pods of each port. Empty while there are none."""
     address = service["spec"].get("clusterIP") or ""
     if not _is_loopback(address) or service["metadata"].get("deletionTimestamp"):
         return {}
@@ -58,8 +58,10 @@ def _is_loopback(address: str) -> bool:
 
 
 class _Listener:
-    """Takes connections at one place until it is cancelled, each as a task of the relay. Connections that are cut in the middle of
-    being accepted are closed with the socket, so nobody is left hanging."""
+    """Accepts connections on one address until it is cancelled, each as a task of the relay.
+
+    Connections that are cut while being accepted are closed with the socket.
+    """
 
     def __init__(
         self,
@@ -91,12 +93,12 @@ class _Listener:
                 if target in self._local_endpoints:
                     self._spawn(_relay(target, connection))
                 else:
-                    # What else of the machine listens on all of its addresses is no pod's.
+                    # Programs outside of pods that listen on all addresses are not to be reached.
                     connection.close()
 
 
 class ServiceRelay:
-    """A controller: one key per Service. `close` ends all listeners and connections."""
+    """A controller with one key per Service. `close` ends all listeners and connections."""
 
     name = "services"
     resources = (SERVICES, PODS)
@@ -136,7 +138,7 @@ class ServiceRelay:
     def _listen(self, key: str, wanted: dict[HostPort, list[HostPort]]) -> None:
         present = self._listeners.setdefault(key, {})
         for endpoint in [endpoint for endpoint in present if endpoint not in wanted]:
-            # Connections that were made go on until one of their ends is closed.
+            # Open connections continue until one of their ends is closed.
             present.pop(endpoint).close()
         for endpoint, targets in wanted.items():
             if endpoint in present:
@@ -161,7 +163,7 @@ class ServiceRelay:
 
 
 async def _relay(target: HostPort, connection: socket.socket) -> None:
-    """Until both sides have said everything."""
+    """Forward until both sides have ended."""
     try:
         here, answers = await asyncio.open_connection(sock=connection)
         try:

@@ -1,6 +1,6 @@
-"""What a node gives to every pod on it, whatever the pod's spec says: as a machine's image and its boot script would.
+"""What a node gives to every pod in addition to the pod's spec: as a machine's image and its boot script would.
 
-Objects of the API never name these things: a pod does not know on which machine it will be. What the spec says itself comes first.
+Objects of the API never name these, because a pod does not know its machine. The pod's spec overrides them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from muster.machinery.privatefiles import make_directories, replace_private
 @dataclass(frozen=True)
 class NodeSettings:
     variables: Mapping[str, str] = field(default_factory=dict)
-    """Of every container that does not set them itself."""
+    """Environment variables of every container that does not set them itself."""
     files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """By absolute path; each container has a copy of its own, so none can change another's."""
+    """Files by absolute path; each container has its own copy, so none can change another's."""
     reachable: Collection[tuple[str, int]] = ()
-    """Host and port of what every pod may dial on this machine."""
+    """Host and port of addresses on this machine to which every pod may connect."""
 
     def write_files(self, root: Path) -> None:
-        """Below the root of a container's file system."""
+        """Write the files below the root of a container's file system."""
         for name, content in self.files.items():
             path = root.joinpath(*PurePosixPath(name).parts[1:])
             make_directories(path.parent)

@@ -1,7 +1,7 @@
-"""Containers of images that are not ours, as KWOK's pods: nothing runs, and after a moment they are ready, or done.
+"""Simulated containers of other images, as KWOK's pods: nothing runs, and after a moment they are ready, or completed.
 
-Only where the fleet was started so (`muster up --simulate-images`). The log says what it is; nothing is mounted, no token is asked
-for, and no program of the image's is looked for, so there is nothing for a namespace's administrator to permit.
+Only if the fleet was started with `muster up --simulate-images`. The log has a note about it; nothing is mounted, no token is
+requested, and no program is looked up, so no permission of the namespace is needed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from muster.fleet.node.environment import PodEnvironment
 
 DELAY: Final = 0.5
-"""Seconds until a simulated container is ready, or done."""
+"""Seconds until a simulated container is ready, or completed."""
 
 
 def simulated_program(image: str, clock: Clock, *, ends: bool, ready: Callable[[], None]) -> Program:
-    """What plays the image's part: it succeeds where a container is to end, and otherwise is ready until it is stopped."""
+    """The simulated program of an image: it succeeds if the container is to end, and otherwise is ready until it is stopped."""
 
     async def run(args: Sequence[str], env: PodEnvironment) -> int:
         arguments = f" with {' '.join(args)}" if args else ""
@@ -40,6 +40,6 @@ def simulated_program(image: str, clock: Clock, *, ends: bool, ready: Callable[[
 
 
 def only_foreign(pod: Object, images: Sequence[str]) -> bool:
-    """Whether nothing of a pod is ours to run."""
+    """Whether none of the pod's images is ours."""
     containers: Iterable[Object] = (*(pod["spec"].get("initContainers") or ()), *pod["spec"]["containers"])
     return not any(is_ours(container.get("image") or "", images) for container in containers)

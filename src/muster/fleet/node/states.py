@@ -1,6 +1,6 @@
-"""What a container is doing, and how that is written into a pod's status: pure data and pure functions.
+"""The states of containers and their form in a pod's status: pure data and pure functions.
 
-The kinds of state, the phase and the conditions are Kubernetes'; times are in whole seconds there, so they are here.
+Kinds of states, phases and conditions are Kubernetes'; times have whole seconds there, and so here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ State = Waiting | Running | Terminated
 
 @dataclass(frozen=True, slots=True)
 class ContainerStatus:
-    """A container as its pod's status shows it."""
+    """A container as in its pod's status."""
 
     state: State = Waiting()
     last: Terminated | None = None
@@ -98,7 +98,9 @@ def container_status(spec: ContainerSpec, container: ContainerStatus) -> Object:
 
 
 def remembered(written: Object | None, now: datetime) -> ContainerStatus:
-    """Where to go on with a container after the process that ran it has ended: what ran then has ended unseen."""
+    """The state from which a container continues after the process that ran it has ended: a program that ran then has ended with an
+    unknown result.
+    """
     if not written:
         return ContainerStatus()
     state, restarts = written.get("state") or {}, int(written.get("restartCount", 0))
@@ -142,7 +144,7 @@ def phase(policy: str, statuses: Sequence[ContainerStatus], initialized: bool, f
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """What the node knows beside its containers."""
+    """What the node knows of a pod beside its containers."""
 
     ip: str
     node_ip: str
@@ -161,8 +163,10 @@ def pod_status(
     *,
     failure: tuple[str, str] | None = None,
 ) -> Object:
-    """The status to write: what is there with the node's own parts replaced. `failure` is the reason and message for which the node
-    has ended the pod, whatever its containers did."""
+    """The status to write: the present one with the node's own parts replaced.
+
+    `failure` is the reason and message with which the node has ended the pod, whatever its containers did.
+    """
     present = pod.status
     stage = phase(pod.spec.restart_policy, list(main.values()), facts.initialized, facts.failed_init)
     if failure is not None:
@@ -222,7 +226,7 @@ def _is_true(status: Mapping[str, Object], kind: str) -> bool:
 
 
 def merged(present: Iterable[Object], wanted: Iterable[tuple[str, bool, str, str]], now: datetime) -> list[Object]:
-    """Conditions with these said anew; others stay, and a time of transition changes only with the status."""
+    """The present conditions with the wanted ones set; others stay, and a transition time changes only with the status."""
     conditions = {each["type"]: each for each in present}
     for kind, holds, reason, message in wanted:
         before, status = conditions.get(kind) or {}, "True" if holds else "False"

@@ -1,9 +1,9 @@
-"""Volumes of a pod as directories: what Secrets, ConfigMaps, the pod's own fields and its service account put there, kept current.
+"""Volumes of a pod as directories: the content of Secrets, ConfigMaps, fields of the pod and its service account, kept up to date.
 
-`materialise` is repeated whenever something it reads may have changed; it writes only what differs. Tokens are asked for from the
-API server, bound to the pod, and renewed when four fifths of their life are over, as kubelets do. What a pod wants that is not
-there yet is a `MissingReference`: the pod waits for it. Kinds of volumes that need a machine (hostPath, claims) are refused the
-same way, with words that say so.
+`materialise` is called again whenever an object in a volume may have changed; it writes only differences. Tokens are requested from
+the API server, bound to the pod, and renewed after four fifths of their life, as by kubelets. A missing object is a
+`MissingReference`: the pod waits for it. Volumes that need a machine (hostPath, claims) are refused by the same error, with a
+message that explains it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from muster.runtime.client import KubeClient, KubeError
 from muster.runtime.client.builtin import SERVICE_ACCOUNTS
 
 RENEW_AFTER = 0.8
-"""Share of a token's life after which it is replaced."""
+"""The fraction of a token's life after which it is renewed."""
 RETRY = 30.0
-"""Seconds after which a refused renewal is tried again."""
+"""Seconds after which a refused renewal is retried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Volumes:
         """Volume name to directory."""
 
     async def materialise(self, pod: Pod, address: Address) -> float | None:
-        """Bring every volume up to date; gives the seconds after which a token wants to be renewed."""
+        """Bring every volume up to date; returns the seconds until the next renewal of a token."""
         for volume in pod.spec.volumes:
             path = self._directory / volume.name
             if volume.empty_dir is not None:
@@ -61,7 +61,7 @@ class Volumes:
         return min((max((token.renew - now).total_seconds(), 1.0) for token in self._tokens.values()), default=None)
 
     def require(self, pod: Pod) -> None:
-        """Nothing is written: only what its volumes name has to be there, as far as this node knows their kinds."""
+        """Check without writing that the objects in its volumes exist, as far as this node supports their kinds."""
         for volume in pod.spec.volumes:
             if volume.secret is not None:
                 self._keys("secrets", volume.secret.secret_name, volume.secret.items, volume.secret.optional, pod)
@@ -133,7 +133,7 @@ class Volumes:
 
 
 def selected(found: Object | None, items: tuple[KeyPath, ...], optional: bool, shown: str) -> dict[str, bytes]:
-    """The files a Secret or ConfigMap makes: all its keys, or those asked for under the paths asked for."""
+    """The files of a Secret or ConfigMap: all its keys, or the selected ones under their paths."""
     values: Mapping[str, bytes] = contents(found)
     if not items:
         return dict(values)

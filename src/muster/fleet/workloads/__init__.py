@@ -1,6 +1,6 @@
-"""What kube-controller-manager does for workloads, for clusters without one: kinds that make pods, and endpoints of Services.
+"""The workload controllers of kube-controller-manager, for clusters without one: kinds that create pods, and endpoints of Services.
 
-A controller keeps nothing and serves every cluster: it is told changes and reads the present state (`muster.fleet.attached`).
+A controller has no state and serves every cluster: it gets changes and reads the present state (`muster.fleet.attached`).
 """
 
 from __future__ import annotations
@@ -22,5 +22,5 @@ def workload_controllers() -> list[Controller]:
 
 
 def pod_controllers() -> list[Controller]:
-    """Those that make pods; endpoints are left to who knows which addresses a server takes for them."""
+    """The controllers that create pods; endpoints are separate, because servers differ in the addresses that they accept."""
     return [ReplicaSets(), ReplicationControllers(), Deployments(), Jobs(), JobOrphans(), CronJobs(), StatefulSets(), DaemonSets()]

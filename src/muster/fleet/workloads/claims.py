@@ -1,4 +1,4 @@
-"""Who belongs to whom: a controller keeps what it owns and selects, adopts what nobody owns, releases what it no longer selects."""
+"""Ownership by selector (as ControllerRefManager): adopt matching orphans, release objects that no longer match."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ async def claim(
     *,
     finalizer: str = "",
 ) -> list[Object]:
-    """The candidates that are the owner's after adopting and releasing. An owner on its way out claims nothing new. What is adopted
-    gets the finalizer, and what is released loses it."""
+    """The owner's objects among the candidates, after adopting and releasing.
+
+    An owner that is being deleted adopts nothing. Adopted objects get the finalizer, released ones lose it.
+    """
     uid, leaving = owner["metadata"]["uid"], bool(owner["metadata"].get("deletionTimestamp"))
     mine = []
     for candidate in candidates:
@@ -56,4 +58,4 @@ async def _change_owner(
     try:
         return await client.patch(resource, metadata["name"], patch, metadata["namespace"])
     except (Conflict, NotFound):
-        return None  # its next event brings us back
+        return None  # its next event requeues the owner

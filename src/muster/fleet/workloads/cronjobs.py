@@ -1,7 +1,7 @@
-"""CronJobs: a Job for each time of a schedule, named after the minute, so that none is made twice.
+"""CronJobs: a Job for each time of a schedule, named by the minute, so that none is created twice.
 
-A pass reads off what the Jobs there are have come to, removes those of which enough are kept, and makes the one that is due. Of
-times that were missed only the last counts. Follows Kubernetes' pkg/controller/cronjob.
+A pass reads the results of the existing Jobs, deletes those beyond the history limits, and creates the one that is due. Of missed
+times only the last one counts. Follows Kubernetes' pkg/controller/cronjob.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from muster.runtime.client.builtin import CRON_JOBS, JOBS
 
 SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 PADDING: Final = 0.1
-"""Seconds after a time of the schedule at which to look again."""
+"""Seconds after a time of the schedule at which the CronJob is reconciled."""
 MANY: Final = 100
 
 
@@ -37,7 +37,7 @@ class CronJobs:
 
     def __init__(self) -> None:
         self._schedules: dict[tuple[str, str], tuple[str, str, str]] = {}
-        """By cluster and key: uid, schedule and time zone when it was last looked at."""
+        """By cluster and key: uid, schedule and time zone at the last pass."""
 
     def keys(self, attached: Attached, change: Change) -> Iterable[str]:
         return (change.key,) if change.resource == CRON_JOBS else owner_keys(change, "CronJob")
@@ -64,7 +64,7 @@ class CronJobs:
         return again
 
     async def _start_due(self, attached: Attached, key: str, found: Object, status: Object) -> float | None:
-        """Make the Job that is due, if one is; the seconds until the next will be."""
+        """Create the Job that is due, if any; returns the seconds until the next one."""
         spec, now = found["spec"], attached.now()
         rescheduled = self._is_rescheduled(attached, key, found)
         try:
@@ -89,7 +89,7 @@ class CronJobs:
         return next_reconcile(found, status, now, schedule, zone)
 
     def _is_rescheduled(self, attached: Attached, key: str, found: Object) -> bool:
-        """Whether the schedule is another one than when it was last looked at: then it counts from its next time on."""
+        """Whether the schedule has changed since the last pass: then it counts from its next time on."""
         spec = found["spec"]
         now = (found["metadata"]["uid"], spec["schedule"], spec.get("timeZone") or "")
         before = self._schedules.get((attached.name, key))
@@ -109,7 +109,7 @@ def _zone(name: str | None) -> tzinfo:
 def last_due(
     found: Object, status: Object, now: datetime, schedule: Schedule, zone: tzinfo, *, within_deadline: bool
 ) -> tuple[datetime | None, int]:
-    """The last time of the schedule that has come since the last Job, and about how many have."""
+    """The last time of the schedule since the last Job, and approximately how many there were."""
     earliest = parse_time(status.get("lastScheduleTime") or found["metadata"]["creationTimestamp"])
     deadline = found["spec"].get("startingDeadlineSeconds")
     if within_deadline and deadline is not None:
@@ -120,7 +120,7 @@ def last_due(
     second = schedule.next(first, zone)
     if second is None or second > now:
         return first, 0
-    # Most schedules are regular: going back two of their steps from the present finds the last without counting them all.
+    # Most schedules are regular: going back two of their steps from the present finds the last time without counting all.
     step = second - first
     missed = (now - first) // step + 1
     due = None
@@ -170,7 +170,9 @@ async def _start(attached: Attached, found: Object, status: Object, due: datetim
 
 
 async def _create(attached: Attached, found: Object, name: str, due: datetime, zone: tzinfo) -> Object | None:
-    """The Job of that time, which an earlier pass may have made; None where it is somebody else's, or cannot be any more."""
+    """The Job of that time, which an earlier pass may have created; None if the name is another owner's, or nothing can be created
+    any more.
+    """
     template, namespace = found["spec"]["jobTemplate"], found["metadata"]["namespace"]
     metadata = template.get("metadata") or {}
     scheduled = due.astimezone(zone).isoformat().replace("+00:00", "Z")
@@ -218,7 +220,7 @@ async def _delete(attached: Attached, found: Object, status: Object, name: str, 
 
 
 async def _clean_up(attached: Attached, found: Object, status: Object, jobs: Sequence[Object]) -> None:
-    """Remove the oldest of the Jobs that are over, where there are more than are to be kept."""
+    """Delete the oldest finished Jobs beyond the limits."""
     for kind, limit in ((COMPLETE, "successfulJobsHistoryLimit"), (FAILED, "failedJobsHistoryLimit")):
         keep = found["spec"].get(limit)
         over = [job for job in jobs if (finished_condition(job) or {}).get("type") == kind]
@@ -229,7 +231,7 @@ async def _clean_up(attached: Attached, found: Object, status: Object, jobs: Seq
             try:
                 await _delete(attached, found, status, job["metadata"]["name"], job["metadata"]["uid"])
             except StatusError:
-                continue  # told by an Event; the next pass tries again
+                continue  # reported by an Event; the next pass retries
 
 
 def _started(job: Object) -> str:
@@ -237,7 +239,7 @@ def _started(job: Object) -> str:
 
 
 def _read_off(attached: Attached, found: Object, status: Object, jobs: Sequence[Object]) -> None:
-    """What the Jobs have come to, and which are gone."""
+    """Update the status by the results of the Jobs, and by those that were deleted."""
     for job in jobs:
         uid, over = job["metadata"]["uid"], finished_condition(job)
         listed = any(each.get("uid") == uid for each in status["active"])

@@ -1,8 +1,8 @@
-"""Deployments: one ReplicaSet per pod template, sized step by step from the old template to the new.
+"""Deployments: one ReplicaSet per pod template, scaled step by step from the old template to the new one.
 
-A pass reads the Deployment and its sets, finds or makes the set of the present template, asks `rollout` for the next sizes, writes
-them, and writes the status. Sets report back by their own status, which brings the next pass; a pass that changes nothing writes
-nothing. Revisions, notes, conditions and events are those of the real controller, so that kubectl's rollout commands work.
+A pass reads the Deployment and its sets, finds or creates the set of the present template, asks `rollout` for the next sizes,
+writes them, and writes the status. A change of a set's status triggers the next pass; a pass that changes nothing writes nothing.
+Revisions, annotations, conditions and events are those of the real controller, so that kubectl's rollout commands work.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Deployments:
             if new is None and _may_create(found, rollout_spec, sets):
                 new = await _create(attached, found, rollout_spec, sets)
                 if new is None:
-                    return 0.0  # the name is taken by another template; the next pass spells it differently
+                    return 0.0  # the name is in use with another template; the next pass counts the collision
                 sets, created = [*sets, new], True
             elif new is not None:
                 new = await _record_revision(attached, found, rollout_spec, new, sets)
@@ -78,7 +78,7 @@ def group_of(found: Object) -> Group:
         found["metadata"]["name"],
         found["spec"].get("replicas", 0),
         status.get("replicas", 0),
-        # A set that was just made smaller still tells of pods that are about to go.
+        # The status of a set that was just scaled down still includes pods that are about to be deleted.
         min(status.get("availableReplicas", 0), found["spec"].get("replicas", 0)),
         status.get("terminatingReplicas", 0),
         found["metadata"]["creationTimestamp"],
@@ -113,11 +113,12 @@ async def _create(attached: Attached, found: Object, rollout_spec: RolloutSpec, 
 async def _record_revision(
     attached: Attached, found: Object, rollout_spec: RolloutSpec, new: Object, sets: Sequence[Object]
 ) -> Object:
-    """Revision and sizes on the present set, whose template may have been an older one's."""
+    """Set revision and size annotations on the current set, which may be of an earlier rollout."""
     others = [each for each in sets if each["metadata"]["uid"] != new["metadata"]["uid"]]
     revision = max((templates.revision_of(each) for each in others), default=0) + 1
     present = new["metadata"].get("annotations") or {}
-    # Sizes are noted when the set is sized (`_resize`): until then the old note tells that the Deployment was rescaled.
+    # The size annotations are written when the set is scaled (`_resize`): until then the old ones show that the Deployment was
+    # scaled.
     noted = templates.set_annotations(found, present, rollout_spec.most, revision)
     noted |= {name: present[name] for name in (templates.DESIRED, templates.MOST) if name in present}
     least = found["spec"].get("minReadySeconds", 0)
@@ -147,7 +148,7 @@ async def _resize(
 
 
 async def _sized(attached: Attached, found: Object, rollout_spec: RolloutSpec, each: Object, size: int) -> Object:
-    """A set with its size and the note of what it was sized for."""
+    """Scale a set, with annotations of the Deployment's size at that time."""
     before = each["spec"].get("replicas", 0)
     notes = dict(each["metadata"].get("annotations") or {})
     if size or before:

@@ -1,4 +1,4 @@
-"""What a Deployment's status says, computed from its ReplicaSets: counts, and the conditions that `kubectl rollout` reads."""
+"""The status of a Deployment, computed from its ReplicaSets: counts, and the conditions that `kubectl rollout` reads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def counts(deployment: Object, new: Object | None, sets: Sequence[Object], spec:
 def status_of(
     deployment: Object, new: Object | None, sets: Sequence[Object], spec: RolloutSpec, now: datetime, created: bool = False
 ) -> Object:
-    """The status to write; `created` says that the new ReplicaSet was made in this pass."""
+    """The status to write; `created` is whether the new ReplicaSet was created in this pass."""
     status = counts(deployment, new, sets, spec)
     conditions = list((deployment.get("status") or {}).get("conditions") or ())
     conditions = _beginning(deployment, conditions, new, now, created)
@@ -59,7 +59,7 @@ def status_of(
 
 
 def _beginning(deployment: Object, conditions: list[Object], new: Object | None, now: datetime, created: bool) -> list[Object]:
-    """What is said of progress before any is looked for."""
+    """The conditions at the beginning of a pass, before its progress is computed."""
     if not _has_deadline(deployment):
         return conditions
     current = _find(conditions, "Progressing")
@@ -120,7 +120,7 @@ def _has_deadline(deployment: Object) -> bool:
 
 
 def deadline_in(deployment: Object, conditions: Sequence[Object], now: datetime) -> float | None:
-    """Seconds until the rollout counts as stuck (0: it does); None where no deadline runs."""
+    """Seconds until the rollout exceeds its progress deadline (0: it has); None without a running deadline."""
     current = _find(conditions, "Progressing")
     if current is None or not _has_deadline(deployment) or current.get("reason") == COMPLETE or deployment["spec"].get("paused"):
         return None
@@ -131,7 +131,7 @@ def deadline_in(deployment: Object, conditions: Sequence[Object], now: datetime)
 
 
 def with_condition(conditions: list[Object], kind: str, status: str, reason: str, message: str, now: datetime) -> list[Object]:
-    """The conditions with this one said; nothing changes where status and reason stay the same."""
+    """The conditions with this one set; nothing changes if status and reason stay the same."""
     current = _find(conditions, kind)
     if current is not None and current["status"] == status and current.get("reason") == reason:
         return conditions

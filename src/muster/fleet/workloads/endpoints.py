@@ -1,8 +1,8 @@
 """Endpoints of Services with selectors, as EndpointSlices and (for old clients) as Endpoints.
 
-Webhooks and APIServices are named by Service; the server dials the first ready address it finds here. A pod counts while it has
-an address and has not finished; one that is being stopped stays listed as terminating but is not ready. A Service without a
-selector is somebody else's to fill. One slice holds all pods of a Service: a node runs fewer than a slice takes.
+Webhooks and APIServices refer to Services; the server connects to the first ready address here. A pod is included while it has an
+address and has not finished; one that is being deleted is listed as terminating and not ready. A Service without a selector is
+managed by other clients. One slice has all pods of a Service: a node runs fewer than fit in a slice.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _name(obj: Object) -> str:
 
 
 def target_port(port: Object, pods: Sequence[Object]) -> int | None:
-    """Where a service port leads: a number, or the name some pod gives to one of its ports."""
+    """The target of a service port: a number, or the port of a pod with that name."""
     target = port.get("targetPort") or port["port"]
     if isinstance(target, int):
         return target
@@ -82,7 +82,7 @@ def _target(pod: Object) -> Object:
 
 
 def slice_of(service: Object, pods: Sequence[Object]) -> Object:
-    """The EndpointSlice a Service should have, without a name."""
+    """The wanted EndpointSlice of a Service, without a name."""
     metadata, spec = service["metadata"], service["spec"]
     published = bool(spec.get("publishNotReadyAddresses"))
     endpoints = []
@@ -149,7 +149,7 @@ async def _write_slice(attached: Attached, service: Object, wanted: Object) -> N
     for surplus in mine[1:]:
         await client.delete(ENDPOINT_SLICES, surplus["metadata"]["name"], metadata["namespace"])
     present = mine[0]
-    # The server keeps an empty list as none.
+    # The server stores an empty list as none.
     changed = {**present, "endpoints": wanted["endpoints"] or None, "ports": wanted["ports"] or None}
     changed["metadata"] = {**present["metadata"], "labels": wanted["metadata"]["labels"]}
     await patch_changes(client, ENDPOINT_SLICES, present, changed)

@@ -1,4 +1,4 @@
-"""Whether a pod may be on a node: its node selector, its required node affinity, and the node's taints that it has to tolerate."""
+"""Whether a pod may run on a node: its node selector, its required node affinity, and its tolerations of the node's taints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotE
 NAME_FIELD: Final = "metadata.name"
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _LIFECYCLE_TAINTS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-"""Taken off by the node lifecycle controller once a node is ready, which clusters of ours have none of."""
+"""The node lifecycle controller removes them once a node is ready; our clusters have no such controller."""
 
 
 def is_selected(spec: Mapping[str, Any], node: Object) -> bool:
@@ -41,12 +41,12 @@ def _selector(wanted: Iterable[Mapping[str, Any]]) -> Selector:
 
 
 def tolerates(tolerations: Iterable[Mapping[str, Any]], node: Object, effects: Collection[str]) -> bool:
-    """Whether it tolerates every taint of the node that has one of the effects."""
+    """Whether the tolerations cover every taint of the node with one of the effects."""
     return untolerated(tolerations, node, effects) is None
 
 
 def untolerated(tolerations: Iterable[Mapping[str, Any]], node: Object, effects: Collection[str]) -> Object | None:
-    """The first taint of the node that has one of the effects and is not tolerated."""
+    """The first taint of the node with one of the effects that is not tolerated."""
     known, ready = list(tolerations), podstate.is_ready(node)
     for taint in (node.get("spec") or {}).get("taints") or ():
         if taint.get("effect") not in effects or (ready and taint.get("key") in _LIFECYCLE_TAINTS):

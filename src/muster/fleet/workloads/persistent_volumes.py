@@ -1,9 +1,9 @@
-"""PersistentVolumes for claims on nodes that simulate images: what the volume controller and a provisioner do, without storage.
+"""PersistentVolumes for claims on nodes that simulate images: the volume controller and a provisioner, without storage.
 
-A claim is bound to a volume that suits it, or to one that is made for it if its class is the provisioner's, as the default one is.
-Volumes hold nothing, as simulated containers read nothing. As with the real controllers, a claim without a class gets the default
-class, one of a class with WaitForFirstConsumer waits for a pod, and a volume whose claim is gone is deleted or released as its
-policy says. A claim that nothing here can serve stays Pending, with an Event that says why.
+A claim is bound to a suitable volume, or to one that is created for it if its class is the provisioner's, as the default class is.
+Volumes have no content, because simulated containers read nothing. As with the real controllers, a claim without a class gets the
+default class, one of a class with WaitForFirstConsumer waits for a pod, and a volume whose claim is deleted is deleted or released
+by its reclaim policy. A claim that cannot be bound stays Pending, with an Event that has the reason.
 
 Keys are those of claims (`namespace/name`) and of volumes (`name`).
 """
@@ -29,7 +29,7 @@ _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 _BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 _WAIT: Final = "WaitForFirstConsumer"
 _READ: Final = (NotFound, Conflict)
-"""Somebody else was faster; the event of that brings us back."""
+"""Another client was faster; its event requeues the key."""
 
 
 async def create_default_class(client: KubeClient) -> None:
@@ -58,7 +58,7 @@ def claims_of(pod: Object) -> Iterator[str]:
 
 
 def unbound_claim(attached: Attached, pod: Object) -> str:
-    """Why a scheduler would not place the pod yet, for its claims; empty if they are all bound."""
+    """Why a scheduler would not bind the pod yet because of its claims; empty if all are bound."""
     for name in claims_of(pod):
         claim = attached.view.read(PERSISTENT_VOLUME_CLAIMS, f"{pod['metadata']['namespace']}/{name}")
         if claim is None:
@@ -124,7 +124,7 @@ class PersistentVolumes:
             await _set_claim_status(attached, claim, {"phase": "Lost"})
 
     async def _bind(self, attached: Attached, claim: Object, volume: Object) -> None:
-        """The volume first, so that no other claim takes it."""
+        """The volume is written first, so that no other claim takes it."""
         if not _is_of(volume, claim):
             patch = {"metadata": _read_version(volume), "spec": {"claimRef": _claim_reference(claim)}}
             volume = await attached.controllers.patch(PERSISTENT_VOLUMES, volume["metadata"]["name"], patch)
@@ -144,7 +144,7 @@ class PersistentVolumes:
             meta = claim["metadata"]
             patch = {"metadata": _read_version(claim), "spec": {"storageClassName": default}}
             await attached.controllers.patch(PERSISTENT_VOLUME_CLAIMS, meta["name"], patch, meta["namespace"])
-            return  # the event of that brings us back
+            return  # the event requeues the key
         problem = self._obstacle(attached, claim)
         if problem is not None:
             _tell(attached, claim, *problem)
@@ -156,7 +156,7 @@ class PersistentVolumes:
         try:
             await attached.controllers.create(PERSISTENT_VOLUMES, volume)
         except AlreadyExists:
-            return  # its event brings us back
+            return  # its event requeues the key
         name = volume["metadata"]["name"]
         _tell(
             attached,
@@ -167,7 +167,7 @@ class PersistentVolumes:
         )
 
     def _obstacle(self, attached: Attached, claim: Object) -> tuple[Literal["Normal", "Warning"], str, str] | None:
-        """Why no volume can be made now, as an Event."""
+        """Why no volume can be created now, as an Event."""
         wanted = claim["spec"].get("storageClassName")
         if not wanted:
             return "Normal", "FailedBinding", "no persistent volumes available for this claim and no storage class is set"
@@ -214,7 +214,7 @@ def _is_default(storage_class: Object) -> bool:
 
 
 def _default_class(attached: Attached) -> str | None:
-    """The newest, where there are several."""
+    """The newest, if there are several."""
     found = [each["metadata"] for each in attached.view.scan(STORAGE_CLASSES) if _is_default(each)]
     ranked = sorted(found, key=lambda each: each["name"])
     newest = max(ranked, key=lambda each: each.get("creationTimestamp") or "", default=None)
@@ -232,7 +232,7 @@ def _has_consumer(attached: Attached, claim: Object) -> bool:
 
 
 def _suitable(claim: Object, volumes: Iterable[Object]) -> Object | None:
-    """The smallest that is free and has what the claim asks for; one that is reserved for it before all others."""
+    """The smallest available volume that satisfies the claim; one that is reserved for it comes before all others."""
     found = [volume for volume in volumes if _suits(claim, volume)]
     return min(found, key=lambda each: (not each["spec"].get("claimRef"), _capacity(each["spec"].get("capacity"))), default=None)
 
@@ -257,7 +257,7 @@ def _suits(claim: Object, volume: Object) -> bool:
 
 
 def _is_of(volume: Object, claim: Object, *, reserved: bool = False) -> bool:
-    """Whether the volume is bound to the claim; with `reserved`, also if it only names it."""
+    """Whether the volume is bound to the claim; with `reserved`, also if only its claimRef names it."""
     reference, meta = volume["spec"].get("claimRef") or {}, claim["metadata"]
     if (reference.get("namespace"), reference.get("name")) != (meta["namespace"], meta["name"]):
         return False

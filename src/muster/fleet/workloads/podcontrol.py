@@ -1,6 +1,6 @@
-"""Pods made from templates and deleted again in their owner's name, each with the Event that a real controller records of it.
+"""Creates pods from templates and deletes them for their owner, with the events of the real controllers (as PodControl).
 
-Who may be told of pods is asked here too: the owners of the pod that changed, or those who may want to adopt it.
+It also maps changes of pods to keys: of their owners, or of those that may adopt them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TEMPLATE_METADATA = ("labels", "annotations", "finalizers")
 
 
 def pod_from_template(owner: Object, kind: GVR, template: Object) -> Object:
-    """A pod of the owner, named after it by the server unless the caller gives it a name."""
+    """A pod of the owner; the server generates its name unless the caller sets one."""
     metadata = template.get("metadata") or {}
     kept = {name: metadata[name] for name in TEMPLATE_METADATA if metadata.get(name)}
     owners = [reference(owner, kind.api_version, kind.kind)]
@@ -27,13 +27,15 @@ def pod_from_template(owner: Object, kind: GVR, template: Object) -> Object:
 
 
 def is_namespace_terminating(problem: StatusError) -> bool:
-    """Whether nothing can be made there any more, of which nobody needs to be told."""
+    """Whether the error means that the namespace is being deleted, which needs no event."""
     return any(cause.get("reason") == NAMESPACE_TERMINATING for cause in problem.causes)
 
 
 async def create_pod(attached: Attached, owner: Object, pod: Object) -> Object | None:
-    """The pod that was made; None in a namespace that is being deleted, where none can be made any more. Raises `StatusError`
-    when it is refused otherwise, after an Event has told of that."""
+    """The created pod; None in a namespace that is being deleted.
+
+    Raises `StatusError` when it is refused otherwise, after recording an event.
+    """
     try:
         made = await attached.controllers.create(PODS, pod, owner["metadata"]["namespace"])
     except StatusError as problem:
@@ -46,7 +48,7 @@ async def create_pod(attached: Attached, owner: Object, pod: Object) -> Object |
 
 
 async def delete_pod(attached: Attached, owner: Object, pod: Object) -> bool:
-    """Whether it was there to be deleted."""
+    """Returns whether the pod existed."""
     metadata = pod["metadata"]
     try:
         await attached.controllers.delete(PODS, metadata["name"], metadata["namespace"], uid=metadata["uid"])
@@ -66,7 +68,7 @@ def selector_of(owner: Object) -> Selector:
 def keys_of_owned(
     attached: Attached, change: Change, kind: GVR, selector: Callable[[Object], Selector] = selector_of
 ) -> Iterable[str]:
-    """Keys of the objects of a kind that a change of a pod, or of what else they own, concerns."""
+    """Keys of the objects of a kind that own, or could adopt, the changed object."""
     return owner_keys(change, kind.kind) or _adopters(attached, change, kind, selector)
 
 

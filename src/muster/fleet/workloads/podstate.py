@@ -1,4 +1,4 @@
-"""Questions about a pod that several controllers ask, answered from the object alone."""
+"""Properties of a pod that several controllers need, from the object alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def condition(obj: Object, kind: str) -> Object | None:
 
 
 def is_active(pod: Object) -> bool:
-    """Neither done nor on its way out: it counts as a replica."""
+    """Neither finished nor being deleted: it counts as a replica."""
     return (pod.get("status") or {}).get("phase") not in FINISHED and not pod["metadata"].get("deletionTimestamp")
 
 
@@ -42,7 +42,7 @@ def available_in(pod: Object, least_seconds: int, now: datetime) -> float | None
 
 
 def deletion_rank(pod: Object) -> tuple[object, ...]:
-    """Which replica goes first: what runs nowhere, is not ready, costs least, is youngest."""
+    """The order in which replicas are deleted: unbound, not ready, lowest deletion cost, youngest first."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     ready = condition(pod, "Ready") or {}
     restarts = max((each.get("restartCount", 0) for each in status.get("containerStatuses") or ()), default=0)

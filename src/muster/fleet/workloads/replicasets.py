@@ -1,8 +1,8 @@
-"""ReplicaSets, and the older ReplicationControllers: as many pods of a template as wanted, and a status that counts them.
+"""ReplicaSets, and the older ReplicationControllers: the wanted number of pods of a template, and a status with their counts.
 
-Both are one controller, as in kube-controller-manager; they differ in how a selector is written and in what the status has. The
-difference is created or deleted in one pass, since reads see every earlier write. A refused creation is told by an event and the
-condition ReplicaFailure, and tried again later and later.
+Both are one controller, as in kube-controller-manager; they differ in the syntax of the selector and in the fields of the status.
+The difference is created or deleted in one pass, because reads include every earlier write. A refused creation is reported by an
+event and the condition ReplicaFailure, and retried with backoff.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster.runtime.client import NotFound, StatusError, patch_status
 from muster.runtime.client.builtin import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 
 BURST = 500
-"""Pods made or deleted in one pass."""
+"""Limit of pods created or deleted in one pass."""
 
 
 class ReplicaSets:
@@ -120,7 +120,7 @@ def status_of(found: Object, mine: Iterable[Object], now: datetime) -> Object:
 
 
 def _next_reconcile(found: Object, mine: Iterable[Object], now: datetime) -> float | None:
-    """When the next ready pod becomes an available one."""
+    """Seconds until the next ready pod becomes available."""
     least = found["spec"].get("minReadySeconds", 0)
     waits = [podstate.available_in(pod, least, now) for pod in mine if least and podstate.is_active(pod)]
     return min((wait for wait in waits if wait), default=None)

@@ -1,7 +1,7 @@
-"""ControllerRevisions: the pod templates that a StatefulSet or DaemonSet has had, for kubectl's rollout commands to restore.
+"""ControllerRevisions: the pod templates that a StatefulSet or DaemonSet has had, which kubectl's rollout commands restore.
 
-What a revision keeps is a strategic merge patch that puts its template in the place of the present one. Two are the same revision
-if their templates are equal, whatever they are called.
+The data of a revision is a strategic merge patch that replaces the present template. Two are the same revision if their templates
+are equal, whatever their names.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from muster.runtime.client import AlreadyExists, Conflict, NotFound, patch_chang
 from muster.runtime.client.builtin import CONTROLLER_REVISIONS
 
 HASH_LABEL: Final = "controller-revision-hash"
-"""On pods: of which revision they are."""
+"""Label of pods: the name of their revision."""
 _LONGEST_PREFIX: Final = 223
 
 
 async def claimed_revisions(attached: Attached, owner: Object, kind: GVR) -> list[Object]:
-    """The owner's, the oldest first."""
+    """The owner's revisions, the oldest first."""
     candidates = list(attached.view.scan(CONTROLLER_REVISIONS, owner["metadata"]["namespace"]))
     mine = await claim(attached.controllers, owner, kind, CONTROLLER_REVISIONS, selector_of(owner), candidates)
     return sorted(mine, key=_age)
@@ -35,7 +35,7 @@ def _age(revision: Object) -> tuple[Any, ...]:
 
 
 def template_of(revision: Object) -> Object | None:
-    """The pod template it keeps; None in one that is none of ours."""
+    """The pod template in it; None in a revision that was not created here."""
     data: Any = revision.get("data")
     for field in ("spec", "template"):
         data = data.get(field) if isinstance(data, dict) else None
@@ -50,7 +50,7 @@ def keeps(revision: Object, template: Object) -> bool:
 
 
 def _bare(template: Object) -> Object:
-    """Without what older servers wrote though it says nothing."""
+    """Without fields of older servers that have no effect."""
     metadata = {name: value for name, value in (template.get("metadata") or {}).items() if value is not None}
     return {**template, "metadata": metadata}
 
@@ -62,7 +62,7 @@ Labelled = Callable[[str], dict[str, str]]
 async def create_revision(
     attached: Attached, owner: Object, kind: GVR, number: int, collisions: int, labelled: Labelled
 ) -> tuple[Object, int]:
-    """The revision with the owner's template, and how many collisions of names there have been by now."""
+    """The revision with the owner's template, and the number of name collisions so far."""
     metadata, template = owner["metadata"], owner["spec"]["template"]
     while True:
         suffix = template_hash(template, collisions)
@@ -89,7 +89,7 @@ async def create_revision(
 
 
 async def renumber(attached: Attached, revision: Object, number: int) -> Object:
-    """Make it the newest: what was rolled back to."""
+    """Make it the newest: the one that was rolled back to."""
     if revision["revision"] == number:
         return revision
     changed = {**revision, "revision": number}
@@ -97,7 +97,7 @@ async def renumber(attached: Attached, revision: Object, number: int) -> Object:
 
 
 async def forget_revisions(attached: Attached, old: Sequence[Object], live: Collection[str], limit: int) -> None:
-    """Delete the oldest of those that no pod has any more, down to the limit; `live` are names that are still needed."""
+    """Delete the oldest revisions without pods, down to the limit; `live` has the names that are still needed."""
     dead = [each for each in old if each["metadata"]["name"] not in live]
     for each in dead[: max(len(dead) - limit, 0)]:
         metadata = each["metadata"]

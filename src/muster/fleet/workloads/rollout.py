@@ -1,7 +1,7 @@
-"""How large each ReplicaSet of a Deployment should be now: pure arithmetic over sizes, no objects and no clock.
+"""The next size of each ReplicaSet of a Deployment: pure arithmetic over sizes, without objects and clock.
 
-One call gives the next step, never the whole way: controllers come back when pods have changed. Invariants of a rolling update:
-never more than `replicas + surge` pods wanted, and no step takes the pods that are available below `replicas - unavailable`.
+One call gives the next step, not the whole rollout: controllers call again when pods have changed. Invariants of a rolling update:
+never more than `replicas + surge` pods wanted, and no step reduces the available pods below `replicas - unavailable`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RolloutSpec:
-    """What the Deployment asks for; surge and unavailable are pods, not percentages."""
+    """The rollout's settings in the Deployment's spec; surge and unavailable are pods, not percentages."""
 
     replicas: int
     surge: int = 0
@@ -30,8 +30,11 @@ class RolloutSpec:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One ReplicaSet. `wanted` is its spec, `actual` and `available` its status, `leaving` what terminates; `noted_replicas` and
-    `noted_most` are what the Deployment asked for when the set was last sized."""
+    """One ReplicaSet.
+
+    `wanted` is from its spec, `actual` and `available` from its status, `leaving` are terminating pods; `noted_replicas` and
+    `noted_most` are the Deployment's replicas and maximum when the set was last scaled.
+    """
 
     name: str
     wanted: int
@@ -48,7 +51,7 @@ Sizes = dict[str, int]
 
 
 def resolve(surge: int | str, unavailable: int | str, replicas: int) -> tuple[int, int]:
-    """Percentages as pods: surge is rounded up, unavailable down; both zero would never move."""
+    """Percentages as pods: surge is rounded up, unavailable down; both zero would block the rollout."""
     more, fewer = scaled(surge, replicas, up=True), scaled(unavailable, replicas, up=False)
     return (more, 1) if not more and not fewer else (more, min(fewer, replicas))
 
@@ -62,7 +65,7 @@ def scaled(value: int | str, replicas: int, *, up: bool) -> int:
 
 
 def first_size(spec: RolloutSpec, old: Sequence[Group]) -> int:
-    """The size at which a new ReplicaSet begins."""
+    """The initial size of a new ReplicaSet."""
     return spec.replicas if spec.recreate else _room(spec, 0, sum(group.wanted for group in old))
 
 
@@ -73,7 +76,7 @@ def _room(spec: RolloutSpec, wanted: int, total: int) -> int:
 
 
 def was_rescaled(spec: RolloutSpec, groups: Sequence[Group]) -> bool:
-    """Whether `replicas` was changed since the sets were sized: then sizes follow in proportion before any rollout goes on."""
+    """Whether `replicas` has changed since the sets were scaled: then they are scaled proportionally before the rollout."""
     return any(group.wanted and group.noted_replicas not in (None, spec.replicas) for group in groups)
 
 
@@ -89,7 +92,7 @@ def rescale(spec: RolloutSpec, new: Group | None, old: Sequence[Group]) -> Sizes
 
 
 def _proportional(spec: RolloutSpec, active: Sequence[Group]) -> Sizes:
-    """Share what is to be added or taken by the sizes there are; the largest set takes what rounding leaves."""
+    """Distribute the difference in proportion to the present sizes; the largest set gets the rounding remainder."""
     missing = (spec.most if spec.replicas else 0) - sum(group.wanted for group in active)
     # Of sets of one size, the newer grow first and the older shrink first.
     by_age = sorted(active, key=lambda group: group.created, reverse=missing > 0)
@@ -98,7 +101,7 @@ def _proportional(spec: RolloutSpec, active: Sequence[Group]) -> Sizes:
     for group in ordered:
         share = 0
         if left:
-            # Rounded half up, as Go's controller does.
+            # Rounded half up, as by Go's controller.
             target = int(group.wanted * spec.most / (group.noted_most or spec.most) + 0.5) if spec.replicas else 0
             share = min(target - group.wanted, left) if missing > 0 else max(target - group.wanted, left)
         sizes[group.name] = group.wanted + share
@@ -109,7 +112,7 @@ def _proportional(spec: RolloutSpec, active: Sequence[Group]) -> Sizes:
 
 
 def recreate(spec: RolloutSpec, new: Group | None, old: Sequence[Group]) -> Sizes:
-    """Old pods go first, to the last; only then do new ones come."""
+    """Old pods are deleted first; new ones are created when all are gone."""
     shrinking = {group.name: 0 for group in old if group.wanted}
     if shrinking or not old_are_gone(old) or new is None:
         return shrinking
@@ -121,7 +124,7 @@ def old_are_gone(old: Sequence[Group]) -> bool:
 
 
 def roll(spec: RolloutSpec, new: Group, old: Sequence[Group]) -> Sizes:
-    """One step of a rolling update: first the new set moves; when it cannot, old ones make room."""
+    """One step of a rolling update: first the new set grows; if it cannot, the old ones shrink."""
     total = new.wanted + sum(group.wanted for group in old)
     size = spec.replicas if new.wanted > spec.replicas else _room(spec, new.wanted, total)
     if size != new.wanted:
@@ -131,7 +134,7 @@ def roll(spec: RolloutSpec, new: Group, old: Sequence[Group]) -> Sizes:
     if not ordered or spare <= 0:
         return {}
     sizes = {group.name: group.wanted for group in ordered}
-    # Pods that do not work can go without anybody missing them.
+    # Pods that are not available can be deleted without reducing availability.
     for group in ordered:
         broken = min(spare, max(group.wanted - group.available, 0))
         sizes[group.name] -= broken

@@ -1,8 +1,8 @@
-"""Pod templates of Deployments: which ReplicaSet has the wanted one, what it is called, and the notes both carry.
+"""Pod templates of Deployments: which ReplicaSet has the wanted one, its name, and the annotations of both.
 
-The hash in a ReplicaSet's name is Kubernetes' (FNV-1a, written without vowels) over our own spelling of the template, so it is as
-stable as a template is but not the number a real cluster would print. Which set is current is decided by comparing templates, as
-the real controller does, never by the hash.
+The hash in a ReplicaSet's name is Kubernetes' (FNV-1a, safe-encoded without vowels) over our own serialization of the template, so
+it is stable but differs from that of a real cluster. The current set is found by comparing templates, as in the real controller,
+never by the hash.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def new_set(deployment: Object, collisions: int, replicas: int, most: int, revis
 
 
 def set_annotations(deployment: Object, present: dict[str, str], most: int, revision: int) -> dict[str, str]:
-    """The notes of the current set: the Deployment's own, its revision, and the sizes asked for."""
+    """The annotations of the current set: the Deployment's own, its revision, and its sizes."""
     copied = {k: v for k, v in (deployment["metadata"].get("annotations") or {}).items() if k not in _NOT_COPIED}
     notes = {**present, **copied, DESIRED: str(deployment["spec"].get("replicas", 1)), MOST: str(most)}
     before = number(present.get(REVISION))
@@ -93,5 +93,5 @@ def revision_of(obj: Object) -> int:
 
 
 def number(text: Any) -> int:
-    """A number somebody wrote into an annotation; 0 for anything else."""
+    """The number in an annotation; 0 for anything else."""
     return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() else 0

@@ -1,4 +1,4 @@
-"""DaemonSets: one pod on every node that may have one. Follows Kubernetes' pkg/controller/daemon."""
+"""DaemonSets: one pod on every eligible node. Follows Kubernetes' pkg/controller/daemon."""
 
 from muster.fleet.workloads.daemonsets.controller import DaemonSets
 

@@ -1,4 +1,4 @@
-"""The controller of DaemonSets: what `rollout` decides is done, and the status says on how many nodes it came out so."""
+"""The controller of DaemonSets: it executes the decisions of `rollout`, and writes the number of nodes by state to the status."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from muster.runtime.client import NotFound, StatusError, patch_status
 from muster.runtime.client.builtin import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
 
 BURST = 250
-"""Pods made or deleted in one pass."""
+"""Limit of pods created or deleted in one pass."""
 FIRST_DELAY, LONGEST_DELAY = 1.0, 900.0
-"""Seconds before a failed pod of a node is deleted once more."""
+"""Seconds until a node's failed pod is deleted again (backoff)."""
 
 
 class DaemonSets:
@@ -34,7 +34,7 @@ class DaemonSets:
 
     def __init__(self) -> None:
         self._failures: dict[tuple[str, str], dict[tuple[str, int], tuple[float, float]]] = {}
-        """By cluster and key, then by node and generation: how long to wait, and since when."""
+        """By cluster and key, then by node and generation: the backoff, and since when."""
 
     def keys(self, attached: Attached, change: Change) -> Iterable[str]:
         if change.resource == DAEMON_SETS:
@@ -78,7 +78,7 @@ class DaemonSets:
         return min((wait for wait in (again, *waits) if wait), default=None)
 
     async def _proceed(self, attached: Attached, key: str, found: Object, suffix: str) -> float | None:
-        """One step; the seconds until a failed pod may be deleted once more, if that is waited for."""
+        """One step; returns the seconds until a failed pod may be deleted, if that is waited for."""
         nodes = sorted(attached.view.scan(NODES), key=lambda node: str(node["metadata"]["name"]))
         pods, available = by_node(_pods_of(attached, found)), _availability(attached, found)
         step = keep_one_each(found, nodes, pods, suffix, available)
@@ -90,7 +90,7 @@ class DaemonSets:
         return again
 
     def _delete_ended(self, attached: Attached, key: str, found: Object, step: Step) -> float | None:
-        """Have pods that ended deleted; those that failed, not again and again without a pause."""
+        """Mark ended pods for deletion; failed ones with backoff."""
         failures = self._failures.setdefault((attached.name, key), {})
         generation, now = (found.get("status") or {}).get("observedGeneration", 0), attached.now().timestamp()
         again: float | None = None
@@ -115,7 +115,7 @@ class DaemonSets:
 
 
 def _matters(change: Change) -> bool:
-    """Whether a node came, went, or is another to those who decide what runs on it."""
+    """Whether a node was added, deleted, or changed in a field that decides which pods run on it."""
     versions = change.versions()
     return len(versions) < 2 or change.deleted or _traits(versions[0]) != _traits(versions[1])
 
@@ -139,7 +139,7 @@ def _waits(attached: Attached, found: Object) -> list[float | None]:
 
 
 async def _take(attached: Attached, found: Object, suffix: str, step: Step) -> bool:
-    """Do it. Whether there was anything to do; then its events bring the next pass."""
+    """Execute the step; returns whether it did anything: then its events trigger the next pass."""
     for node in step.create[:BURST]:
         await create_pod(attached, found, new_pod(found, node, suffix))
     for pod in step.delete[:BURST]:
@@ -152,7 +152,7 @@ def _suffix(revision: Object) -> str:
 
 
 async def _revisions(attached: Attached, found: Object) -> tuple[Object, Sequence[Object], int]:
-    """The present revision, the earlier ones, and how many collisions of names there have been."""
+    """The current revision, the earlier ones, and the number of name collisions."""
     known = await claimed_revisions(attached, found, DAEMON_SETS)
     known = [await _with_hash(attached, each) for each in known]
     current = [each for each in known if keeps(each, found["spec"]["template"])]
@@ -181,7 +181,7 @@ async def _with_hash(attached: Attached, revision: Object) -> Object:
 
 
 async def _fold(attached: Attached, found: Object, duplicate: Object, kept: Object) -> None:
-    """Two revisions with one template become one; pods follow."""
+    """Merge two revisions with the same template; pods are relabelled."""
     for pod in _pods_of(attached, found):
         if (pod["metadata"].get("labels") or {}).get(HASH_LABEL) == _suffix(duplicate):
             patch = {"metadata": {"uid": pod["metadata"]["uid"], "labels": {HASH_LABEL: _suffix(kept)}}}

@@ -1,4 +1,4 @@
-"""Which nodes a DaemonSet's pods belong on, and what they carry so that they get there and stay."""
+"""The nodes on which a DaemonSet's pods belong, and the affinity and tolerations that bind and keep them there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HOST_NETWORK_TAINTS: Final = (("node.kubernetes.io/network-unavailable", "NoSch
 
 
 def tolerations_of(spec: Object) -> list[Object]:
-    """Its own, and those of all daemons."""
+    """The DaemonSet's tolerations, and those of all daemons."""
     known: list[Object] = list(spec.get("tolerations") or ())
     for key, effect in (*_TAINTS, *(_HOST_NETWORK_TAINTS if spec.get("hostNetwork") else ())):
         wanted = {"key": key, "operator": "Exists", "effect": effect}
@@ -36,7 +36,7 @@ def tolerations_of(spec: Object) -> list[Object]:
 
 
 def should_run(found: Object, node: Object) -> tuple[bool, bool]:
-    """Whether a pod should come to the node, and whether one that is there should stay."""
+    """Whether a pod should be created on the node, and whether an existing one should continue."""
     spec, tolerations = found["spec"]["template"]["spec"], tolerations_of(found["spec"]["template"]["spec"])
     if spec.get("nodeName", node["metadata"]["name"]) != node["metadata"]["name"] or not is_selected(spec, node):
         return False, False
@@ -44,7 +44,7 @@ def should_run(found: Object, node: Object) -> tuple[bool, bool]:
 
 
 def node_of(pod: Object) -> str:
-    """The node it is on, or is meant for."""
+    """The node to which it is bound or targeted."""
     if pod["spec"].get("nodeName"):
         return str(pod["spec"]["nodeName"])
     for term in _terms(pod["spec"]):
@@ -60,7 +60,7 @@ def _terms(spec: Object) -> Sequence[Any]:
 
 
 def by_node(pods: Iterable[Object]) -> dict[str, list[Object]]:
-    """Without those that have ended and are on their way out."""
+    """Without pods that have ended and are being deleted."""
     found: dict[str, list[Object]] = {}
     for pod in sorted(pods, key=_age):
         over = (pod.get("status") or {}).get("phase") in FINISHED and pod["metadata"].get("deletionTimestamp")
@@ -70,7 +70,7 @@ def by_node(pods: Iterable[Object]) -> dict[str, list[Object]]:
 
 
 def _age(pod: Object) -> tuple[bool, str, str]:
-    """Those that are on a node come first, then the oldest."""
+    """The sort key: pods that are bound come first, then the oldest."""
     return not pod["spec"].get("nodeName"), pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
 
 
@@ -84,7 +84,7 @@ def new_pod(found: Object, node: str, suffix: str) -> Object:
 
 
 def _bound_to(affinity: Object, node: str) -> Object:
-    """The affinity with the node in the place of what else is required of one, which it meets."""
+    """The affinity with the node in place of the other required terms, which it matches."""
     term = {"matchFields": [{"key": NAME_FIELD, "operator": "In", "values": [node]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     return {**affinity, "nodeAffinity": {**(affinity.get("nodeAffinity") or {}), **required}}

@@ -1,7 +1,7 @@
-"""Which pods of a DaemonSet go and which nodes get one: first what each node should have, then the next step of a rolling update.
+"""Decides which pods of a DaemonSet are deleted and which nodes get one: first one pod per node, then the rolling update.
 
-Pure decisions. Without surge, an old pod is deleted and its node served anew, no more at a time than may be unavailable; with
-surge, a new pod comes beside the old one, which goes once the new one is available.
+Pure functions. Without surge, an old pod is deleted and then replaced, at most maxUnavailable at a time; with surge, a new pod is
+created beside the old one, which is deleted once the new one is available.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Available = Callable[[Object], bool]
 @dataclass(slots=True)
 class Step:
     create: list[str] = field(default_factory=list)
-    """Nodes."""
+    """Names of nodes."""
     delete: list[Object] = field(default_factory=list)
     ended: list[tuple[str, Object]] = field(default_factory=list)
-    """Nodes with a pod that should run for ever and does not."""
+    """Nodes with their pods that have ended."""
 
     def __bool__(self) -> bool:
         return bool(self.create or self.delete)
@@ -37,7 +37,7 @@ def surge_of(found: Object, nodes: int) -> int:
 
 
 def keep_one_each(found: Object, nodes: Sequence[Object], pods: PodsByNode, suffix: str, available: Available) -> Step:
-    """Every node that may have a pod gets one, every other none."""
+    """Every eligible node gets one pod, every other none."""
     step = Step()
     for node in nodes:
         _keep_one(step, found, node, pods.get(node["metadata"]["name"]), suffix, available)
@@ -87,7 +87,7 @@ def roll(found: Object, nodes: Sequence[Object], pods: PodsByNode, suffix: str, 
 
 
 def _pair(found: Object, there: Sequence[Object], suffix: str) -> tuple[Object | None, Object | None] | None:
-    """The new and the old pod of a node; None where there are more, which is not ours to set right."""
+    """The new and the old pod of a node; None if there are more, which is not corrected here."""
     staying = [pod for pod in there if not pod["metadata"].get("deletionTimestamp")]
     new, old = _old_and_new(found, staying, suffix)
     return None if len(new) > 1 or len(old) > 1 else (next(iter(new), None), next(iter(old), None))
@@ -133,7 +133,7 @@ def _with_surge(found: Object, wanted: set[str], pods: PodsByNode, suffix: str, 
             candidates.append(name)
         else:
             step.create.append(name)
-    # A pod where none belongs any more goes only when enough others work.
+    # Pods on nodes where none belongs any more are deleted only when enough others are available.
     step.delete += misplaced[: max(working - len(wanted), 0)]
     step.create += candidates[: max(limit - surging, 0)]
     return step

@@ -1,4 +1,4 @@
-"""Jobs: pods that run to completion, as often as asked. Follows Kubernetes' pkg/controller/job."""
+"""Jobs: pods that run to completion, a given number of times. Follows Kubernetes' pkg/controller/job."""
 
 from muster.fleet.workloads.jobs.controller import Jobs
 from muster.fleet.workloads.jobs.orphans import JobOrphans

@@ -1,6 +1,6 @@
-"""How long a Job waits before it replaces pods that failed: 10 seconds, doubled with each failure since the last success.
+"""The backoff before a Job replaces failed pods: 10 seconds, doubled with each failure since the last success.
 
-As the real controller does, the count is kept in memory: who restarts begins at once.
+As in the real controller, the count is in memory: after a restart there is no backoff.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LONGEST_DELAY: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Since the last success."""
+    """Failures since the last success."""
 
     count: int = 0
     last: datetime | None = None
 
     def after(self, succeeded: Iterable[Object], failed: Iterable[Object]) -> Failures:
-        """With pods whose end was not known before."""
+        """With pods that have ended since."""
         successes, ends = [finished_at(pod) for pod in succeeded], sorted(finished_at(pod) for pod in failed)
         if not successes:
             return Failures(self.count + len(ends), ends[-1]) if ends else self

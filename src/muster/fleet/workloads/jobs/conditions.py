@@ -1,4 +1,4 @@
-"""Conditions of a Job: what it is on its way to (SuccessCriteriaMet, FailureTarget) and what it came to (Complete, Failed)."""
+"""Conditions of a Job: its decided outcome (SuccessCriteriaMet, FailureTarget) and its final one (Complete, Failed)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUSPENDED: Final = "Suspended"
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What a Job has come to, before it is over for good: its last pods may still have to end and be counted."""
+    """The decided outcome of a Job, before it is final: its last pods may still have to end and be counted."""
 
     succeeded: bool
     reason: str
@@ -51,7 +51,7 @@ def finished_condition(job: Object) -> Object | None:
 
 
 def recorded_outcome(job: Object) -> JobOutcome | None:
-    """What an earlier pass decided."""
+    """The outcome that an earlier pass decided."""
     for kind in (SUCCESS_CRITERIA_MET, FAILURE_TARGET):
         found = condition(job, kind)
         if found is not None and found.get("status") == "True":
@@ -60,7 +60,7 @@ def recorded_outcome(job: Object) -> JobOutcome | None:
 
 
 def set_condition(status: Object, kind: str, holds: bool, reason: str, message: str, now: datetime) -> bool:
-    """Whether that was news. What was never so is not said to be false."""
+    """Set a condition; returns whether it changed. A condition that was never true is not set to False."""
     present, moment = list(status.get("conditions") or ()), format_time(now)
     wanted = {"type": kind, "status": "True" if holds else "False", "reason": reason, "message": message}
     current = next((each for each in present if each["type"] == kind), None)

@@ -1,8 +1,8 @@
-"""Jobs: pods are made until enough have succeeded, or too many have failed.
+"""Jobs: pods are created until enough have succeeded, or too many have failed.
 
-A pass adds up the pods (`tally`), makes or deletes some or decides what the Job has come to, and then counts those that ended:
-their uids are written down, their finalizers taken off, the counts written; only when none is left over is the Job over. Passes
-that are cut short anywhere are made up for by the next. A Job that is over stays as it is until its time to live has passed.
+A pass evaluates the pods (`tally`), creates or deletes some or decides the Job's outcome, and then counts those that have ended:
+their uids are recorded in the status, their finalizers removed, the counts written; the Job is finished only when none is left. A
+pass that is interrupted at any point is completed by the next one. A finished Job stays unchanged until its TTL is over.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ from muster.runtime.client import Conflict, NotFound, StatusError, patch_status
 from muster.runtime.client.builtin import JOBS, PODS
 
 BURST = 500
-"""Pods made, deleted or counted in one pass."""
+"""Limit of pods created, deleted or counted in one pass."""
 
 
 @dataclass(slots=True)
 class _Pass:
-    """What one pass works on: the Job as last written, the status that is to be, and numbers as pods come and go."""
+    """The state of one pass: the Job as last written, the status to write, and counts of pods."""
 
     job: Object
     status: Object
@@ -80,7 +80,7 @@ class Jobs:
 
     def __init__(self) -> None:
         self._failures: dict[tuple[str, str], tuple[str, Failures]] = {}
-        """By cluster and key: the Job's uid, and how its pods failed lately."""
+        """By cluster and key: the Job's uid, and its recent failures."""
 
     def keys(self, attached: Attached, change: Change) -> Iterable[str]:
         return (change.key,) if change.resource == JOBS else keys_of_owned(attached, change, JOBS)
@@ -126,7 +126,7 @@ class Jobs:
         return failures if uid == job["metadata"]["uid"] else Failures()
 
     async def _count(self, attached: Attached, key: str, step: _Pass, failures: Failures) -> None:
-        """Write down who ended, let those pods go, count them; then say that the Job is over, if it is."""
+        """Record ended pods, remove their finalizers, count them; then finish the Job, if its outcome is decided."""
         now, status = attached.now(), step.status
         numbers = {"active": step.active, "ready": step.ready, "terminating": step.terminating}
         status |= numbers
@@ -152,7 +152,7 @@ class Jobs:
 
 
 async def _end_pods(attached: Attached, step: _Pass) -> None:
-    """Delete what is active. Until all of it could be, the Job is not decided."""
+    """Delete active pods. The outcome is not decided until all are deleted."""
     for pod in step.tally.active:
         try:
             await delete_pod(attached, step.job, pod)
@@ -169,7 +169,7 @@ def _pod_left(step: _Pass, pod: Object) -> None:
 
 
 async def _scale(attached: Attached, step: _Pass, failures: Failures) -> None:
-    """Delete pods that are too many, or make those that are missing; never both in one pass."""
+    """Delete surplus pods, or create missing ones; never both in one pass."""
     tally, spec = step.tally, step.tally.spec
     wanted = 0 if spec.suspend else wanted_active(tally)
     doomed = surplus(tally, max(step.active - wanted, 0))[:BURST]
@@ -223,7 +223,7 @@ def _uids(pods: Iterable[Object]) -> set[str]:
 
 
 def _settle_uncounted(step: _Pass, tracked: set[str]) -> None:
-    """Add to the counts those that were written down and whose finalizer is off by now."""
+    """Add recorded pods to the counts once their finalizer is removed."""
     noted = step.uncounted or dict(step.status.get("uncountedTerminatedPods") or {})
     step.uncounted = {}
     for kind in ("succeeded", "failed"):
@@ -236,7 +236,7 @@ def _settle_uncounted(step: _Pass, tracked: set[str]) -> None:
 
 
 def _leaving_pods(step: _Pass) -> tuple[list[Object], bool]:
-    """Pods whose end can be counted now, those of low indexes first; and whether these are all."""
+    """Pods whose end can be counted now, lower indexes first; and whether these are all."""
     tally, spec = step.tally, step.tally.spec
     doomed = bool(step.job["metadata"].get("deletionTimestamp")) or step.outcome is not None
     held = _uids(tally.awaiting_replacement.values())
@@ -254,7 +254,7 @@ def _leaving_pods(step: _Pass) -> tuple[list[Object], bool]:
 
 
 def _write_down(step: _Pass, leaving: Iterable[Object]) -> None:
-    """The uids of pods that succeeded or failed; of an index that succeeded, the index is enough."""
+    """Record the uids of pods that succeeded or failed; of an index that succeeded, the index is enough."""
     tally, spec = step.tally, step.tally.spec
     completed = []
     failing = step.outcome is not None and not step.outcome.succeeded
@@ -281,7 +281,7 @@ _LEFT_OUT_WHEN_EMPTY = ("active", "succeeded", "failed", "completedIndexes")
 
 
 async def _write(attached: Attached, step: _Pass) -> bool:
-    """Whether the Job is still there."""
+    """Write the status; returns whether the Job still exists."""
     wanted = {name: value for name, value in step.status.items() if value or name not in _LEFT_OUT_WHEN_EMPTY}
     try:
         written = await patch_status(attached.controllers, JOBS, step.job, wanted, optimistic=True)
@@ -305,7 +305,7 @@ def _record_finished(attached: Attached, step: _Pass) -> None:
 
 
 async def _expire(attached: Attached, job: Object, over: Object) -> float | None:
-    """Delete it when it has been over for as long as it wants to be kept."""
+    """Delete a finished Job after its TTL."""
     keep = job["spec"].get("ttlSecondsAfterFinished")
     if keep is None or job["metadata"].get("deletionTimestamp"):
         return None

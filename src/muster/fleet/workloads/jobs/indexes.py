@@ -1,4 +1,4 @@
-"""Sets of completion indexes as a Job's status writes them (`0,2-4`): intervals in order, so that large Jobs cost little."""
+"""Sets of completion indexes in the notation of a Job's status (`0,2-4`): sorted intervals, so that large Jobs cost little."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """Intervals in order, none touching the next."""
+    """Sorted intervals that neither overlap nor touch."""
 
     intervals: tuple[tuple[int, int], ...] = ()
 
@@ -18,7 +18,7 @@ class Indexes:
 
     @classmethod
     def parse(cls, text: str | None, limit: int) -> Indexes:
-        """Those below the limit; a part that is none of ours is left out."""
+        """The indexes below the limit; an invalid part is ignored."""
         found = []
         for part in (text or "").split(","):
             first, _, last = part.partition("-")
@@ -39,7 +39,7 @@ class Indexes:
         return ",".join(map(_written, self.intervals))
 
     def count_within(self, other: Indexes) -> int:
-        """How many of these are among the others."""
+        """The number of these indexes that are also in the other set."""
         shared = (min(a[1], b[1]) - max(a[0], b[0]) + 1 for a in self.intervals for b in other.intervals)
         return sum(count for count in shared if count > 0)
 

@@ -1,4 +1,4 @@
-"""Pods of Jobs that are over or gone: their finalizer is taken off, since nobody counts them any more."""
+"""Pods of finished or deleted Jobs: their finalizer is removed, because no controller counts them any more."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class JobOrphans:
 
 
 def _is_counted(attached: Attached, pod: Object) -> bool:
-    """Whether there is a Job, or somebody else, to whom the pod's end still matters."""
+    """Whether a Job, or another controller, still counts the pod."""
     owner = controller_of(pod)
     if owner is None:
         return False

@@ -1,4 +1,4 @@
-"""Questions that a Job asks about one of its pods, and what it writes on those it makes."""
+"""Properties of a Job's pods, and the objects of new ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from muster.runtime.client import NotFound
 from muster.runtime.client.builtin import JOBS, PODS
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
-"""The finalizer that keeps a pod until the Job has counted how it ended."""
+"""The finalizer that keeps a pod until the Job has counted it."""
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 INDEX_FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 INDEX_IGNORED_FAILURES: Final = "batch.kubernetes.io/job-index-ignored-failure-count"
@@ -42,7 +42,7 @@ def is_failed(pod: Object, spec: JobSpec) -> bool:
 
 
 def completion_index(pod: Object, spec: JobSpec) -> int | None:
-    """The index it is for, if it is one that the Job has."""
+    """Its index, if the Job has that index."""
     number = _count(pod, INDEX, default=-1)
     return number if 0 <= number < spec.indexes else None
 
@@ -61,7 +61,7 @@ def _count(pod: Object, annotation: str, default: int = 0) -> int:
 
 
 def finished_at(pod: Object) -> datetime:
-    """When its last container ended, as far as the pod tells."""
+    """When its last container ended, as far as the status has it."""
     status, metadata = pod.get("status") or {}, pod["metadata"]
     sidecars = {each["name"] for each in pod["spec"].get("initContainers") or () if each.get("restartPolicy") == "Always"}
     lasting = (each for each in status.get("initContainerStatuses") or () if each.get("name") in sidecars)
@@ -84,7 +84,7 @@ def _ended_at(container: Object) -> datetime | None:
 
 
 def failure_rule(policy: FailurePolicy | None, pod: Object) -> tuple[FailureRule | None, str]:
-    """The first rule that a failed pod meets, and what fails the Job where that is its action."""
+    """The first rule that matches a failed pod, and the message if its action fails the Job."""
     status, name = pod.get("status") or {}, f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
     for number, rule in enumerate(policy.rules if policy is not None else ()):
         text = f"matching {rule.action} rule at index {number}"
@@ -112,7 +112,7 @@ def counts_as_failure(spec: JobSpec, pod: Object) -> bool:
 
 
 def new_pod(job: Object, spec: JobSpec, index: int | None, replaced: Object | None) -> Object:
-    """The next pod; one for an index carries on the count of failures of the one that it replaces."""
+    """The next pod; one for an index continues the failure count of the pod that it replaces."""
     pod = pod_from_template(job, JOBS, spec.template)
     metadata, name = pod["metadata"], job["metadata"]["name"]
     metadata["finalizers"] = [*dict.fromkeys((*metadata.get("finalizers", ()), TRACKING))]
@@ -152,7 +152,7 @@ def _with_index_variable(spec: Object) -> Object:
 
 
 async def untrack(attached: Attached, pods: Iterable[Object]) -> None:
-    """Take the finalizer off pods whose end has been counted, or never will be."""
+    """Remove the finalizer of pods that were counted, or never will be."""
     patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING]}}
     for pod in pods:
         metadata = pod["metadata"]

@@ -1,4 +1,4 @@
-"""What a Job asks for, as types. Decoded from the stored object, which the server has defaulted and validated."""
+"""The spec of a Job, as types. Decoded from the stored object, which the server has defaulted and validated."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class JobSpec(Part, frozen=True):
 
     @property
     def replaces_only_failed(self) -> bool:
-        """Whether a pod that terminates is waited for before another takes its place, and has not failed until it ended."""
+        """Whether a terminating pod is replaced only after its end, and counts as failed only then."""
         return self.pod_replacement_policy == "Failed" or self.pod_failure_policy is not None
 
     @property
     def indexes(self) -> int:
-        """How many indexes there are; 0 where pods have none."""
+        """The number of indexes; 0 if the Job has none."""
         return (self.completions or 0) if self.indexed else 0
 
 
@@ -82,5 +82,5 @@ def spec_of(job: Object) -> JobSpec:
 
 
 def is_ours(job: Object) -> bool:
-    """Whether no other controller is to look after it."""
+    """Whether it has no other controller (managedBy)."""
     return (job["spec"].get("managedBy") or CONTROLLER) == CONTROLLER

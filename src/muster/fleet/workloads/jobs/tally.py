@@ -1,7 +1,7 @@
-"""What a Job's pods add up to, and what that means for the Job: counts and decisions, nothing is written here.
+"""Evaluates a Job's pods: counts and decisions, without writes.
 
-A pod is counted once: while it has the finalizer it is read from the pod, and from then on it is in the status. Between the two its
-uid is in `uncountedTerminatedPods`, so that whoever dies in between neither forgets it nor counts it twice.
+A pod is counted once: while it has the finalizer it is counted from the pod, and from then on from the status. In between its uid
+is in `uncountedTerminatedPods`, so that a controller that is interrupted neither loses it nor counts it twice.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Tally:
     spec: JobSpec
     pods: Sequence[Object]
     active: list[Object]
-    """Pods that run, or may yet."""
+    """Pods that run or are pending."""
     succeeded_now: list[Object]
     failed_now: list[Object]
-    """Pods whose end no status has counted yet."""
+    """Failed pods that are not in the status yet."""
     succeeded: int
     failed: int
     terminating: int
@@ -47,9 +47,9 @@ class Tally:
     completed_before: Indexes = field(default_factory=Indexes)
     completed: Indexes = field(default_factory=Indexes)
     failed_indexes: Indexes | None = None
-    """None where indexes do not fail one by one."""
+    """None if there is no backoff limit per index."""
     awaiting_replacement: dict[int, Object] = field(default_factory=dict)
-    """By index: the failed pod that the next one is to carry its failures on from."""
+    """By index: the failed pod whose failure count the next one continues."""
 
     @property
     def status(self) -> Object:
@@ -115,7 +115,7 @@ def _fails_its_index(pod: Object, spec: JobSpec) -> bool:
 
 
 def outcome_of(tally: Tally, now: datetime) -> JobOutcome | None:
-    """What it has come to by what is known before any pod is made or deleted. Failures are looked for before successes."""
+    """The outcome by what is known before any pod is created or deleted. Failures take precedence."""
     spec = tally.spec
     recorded = recorded_outcome(tally.job)
     if recorded is not None:
@@ -148,7 +148,7 @@ def _outcome_by_indexes(tally: Tally) -> JobOutcome | None:
 
 
 def _restarted_too_often(tally: Tally) -> bool:
-    """Where containers are started anew in their pod, their restarts count as failures do."""
+    """With restartPolicy OnFailure, restarts of containers count as failures."""
     if tally.spec.template["spec"].get("restartPolicy") != "OnFailure":
         return False
     restarts = 0
@@ -161,14 +161,14 @@ def _restarted_too_often(tally: Tally) -> bool:
 
 
 def is_complete(tally: Tally, active: int) -> JobOutcome | None:
-    """Success by the number of pods that succeeded, once none is active any more."""
+    """Success by the number of succeeded pods, once none is active."""
     wanted = tally.spec.completions
     done = tally.succeeded > 0 if wanted is None else tally.succeeded >= wanted
     return REACHED if done and not active else None
 
 
 def deadline_in(job: Object, spec: JobSpec, now: datetime) -> float | None:
-    """Seconds until it was active for too long (0: it was); None where no deadline runs."""
+    """Seconds until activeDeadlineSeconds are over (0: they are); None without a running deadline."""
     began = (job.get("status") or {}).get("startTime")
     if spec.active_deadline_seconds is None or spec.suspend or not began:
         return None
@@ -179,13 +179,15 @@ def deadline_in(job: Object, spec: JobSpec, now: datetime) -> float | None:
 def wanted_active(tally: Tally) -> int:
     spec = tally.spec
     if spec.completions is None:
-        # Once one pod has succeeded, whatever still runs may come to its end.
+        # Once one pod has succeeded, running ones may finish, and no more are created.
         return len(tally.active) if tally.succeeded else spec.parallelism
     return max(min(spec.completions - tally.succeeded, spec.parallelism), 0)
 
 
 def surplus(tally: Tally, at_least: int) -> list[Object]:
-    """Active pods to delete: those whose index is none, or that another has too, and of the rest so many that come first."""
+    """Active pods to delete: those without a valid index or with a duplicate one, and as many of the rest as needed, by deletion
+    rank.
+    """
     spec, ordered = tally.spec, sorted(tally.active, key=podstate.deletion_rank)
     extra: list[Object] = []
     if spec.indexed:
@@ -201,7 +203,7 @@ def surplus(tally: Tally, at_least: int) -> list[Object]:
 
 
 def next_indexes(tally: Tally, count: int, now: datetime) -> tuple[list[int], float]:
-    """The indexes to make pods for now; where all have to wait, the seconds until the first need not."""
+    """The indexes to create pods for now; if all are in backoff, the seconds until the first."""
     spec = tally.spec
     taken = tally.completed | indexes_of(tally.active, spec) | (tally.failed_indexes or Indexes())
     if spec.replaces_only_failed:

@@ -1,4 +1,4 @@
-"""StatefulSets: pods with names and claims of their own. Follows Kubernetes' pkg/controller/statefulset."""
+"""StatefulSets: pods with stable names and claims. Follows Kubernetes' pkg/controller/statefulset."""
 
 from muster.fleet.workloads.statefulsets.controller import StatefulSets
 

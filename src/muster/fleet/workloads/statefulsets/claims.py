@@ -1,4 +1,4 @@
-"""Claims of a StatefulSet's pods: made before their pod, and owned by set or pod where the retention policy has them go with it."""
+"""Claims of a StatefulSet's pods: created before the pod, and owned by set or pod if the retention policy is Delete."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from muster.runtime.client.builtin import PERSISTENT_VOLUME_CLAIMS, PODS, STATEF
 
 
 class ClaimBeingDeleted(Exception):
-    """A pod's claim is on its way out: the pod has to wait for the next one of that name."""
+    """A pod's claim is being deleted: the pod waits for the next one of that name."""
 
 
 async def create_missing_claims(attached: Attached, found: Object, pod: str, ordinal: int) -> None:
-    """Raises `StatusError`, told by an Event, and `ClaimBeingDeleted`."""
+    """Raises `StatusError`, after recording an event, and `ClaimBeingDeleted`."""
     for wanted in claims_of(found, ordinal):
         metadata = wanted["metadata"]
         there = attached.view.read(PERSISTENT_VOLUME_CLAIMS, f"{metadata['namespace']}/{metadata['name']}")
@@ -34,7 +34,7 @@ async def create_missing_claims(attached: Attached, found: Object, pod: str, ord
 
 
 def is_stale(attached: Attached, found: Object, pod: str, ordinal: int) -> bool:
-    """Whether a claim still belongs to the pod that had the name before, with which it is to go."""
+    """Whether a claim still belongs to the previous pod of the name, with which it is to be deleted."""
     if _policy(found, "whenScaled") != "Delete":
         return False
     for claim in _present(attached, found, ordinal):
@@ -45,7 +45,7 @@ def is_stale(attached: Attached, found: Object, pod: str, ordinal: int) -> bool:
 
 
 async def apply_retention(attached: Attached, found: Object, pod: Object) -> bool:
-    """Make the pod's claims owned as the policy says. Whether anything had to be changed."""
+    """Set the owners of the pod's claims by the policy; returns whether anything changed."""
     changed = False
     for claim in _present(attached, found, ordinal_of(pod, found)):
         owners = wanted_owners(attached, found, pod, claim)
@@ -63,12 +63,12 @@ async def apply_retention(attached: Attached, found: Object, pod: Object) -> boo
 
 
 def wanted_owners(attached: Attached, found: Object, pod: Object, claim: Object) -> list[Object] | None:
-    """The owner references that the claim should have; None where they are as they should be, or not ours to change."""
+    """The wanted owner references of the claim; None if they are right already, or not managed here."""
     present = list(claim["metadata"].get("ownerReferences") or ())
     owners = {owner["metadata"]["uid"]: (kind, owner) for kind, owner in ((STATEFUL_SETS, found), (PODS, pod))}
     names = {(kind.kind, owner["metadata"]["name"]): uid for uid, (kind, owner) in owners.items()}
     if any(names.get((each.get("kind"), each.get("name")), each.get("uid")) != each.get("uid") for each in present):
-        return None  # it is of an earlier set or pod of that name: with them it goes
+        return None  # it belongs to an earlier set or pod of that name, with which it is deleted
     ours = {each["uid"]: each for each in present if each.get("uid") in owners}
     others = [each for each in present if each.get("uid") not in owners]
     scaled, deleted = _policy(found, "whenScaled") == "Delete", _policy(found, "whenDeleted") == "Delete"

@@ -1,8 +1,8 @@
-"""StatefulSets: one pod for each ordinal, made and removed in order (or at once, if the set says Parallel).
+"""StatefulSets: one pod for each ordinal, created and deleted in order (or at once, with podManagementPolicy Parallel).
 
-A pass finds the present and the next revision, goes through the ordinals until one has to be waited for, then through the pods that
-are too many, and only when all are as they should be replaces one pod of the old revision, the highest first. Scaling comes before
-updating, and what is not ready is waited for, so a set that cannot go on stops where it is.
+A pass finds the current and the update revision, goes through the ordinals until one has to be waited for, then through the surplus
+pods, and only when all are as wanted replaces one pod of the old revision, the highest ordinal first. Scaling comes before
+updating, and unready pods are waited for, so a broken update stops the set.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Pass:
     attached: Attached
     found: Object
     current: Object
-    """The revision that pods have before an update, and the one they get by it."""
+    """The revision of pods before an update, and the one after it."""
     update: Object
     pods: dict[int, Object]
     now: datetime
@@ -113,14 +113,14 @@ class StatefulSets:
 
 
 def _waiting_for_claim(attached: Attached, change: Change) -> list[str]:
-    """Sets whose pod may come now that a claim of its name is gone."""
+    """Sets with a pod that can be created now that a claim of its name is deleted."""
     namespace, _, name = change.key.partition("/")
     sets = attached.view.scan(STATEFUL_SETS, namespace)
     return [f"{namespace}/{each['metadata']['name']}" for each in sets if f"-{each['metadata']['name']}-" in name]
 
 
 async def _revisions(attached: Attached, found: Object, known: list[Object]) -> tuple[Object, Object, int]:
-    """The present revision, the one to update to, and how many collisions of names there have been."""
+    """The current revision, the update revision, and the number of name collisions."""
     status, template = found.get("status") or {}, found["spec"]["template"]
     collisions = status.get("collisionCount", 0)
     following = known[-1]["revision"] + 1 if known else 1
@@ -138,7 +138,7 @@ async def _revisions(attached: Attached, found: Object, known: list[Object]) -> 
 
 
 async def _proceed(step: _Pass) -> None:
-    """Go as far as possible; returning early is waiting."""
+    """Go as far as possible; returning early means waiting."""
     found = step.found
     wanted = ordinals(found)
     condemned = sorted((ordinal for ordinal in step.pods if ordinal not in wanted), reverse=True)
@@ -171,7 +171,7 @@ def revision_of(pod: Object) -> str:
 
 
 async def _keep(step: _Pass, ordinal: int) -> bool:
-    """See to the pod of an ordinal. Whether it has to be waited for."""
+    """Reconcile the pod of an ordinal; returns whether it has to be waited for."""
     attached, found, pod = step.attached, step.found, step.pods.get(ordinal)
     if pod is None:
         await _create(step, ordinal)
@@ -210,7 +210,7 @@ async def _create(step: _Pass, ordinal: int) -> None:
         pod = await attached.controllers.create(PODS, wanted, found["metadata"]["namespace"])
         await apply_retention(attached, found, pod)
     except AlreadyExists:
-        raise  # somebody else's pod has the name: tried again, later and later
+        raise  # another owner's pod has the name: retried with backoff
     except (StatusError, ClaimBeingDeleted) as problem:
         _record_event(step, "Create", name, problem)
         raise
@@ -218,13 +218,13 @@ async def _create(step: _Pass, ordinal: int) -> None:
 
 
 def _stays_behind(found: Object, ordinal: int) -> bool:
-    """Whether a pod that is made now is of the revision before the update."""
+    """Whether a pod that is created now gets the revision before the update."""
     rolling = (found["spec"].get("updateStrategy") or {}).get("rollingUpdate")
     return rolling is not None and ordinal < first_ordinal(found) + rolling.get("partition", 0)
 
 
 async def _condemn(step: _Pass, ordinal: int, is_first_unhealthy: bool) -> bool:
-    """Let go of a pod that is too many. Whether the next has to wait."""
+    """Delete a surplus pod; returns whether the next one has to wait."""
     pod = step.pods[ordinal]
     if pod["metadata"].get("deletionTimestamp"):
         return True

@@ -1,4 +1,4 @@
-"""Who a pod of a StatefulSet is: its ordinal, the names that follow from it, and the claims that stay with it."""
+"""The identity of a StatefulSet's pod: its ordinal, its names, and its claims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"(.*)-([0-9]{1,10})")
 
 
 def ordinal_of(pod: Object, found: Object) -> int:
-    """-1 for a pod that is none of the set's, whatever its labels."""
+    """-1 for a pod that is not the set's, whatever its labels."""
     named = _NAME.fullmatch(pod["metadata"]["name"])
     return int(named[2]) if named is not None and named[1] == found["metadata"]["name"] else -1
 
@@ -57,7 +57,7 @@ def claim_name(found: Object, template: Object, ordinal: int) -> str:
 
 
 def claims_of(found: Object, ordinal: int) -> list[Object]:
-    """The claims that a pod of the ordinal has."""
+    """The claims of the pod with this ordinal."""
     chosen = (found["spec"].get("selector") or {}).get("matchLabels") or {}
     made = []
     for template in claim_templates(found):
