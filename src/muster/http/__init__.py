@@ -1,8 +1,8 @@
-"""HTTP/1.1 server and streaming relay on asyncio protocols and httptools; knows nothing of Kubernetes.
+"""An HTTP/1.1 server and a streaming relay on asyncio protocols and httptools; independent of Kubernetes.
 
-`HttpServer` serves a handler; the handler's answers are `Response`, `StreamResponse` or `Takeover`. `relay` forwards a
-request to another server, upgrades included. `server_context` makes a TLS context that asks for client certificates. HTTP/2
-is a package of its own in here, for what has use for it.
+`HttpServer` serves a handler, which returns `Response`, `StreamResponse` or `Takeover`. `relay` forwards a request to another
+server, upgrades included. `server_context` makes a TLS context that requests client certificates. HTTP/2 is a subpackage, used only
+where needed.
 """
 
 from muster.http.bodies import BodyRefused

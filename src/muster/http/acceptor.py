@@ -1,7 +1,7 @@
-"""What a server needs to come by its connections: listening sockets, arrivals, and the table that says who may stay.
+"""The accepting part of a server: listening sockets, handshakes, and the table of connections with its limits.
 
-A connection is counted from its acceptance on, first as an `Arrival`, then as what `protocol` makes of it. TLS material can be
-replaced while serving: the listener's context only hands each handshake to the current one.
+A connection is counted from its acceptance on, first as an `Arrival`, then as the result of `protocol`. TLS material can be
+replaced while serving: the listener's context only passes each handshake to the current one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ G = TypeVar("G", bound=ConnectionEntry)
 
 
 def describe(transport: asyncio.BaseTransport) -> Connection:
-    """Who is at the other end, as far as TLS proves it."""
+    """The peer, with its verified certificates."""
     peer = transport.get_extra_info("peername")
     remote = (str(peer[0]), int(peer[1])) if isinstance(peer, tuple) and len(peer) >= 2 else ("", 0)
     secured = transport.get_extra_info("ssl_object")
@@ -40,7 +40,7 @@ def describe(transport: asyncio.BaseTransport) -> Connection:
 
 
 class Acceptor(Generic[G]):
-    """`first_word` is how long a client may take to say something at all, and for its TLS handshake if that is less."""
+    """`first_word` is the timeout for a client's first byte, and for its TLS handshake if that is less."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Acceptor(Generic[G]):
         self._table = ConnectionTable(max_connections, strangers, files_for_connections())
         self._listeners: list[Listener] = []
         self._ends: list[Callable[[], None]] = []
-        """Of listening, to be told when that ends."""
+        """Callbacks for the end of listening."""
         self._arrivals: set[Arrival] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._empty: asyncio.Future[None] | None = None
@@ -83,13 +83,13 @@ class Acceptor(Generic[G]):
         return self._listeners[0].port
 
     def replace_tls(self, context: ssl.SSLContext) -> None:
-        """Serve new handshakes with `context`; established connections go on with theirs."""
+        """Use `context` for new handshakes; established connections keep theirs."""
         if self._tls is None:
             raise ValueError("the server was made without TLS")
         self._tls.replace(context)
 
     def close(self) -> None:
-        """Accept no more, and drop those whose handshake is not done."""
+        """Accept no more, and drop connections in their handshake."""
         self.stopping = True
         while self._listeners:
             self._listeners.pop().close()
@@ -146,7 +146,7 @@ class Acceptor(Generic[G]):
 
 
 class Accepting(Generic[G]):
-    """What a server of either protocol tells of its acceptor, and hands on to it."""
+    """The part of a server of either protocol that is delegated to its acceptor."""
 
     _acceptor: Acceptor[G]
 
@@ -164,5 +164,5 @@ class Accepting(Generic[G]):
         return self._acceptor.refused
 
     def replace_tls(self, context: ssl.SSLContext) -> None:
-        """Serve new handshakes with `context`; established connections go on with theirs."""
+        """Use `context` for new handshakes; established connections keep theirs."""
         self._acceptor.replace_tls(context)

@@ -1,6 +1,6 @@
-"""A connection between its acceptance and the end of its TLS handshake: counted like any other, and dropped like any other.
+"""A connection between its acceptance and the end of its TLS handshake: counted and dropped like any other.
 
-As long as its client says nothing it is a socket and no more; TLS costs a thousand times as much.
+Until its client sends a byte it is only a socket; TLS state costs a thousand times as much.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Hashable
 
 CLOSE_TIMEOUT = 5.0
-"""Seconds that a client has to agree to the end of a TLS connection."""
+"""Seconds for a client to answer the end of a TLS connection."""
 
 
 class Arrival:
@@ -29,7 +29,7 @@ class Arrival:
         on_first_byte: Callable[[Arrival], None],
         left: Callable[[Arrival], None],
     ) -> None:
-        """`on_first_byte` is called when the client has sent something, `left` when this is a connection of `protocol`, or gone.
+        """`on_first_byte` is called when the client has sent a byte, `left` when the connection is passed to `protocol`, or gone.
         `timeout` is for the first byte, and for the handshake."""
         self._loop = loop
         self._socket = accepted
@@ -67,9 +67,7 @@ class Arrival:
                     ssl_handshake_timeout=self._timeout,
                     ssl_shutdown_timeout=CLOSE_TIMEOUT,
                 )
-        except (
-            OSError
-        ):  # it has gone, speaks no TLS or shows a certificate of nobody we know: it was told so, and nobody else cares
+        except OSError:  # it is gone, speaks no TLS or has an unknown certificate, which TLS has reported to it
             pass
         finally:
             self._left(self)
@@ -79,7 +77,7 @@ class Arrival:
 
     @property
     def is_overdue(self) -> bool:
-        """It has not said a word in time."""
+        """Whether it has exceeded its timeout for the first byte."""
         return self.silent and time.monotonic() - self._since > self._timeout
 
     def drop(self) -> None:
@@ -88,6 +86,6 @@ class Arrival:
             self._socket.close()
             self._left(self)
         else:
-            # The transport that has the socket by now hears of its end and cleans up.
+            # The transport that owns the socket by now notices its end and cleans up.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)

@@ -1,9 +1,9 @@
-"""What is kept for clients that are behind: how much it may be for one owner and in all, and who is cut off when it is more.
+"""Limits for unsent data of slow clients, per owner and in all, and which connections are closed above them.
 
-A connection is here from when its transport has more than it wants until the client has taken enough; whoever keeps up never is.
-The server's sweep adds up what each of them holds: bytes in the transport and the rest of a large answer. Above a bound those are
-cut that have hardly taken anything for `STALLED_SECONDS`, the largest first, until the sum is within it again; one that still
-reads, however slowly others do, stays. Nothing is counted when bytes are written, so a broadcast costs the same with and without.
+A connection is in this table from when its transport's buffer is above its high-water mark until the client has read enough. The
+server's sweep adds up the unsent data of each. Above a limit, connections that have read almost nothing for `STALLED_SECONDS` are
+closed, the largest first, until the sum is within the limit; a client that still reads, however slowly, is kept. Nothing is counted
+when bytes are written, so the limits cost a broadcast nothing.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from muster.http.message import Connection
 
 STALLED_SECONDS = 2.0
 PROGRESS = 64 * 1024
-"""Bytes that a client must take within that time to count as reading."""
+"""Bytes that a client must read within that time to count as reading."""
 
 logger = logging.getLogger("muster.http")
 
 
 class Reader(Protocol):
-    """A connection whose client is to read what is kept for it."""
+    """A connection with unsent data."""
 
     info: Connection
 
     def held(self) -> int:
-        """Everything that is kept until the client reads it."""
+        """All unsent data."""
 
     def abort(self) -> None: ...
 
 
 class _Mark:
-    """How much a connection held when it last took enough, and when that was."""
+    """The unsent data of a connection when it last read enough, and that time."""
 
     __slots__ = ("held", "since")
 
@@ -56,7 +56,7 @@ class Backlogs:
         self._behind.pop(connection, None)
 
     def sweep(self, now: float) -> None:
-        """Look at everybody who is behind, and cut whom there is no room for."""
+        """Check all slow connections, and close some above a limit."""
         if not self._behind:
             return
         owners: dict[Hashable, list[Reader]] = {}

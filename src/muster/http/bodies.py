@@ -1,10 +1,10 @@
-"""How much of request bodies a server holds at once: in all, and for each holder (a user, or the address of strangers).
+"""Limits for request bodies in memory: in all, and per holder (a user, or the address of an unauthenticated client).
 
-A small body that came with its head is free. Of any other, all of it must have room before it is read: its announced length, or
-the most a body may have where none is announced. So a body that was begun can be finished, and bodies never wait for each other.
-Where there is no room a request waits in its holder's line; its client is not read meanwhile. After `STALLED_BODY_TIMEOUT` the
-oldest body that is still on its way gives way, so clients that trickle hold nobody up for long. What does not fit into the line is
-refused with 429, and clients try again by themselves.
+A small body that came with its head is free. For any other, memory for all of it must be available before it is read: for its
+announced length, or for the maximum if none is announced. So a started body can always be finished, and bodies never wait for each
+other. Without available memory a request waits in its holder's queue; its client is not read meanwhile. After
+`STALLED_BODY_TIMEOUT` the oldest incomplete body is dropped, so slow clients do not block others for long. Requests beyond the
+queue are refused with 429, and clients retry.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from muster.http.message import Connection
 
 SMALL_BODY = 16 * 1024
-"""Up to this much of a body is held without being counted, once for each connection."""
+"""Bodies up to this size are not counted, once per connection."""
 TOTAL = 64 * 1024 * 1024
 OWNER_SHARE_DIVISOR = 4
-"""One holder may have this fraction of the whole."""
+"""The part of the whole that one holder may use, as a divisor."""
 LONGEST_LINE = 64
 STALLED_BODY_TIMEOUT = 5.0
 
 
 class BodyRefused(Exception):
-    """A body that is not read, or not to its end: the status to answer with, and why."""
+    """A body that is not read, or not to its end: the status of the response, and the reason."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class BodyRefused(Exception):
 
 
 class Hold:
-    """Room that a body has until it is released."""
+    """Memory for a body until it is released."""
 
     __slots__ = ("_budget", "abandon", "holder", "since", "size")
 
@@ -47,14 +47,14 @@ class Hold:
         self.size = size
         self.since = 0.0
         self.abandon = abandon
-        """Ends a body that is still on its way; None once it is there."""
+        """Drops an incomplete body; None once it is complete."""
 
     def release(self) -> None:
         self._budget.release(self)
 
 
 class BodyBudget:
-    """`largest` is the most a single body may have: a share is never smaller."""
+    """`largest` is the maximum of a single body: a share is never smaller."""
 
     def __init__(self, total: int, largest: int) -> None:
         self._total = max(total, largest)
@@ -66,13 +66,13 @@ class BodyBudget:
         self.refused = 0
 
     def try_hold(self, holder: Hashable, size: int) -> Hold:
-        """Room for a body that is there already; raises BodyRefused."""
+        """Memory for a complete body; raises BodyRefused."""
         if not self._fits(holder, size):
             raise self._refusal()
         return self._take(Hold(self, holder, size, None))
 
     async def hold(self, holder: Hashable, size: int, abandon: Callable[[], None]) -> Hold:
-        """Room for a body that is to be read, after waiting for it; raises BodyRefused."""
+        """Memory for a body that is to be read, after waiting for it; raises BodyRefused."""
         hold = Hold(self, holder, size, abandon)
         if holder not in self._lines and self._fits(holder, size):
             return self._take(hold)
@@ -128,8 +128,7 @@ class BodyBudget:
         return BodyRefused(429, "too many request bodies are being received, please try again later")
 
     def _make_room(self, wanted: Hold) -> None:
-        """End bodies that are long on their way, oldest first: the holder's own if its share is used up, else those of whoever has
-        most."""
+        """Drop stalled bodies, oldest first: the holder's own if its share is used up, else those of the holder with the most."""
         crowding = wanted.holder
         if self._held.get(crowding, 0) + wanted.size <= self._share:
             crowding = max(self._held, key=self._held.__getitem__)
@@ -142,7 +141,7 @@ class BodyBudget:
                 hold.abandon()
 
     def _advance(self) -> None:
-        """Give room to the first of each line while there is any."""
+        """Grant memory to the first of each queue while it is available."""
         for holder in list(self._lines):
             line = self._lines[holder]
             while line:
@@ -157,12 +156,12 @@ class BodyBudget:
 
 
 class Budgets:
-    """What is for clients who have proved who they are, and the part of it that strangers have for themselves."""
+    """The budget of authenticated clients, and the part reserved for unauthenticated ones."""
 
     def __init__(self, total: int, largest: int, strangers: float) -> None:
         self._owned = BodyBudget(total, largest)
         self._strangers = self._owned if strangers >= 1 else BodyBudget(int(total * strangers), largest)
 
     def of(self, info: Connection) -> tuple[BodyBudget, Hashable]:
-        """The budget that a connection holds from, and in whose name."""
+        """The budget of a connection, and its holder."""
         return (self._strangers, info.remote[0]) if info.owner is None else (self._owned, info.owner)

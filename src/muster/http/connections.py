@@ -1,13 +1,14 @@
-"""Who is connected, and who has to go when room is short.
+"""The table of connections, and which are closed at a limit.
 
-A connection is a stranger's until its client proves an identity: by a certificate in the handshake, or by a request that a handler
-found genuine. Strangers have a part of the room only. When that is used up, the stranger that came first goes, of the address that
-has most of them, so that a newcomer gets the moment it needs to prove itself. Those who say nothing and those who do count apart:
-a flood of the one kind takes no room from the other. On one machine all share one address, and order decides. When all the room is
-used up, strangers go before anybody else, then idle connections of the owner that has most. Nobody is dropped while being served.
+A connection is unauthenticated until its client proves an identity: by a certificate in the handshake, or by a request that a
+handler authenticates. Unauthenticated connections may use only a part of the table. When that is used up, the oldest of them is
+closed, of the address with the most, so that a new client has the time to authenticate. Silent connections and those that have sent
+data are counted separately: a flood of one kind does not displace the other. On one machine all share one address, and age decides.
+When the whole table is full, unauthenticated connections are closed first, then idle connections of the owner with the most. A
+connection with a request under way is never closed.
 
-Room is bounded by the process's open files too. Others in the process open files as well, but the kernel gives the lowest free
-descriptor, so the number of a new one tells how many are open at least.
+The table is bounded by the process's limit of open files too. Other parts of the process open files as well, but the kernel assigns
+the lowest free descriptor, so the number of a new one is a lower bound of the open files.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from weakref import WeakSet
 from muster.http.message import Connection
 
 MAX_UNAUTHENTICATED = 2048
-"""However much room there is: an idle TLS connection costs some 50 KiB."""
+"""In any case: an idle TLS connection costs some 50 KiB."""
 
 
 class ConnectionEntry(Protocol):
@@ -35,7 +36,7 @@ class ConnectionEntry(Protocol):
 
     @property
     def silent(self) -> bool:
-        """Its client has not said anything yet."""
+        """Whether its client has not sent anything yet."""
 
     def waiting_since(self) -> float | None:
         """Since when the server waits for its client; None while the client waits for the server."""
@@ -44,7 +45,7 @@ class ConnectionEntry(Protocol):
 
 
 class ServedConnection(abc.ABC):
-    """A Guest whose handshake is over: it has spoken, and who it is stands in `info`. Since when it is waited for depends on the
+    """An entry after its handshake: it has sent data, and its user is in `info`. Since when it is waited for depends on the
     protocol."""
 
     __slots__ = ()
@@ -74,7 +75,7 @@ class ServedConnection(abc.ABC):
 
 
 class _Crowd:
-    """Guests in the order of their coming, counted by `key`."""
+    """Entries in the order of arrival, counted by `key`."""
 
     def __init__(self, key: Callable[[ConnectionEntry], Hashable]) -> None:
         self._key = key
@@ -102,7 +103,7 @@ class _Crowd:
         return True
 
     def drop_one(self) -> bool:
-        """Drop the first that is not being served, of those whose key is the most frequent if one of them can go."""
+        """Drop the oldest entry without a request under way, of those with the most frequent key if possible."""
         if not self._entries:
             return False
         most = max(self._counts, key=self._counts.__getitem__)
@@ -120,7 +121,8 @@ class _Crowd:
 
 
 class ConnectionTable:
-    """`limit` connections at once, of which `strangers` is the part for strangers; `files` descriptors are for connections."""
+    """`limit` connections at once, of which `strangers` is the part for unauthenticated ones; `files` descriptors are for
+    connections."""
 
     def __init__(self, limit: int, strangers: float, files: int) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -135,7 +137,7 @@ class ConnectionTable:
         (self._strangers if entry.owner is None else self._owned).add(entry)
 
     def first_byte_received(self, entry: ConnectionEntry) -> None:
-        """A silent one is none any longer."""
+        """The entry is no longer silent."""
         self.discard(entry)
         self.add(entry)
 
@@ -144,7 +146,7 @@ class ConnectionTable:
             self._owned.discard(entry)
 
     def make_room(self, descriptor: int) -> bool:
-        """Whether one more connection may stay, if need be in place of another."""
+        """Whether one more connection may stay, if necessary in place of another."""
         if descriptor >= self._files and not relieve(self):
             return False
         if len(self._strangers) >= self._most_strangers:
@@ -154,7 +156,7 @@ class ConnectionTable:
         return len(self._strangers) + len(self._owned) < self._limit or self.shed()
 
     def shed(self) -> bool:
-        """Drop one connection that is not being served; False if there is none."""
+        """Drop one connection without a request under way; False if there is none."""
         self._classify()
         return self._strangers.drop_one() or self._owned.drop_one()
 
@@ -163,18 +165,19 @@ class ConnectionTable:
         return len(self._strangers)
 
     def _classify(self) -> None:
-        """Strangers who have proved who they are since are none any longer."""
+        """Move entries that were authenticated meanwhile."""
         for entry in [entry for entry in self._strangers if entry.owner is not None]:
             self._strangers.discard(entry)
             self._owned.add(entry)
 
 
 _tables: WeakSet[ConnectionTable] = WeakSet()
-"""All of the process: open files are shared by whatever it serves."""
+"""All tables of the process, since open files are shared."""
 
 
 def relieve(wanting: ConnectionTable) -> bool:
-    """Have one connection dropped so that a file becomes free: of the server that wants it, else of the one with most strangers."""
+    """Drop one connection so that a file becomes free: of this server, else of the one with the most unauthenticated
+    connections."""
     if wanting.shed():
         return True
     others = sorted((table for table in _tables if table.loop is wanting.loop), key=lambda table: -table.strangers)

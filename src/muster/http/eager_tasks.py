@@ -1,13 +1,13 @@
-"""Running a coroutine's first step at once, without a turn of the loop.
+"""Runs a coroutine's first step at once, without an iteration of the event loop.
 
-Most requests are answered from memory: their handler never suspends, and the loop turns and callbacks of a scheduled Task would
-cost more than the work. `begin` runs the first step directly; only if the coroutine suspends does a Task go on with it. During
-that step `asyncio.current_task()` is not None, because `asyncio.timeout`, `TaskGroup` and HTTP clients ask for it. The step runs
-in its own copy of the context, which the task goes on with, so context variables set by one request never reach another.
+Most requests are answered from memory: their handler never suspends, and the loop iterations and callbacks of a scheduled Task
+would cost more than the work. `begin` runs the first step directly; only if the coroutine suspends does a Task continue it. During
+that step `asyncio.current_task()` is not None, because `asyncio.timeout`, `TaskGroup` and HTTP clients use it. The step runs in its
+own copy of the context, with which the task continues, so context variables set by one request never reach another.
 
-Python 3.12 has this built in: eager tasks. Before that a stand-in is made the current task for the first step, and passes on to
-the real task whatever it was told. That takes the two functions which asyncio's documentation ("Extending") gives to other
-implementations of tasks, `asyncio._enter_task` and `asyncio._leave_task`. `_step` is the only place that uses them.
+Python 3.12 has this built in: eager tasks. Before that a stand-in is the current task for the first step, and forwards
+cancellations to the real task. That needs the two functions which asyncio's documentation ("Extending") provides for other
+implementations of tasks, `asyncio._enter_task` and `asyncio._leave_task`. `_step` is the only user of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 
 def begin(loop: asyncio.AbstractEventLoop, awaitable: Awaitable[T]) -> tuple[asyncio.Task[T] | None, T | None]:
-    """Step once: (None, result) if that finished it, else (task that runs the rest, None). Raises what the step raised."""
+    """Run the first step: returns (None, result) if that finished it, else (task that runs the rest, None). Raises its
+    exception."""
     if not isinstance(awaitable, CoroutineType):
         return loop.create_task(_awaited(awaitable)), None
     return _begin(loop, awaitable)
@@ -35,7 +36,7 @@ def _begin_eagerly(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, An
     try:
         return (None, task.result()) if task.done() else (task, None)
     finally:
-        # The traceback of what it raised has this frame: they would hold each other until a collection.
+        # The traceback of its exception refers to this frame: a reference cycle until a collection.
         del task
 
 
@@ -63,7 +64,7 @@ _begin = _begin_eagerly if sys.version_info >= (3, 12) else _begin_by_hand
 
 
 class _Suspended:
-    """What `asyncio.current_task()` gives during the first step."""
+    """The result of `asyncio.current_task()` during the first step."""
 
     __slots__ = ("__weakref__", "_cancellations", "_task")
 
@@ -129,7 +130,7 @@ class _Rest(Coroutine[Any, Any, T]):
         try:
             return self._coroutine.throw(*error)
         finally:
-            # Its traceback has this frame: they would hold each other, and the connection behind them, until a collection.
+            # Its traceback refers to this frame: a reference cycle with the connection until a collection.
             del error
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
-"""The transport side of a server connection: holding back, pausing, writing, closing, and what it is waiting for.
+"""The transport side of a server connection: buffering, pausing, writing, closing, and its current deadline.
 
-Answers are held until the end of the loop turn (`flush`), everything else is written at once behind them. Both directions are
-bounded: reading pauses when the layer above asks, and `_write_paused` says that the client is behind. `_phase` and
-`deadline` are plain values that the server's sweep compares; nothing here owns a timer.
+Responses are buffered until the end of the event loop's iteration (`flush`), everything else is written at once after them. Both
+directions are bounded: reading pauses when the layer above requests it, and `_write_paused` is set when the client is slow.
+`_phase` and `deadline` are plain values that the server's sweep compares; there are no timers here.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 NEVER = float("inf")
 
 IDLE, HEAD, BODY, BUSY, SENDING, CLOSING = range(6)
-"""Waiting for a request, the rest of a head, the rest of a body, the handler, the client to take an answer, the end."""
+"""Waiting for a request, the rest of a head, the rest of a body, the handler, the client to read a response, the end."""
 
 
 class _Gone:
-    """Stands where the transport was once the connection is lost: a TLS transport and its protocol hold each other, and a
-    connection that held on to them would keep their buffers until a full garbage collection."""
+    """Replaces the transport once the connection is lost: a TLS transport and its protocol refer to each other, and a connection
+    that referred to them would keep their buffers until a full garbage collection."""
 
     def is_closing(self) -> bool:
         return True
@@ -99,7 +99,7 @@ class Flow(asyncio.BufferedProtocol):
         self._resumed()
 
     def _resumed(self) -> None:
-        """The client has taken enough of what was written."""
+        """The client has read enough of what was written."""
 
     def _let_go(self) -> None:
         self._transport = GONE
@@ -116,7 +116,7 @@ class Flow(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write the answer that waited for the end of the loop turn."""
+        """Write the buffered response."""
         if self._held and not self.lost:
             held, self._held = self._held, b""
             self._transport.write(held)
@@ -124,7 +124,7 @@ class Flow(asyncio.BufferedProtocol):
                 self._wait_for_taker()
 
     def _emit(self, data: bytes) -> None:
-        """Write at once, after what was held."""
+        """Write at once, after buffered data."""
         if self._held:
             self.flush()
         self._transport.write(data)
@@ -143,11 +143,11 @@ class Flow(asyncio.BufferedProtocol):
 
     @property
     def is_behind(self) -> bool:
-        """The client has not taken enough of what was written."""
+        """Whether the client has not read enough of what was written."""
         return self._write_paused
 
     def held(self) -> int:
-        """Everything that is kept until the client reads it."""
+        """All unsent data."""
         return self.write_backlog()
 
     def write_eof(self) -> bool:

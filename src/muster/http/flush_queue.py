@@ -1,6 +1,6 @@
-"""One flush per loop turn for everything that was written in it, whatever connection it goes to.
+"""One flush per iteration of the event loop for everything that was written in it, on all connections.
 
-Writes in a row were measured to cost less than writes between reads (docs/decisions/0001).
+Consecutive writes were measured to cost less than writes between reads (docs/decisions/0001).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class FlushQueue:
         self._waiting: list[Flushable] = []
 
     def add(self, writer: Flushable) -> None:
-        """Have it flushed at the end of this loop turn."""
+        """Flush it at the end of this iteration."""
         waiting = self._waiting
         if not waiting:
             asyncio.get_running_loop().call_soon(self._flush)

@@ -1,8 +1,8 @@
-"""Sockets to servers whose name has several addresses: side by side, each a moment after the one before (RFC 8305).
+"""Connections to servers with several addresses: attempts run concurrently, each started a moment after the one before (RFC 8305).
 
-A name often leads to an address of each IP version, and one of them nowhere: packets vanish and nobody says so. Tried one after
-the other, the good address would have its turn when all the time for connecting is gone. Here the first that connects is taken,
-and what the others reach is closed, whenever they do. A failure brings the next address's turn at once.
+A name often has an address of each IP version, one of which does not work: packets are dropped without an error. With sequential
+attempts, the working address would be tried after the timeout. Here the first successful attempt is used, and later successes are
+closed. A failure starts the next attempt at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.machinery.confinement import check_dial
 DELAY: Final = 0.25
 """RFC 8305's "Connection Attempt Delay"."""
 Address = tuple[socket.AddressFamily, int, Any]
-"""Family, protocol and what `connect` takes."""
+"""Family, protocol and the argument of `connect`."""
 T = TypeVar("T")
 A = TypeVar("A")
 
@@ -41,14 +41,14 @@ async def dial(host: str, port: int) -> socket.socket:
 
 
 def alternating(addresses: Sequence[Address]) -> list[Address]:
-    """The resolver's order, but with the families in turns: if one leads nowhere, the second attempt is of the other."""
+    """The resolver's order, with the families alternating: if one does not work, the second attempt is of the other."""
     preferred = [address for address in addresses if address[0] == addresses[0][0]]
     others = [address for address in addresses if address[0] != addresses[0][0]]
     return [address for address in chain.from_iterable(zip_longest(preferred, others)) if address is not None]
 
 
 async def first(candidates: Sequence[A], attempt: Callable[[A], Coroutine[Any, Any, T]], undo: Callable[[T], None]) -> T:
-    """What the first successful attempt gives; `undo` gets what later ones give. Raises the OSError of the last that failed."""
+    """The result of the first successful attempt; `undo` is called with later ones. Raises the OSError of the last failure."""
     waiting = list(candidates)
     attempts: set[asyncio.Task[T]] = set()
     failure = OSError("the name has no address")

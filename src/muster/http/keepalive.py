@@ -1,4 +1,4 @@
-"""TCP keep-alive: the kernel finds peers that vanished without a word, so idle watches and tunnels need no timeout of their own."""
+"""TCP keepalive: the kernel detects vanished peers, so idle watches and tunnels need no timeout of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INTERVAL = 10
 
 
 def keep_tcp_alive(opened: Any) -> None:
-    """Ask a silent peer after IDLE seconds; sockets accepted from a listening one inherit this. What is no TCP socket is let be."""
+    """Probe a silent peer after IDLE seconds; accepted sockets inherit this from the listening one. Other sockets are ignored."""
     if opened is None or opened.family not in (socket.AF_INET, socket.AF_INET6):
         return
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

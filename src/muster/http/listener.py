@@ -1,7 +1,7 @@
-"""Accepting: a few connections per loop turn, so that a storm of them leaves time for those that are here already.
+"""Accepts a few connections per iteration of the event loop, so that many new connections do not block existing ones.
 
-The sockets are our own instead of the loop's, because a connection has to be known, counted and closable from the moment it is
-accepted: the loop tells of one only when its TLS handshake is done, and clients that never finish theirs hold files too.
+The sockets are our own instead of the event loop's, because a connection must be counted and closable from its acceptance: the loop
+reports it only after its TLS handshake, and clients that never finish that hold files too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _bound(family: int, address: object) -> socket.socket:
 
 
 class Listener:
-    """`shed` frees a file when there is none left to accept with."""
+    """`shed` frees a file if there is none left to accept with."""
 
     def __init__(self, opened: socket.socket, accepted: Accepted, shed: Callable[[], bool]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class Listener:
                 accepted, _ = self._socket.accept()
             except (BlockingIOError, InterruptedError):
                 return
-            except ConnectionError:  # gone again before we came to it
+            except ConnectionError:  # closed before it was accepted
                 continue
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
@@ -98,7 +98,8 @@ class Listener:
             self._accepted(accepted)
 
     def _rest(self, error: OSError) -> None:
-        """Make room and come back: a socket that cannot be accepted from stays readable, and looking again at once would spin."""
+        """Free a file and retry later: a socket that cannot be accepted from stays readable, and an immediate retry would be a busy
+        loop."""
         if not self._shed():
             logger.warning("no connection can be accepted: %s", error.strerror)
         self._loop.remove_reader(self._socket.fileno())

@@ -1,10 +1,10 @@
-"""What flows through the HTTP layer: received heads and bodies, and the three kinds of answer.
+"""The types of the HTTP layer: received heads and bodies, and the three kinds of responses.
 
-A handler takes a `Request` and gives a `Response` (complete), a `StreamResponse` (head now, body as it comes) or a
-`Takeover` (the handler owns the socket from here on, after an Upgrade or CONNECT). Received header fields stay bytes
-until somebody asks; names are found by their lower-case spelling. The request target is kept as it came (`target`,
-`raw_path`, `query`), because whoever authorises a path must see exactly the string that is served or forwarded; `path`
-is its percent-decoded form, and a target that has none (bad escape, not UTF-8) is refused before any handler runs.
+A handler takes a `Request` and returns a `Response` (complete), a `StreamResponse` (head now, body streamed) or a `Takeover` (the
+handler owns the socket, after an Upgrade or CONNECT). Received header fields stay bytes until they are read; names are found in
+lower case. The request target is kept unchanged (`target`, `raw_path`, `query`), because authorization must use exactly the string
+that is served or forwarded; `path` is its percent-decoded form, and a target that cannot be decoded (invalid escape, not UTF-8) is
+refused before any handler runs.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def _lower_name(raw: bytes) -> str:
 
 
 class Headers:
-    """Received header fields. A field that came several times reads as one comma-joined value, so a doubled
-    singleton (two Authorization fields) never silently becomes one of the two; `getall` tells them apart."""
+    """Received header fields. A repeated field reads as one comma-joined value, so a repeated singleton (two Authorization fields)
+    never silently becomes one of the two; `getall` returns them separately."""
 
     __slots__ = ("_joined", "raw")
 
@@ -53,11 +53,11 @@ class Headers:
         return [value.decode("latin-1") for raw_name, value in self.raw if _lowered(raw_name) == name]
 
     def items(self) -> Iterable[tuple[str, str]]:
-        """Each field as it came: lower-case name and value, in order, repeated ones repeated."""
+        """Each field as received: lower-case name and value, in order, with repeated ones."""
         return [(_lowered(name), value.decode("latin-1")) for name, value in self.raw]
 
     def any_starts(self, prefix: str) -> bool:
-        """Whether some field's lower-case name starts with the prefix."""
+        """Whether a field's lower-case name starts with the prefix."""
         for name in self._joined:  # noqa: SIM110  # a plain loop: this is asked of every request
             if name.startswith(prefix):
                 return True
@@ -75,12 +75,12 @@ def _lowered(raw_name: bytes) -> str:
 
 
 class Connection:
-    """One accepted TCP or TLS connection, as handlers see it; `memo` is theirs (e.g. the authenticated user).
+    """One accepted TCP or TLS connection; `memo` is for handlers (e.g. the authenticated user).
 
-    `owner` is who proved an identity on it: the client certificate, or whatever a handler sets. Limits count by owner, and a
-    connection without one is a stranger's, the first to go when room is short; its address is charged for what it holds.
-    `peer_certificate` is the DER of a client certificate that chained to the configured client CAs, else None;
-    `peer_chain` is leaf first. `foreign_certificate` is the DER of one that did not chain (see tls.py): never an identity.
+    `owner` is the authenticated user: of the client certificate, or as set by a handler. Limits are counted by owner; a connection
+    without one is the first to be closed at a limit, and is counted by its address. `peer_certificate` is the DER of a client
+    certificate that chained to the configured client CAs, else None; `peer_chain` is leaf first. `foreign_certificate` is the DER
+    of one that did not chain (see tls.py): never an identity.
     """
 
     __slots__ = ("_memo", "foreign_certificate", "owner", "peer_certificate", "peer_chain", "remote", "scheme")
@@ -139,11 +139,11 @@ class Request:
         self.version = version
         self.keep_alive = keep_alive
         self.upgrade = upgrade
-        """Asks to leave HTTP (Upgrade without a body, or CONNECT): only such a request may be answered by a Takeover."""
+        """Requests to leave HTTP (Upgrade without a body, or CONNECT): only such a request may be answered by a Takeover."""
         self.body = body
-        """What is here of it; all of it unless there is a `body_stream`."""
+        """The received body; complete unless there is a `body_stream`."""
         self.body_stream: BodyStream | None = None
-        """The body on its way: of a request that was handed over before all of it arrived."""
+        """The incomplete body of a request that was dispatched before all of it arrived."""
         if target.startswith("/"):
             self.raw_path, _, self.query = target.partition("?")
         else:
@@ -151,7 +151,7 @@ class Request:
         self.path = decode_path(self.raw_path)
 
     async def read_body(self) -> bytes:
-        """The whole body, which is `body` from then on; waits for what has not arrived. Raises BodyRefused."""
+        """The whole body, which is `body` from then on; waits for the rest. Raises BodyRefused."""
         if self.body_stream is not None:
             self.body = await self.body_stream.read_whole()
             self.body_stream = None
@@ -238,12 +238,12 @@ Handler = Callable[[Request], Awaitable[Answer]]
 
 
 def has_length(response: Response) -> bool:
-    """Whether it says itself how long its body is."""
+    """Whether its body has a known length."""
     return any(name.lower() == "content-length" for name, _ in response.headers)
 
 
 def discard(answer: Any) -> None:
-    """Tell an answer whose `run` will never be called."""
+    """Notify a response whose `run` will never be called."""
     if isinstance(answer, StreamResponse | Takeover) and answer.discard is not None:
         answer.discard()
 

@@ -1,4 +1,4 @@
-"""The first moment of a connection whose protocol its client chooses in the TLS handshake (ALPN, RFC 7301)."""
+"""The start of a connection whose protocol is chosen in the TLS handshake (ALPN, RFC 7301)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
 
 class Negotiation(asyncio.Protocol):
-    """Hands the transport to the protocol of that name as soon as there is one; to `otherwise` if none of them was chosen."""
+    """Passes the transport to the protocol of the chosen name; to `otherwise` if none was chosen."""
 
     def __init__(self, protocols: Mapping[str, MakeProtocol], otherwise: MakeProtocol) -> None:
         self._protocols = protocols

@@ -1,7 +1,7 @@
 """Connections to servers through something that is no socket, such as a stream of another connection.
 
-Loops begin TLS on sockets of their own only. So there is a pair of sockets: TLS runs on one, and the other is joined to whatever
-leads to the server. The end of one is the end of the other.
+Event loops start TLS only on their own sockets. So there is a pair of sockets: TLS runs on one, and the other is connected to the
+stream. The end of one ends the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.http.upstream import UpstreamConnection, host_port
 class PairedPool(UpstreamPool, abc.ABC):
     @abc.abstractmethod
     async def lead(self, end: socket.socket) -> None:
-        """Join `end`, which is taken over in any case, to the server. What goes wrong is raised as it comes."""
+        """Connect `end`, which is always taken over, to the server. Errors are raised unchanged."""
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
         host, port, tls, _ = key

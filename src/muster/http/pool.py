@@ -1,8 +1,8 @@
-"""Connections to other servers, made and kept for the next exchange.
+"""Connections to other servers, kept for reuse.
 
-A connection goes back to its pool only if nothing of its last exchange can reach the next. A kept one may have been closed by the
-other side a moment ago, which nobody can see in time. So a request that may be sent twice is, on a new connection, if there was no
-word in answer; one that may not is sent only where nothing speaks against it, and never again.
+A connection returns to its pool only if no data of its last exchange can reach the next one. A kept connection may have been closed
+by the server a moment ago, unnoticed. So an idempotent request is repeated on a new connection if there was no answer; another one
+is sent only on a connection without signs of a close, and never repeated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 @contextmanager
 def explained(upstream: str, whose: str = "") -> Iterator[None]:
-    """What goes wrong in connecting, as UpstreamError, but for the time that it takes; `whose` begins the reason."""
+    """Converts errors of connecting, except timeouts, to UpstreamError; `whose` is a prefix of the reason."""
     try:
         yield
     except TimeoutError:
@@ -48,7 +48,7 @@ def explained(upstream: str, whose: str = "") -> Iterator[None]:
 
 
 def _message(error: OSError) -> str:
-    """The loop's own errors may have none."""
+    """The event loop's own errors may have no message."""
     if error.strerror or str(error):
         return error.strerror or str(error)
     return "connection reset" if isinstance(error, ConnectionResetError) else type(error).__name__
@@ -58,12 +58,12 @@ UpstreamKey = tuple[str, int, ssl.SSLContext | None, str | None]
 
 
 def proven_name(key: UpstreamKey) -> str:
-    """What a certificate must be for: no certificate has the dot that ends a full name."""
+    """The name that a certificate must have: without the trailing dot of an absolute name."""
     return (key[3] or key[0]).removesuffix(".")
 
 
 async def open_connection(key: UpstreamKey, protocol: Callable[[], P]) -> P:
-    """A new connection of any protocol; what goes wrong is raised as it comes."""
+    """A new connection of any protocol; errors are raised unchanged."""
     host, port, tls, _ = key
     loop = asyncio.get_running_loop()
     name = proven_name(key) if tls is not None else None
@@ -76,7 +76,7 @@ async def open_connection(key: UpstreamKey, protocol: Callable[[], P]) -> P:
 
 
 class UpstreamPool:
-    """Idle connections by upstream; the TLS context is part of the key, so one identity never rides on another's connection."""
+    """Idle connections by upstream; the TLS context is part of the key, so identities never share a connection."""
 
     def __init__(self, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
         self._max_idle = max_idle
@@ -90,8 +90,8 @@ class UpstreamPool:
         return sum(map(len, self._idle.values()))
 
     async def connect(self, key: UpstreamKey, timeout: float, *, fresh: bool = False, sure: bool = False) -> UpstreamConnection:
-        """An idle connection if there is one (and not `fresh`), else a new one. With `sure`, a connection that the other side has
-        closed is not taken even if the loop has not heard of it yet."""
+        """An idle connection if there is one (and not `fresh`), else a new one. With `sure`, a connection that the server has
+        closed is not used even if the event loop has not noticed it yet."""
         kept = [] if fresh else self._idle.get(key, [])
         while kept:
             connection = kept.pop()
@@ -116,8 +116,8 @@ class UpstreamPool:
     async def begin(
         self, key: UpstreamKey, message: bytes, *, timeout: float, repeat: bool, bodiless: bool = False
     ) -> tuple[UpstreamConnection, AnswerHead]:
-        """Send `message`, and wait until an answer begins; the connection is the caller's to release. `timeout` is for connecting.
-        With `repeat`, a kept connection that the other side closed without a word is replaced. Raises UpstreamError."""
+        """Send `message`, and wait until a response begins; the caller must release the connection. `timeout` is for connecting.
+        With `repeat`, a kept connection that was closed without an answer is replaced. Raises UpstreamError."""
         connection = await self.connect(key, timeout, sure=not repeat)
         while True:
             try:
@@ -129,7 +129,7 @@ class UpstreamPool:
                 if not (repeat and stale):
                     raise
             else:
-                # Some say 408 when they tire of an idle connection, and our request may have crossed it on the way.
+                # Some servers send 408 before they close an idle connection, which may have crossed our request.
                 if not (repeat and connection.used and head.status == 408):
                     return connection, head
                 self.release(key, connection)
@@ -138,7 +138,7 @@ class UpstreamPool:
     async def request(
         self, key: UpstreamKey, message: bytes, *, timeout: float, repeat: bool, bodiless: bool = False, longest: int | None = None
     ) -> tuple[AnswerHead, bytes]:
-        """As `begin`, and the whole body of `longest` bytes at most."""
+        """As `begin`, and the whole body of at most `longest` bytes."""
         connection, head = await self.begin(key, message, timeout=timeout, repeat=repeat, bodiless=bodiless)
         try:
             return head, await connection.whole_body(longest)
@@ -146,14 +146,14 @@ class UpstreamPool:
             self.release(key, connection)
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:
-        """A new connection; what goes wrong is raised as it comes."""
+        """A new connection; errors are raised unchanged."""
         return await open_connection(key, lambda: self.protocol(host_port(key[0], key[1])))
 
     def protocol(self, upstream: str) -> UpstreamConnection:
         return UpstreamConnection(asyncio.get_running_loop(), upstream)
 
     def release(self, key: UpstreamKey, connection: UpstreamConnection) -> None:
-        """Keep the connection if its exchange ended in a way that allows another, else close it."""
+        """Keep the connection if it can be reused after its exchange, else close it."""
         kept = self._idle.setdefault(key, [])
         if not connection.settled or self._closed:
             connection.abort()
@@ -181,7 +181,7 @@ class UpstreamPool:
         self._sweeper = loop.call_later(self._idle_timeout / 2, self._sweep, loop) if self._idle else None
 
     def close(self) -> None:
-        """Close what is idle; connections in use are closed when they come back."""
+        """Close idle connections; those in use are closed when they are released."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -189,6 +189,6 @@ class UpstreamPool:
         for kept in self._idle.values():
             for connection in kept:
                 connection.close()
-                # Who closes does not wait for the other side's farewell: it may never come, and the loop may end before.
+                # The close does not wait for the peer: it may not answer, and the event loop may end before.
                 connection.abort()
         self._idle.clear()

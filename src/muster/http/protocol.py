@@ -1,8 +1,8 @@
-"""One server connection: requests in, answers out, in order, one at a time.
+"""One server connection: requests and responses in order, one at a time.
 
-The first request is served within the call that delivered its bytes; a further pipelined one waits for the next loop turn, so that
-no client gets more than one request per turn. Large bodies leave in slices, one per turn and only while the client takes them. A
-lost connection cancels the task that works for it; a takeover has a few seconds to deliver what it holds.
+The first request is served within the call that delivered its bytes; a further pipelined one waits for the next iteration of the
+event loop, so that no client gets more than one request per iteration. Large bodies are written in slices, one per iteration and
+only while the client reads them. A lost connection cancels its task; a takeover has a few seconds to deliver its data.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from muster.http.server import HttpServer
 
 SLICE = 256 * 1024
-"""The most one connection writes in one loop turn; up to this a head and its body leave in one write."""
+"""The most that one connection writes in one iteration; up to this a head and its body are one write."""
 MOST_UNSENT = 64 * 1024
-"""Bytes in a connection's transport from which on its client is behind."""
+"""Bytes in a connection's transport above which its client counts as slow."""
 LINGER = 1.0
-"""Seconds that a client which still sends has to read why it is refused."""
+"""Seconds for a client that is still sending to read the refusal."""
 LINGER_BYTES = 256 * 1024
-"""What is read meanwhile and thrown away."""
+"""Data that are read and discarded meanwhile."""
 TAKEOVER_LINGER = 5.0
 STRANGER_BACKLOG = 32 * 1024
-"""What a stranger may leave unread under TLS before it gets no further answers."""
+"""Unread data of an unauthenticated client under TLS above which it gets no further responses."""
 
 
 class ServerConnection(Receiver, ServedConnection):
@@ -62,10 +62,10 @@ class ServerConnection(Receiver, ServedConnection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._transport.set_write_buffer_limits(MOST_UNSENT)  # TLS would take eight times as much
+        self._transport.set_write_buffer_limits(MOST_UNSENT)  # TLS would buffer eight times as much
         self.info = describe(transport)
         if self.info.scheme == "https":
-            self._transport.set_read_buffer_limits(READ_AHEAD)  # what TLS reads on while we have paused
+            self._transport.set_read_buffer_limits(READ_AHEAD)  # what TLS reads while reading is paused
             self._narrow = self.info.owner is None
             if self._narrow:
                 self._transport.set_write_buffer_limits(STRANGER_BACKLOG)
@@ -127,7 +127,7 @@ class ServerConnection(Receiver, ServedConnection):
             self._writable.set_result(None)
         if self._takeover is not None:
             self._takeover.feed_eof()
-            self._takeover = None  # which has this connection: what has ended shall need no garbage collector
+            self._takeover = None  # It refers to this connection: a cycle would need the garbage collector.
             if self._task is not None:
                 self.loop.call_later(TAKEOVER_LINGER, self._task.cancel)
         elif self._task is not None:
@@ -215,7 +215,7 @@ class ServerConnection(Receiver, ServedConnection):
         return f"{self.server.date}{framing}{connection}\r\n"
 
     def _send(self, request: Request | None, response: Response, *, keep: bool) -> None:
-        """Write a complete answer and go on to the next request."""
+        """Write a complete response and continue with the next request."""
         keep = keep and request is not None and self._keeps_alive(request)
         status, body = response.status, response.body
         size = len(body) if isinstance(body, bytes) else sum(map(len, body))
@@ -243,7 +243,7 @@ class ServerConnection(Receiver, ServedConnection):
         self._finished(keep)
 
     def _pump(self) -> None:
-        """Write one slice of a large body; the next one in a later turn, once the client has taken enough."""
+        """Write one slice of a large body; the next one in a later iteration, once the client has read enough."""
         if self.lost or self._out is None:
             return
         if self._write_paused:
@@ -363,21 +363,22 @@ class ServerConnection(Receiver, ServedConnection):
     # For the table of connections
 
     def waiting_since(self) -> float | None:
-        """A stranger that does not send its body or take its answer is waited for too; others are served then."""
+        """An unauthenticated client that does not send its body or read its response counts as waited for too; others are being
+        served then."""
         phase = self._phase
         return None if phase == BUSY or (phase in (BODY, SENDING) and self.info.owner is not None) else self.since
 
     # Ending
 
     def shut_down(self) -> None:
-        """The server is stopping: go at once if idle, else when the request at hand, or on its way, is answered."""
+        """The server stops: close at once if idle, else after the current or incoming request is answered."""
         if self._writer is not None:
             self._writer.announce_end()
         else:
             self._close_if_idle()
 
     def retire(self) -> None:
-        """Go at once if idle, else when what is at hand, or on its way, is answered to its own end."""
+        """Close at once if idle, else after the current or incoming request is answered completely."""
         self._retiring = True
         self._close_if_idle()
 
@@ -386,7 +387,7 @@ class ServerConnection(Receiver, ServedConnection):
             self.close()
 
     def cancel(self) -> None:
-        """The server's grace is over."""
+        """The server's grace period is over."""
         if self._task is not None:
             self._task.cancel()
         else:
@@ -410,7 +411,7 @@ class ServerConnection(Receiver, ServedConnection):
         self._wait_in(CLOSING, LINGER)
 
     def expire(self) -> None:
-        """The deadline has passed: renew it if there was progress, else end the wait."""
+        """The deadline has passed: extend it if there was progress, else close."""
         if self._phase in (SENDING, CLOSING):
             backlog = self.write_backlog()
             if 0 < backlog < self._mark:

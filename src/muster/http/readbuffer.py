@@ -1,8 +1,8 @@
-"""The buffer that a loop reads into: one for all its connections, of servers and of clients.
+"""The read buffer of an event loop: one for all connections of servers and clients.
 
-A loop reads from one socket at a time, and a connection copies out what came before the next read. So there is nothing to gain from
-a buffer for each server and each pool; where many of them live and go in one process, each kept its own until a full garbage
-collection, and that was most of what they cost.
+A loop reads from one socket at a time, and a connection copies the data before the next read. So separate buffers have no
+advantage; with many servers and pools in one process, each buffer was kept until a full garbage collection, and was most of their
+memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 READ_BUFFER: Final = (256 + 32) * 1024
-"""More than TLS has at once, so that nothing of it stays behind where `lose_nothing_unread` does not see it."""
+"""More than TLS decrypts at once, so that no data remain unnoticed by `lose_nothing_unread`."""
 
 _buffers: WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview] = WeakKeyDictionary()
 

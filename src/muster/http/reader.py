@@ -1,10 +1,9 @@
 """From bytes to requests: the parsing half of a server connection, with its limits.
 
-llhttp (httptools) parses without a way to pause, so bytes are fed in small slices and feeding stops as soon as a request
-is ready: a client that pipelines thousands of requests costs one slice per turn, not all of them. Whatever cannot become
-a request becomes a `Rejection` in the same queue, so answers keep their order; after one nothing more is read. An
-Upgrade request that carries a body is treated as an ordinary request (a server may ignore Upgrade), because llhttp would
-otherwise take the body for bytes of the new protocol.
+llhttp (httptools) cannot pause, so bytes are fed in small slices until a request is complete: a client that pipelines thousands of
+requests costs one slice per iteration of the event loop. An invalid request becomes a `Rejection` in the same queue, so responses
+keep their order; after that nothing more is read. An Upgrade request with a body is treated as an ordinary request (a server may
+ignore Upgrade), because llhttp would otherwise take the body for data of the new protocol.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 HEAD_SLICE = 8 * 1024
 BODY_SLICE = 64 * 1024
 CHUNK_OVERHEAD = 8
-"""Bytes of chunk framing tolerated per byte of body (a one-byte chunk has five)."""
+"""Bytes of chunk framing that are permitted per byte of body (a one-byte chunk has five)."""
 
 _METHODS: dict[bytes, str] = {}
 
 
 class Rejection:
-    """A message that cannot be served: the status to answer with, and the request as far as it is known."""
+    """A message that cannot be served: the status of the response, and the request as far as it is known."""
 
     __slots__ = ("message", "request", "status")
 
@@ -41,7 +40,7 @@ class Rejection:
 
 
 class _RejectedError(Exception):
-    """Stops the parser from within a callback; what to answer is in `ready` already."""
+    """Stops the parser from within a callback; the response is in `ready` already."""
 
 
 OpenBody = Callable[[Request, int | None, bool, bool], "BodyStream | None"]
@@ -50,7 +49,7 @@ the body goes as it arrives; None keeps it until it is complete. Asked with the 
 
 
 def _no_body(request: Request, length: int | None, expects_continue: bool, late: bool) -> BodyStream | None:
-    """For a reader whose connection has gone."""
+    """For a reader whose connection is gone."""
     return None
 
 
@@ -94,21 +93,21 @@ class RequestReader:
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] | None = None
         self._parts: list[bytes] | None = None
-        """What has come of a head, and of a body; most connections are idle, and have neither."""
+        """Parts of a head, and of a body; most connections are idle, and have none."""
         self._carried: Request | None = None
         self._raw_bytes = 0
         self.body_bytes = 0
         self.ready: list[Request | Rejection] = []
         self.receiving: Request | None = None
-        """The request whose body is still on its way (already handed out if its body is streamed)."""
+        """The request whose body is incomplete (already dispatched if its body is streamed)."""
         self._length: int | None = None
         self._expects_continue = False
         self.ended = False
-        """No further request is read from this connection."""
+        """Whether no further request is read from this connection."""
         self.rejected = False
 
     def feed(self, data: bytes) -> bytes:
-        """Parse until something is ready or the data are used up; gives back what was not used."""
+        """Parse until a request is ready or the data are used up; returns the unused data."""
         position, size = 0, len(data)
         while position < size and not self.ready and not self.ended:
             end = min(size, position + (HEAD_SLICE if self.receiving is None else BODY_SLICE))
@@ -129,7 +128,7 @@ class RequestReader:
         return data[position:] if position else data
 
     def _hand_over(self, request: Request) -> None:
-        """The head is here and the body is not: whoever answers may begin, and asks for the rest if it is wanted."""
+        """The head is complete and the body is not: the handler may start, and request the rest."""
         if request.body_stream is not None:
             return
         request.body_stream = self._open_body(request, self._length, self._expects_continue, True)
@@ -143,13 +142,13 @@ class RequestReader:
             if self._raw_bytes > self._max_head:
                 self.reject(431, "the request head is too large")
             elif self._fields is not None and len(self._fields) > self._max_headers:
-                # As they come and not with the last of them: small fields take many times their size.
+                # Checked while parsing and not at the end: small fields take many times their size.
                 self.reject(431, "too many header fields")
         elif self._raw_bytes > self._max_head + CHUNK_OVERHEAD * self.body_bytes + BODY_SLICE:
             self.reject(400, "too much chunk framing for the amount of body", self.receiving)
 
     def reject(self, status: int, message: str, request: Request | None = None) -> None:
-        """Read no more, and say why: in the answer of its own, or to whoever reads the body of a request handed over before."""
+        """Stop reading, with the reason: as a response of its own, or for the reader of the body of a dispatched request."""
         self.ended = self.rejected = True
         receiving, self.receiving = self.receiving, None
         if receiving is not None and receiving.body_stream is not None:
@@ -158,7 +157,7 @@ class RequestReader:
             self.ready.append(Rejection(status, message, request))
 
     def _failed(self, error: Exception) -> None:
-        # After a request that announced `close`, llhttp calls further data an error; they are to be ignored.
+        # After a request with `Connection: close`, llhttp reports further data as an error; they are ignored.
         if not self.ended:
             status = 501 if isinstance(error, httptools.HttpParserInvalidMethodError) else 400
             self.reject(status, f"malformed request: {error}", self.receiving)
@@ -288,13 +287,13 @@ class RequestReader:
         self.ready.append(request)
 
     def abandon(self) -> None:
-        """Nobody wants the rest of the body that is on its way."""
+        """The rest of the incomplete body is not needed."""
         self.ended = True
         self.receiving = None
 
     @property
     def head_bytes(self) -> int:
-        """How much of a head, or of what frames a body, has come so far."""
+        """The size of the incomplete head, or of the framing of a body."""
         return self._raw_bytes
 
     def has_partial_head(self) -> bool:

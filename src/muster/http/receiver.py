@@ -1,7 +1,7 @@
-"""The reading half of a server connection: from the bytes of a socket to requests, bodies and the room that they take.
+"""The reading half of a server connection: from the bytes of a socket to requests and bodies, within the memory limits.
 
-Bytes beyond the request being served are kept unparsed up to a bound, then the socket is no longer read. A request whose body did
-not come with its head is handed over on its head; the body is read when somebody asks for it, and within the server's budgets.
+Data after the current request are kept unparsed up to a limit, then the socket is no longer read. A request whose body did not come
+with its head is dispatched on its head; the body is read when the handler requests it, and within the server's budgets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Receiver(Flow):
         self._hold: Hold | None = None
 
     def _start(self, item: Request | Rejection) -> None:
-        """Serve a request, or say why there is none."""
+        """Serve a request, or answer with its rejection."""
 
     def _feed(self, data: bytes) -> None:
         reader = self.reader
@@ -53,7 +53,7 @@ class Receiver(Flow):
             self._phase, self.deadline = BUSY, NEVER
 
     def _wait_for_input(self) -> None:
-        """Set the deadline for what is still to come; one that runs already is not renewed by a trickle of bytes."""
+        """Set the deadline for missing input; a running deadline is not extended by single bytes."""
         reader = self.reader
         if reader.receiving is not None:
             if self._phase != BODY:
@@ -67,7 +67,7 @@ class Receiver(Flow):
             self._wait_in(IDLE, self.server.idle_timeout)
 
     def _next(self) -> None:
-        """Serve the next pipelined request, or go on reading; runs once per loop turn."""
+        """Serve the next pipelined request, or continue reading; runs once per iteration of the event loop."""
         if self.lost or self._lingering or self._current is not None or self._phase == SENDING:
             return
         reader = self.reader
@@ -85,14 +85,14 @@ class Receiver(Flow):
         return BodyStream(self, length, expects_continue=expects_continue, whole=late)
 
     async def hold_body(self, size: int, abandon: Callable[[], None]) -> Hold:
-        """Room for the body of the request at hand until that is answered; raises BodyRefused."""
+        """Memory for the body of the current request until it is answered; raises BodyRefused."""
         self._release_body()
         budget, holder = self.server.bodies.of(self.info)
         self._hold = hold = await budget.hold(holder, size, abandon)
         return hold
 
     def _hold_head(self) -> None:
-        """A large head on its way is counted like a body."""
+        """A large incomplete head is counted like a body."""
         if self._hold is None and self.reader.head_bytes > SMALL_BODY:
             budget, holder = self.server.arrivals.of(self.info)
             try:
@@ -102,7 +102,7 @@ class Receiver(Flow):
                 self.loop.call_soon(self._next)
 
     def _hold_arrived(self, request: Request) -> None:
-        """Count what a request brought along: it may wait before anybody decides about it."""
+        """Count the received part of a request: it may wait before it is processed."""
         self._release_body()
         arrived = len(request.body) if request.body_stream is None else request.body_stream.arrived
         if arrived > SMALL_BODY:
@@ -119,7 +119,7 @@ class Receiver(Flow):
             self._emit(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _expire_body(self) -> None:
-        """A body has to make progress while we are ready to take it, and one that is kept whole to be here in time."""
+        """A body must make progress while it is read, and a buffered one must be complete in time."""
         request, received = self.reader.receiving, self.reader.body_bytes
         body = None if request is None else request.body_stream
         if request is None or body is None:

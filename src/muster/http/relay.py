@@ -1,12 +1,12 @@
-"""Forwarding a request to another server: bodies streamed both ways, upgrades spliced, nothing parsed that need not be.
+"""Forwards a request to another server: bodies are streamed in both directions, upgrades are spliced.
 
-The caller decides what is said to the upstream: it starts from `end_to_end_fields(request.headers)` (what the client's
-own Connection field names is gone then), removes and adds, and hands the result over; `relay` itself only adds framing,
-Host if missing, and the Upgrade pair. An answer that is complete at once is passed on as one piece; any other flows at
-the pace of the slower side. A torn answer tears the client's connection too, never fakes an end. A request is tried a
-second time only if an idle connection turned out dead before the upstream said a word, and only if it is safe to repeat.
+The caller decides which headers are sent: it starts from `end_to_end_fields(request.headers)` (without the fields that the client's
+Connection field names), removes and adds, and passes the result; `relay` itself only adds framing, Host if missing, and the Upgrade
+fields. A response that is complete at once is passed on in one piece; any other at the speed of the slower side. An incomplete
+response also ends the client's connection with an error. A request is repeated only if an idle connection turned out to be closed
+before the upstream answered, and only if it is idempotent.
 
-What is to be known or changed of an answer before any of it is passed on is for `review`, and what passes is told to `meter`.
+`review` may inspect and change the head of a response before it is passed on, and `meter` counts the bytes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ HALF_CLOSE_GRACE = 5.0
 
 
 class Meter(Protocol):
-    """Learns how many bytes pass, of bodies and of what is spoken after an upgrade."""
+    """Counts the bytes of bodies and of upgraded connections."""
 
     def sent(self, size: int) -> None: ...
 
@@ -71,7 +71,7 @@ class RequestBodyTooLarge(Exception):
 
 
 def end_to_end_fields(headers: Headers) -> list[tuple[str, str]]:
-    """What of a received head may travel further: all but hop-by-hop fields and those its Connection field names."""
+    """The end-to-end fields of a received head: all but hop-by-hop fields and those its Connection field names."""
     named = {name.strip().lower() for name in (headers.get("connection") or "").split(",")}
     dropped = HOP_BY_HOP | named
     return [(name, value) for name, value in headers.items() if name not in dropped]
@@ -93,11 +93,11 @@ async def relay(
     review: Callable[[AnswerHead], None] | None = None,
     meter: Meter | None = None,
 ) -> Answer:
-    """Send `request` to an upstream as `path` (a raw request target) with `headers`, and give its answer.
+    """Send `request` to an upstream as `path` (a raw request target) with `headers`, and return its response.
 
-    Raises UpstreamUnavailable, UpstreamTimeout, UpstreamUntrusted or UpstreamBroken (all UpstreamError) as long as nothing
-    of the answer has been passed on, and RequestBodyTooLarge. `head_timeout` counts from the end of the request's body. `review`
-    may change the fields of the answer's head, of a switch of protocols too, and what it raises is raised here.
+    Raises UpstreamUnavailable, UpstreamTimeout, UpstreamUntrusted or UpstreamBroken (all UpstreamError) before anything of the
+    response was passed on, and RequestBodyTooLarge. `head_timeout` counts from the end of the request's body. `review` may change
+    the fields of the response's head, also for a switch of protocols, and its exceptions are raised here.
     """
     key: UpstreamKey = (host, port, tls, server_hostname)
     if request.method == "CONNECT":
@@ -149,7 +149,7 @@ def _request_head(request: Request, path: str, headers: HeaderFields, host: str,
 
 
 class _Exchange:
-    """One request on one upstream connection, from the head sent to the connection given back."""
+    """One request on one upstream connection, until the connection is released."""
 
     __slots__ = ("_connection", "_key", "_meter", "_pool", "_upload")
 
@@ -188,7 +188,7 @@ class _Exchange:
             answered.cancel()
         if upload.done():
             error = upload.exception()
-            # An upstream that closes while we send may still have answered (e.g. 413): then that answer counts.
+            # An upstream that closes while we send may still have answered (e.g. 413): then that response counts.
             if error is not None and not (isinstance(error, ConnectionError) and self._connection.lost):
                 raise error
 
@@ -259,7 +259,7 @@ class _Exchange:
 
 
 def _retrieve_exception(upload: asyncio.Task[None]) -> None:
-    """An upload that fails after the answer began has nobody to tell: the answer's own end says it."""
+    """An upload that fails after the response began needs no report: the end of the response has it."""
     if not upload.cancelled():
         upload.exception()
 
@@ -292,14 +292,14 @@ async def _copy(
 
 
 async def _splice(client: RawConnection, upstream: UpstreamConnection, meter: Meter | None) -> None:
-    """Copy both ways. When one side ends its direction, the other may finish; when one is gone, what it sent is delivered."""
+    """Copy in both directions. When one side ends its direction, the other may finish; when one is gone, its data are delivered."""
     up = asyncio.create_task(_copy(client.read, upstream.write, upstream.drain, meter.sent if meter else None))
     down = asyncio.create_task(_copy(upstream.body, client.write, client.drain, meter.received if meter else None))
     directions: Sequence[asyncio.Task[None]] = (up, down)
     try:
         await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         if up.done() and up.exception() is not None:
-            # The upstream went, not the client: what it had said is still to be delivered.
+            # The upstream is gone, not the client: its data are still to be delivered.
             source_gone, half_closed = False, True
         elif up.done():
             source_gone, half_closed = client.is_closed or client.secure, upstream.write_eof()

@@ -42,7 +42,7 @@ def _plain_rejection(status: int, message: str) -> Response:
 
 
 def _with_body(handler: Handler) -> Handler:
-    """For handlers that want the whole body from the start."""
+    """For handlers that need the whole body from the start."""
 
     async def when_complete(request: Request) -> Answer:
         await request.read_body()
@@ -64,33 +64,32 @@ class HttpConnection(ConnectionEntry, Protocol):
 
     info: Connection
     deadline: float
-    """When it is to `expire`, unless that is put off."""
+    """When `expire` is called, unless it is extended."""
 
     def expire(self) -> None: ...
 
     def retire(self) -> None:
-        """Go when what is at hand is answered to its own end."""
+        """Close after the current request is answered completely."""
 
     def shut_down(self) -> None:
-        """Go when what is at hand is answered; streams are asked to end."""
+        """Close after the current request is answered; streams are requested to end."""
 
     def cancel(self) -> None:
-        """End what is at hand."""
+        """Cancel the current request."""
 
     def abort(self) -> None: ...
 
 
 class HttpServer(Accepting[HttpConnection]):
-    """Serves `handler`. Times are seconds, sizes bytes; the hooks make the answers the layer gives by itself.
+    """Serves `handler`. Times are in seconds, sizes in bytes; the hooks make the layer's own responses.
 
-    A handler that `reads_bodies` gets each request on its head and awaits `read_body` where it wants the body; others get complete
-    requests. Requests that `stream_body` chooses come on their head too, with a body that is passed on as it arrives. `strangers`
-    is the part of the limits on connections and bodies that is for clients who have not proved who they are.
+    A handler that `reads_bodies` gets each request on its head and awaits `read_body` where it needs the body; others get complete
+    requests. Requests that `stream_body` selects come on their head too, with a body that is streamed. `strangers` is the part of
+    the limits on connections and bodies for unauthenticated clients.
 
-    With `http2`, clients that choose it by ALPN are served by HTTP/2, the others as ever; `tls` has to offer both
-    (`muster.http.tls.HTTP_2_OR_1`).
+    With `http2`, clients that choose it by ALPN are served by HTTP/2; `tls` must offer both (`muster.http.tls.HTTP_2_OR_1`).
 
-    `on_error` also hears of streams and takeovers that fail after their head has gone; its answer is unused then.
+    `on_error` is also called for streams and takeovers that fail after their head was sent; its response is unused then.
     """
 
     def __init__(
@@ -132,17 +131,17 @@ class HttpServer(Accepting[HttpConnection]):
         self.send_timeout = send_timeout
         self.stream_body = stream_body
         self.date = self.date_value = ""
-        """The header field, and its value alone."""
+        """The Date field, and its value alone."""
         self.backlogs = Backlogs(max_owner_backlog, max_backlog)
         self._on_error = on_error
         self._on_bad_request = on_bad_request
         self.bodies = Budgets(max_bodies, max_body, strangers)
-        """For bodies that are read whole."""
+        """For buffered bodies."""
         self.arrivals = Budgets(max_bodies, max_body, strangers)
-        """For what comes with a head. Apart, so that whoever sends at once never has to wait for one who trickles."""
+        """For data that come with a head. Separate, so that complete requests never wait for slow ones."""
         self.flushing = FlushQueue()
         self.flush_soon = self.flushing.add
-        """At the end of this loop turn; answers wait for it too."""
+        """At the end of this iteration; responses wait for it too."""
         self._acceptor: Acceptor[HttpConnection] = Acceptor(
             self._either_protocol() if http2 else lambda loop: ServerConnection(self, loop),
             tls=tls,
@@ -165,8 +164,8 @@ class HttpServer(Accepting[HttpConnection]):
         return self._acceptor.stopping
 
     def retire_unproven(self) -> None:
-        """Have connections without a client certificate made anew: clients do not show one to a server that does not know its
-        authority, and the server may know others now. What is under way on them is answered first."""
+        """Close connections without a client certificate, after their current requests: clients do not send one to a server that
+        does not list its CA, and the server may have new client CAs now."""
         for connection in list(self._acceptor.connections):
             if connection.info.peer_certificate is None:
                 connection.retire()
@@ -189,7 +188,7 @@ class HttpServer(Accepting[HttpConnection]):
             self._sweeper = None
 
     def _either_protocol(self) -> Callable[[asyncio.AbstractEventLoop], asyncio.BaseProtocol]:
-        # Few servers speak HTTP/2, and the others need none of it.
+        # Few servers use HTTP/2, and the others need not import it.
         from muster.http.http2.multiplexing import Multiplexing
 
         multiplexing = Multiplexing(self)
@@ -198,7 +197,8 @@ class HttpServer(Accepting[HttpConnection]):
     # For connections
 
     def may_linger(self, connection: ServerConnection) -> bool:
-        """Whether there is time to part in peace: input that is thrown away passes through buffers, so few strangers at once."""
+        """Whether the connection may linger to deliver its last response: discarded input takes memory, so few unauthenticated ones
+        at once."""
         if connection.owner is None:
             if len(self._lingering) >= LINGERING_STRANGERS:
                 return False

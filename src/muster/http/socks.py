@@ -1,6 +1,6 @@
-"""Connections to other servers by way of a SOCKS5 proxy (RFC 1928, passwords by RFC 1929).
+"""Connections to other servers through a SOCKS5 proxy (RFC 1928, passwords by RFC 1929).
 
-The proxy is told the server's name and finds its address itself, as Go's clients have it done for `socks5` and `socks5h` alike.
+The proxy resolves the server's name, as Go's clients do for `socks5` and `socks5h` alike.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SocksPool(UpstreamPool):
 
 
 class _Conversation:
-    """Exact numbers of bytes on a socket that is not yet the loop's."""
+    """Reads exact numbers of bytes from a socket that is not yet the event loop's."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, way: socket.socket) -> None:
         self._loop = loop

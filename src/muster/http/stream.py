@@ -1,9 +1,9 @@
-"""The handler's ends of a live connection: chunks out (`StreamWriter`), a body in (`BodyStream`), raw bytes (`RawConnection`).
+"""The handler's interfaces of an open connection: chunks (`StreamWriter`), a request body (`BodyStream`), raw bytes
+(`RawConnection`).
 
-Writes are gathered and leave in one transport write per connection and loop turn, because the event loop makes a system
-call (and a TLS record) of each. Nothing here blocks a broadcaster: writing never waits, `buffered` tells how far behind
-the client is, and a stream that falls behind by more than the server's bound is cut. Incoming bytes are bounded the other
-way round: reading from the socket pauses while the handler has not taken what is there.
+Writes are collected into one transport write per connection and iteration of the event loop, because each is a system call (and a
+TLS record). Nothing here blocks a broadcaster: writing never waits, `buffered` is how far behind the client is, and a stream beyond
+the server's limit is cut. Received data are bounded too: reading from the socket pauses while the handler has not taken them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 READ_AHEAD = 64 * 1024
 PIECE_OVERHEAD = 64
-"""What a piece costs beside its bytes: a client that sends single bytes must not make us hold fifty times as much."""
+"""The cost of a piece besides its bytes: a client that sends single bytes must not cause fifty times their memory."""
 GATHERED = 256 * 1024
-"""Bytes after which the writes of one loop turn are many."""
+"""Bytes after which the writes of one iteration are flushed."""
 
 
 class Outlet(Protocol):
-    """Where the body of an answer leaves: a connection, or one stream of it."""
+    """The target of a response body: a connection, or one stream of it."""
 
     loop: asyncio.AbstractEventLoop
     server: HttpServer
@@ -86,7 +86,7 @@ class StreamWriter:
         self._gathered_bytes += len(data)
 
     def flush(self) -> None:
-        """Hand over what was gathered; the server does this once per loop turn."""
+        """Pass on the collected writes; the server does this once per iteration."""
         gathered = self._gathered
         if not gathered:
             return
@@ -103,17 +103,17 @@ class StreamWriter:
 
     @property
     def is_behind(self) -> bool:
-        """Whoever writes much should `drain` first."""
+        """Whether large writes should `drain` first."""
         return self._connection.is_behind or self._gathered_bytes > GATHERED
 
     async def drain(self) -> None:
-        """Wait until the client has taken enough that more may be written."""
+        """Wait until the client has read enough that more may be written."""
         self.flush()
         await self._connection.writable()
 
     @property
     def closed(self) -> asyncio.Future[None]:
-        """Resolves when the client has gone or the stream is to end; then `run` should return."""
+        """Resolves when the client is gone or the stream is to end; then `run` should return."""
         if self._closed is None or self._closed.cancelled():
             self._closed = self._connection.loop.create_future()
             if self.is_closed or self._ending or self._connection.server.stopping:
@@ -125,7 +125,7 @@ class StreamWriter:
         self._connection.abort()
 
     def announce_end(self) -> None:
-        """Ask `run` to return: the server stops, or the right to the stream is gone."""
+        """Request that `run` returns: the server stops, or the stream is no longer permitted."""
         self._ending = True
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
@@ -156,7 +156,7 @@ class Pausable(Protocol):
 
 
 class _NullFlow:
-    """Stands where the connection of an inbox was once it is lost: they would hold each other until a garbage collection."""
+    """Replaces the connection of an inbox once it is lost: they would be a reference cycle until a garbage collection."""
 
     loop: asyncio.AbstractEventLoop
 
@@ -169,14 +169,13 @@ _NULL_FLOW = _NullFlow()
 
 
 def lose_nothing_unread(transport: Any) -> None:
-    """Have TLS stop reading from the socket as soon as something waits in it for a reader who has paused. uvloop throws away what
-    waits there when the socket's end comes, and whoever closes at once after the last word, as servers written in Go do, would not
-    be heard to the end."""
+    """Make TLS stop reading from the socket as soon as data wait for a paused reader. uvloop discards waiting data at the socket's
+    end, so the last data of a server that closes at once, as those in Go do, would be lost."""
     transport.set_read_buffer_limits(1, 0)
 
 
 class Inbox:
-    """Bytes on their way from a socket to one reader, with the socket paused while too many wait."""
+    """Bytes from a socket for one reader, with the socket paused while too many wait."""
 
     __slots__ = ("_connection", "_ended", "_error", "_held", "_parts", "_sink", "_waiter")
 
@@ -202,14 +201,14 @@ class Inbox:
         self._wake()
 
     def feed_eof(self, error: Exception | None = None) -> None:
-        """Nothing more comes; with `error`, the reader learns that something is missing."""
+        """No more data; with `error`, the reader learns that the data are incomplete."""
         if not self._ended:
             self._ended = True
             self._error = error
             self._wake()
 
     def let_go(self) -> None:
-        """The connection is lost, and its end was fed: what is here can still be read."""
+        """The connection is lost, and its end was fed: received data can still be read."""
         self._connection = _NULL_FLOW
 
     def _wake(self) -> None:
@@ -217,14 +216,14 @@ class Inbox:
             self._waiter.set_result(None)
 
     def taken(self) -> bytes:
-        """All bytes that are here, without waiting."""
+        """All received data, without waiting."""
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         self._held = 0
         return data
 
     async def _more(self) -> None:
-        """Wait to be woken."""
+        """Wait for data."""
         self._waiter = self._connection.loop.create_future()
         try:
             await self._waiter
@@ -236,15 +235,16 @@ class Inbox:
             if sink(data):
                 return
         except Exception as error:
-            # Who feeds us has no part in it: it is the reader's.
+            # The error concerns the reader only.
             self.feed_eof(error)
         self._sink = None
         self._wake()
 
     async def drain_into(self, sink: Callable[[bytes], bool]) -> bool:
-        """Hand what comes to `sink` as it comes, until that gives False: it wants no more for now. False at the end.
+        """Pass data to `sink` as they arrive, until that returns False. False at the end.
 
-        For whoever only passes bytes on: a reader that is woken for each piece of a stream costs more than the piece."""
+        For relays: waking a reader for each piece of a stream costs more than the piece.
+        """
         if self._parts and not sink(self.taken()):
             return True
         self._connection.resume_reading()
@@ -261,7 +261,7 @@ class Inbox:
         return False
 
     async def take(self) -> bytes:
-        """All bytes that are here, after waiting for some; empty at the end."""
+        """All received data, after waiting for some; empty at the end."""
         while not self._parts and not self._ended:
             await self._more()
         data = self.taken()
@@ -272,7 +272,7 @@ class Inbox:
 
 
 class BodySource(Pausable, Protocol):
-    """Where a request's body comes from, and who has room for it."""
+    """The connection of a request body, with its memory budget."""
 
     server: HttpServer
 
@@ -282,7 +282,7 @@ class BodySource(Pausable, Protocol):
 
 
 class BodyStream(Inbox):
-    """A request body as it arrives: passed on as it comes for requests the server's `stream_body` chose, else read whole."""
+    """A request body as it arrives: streamed for requests that the server's `stream_body` selects, else buffered."""
 
     __slots__ = ("_gathered", "_server_connection", "awaits_continue", "awaits_room", "complete", "length", "whole")
 
@@ -291,9 +291,9 @@ class BodyStream(Inbox):
         self.length = length
         """The announced length; None for a chunked body."""
         self.whole = whole
-        """It is held until all of it is there, so it has a limit, a deadline and a place in the server's budget."""
+        """Whether it is buffered until it is complete, with a limit, a deadline and memory from the server's budget."""
         self.complete = False
-        """All of it has arrived, read or not."""
+        """Whether all of it has arrived, read or not."""
         self._gathered: bytearray | None = None
         self._server_connection = connection
         self.awaits_continue = expects_continue
@@ -327,7 +327,7 @@ class BodyStream(Inbox):
         return bytes(gathered)
 
     def feed(self, data: bytes) -> None:
-        """What is read whole has room already: nobody is woken for a part of it, and no client is held back."""
+        """A buffered body has memory already: its reader is woken at the end, and reading never pauses."""
         if self._gathered is None:
             super().feed(data)
         elif self._error is None:
@@ -339,7 +339,7 @@ class BodyStream(Inbox):
         self.feed_eof(BodyRefused(429, "the request body came slowly and others waited, please try again later"))
 
     async def read(self) -> bytes:
-        """The next bytes; empty at the end. A client that waits for `100 Continue` is told on the first call."""
+        """The next bytes; empty at the end. The first call sends `100 Continue` if the client waits for it."""
         self._grant_continue()
         return await self.take()
 
@@ -366,7 +366,7 @@ class BodyStream(Inbox):
 
 
 class RawConnection:
-    """The socket of a Takeover. `initial` holds what the client sent after its request head."""
+    """The socket of a Takeover. `initial` has the data that the client sent after its request head."""
 
     __slots__ = ("_connection", "_inbox", "initial")
 
@@ -376,7 +376,7 @@ class RawConnection:
         self.initial = initial
 
     async def read(self) -> bytes:
-        """What arrived since; empty when the client has ended its direction or is gone."""
+        """The data received since the last call; empty when the client has ended its direction or is gone."""
         return await self._inbox.take()
 
     def write(self, data: bytes) -> None:

@@ -26,15 +26,15 @@ TLS_BUFFER = 16 * 1024
 HTTP_1_1 = "http/1.1"
 HTTP_2 = "h2"
 HTTP_2_OR_1 = (HTTP_2, HTTP_1_1)
-"""What a server offers that has both; clients that want to change to another protocol ask for HTTP/1.1."""
+"""The protocols of a server that supports both; clients that upgrade to another protocol use HTTP/1.1."""
 
 Pem = bytes | str | Path
 """PEM text as bytes, or the path of a PEM file."""
 
 
 def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None, *, alpn: str | Sequence[str] = HTTP_1_1) -> ssl.SSLContext:
-    """A server context: TLS 1.2+, protocols by ALPN, the first that the client has too, a client certificate asked for if
-    `client_cas` are given."""
+    """A server context: TLS 1.2+, ALPN protocols in order of preference, a client certificate is requested if `client_cas` are
+    given."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols([alpn] if isinstance(alpn, str) else list(alpn))
@@ -43,14 +43,14 @@ def server_context(cert: Pem, key: Pem, client_cas: Pem | None = None, *, alpn: 
     load_chain(context, cert, key)
     if client_cas is not None:
         context.verify_mode = ssl.CERT_OPTIONAL
-        # A client CA may itself be signed by one that is not trusted here: Go takes every one it is given for a root.
+        # A client CA may itself be signed by one that is not trusted here: Go takes every configured one for a root.
         context.verify_flags |= ssl.VerifyFlags(NO_CHECK_TIME) | ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
         context.load_verify_locations(cadata=_text(client_cas))
     return context
 
 
 def client_context(authorities: bytes | None = None, *, alpn: str | None = None) -> ssl.SSLContext:
-    """A client context that trusts these authorities, else the system's; to a pod, variables of the machine say nothing."""
+    """A client context that trusts these CAs, else the system's; for a pod, environment variables of the machine are ignored."""
     context = _trusting(authorities)
     if alpn is not None:
         context.set_alpn_protocols([alpn])
@@ -74,7 +74,7 @@ def _text(pem: Pem) -> str:
 
 
 def load_chain(context: ssl.SSLContext, cert: Pem, key: Pem) -> None:
-    """Give a context, of server or client, its own certificate."""
+    """Load a server's or client's own certificate into a context."""
     # OpenSSL's Python binding reads a key pair from files only.
     with tempfile.TemporaryDirectory(prefix="muster-tls-") as directory:
         cert_file, key_file = Path(directory, "tls.crt"), Path(directory, "tls.key")
@@ -93,7 +93,7 @@ class SwappableContext:
 
     def replace(self, context: ssl.SSLContext) -> None:
         if context.verify_mode != self.listening.verify_mode:
-            # OpenSSL takes the mode from the listening context when the connection is made.
+            # OpenSSL takes the verify mode from the listening context when the connection is made.
             raise ValueError("a replaced context must ask for client certificates exactly as the first one did")
         self._current = context
         self.listening.sni_callback = self._select
@@ -103,7 +103,7 @@ class SwappableContext:
 
 
 class PeerCertificates(NamedTuple):
-    """What a client presented: `verified` is an identity, `foreign` is not."""
+    """The certificate of a client: `verified` is an identity, `foreign` is not."""
 
     verified: bytes | None
     chain: tuple[bytes, ...]
@@ -126,7 +126,7 @@ _KNOWN_VALIDITIES = 1024
 
 
 def _in_its_time(leaf: bytes, connection: ssl.SSLObject) -> bool:
-    """Clients come again with the same certificate, above all an API server, for nearly every request of a busy one."""
+    """Cached, since clients reconnect with the same certificate, above all an API server."""
     validity = _validities.get(leaf)
     if validity is None:
         described: Any = connection.getpeercert()
@@ -138,7 +138,7 @@ def _in_its_time(leaf: bytes, connection: ssl.SSLObject) -> bool:
 
 
 def presented_chain(connection: Any) -> tuple[bytes, ...]:
-    """What the other side of a connection showed (DER), its own certificate first, verified or not."""
+    """The peer's certificates (DER), its own first, verified or not."""
     if hasattr(connection, "get_unverified_chain"):
         return tuple(connection.get_unverified_chain())
     der = 2
@@ -153,5 +153,5 @@ def _verified_chain(connection: Any) -> tuple[bytes, ...]:
 
 
 def shrink_tls_buffers() -> None:
-    """Plain asyncio keeps a 256 KiB buffer per TLS connection; a record has 16 KiB. uvloop needs no such care."""
+    """Plain asyncio keeps a 256 KiB buffer per TLS connection; a record has 16 KiB. uvloop does not need this."""
     asyncio.sslproto.SSLProtocol.max_size = min(asyncio.sslproto.SSLProtocol.max_size, TLS_BUFFER)

@@ -1,8 +1,8 @@
-"""Connections to other servers by way of a proxy, which is asked for a tunnel (`CONNECT`) to servers that speak TLS.
+"""Connections to other servers through an HTTP proxy, with `CONNECT` for servers with TLS.
 
-The proxy itself is spoken to in the clear or by TLS, with the same trust as the servers behind it, or with a trust of its own. What
-is to go to a server without TLS is given to the proxy to pass on: the request's target then has to be the whole address, and an
-https proxy is trusted by the system's authorities.
+The connection to the proxy itself is plain or TLS, with the CAs of the servers behind it, or with its own. Requests to a server
+without TLS are sent to the proxy to be forwarded: their target must be the absolute URL, and an https proxy is verified by the
+system's CAs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from muster.http.upstream import UpstreamConnection, host_port
 
 
 class ProxyRefused(OSError):
-    """The proxy does not make the tunnel."""
+    """The proxy refuses the tunnel."""
 
 
 class Proxy:
-    """`address` is http or https, with the user's name and password where the proxy wants them. `ca` (PEM) vouches for the proxy
-    itself; the system's authorities do where there is none. Raises ValueError for what is no authority."""
+    """`address` is http or https, with user name and password if the proxy requires them. `ca` (PEM) is for the proxy itself; the
+    system's CAs are used without it. Raises ValueError for an invalid CA."""
 
     def __init__(self, address: str, ca: bytes | None = None) -> None:
         parts = urlsplit(address)
@@ -35,7 +35,7 @@ class Proxy:
         self.name = host_port(self._host, self._port)
         self._own_trust = None if ca is None else _trusting(ca)
         self.authorization = ""
-        """A header line, for the proxy's eyes."""
+        """A Proxy-Authorization header line."""
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self.authorization = f"Proxy-Authorization: Basic {base64.b64encode(pair.encode()).decode()}\r\n"
@@ -45,14 +45,14 @@ class Proxy:
         return self._own_trust or client_context()
 
     async def reach(self, protocol: Callable[[str], UpstreamConnection], trust: ssl.SSLContext | None = None) -> UpstreamConnection:
-        """A connection to the proxy itself, made by `protocol` for the proxy's name. Raises UpstreamError."""
+        """A connection to the proxy itself, made by `protocol` with the proxy's name. Raises UpstreamError."""
         with explained(self.name, f"the proxy {self.name}: "):
             return await open_connection(
                 (self._host, self._port, (trust or self._trust) if self._secure else None, None), lambda: protocol(self.name)
             )
 
     async def tunnel(self, outer: UpstreamConnection, key: UpstreamKey, inner: asyncio.BaseProtocol) -> None:
-        """Lead `inner` by TLS through a connection to the proxy, to the server behind it. What goes wrong is raised as it comes."""
+        """Connect `inner` by TLS through a connection to the proxy with the server behind it. Errors are raised unchanged."""
         host, port, tls, _ = key
         assert tls is not None, "tunnels are for TLS"
         try:
@@ -77,7 +77,7 @@ def _trusting(ca: bytes) -> ssl.SSLContext:
 
 
 class ProxiedPool(UpstreamPool):
-    """Connections by way of one proxy, whose address is as `Proxy` takes it."""
+    """Connections through one proxy, with an address as for `Proxy`."""
 
     def __init__(self, proxy: str, *, max_idle: int = 32, idle_timeout: float = 30.0) -> None:
         super().__init__(max_idle=max_idle, idle_timeout=idle_timeout)
@@ -85,7 +85,7 @@ class ProxiedPool(UpstreamPool):
 
     @property
     def authorization(self) -> str:
-        """A header line, for the proxy's eyes."""
+        """A Proxy-Authorization header line."""
         return self._proxy.authorization
 
     async def open(self, key: UpstreamKey) -> UpstreamConnection:

@@ -1,10 +1,10 @@
-"""A connection to another HTTP/1.1 server, which carries one exchange at a time.
+"""A client connection to an HTTP/1.1 server, for one exchange at a time.
 
-`exchange` sends a head, `answer` waits for the other side's head, `body` gives its body as it comes. What comes of an answer is
-what its head announced, or an UpstreamError: never a part for the whole, never bytes of another answer. Another exchange may
-follow (`settled`) only after an answer that was there to its end, had nothing after it and allowed it, and a request that has left
-whole; data that arrive on an idle connection end it. `received` tells whether the other side has said anything in this exchange:
-only if it has not may a request be tried again, and only if the connection had been used before.
+`exchange` sends a head, `answer` waits for the response's head, `body` returns its body as it arrives. A response is complete as
+announced, or an UpstreamError: never a part, never data of another response. Another exchange may follow (`settled`) only after a
+complete response that permits it, without extra data, and a request that was sent completely; data on an idle connection end it.
+`received` is whether any data of this response were received: only without them may a request be repeated, and only if the
+connection had been used before.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ from muster.http.readbuffer import read_buffer
 from muster.http.stream import Inbox, lose_nothing_unread
 
 MAX_HEAD = 256 * 1024
-"""Of a head, and of all else that may come before, between and after the pieces of a body."""
+"""Of a head, and of everything before, between and after the pieces of a body."""
 FORBIDDEN_HEADER_CHARS: Final = re.compile(r"[\r\n\0]").search
-"""What would end a header field, and begin another one or another request."""
+"""Characters that would end a header field, and start another one or another request."""
 _FRAMING_LENGTHS: Final = frozenset(map(len, ("content-length", "transfer-encoding")))
 
 
 class UpstreamError(Exception):
-    """The other server could not be made to answer; `upstream` is its address."""
+    """The exchange with the server failed; `upstream` is its address."""
 
     def __init__(self, upstream: str, reason: str) -> None:
         super().__init__(f"{upstream}: {reason}")
         self.upstream = upstream
         self.reason = reason
         self.sent = True
-        """False when there was no connection to send anything on."""
+        """False if there was no connection to send on."""
 
 
 class UpstreamUnavailable(UpstreamError):
-    """Not reachable: no such name, refused, unreachable, or closed before it answered."""
+    """Not reachable: no such name, refused, unreachable, or closed before the response."""
 
 
 class UpstreamTimeout(UpstreamError):
-    """Did not accept the connection or did not begin to answer in time."""
+    """The connection or the response did not begin in time."""
 
 
 class UpstreamUntrusted(UpstreamError):
-    """TLS could not be established, e.g. its certificate does not verify; then `verify_code` is OpenSSL's word for why."""
+    """TLS failed, e.g. the certificate cannot be verified; then `verify_code` is OpenSSL's code."""
 
     def __init__(self, upstream: str, reason: str, verify_code: int = 0) -> None:
         super().__init__(upstream, reason)
@@ -59,7 +59,7 @@ class UpstreamUntrusted(UpstreamError):
 
 
 class UpstreamBroken(UpstreamError):
-    """What it sent is not an HTTP answer, or ended before its announced end."""
+    """The data are no HTTP response, or ended before the announced end."""
 
 
 class AnswerHead:
@@ -76,12 +76,12 @@ class AnswerHead:
 
 
 def host_port(host: str, port: int) -> str:
-    """As addresses and Host fields have it: IPv6 stands in brackets."""
+    """As in addresses and Host fields: IPv6 is in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def encode_request(method: str, target: str, fields: Iterable[tuple[str, str]], body: bytes | None = None) -> bytes:
-    """A request in bytes; the length of its body is told. Raises ValueError for what would be more than one request or field."""
+    """An encoded request, with the length of its body. Raises ValueError for invalid header fields."""
     fields = tuple(fields)
     if FORBIDDEN_HEADER_CHARS(method + target):
         raise ValueError("the request line contains a line break or NUL: give the path percent-encoded")
@@ -95,7 +95,7 @@ def encode_request(method: str, target: str, fields: Iterable[tuple[str, str]], 
 
 
 def _unanswered(upstream: str, error: Exception | None) -> UpstreamUnavailable:
-    """Closed before an answer came; TLS may say why, e.g. that a certificate is wanted."""
+    """Closed before the response; TLS may have the reason, e.g. that a certificate is required."""
     reason = "the connection was closed before an answer came"
     if not isinstance(error, ssl.SSLError):
         return UpstreamUnavailable(upstream, reason)
@@ -110,7 +110,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.loop = loop
         self.upstream = upstream
         self.used = False
-        """Has carried an exchange before the present one."""
+        """Whether it was used for an exchange before the current one."""
         self.lost = False
         self.secure = False
         self.received = False
@@ -121,7 +121,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._transport: Any = None
         self._parser: Any = None
         self._parser_is_ready = False
-        """It has read an answer to its end, and nothing after it: another one may follow."""
+        """Whether the parser has read a complete response, and nothing after it: another one may follow."""
         self._answer: asyncio.Future[AnswerHead] | None = None
         self._inbox = Inbox(self)
         self._fields: list[tuple[str, str]] = []
@@ -135,7 +135,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._writable: asyncio.Future[None] | None = None
         self._deadline = NEVER
-        """Until when the answer must have begun, if `_timeout` is its time."""
+        """Until when the response must have begun, if `_timeout` is its time."""
         self._timeout = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ends = NEVER
@@ -143,8 +143,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     # An exchange
 
     def exchange(self, head: bytes, *, bodiless: bool, upgrade: bool = False) -> None:
-        """Send a request head (and what is joined to it); `bodiless` answers (to HEAD) have no body whatever they say, and
-        the other side may switch protocols only where it was asked to (`upgrade`)."""
+        """Send a request head (and data joined to it); `bodiless` responses (to HEAD) have no body, and the server may switch
+        protocols only if that was requested (`upgrade`)."""
         self.received = self.complete = self.reusable = False
         if self._parser_is_ready:
             self._parser_is_ready = False
@@ -167,11 +167,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         return await asyncio.shield(self._answer)
 
     async def answer_within(self, seconds: float) -> AnswerHead:
-        """As `answer`, for the only one who waits for it, and who gives the connection up if it does not come. Raises
-        UpstreamTimeout.
+        """As `answer`, for a single caller that closes the connection on a timeout. Raises UpstreamTimeout.
 
-        Nearly all answers come in time, so the timer is the connection's and not the exchange's: it is set by the first, and when
-        it rings it is set again for what is waited for then."""
+        Nearly all responses come in time, so there is one timer per connection and not per exchange: it is set by the first, and
+        when it fires it is set again for the current one.
+        """
         answer = self._answer
         assert answer is not None
         if answer.done():
@@ -202,7 +202,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             return
         left = self._deadline - time.monotonic()
         if left > 0:
-            # Loops count in milliseconds; less than one would ring at once, again and again.
+            # Event loops count in milliseconds; less than one would fire at once, again and again.
             self._set_timer(max(left, 0.001))
         elif self._answer is not None and not self._answer.done():
             self._answer.set_exception(UpstreamTimeout(self.upstream, f"no answer within {self._timeout:g} s"))
@@ -212,7 +212,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         return await self._inbox.take()
 
     async def body_into(self, sink: Callable[[bytes], bool]) -> bool:
-        """The body to `sink`, as it comes, until that gives False; False at the end."""
+        """Pass the body to `sink`, as it arrives, until that returns False; False at the end."""
         return await self._inbox.drain_into(sink)
 
     async def whole_body(self, longest: int | None = None) -> bytes:
@@ -260,17 +260,17 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     @property
     def settled(self) -> bool:
-        """Another exchange may follow. It may not while a part of the last request has not left: an answer may come before that."""
+        """Another exchange may follow. Not while a part of the last request is unsent: a response may come before."""
         return self.complete and self.reusable and self.alive and not self._transport.get_write_buffer_size()
 
     def silent(self) -> bool:
-        """Whether nothing has come that the loop has not seen yet: above all, no farewell."""
+        """Whether there are no received data that the event loop has not seen yet: above all, no close."""
         poll = select.poll()
         poll.register(self._transport.get_extra_info("socket").fileno(), select.POLLIN)
         return not poll.poll(0)
 
     async def start_tls(self, inner: asyncio.BaseProtocol, context: ssl.SSLContext, server_hostname: str) -> None:
-        """Hand the connection over to `inner`, which goes on in it by TLS: the other side is a tunnel to a third one."""
+        """Pass the connection to `inner`, which continues with TLS: the peer is a tunnel to another server."""
         transport = await self.loop.start_tls(self._transport, inner, context, server_hostname=server_hostname)
         if transport is None:
             raise ConnectionResetError("the connection was closed")
@@ -356,7 +356,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def _fail(self, error: UpstreamError) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
-            self._answer.exception()  # whoever waits still gets it; nobody waiting is not worth a warning
+            self._answer.exception()  # marks the exception as retrieved
         self._inbox.feed_eof(error)
 
     def _refuse(self, reason: str) -> None:
@@ -367,7 +367,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     def on_message_begin(self) -> None:
         if self.complete:
-            # Nobody asked for a second answer: whose would it be?
+            # A second response without a request: the connection cannot be reused.
             self.reusable = self._parser_is_ready = False
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -1,8 +1,8 @@
-"""WebSocket (RFC 6455) as a codec without I/O, for what carries bytes of another protocol: binary messages, and control frames.
+"""WebSocket (RFC 6455) as a codec without I/O, for tunnelling the bytes of another protocol: binary messages, and control frames.
 
-Where one message ends and the next begins means nothing to what is carried, so data are given on as they come, of frames that are
-not there in full too, and nothing is kept of a frame but its header and, of a control frame, its at most 125 bytes. Whatever the
-other side does against the rules ends the connection: `WebSocketFailure` has the code by which that is told.
+Message boundaries are meaningless for a tunnel, so data are passed on as they arrive, also of incomplete frames, and only the
+header of a frame and the at most 125 bytes of a control frame are buffered. Any violation of the protocol ends the connection:
+`WebSocketFailure` has the close code.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """A data frame without data: nobody needs it, and it costs to read."""
+    """A data frame without data, which is useless but costs processing."""
 
 
 Event = Data | Ping | Pong | Close | Nothing
@@ -75,7 +75,7 @@ def new_key() -> str:
 
 
 def accept_value(key: str) -> str:
-    """What Sec-WebSocket-Accept answers to a key."""
+    """The value of Sec-WebSocket-Accept for a key."""
     return base64.b64encode(hashlib.sha1(key.encode() + _ACCEPT, usedforsecurity=False).digest()).decode()
 
 
@@ -87,7 +87,7 @@ def is_key(text: str) -> bool:
 
 
 def masked(data: bytes, mask: bytes, offset: int = 0) -> bytes:
-    """The data as they travel from a client, or back again; `offset` is how many bytes of the frame came before."""
+    """Mask or unmask data of a client; `offset` is the number of the frame's bytes before."""
     size = len(data)
     if not size:
         return b""
@@ -97,7 +97,7 @@ def masked(data: bytes, mask: bytes, offset: int = 0) -> bytes:
 
 
 class WebSocketCodec:
-    """One end of a connection after its handshake; `client` is whether this end is the client's, which masks what it sends."""
+    """One side of a connection after its handshake; `client` is whether this is the client's side, which masks its data."""
 
     def __init__(
         self, *, client: bool, max_frame: int = MAX_FRAME, mask: Callable[[], bytes] = lambda: secrets.token_bytes(4)
@@ -106,9 +106,9 @@ class WebSocketCodec:
         self._max_frame = max_frame
         self._mask = mask
         self._header = b""
-        """Of a frame whose header, or control payload, is not all there."""
+        """An incomplete frame header or control payload."""
         self._left = 0
-        """Bytes of the present data frame that are to come."""
+        """Missing bytes of the current data frame."""
         self._frame_mask = b""
         self._offset = 0
         self._within_message = False
@@ -147,7 +147,7 @@ class WebSocketCodec:
     # Receiving
 
     def feed(self, data: bytes) -> list[Event]:
-        """What is in the bytes that came. Raises WebSocketFailure. What follows a close frame is ignored."""
+        """The events in the received bytes. Raises WebSocketFailure. Data after a close frame are ignored."""
         events: list[Event] = []
         if self._header:
             data, self._header = self._header + data, b""
@@ -171,7 +171,7 @@ class WebSocketCodec:
         return events
 
     def _begin(self, data: bytes, position: int, events: list[Event]) -> int | None:
-        """Read the header of the next frame, and of a control frame all; where that ends, or None if it is not all there."""
+        """Parse the header of the next frame, and the whole of a control frame; returns its end, or None if it is incomplete."""
         if len(data) - position < 2:
             return None
         first, second = data[position], data[position + 1]

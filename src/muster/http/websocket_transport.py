@@ -1,8 +1,7 @@
-"""A WebSocket as an asyncio transport: a protocol of streams (HTTP/2) runs over it as it would over a socket.
+"""A WebSocket as an asyncio transport: a stream protocol (HTTP/2) runs over it as over a socket.
 
-What carries the WebSocket is a `Pipe`: a connection that a server handed over, or one that a client had switched. `run` reads it
-until either side ends, and tells the protocol. Writing never waits: the protocol is told to pause while the pipe has more than
-`HIGH_WATER` bytes that are not known to have left.
+The WebSocket uses a `Pipe`: an upgraded connection of a server or a client. `run` reads it until either side ends, and calls the
+protocol. Writing never waits: the protocol is paused while the pipe has more than `HIGH_WATER` unsent bytes.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from muster.http.websocket import (
 
 HIGH_WATER: Final = 256 * 1024
 CLOSE_SECONDS: Final = 5.0
-"""For the other side to take our farewell."""
+"""Seconds for the peer to read our close frame."""
 _NUISANCES: Final = (200.0, 20.0)
-"""Control frames and empty ones: how many may come at once, and per second from then on."""
+"""Control frames and empty ones: their burst, and their rate per second."""
 
 
 class Pipe(Protocol):
-    """Bytes both ways. `read` gives empty bytes at the end, `close` lets leave what was written."""
+    """A bidirectional byte stream. `read` returns empty bytes at the end, `close` sends pending data first."""
 
     async def read(self) -> bytes: ...
 
@@ -54,7 +53,7 @@ class WebSocketTransport(asyncio.Transport):
         self._closing = False
         self._paused = False
         self._written = 0
-        """Bytes since the pipe was last known to have room."""
+        """Bytes since the pipe last reported free capacity."""
         self._high_water = HIGH_WATER
         self._behind = asyncio.Event()
         self._cut: asyncio.TimerHandle | None = None
@@ -65,7 +64,7 @@ class WebSocketTransport(asyncio.Transport):
         self._protocol.connection_made(self)
 
     async def run(self, initial: bytes = b"") -> None:
-        """Until the connection ends. `initial` are bytes that came with the handshake."""
+        """Run until the connection ends. `initial` are the bytes that came with the handshake."""
         error: Exception | None = None
         draining = asyncio.create_task(self._drain())
         try:
@@ -86,7 +85,7 @@ class WebSocketTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
     def _take(self, data: bytes) -> bool:
-        """Whether this was the end. Raises WebSocketFailure."""
+        """Returns whether this was the end. Raises WebSocketFailure."""
         for event in self._codec.feed(data):
             if isinstance(event, Data):
                 if not self._closing:
@@ -113,7 +112,7 @@ class WebSocketTransport(asyncio.Transport):
             protocol.buffer_updated(size)
             position += size
 
-    # What a protocol asks of its transport
+    # Methods of asyncio's transport
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if self._closing or not data:
@@ -132,7 +131,7 @@ class WebSocketTransport(asyncio.Transport):
             try:
                 await self._pipe.drain()
             except OSError:
-                return  # the reader learns of it
+                return  # the reader notices it
             self._written = 0
             self._paused = False
             self._protocol.resume_writing()
@@ -153,7 +152,7 @@ class WebSocketTransport(asyncio.Transport):
         if not self._closing:
             self._send_close(GOING_AWAY, "")
             self._pipe.close()
-            # Whoever never reads our farewell is not waited for.
+            # A peer that never reads our close frame is not waited for.
             self._cut = self._loop.call_later(CLOSE_SECONDS, self._pipe.abort)
 
     def abort(self) -> None:

@@ -1,6 +1,6 @@
-"""HTTP/2 for programs that speak to programs: both roles on asyncio protocols, without push, priorities or upgrade.
+"""HTTP/2 for API clients and servers: both roles on asyncio protocols, without push, priorities or upgrade.
 
-`frames` are the bytes, `fields` the header fields in them, `flow` and `connection` what both roles do, `stream` one exchange.
-`server` accepts and looks after connections with what `HttpServer` has for it, `client` dials. What is spoken on top (gRPC) is in
-other rooms: here an exchange is a head, data and trailers.
+`frames` encodes frames, `fields` header fields, `flow` and `connection` have what both roles share, `stream` one exchange. `server`
+accepts connections with the limits of `HttpServer`, `client` connects. Protocols above (gRPC) are in other packages: here an
+exchange is a head, data and trailers.
 """

@@ -1,8 +1,7 @@
-"""The client's end of an HTTP/2 connection: requests as streams, until the server or we want no more of them.
+"""The client side of an HTTP/2 connection: requests as streams, until the server or the client closes it.
 
-A connection that goes, because the server says so (GOAWAY) or because it is `retire`d, opens no more streams and ends with
-those that it has. Streams that the server has not begun with are lost with REFUSED_STREAM, and may be asked for again
-elsewhere.
+A closing connection, because of the server's GOAWAY or because it is `retire`d, opens no more streams and ends with its last one.
+Streams that the server has not processed end with REFUSED_STREAM, and may be repeated on another connection.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CLIENT_LIMITS: Final = Http2Limits(stream_window=STREAM_WINDOW, connection_windo
 
 @dataclass(frozen=True, kw_only=True)
 class KeepAlive:
-    """Asking a silent server for a sign of life. Servers take amiss what comes more often than they like."""
+    """Pings to a silent server. Servers close connections with too many of them."""
 
     time: float = 30.0
     timeout: float = 10.0
@@ -45,7 +44,7 @@ class KeepAlive:
 
 
 class NotOffered(UpstreamUntrusted):
-    """By ALPN the server did not choose HTTP/2."""
+    """The server did not choose HTTP/2 by ALPN."""
 
 
 class ConnectionGoing(Exception):
@@ -66,11 +65,11 @@ class ClientConnection(Http2Connection):
         super().__init__(loop, read_buffer(loop), FlushQueue(), limits, clock)
         self.name = name
         self.going = False
-        """No more streams are opened on it."""
+        """Whether it opens no more streams."""
         self.failure: Exception | None = None
-        """Why the connection was lost, if anything is known."""
+        """Why the connection was lost, if that is known."""
         self.farewell: tuple[int, bytes] | None = None
-        """The code and the words of the server's GOAWAY."""
+        """The code and the debug data of the server's GOAWAY."""
         self._keepalive = keepalive
         self._on_end = on_end
         self._next = 1
@@ -81,7 +80,7 @@ class ClientConnection(Http2Connection):
 
     @property
     def presented(self) -> tuple[bytes, ...]:
-        """The certificates (DER) that the server has shown on a connection that lives, its own first, verified or not."""
+        """The certificates (DER) that the server has sent on an open connection, its own first, verified or not."""
         secured = None if self.lost else self._transport.get_extra_info("ssl_object")
         return () if secured is None else presented_chain(secured)
 
@@ -112,7 +111,7 @@ class ClientConnection(Http2Connection):
             self._sweep()
 
     async def wait_ready(self) -> None:
-        """Until the server has spoken HTTP/2. Raises ConnectionResetError, or why there is no connection."""
+        """Wait for the server's HTTP/2 preface. Raises ConnectionResetError, or why the connection failed."""
         if not self.lost:
             await asyncio.shield(self._first_settings)
         if self.lost:
@@ -130,7 +129,7 @@ class ClientConnection(Http2Connection):
         return self.usable and len(self.streams) < self._most_streams
 
     async def open(self, block: bytes, handler: StreamHandler, *, end: bool = False) -> Stream:
-        """A stream that begins with this header block, and with `end` is all we send, as soon as the server allows one more. Raises
+        """Open a stream with this header block, and without data if `end`, as soon as the server permits one more. Raises
         ConnectionGoing."""
         while self.usable and len(self.streams) >= self._most_streams:
             turn = self.loop.create_future()
@@ -160,7 +159,7 @@ class ClientConnection(Http2Connection):
             self._first_settings.set_result(None)
 
     def _call_waiting(self) -> None:
-        """As many as there is room for now; all when there will be none."""
+        """Wake as many waiting callers as streams are permitted; all if there will be none."""
         room = self._most_streams - len(self.streams) if self.usable else len(self._waiting)
         while self._waiting and room > 0:
             turn = self._waiting.popleft()
@@ -187,7 +186,7 @@ class ClientConnection(Http2Connection):
     # The end
 
     def retire(self) -> None:
-        """Let the streams that are here end, and open no more."""
+        """Let the open streams end, and open no more."""
         self.going = True
         self._call_waiting()
         if not self.streams:
@@ -216,7 +215,7 @@ class ClientConnection(Http2Connection):
         if not self._first_settings.done():
             self._first_settings.set_result(None)
         self._call_waiting()
-        # Forgotten along with what it holds: it may hold this connection, and no collector shall be needed for what has ended.
+        # The reference is dropped, since it may refer to this connection, and ended connections must not need a garbage collection.
         on_end, self._on_end = self._on_end, lambda _: None
         on_end(self)
 
@@ -239,7 +238,7 @@ async def connect(
     clock: Clock = SYSTEM,
     on_end: Callable[[ClientConnection], None] = lambda _: None,
 ) -> ClientConnection:
-    """A connection on which the server has spoken. Raises UpstreamError."""
+    """A connection with the server's preface. Raises UpstreamError."""
     host, port, tls, _ = key
     name = host_port(host, port)
     loop = asyncio.get_running_loop()

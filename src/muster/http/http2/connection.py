@@ -1,9 +1,8 @@
-"""What both ends of an HTTP/2 connection do with frames: take them apart, keep to the rules, and tell the streams' handlers.
+"""The frame handling of both sides of an HTTP/2 connection: parsing, validation, and callbacks of the streams' handlers.
 
-Bytes become frames here and frames become calls of handlers; what is particular to a server or a client is in their own
-modules. An error of one stream resets it, an error of the connection ends it with GOAWAY, and both are told by the codes that
-RFC 9113 asks for. What is kept is bounded: a frame by its size, a header block by `max_fields`, data by the windows that we
-open, streams by their number.
+Server and client have their differences in modules of their own. An error of one stream resets it, an error of the connection ends
+it with GOAWAY, with the codes of RFC 9113. Memory is bounded: a frame by its size, a header block by `max_fields`, data by the
+windows that we open, streams by their number.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from muster.machinery.clock import Clock
 
 MOST_CONTINUATIONS: Final = 32
 SMALL_WINDOW_UPDATE: Final = 256
-"""Whoever opens windows by less has us send data by the byte."""
+"""A peer that opens windows by less makes us send tiny data frames."""
 
 
 class Http2Connection(Http2Flow):
@@ -41,26 +40,26 @@ class Http2Connection(Http2Flow):
         super().__init__(loop, read_buffer, flushing, limits, clock)
         self._decoder = FieldDecoder(limits.max_fields)
         self._block: tuple[int, int, bytearray] | None = None
-        """Of a head that is not there in full: stream, flags, bytes."""
+        """An incomplete head: stream, flags, bytes."""
         self._continuations = 0
         self._first_stream_window = frames.DEFAULT_WINDOW
-        """What the other side lets us send on a new stream."""
+        """The peer's initial window of a new stream."""
         self._settled = False
         self._settings_acknowledged = False
 
-    # What the roles do
+    # For the roles
 
     @abc.abstractmethod
     def head(self, number: int, fields: Fields, ended: bool) -> None:
-        """Of a stream that is not known. Raises ConnectionFailure and StreamFailure."""
+        """The head of an unknown stream. Raises ConnectionFailure and StreamFailure."""
 
     @abc.abstractmethod
     def check_head(self, fields: Fields) -> bool:
-        """Whether this is the last head before the data, on a known stream that has had none. Raises MalformedFields."""
+        """Whether this is the final head before the data, on a known stream without one. Raises MalformedFields."""
 
     def pinged(self, after_data: bool) -> None:
-        """`after_data` is whether we have sent anything since the ping before: clients measure by pings how much is on its way,
-        one for each round trip. Raises ConnectionFailure."""
+        """`after_data` is whether we have sent anything since the ping before: clients estimate bandwidth by pings, one per round
+        trip. Raises ConnectionFailure."""
 
     def goaway_received(self, last: int, code: int, reason: bytes) -> None:
         """By the other side."""
@@ -95,7 +94,7 @@ class Http2Connection(Http2Flow):
         if self._block is not None and (kind != frames.CONTINUATION or self._block[0] != number):
             raise ConnectionFailure(ErrorCode.PROTOCOL_ERROR, "a head must be sent in one piece")
         if kind >= len(_FRAMES):
-            self.charge()  # an extension that nobody asked for is to be ignored
+            self.charge()  # unknown extensions are ignored
             return
         _FRAMES[kind](self, flags, number, payload)
 
@@ -112,7 +111,7 @@ class Http2Connection(Http2Flow):
         handler.lost(code)
 
     def _is_idle(self, number: int) -> bool:
-        """Whether nobody has opened a stream of this number."""
+        """Whether no stream of this number was opened."""
         return number > self._last
 
     def _data(self, flags: int, number: int, payload: bytes) -> None:
@@ -148,7 +147,7 @@ class Http2Connection(Http2Flow):
             self._end(stream, [])
 
     def _late(self, stream: Stream | None, number: int, size: int) -> None:
-        """Data of a stream that takes none."""
+        """Data of a stream that accepts none."""
         if stream is not None:
             self.consumed(size)
             raise StreamFailure(number, ErrorCode.STREAM_CLOSED)
@@ -204,7 +203,7 @@ class Http2Connection(Http2Flow):
             raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "a head is too large, or comes in too many pieces")
 
     def _complete(self, flags: int, number: int, block: bytes) -> None:
-        """A header block is there: a head or trailers."""
+        """A complete header block: a head or trailers."""
         try:
             fields = self._decoder.decode(block)
         except FieldsTooLarge:
@@ -228,7 +227,7 @@ class Http2Connection(Http2Flow):
                     stream.expected = content_length(fields)
                     stream.handler.head_received(fields)
                     if ended:
-                        stream.expected = None  # of an answer that has a head only, it may be what a body would have
+                        stream.expected = None  # in a response without body, it may be the length that the body would have
                         self._end(stream, [])
                 elif ended:
                     raise StreamFailure(number, ErrorCode.PROTOCOL_ERROR)
@@ -297,10 +296,10 @@ class Http2Connection(Http2Flow):
         self.settings_received()
 
     def setting(self, key: int, value: int) -> None:
-        """Of the other side."""
+        """A setting of the peer."""
 
     def settings_received(self) -> None:
-        """All of one frame have been heeded."""
+        """All settings of one frame have been applied."""
 
     def _change_windows(self, difference: int) -> None:
         for stream in list(self.streams.values()):
@@ -381,7 +380,7 @@ _FRAMES: Final = (
     Http2Connection._window_update,
     Http2Connection._continuation,
 )
-"""By their numbers."""
+"""By frame type."""
 
 
 def _unpadded(flags: int, payload: bytes) -> bytes:

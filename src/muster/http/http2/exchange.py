@@ -1,8 +1,7 @@
-"""One request of an `HttpServer` and its answer on a stream of HTTP/2: the same handlers, bodies and writers as on HTTP/1.1.
+"""One request of an `HttpServer` and its response on an HTTP/2 stream: with the same handlers, bodies and writers as on HTTP/1.1.
 
-What a client sends waits on its side until somebody wants it: a window's worth may come with the head, more is allowed when the
-body is read. What a client does not read waits in its own stream, counts towards what may be kept for its owner, and is cut by
-itself: other streams of the connection are other people's, where the client is a proxy.
+Request data are limited by the stream's window until the body is read. Unread response data wait in their own stream, count towards
+the owner's limit, and only that stream is cut: other streams of the connection may belong to other users, if the client is a proxy.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from muster.http.server import HttpServer
 
 WINDOW: Final = 128 * 1024
-"""Bytes of a body that may be on their way to a reader."""
+"""Bytes of a body that may be in flight to a reader."""
 
 
 class Exchange:
@@ -67,10 +66,10 @@ class Exchange:
         self._request: Request | None = None
         self._body: BodyStream | None = None
         self._early: list[bytes] = []
-        """What came of the body before the request began."""
+        """Body data before the request began."""
         self._received = 0
         self._reading = self._paused = False
-        """The body's reader takes what comes; too much waits for it."""
+        """Whether the body has a reader; whether too much waits for it."""
         self._task: asyncio.Task[Any] | None = None
         self._writer: StreamWriter | None = None
         self._hold: Hold | None = None
@@ -101,12 +100,12 @@ class Exchange:
                 self._work(task, self._handled)
 
     def head_received(self, fields: Fields) -> None:
-        """Only answers have heads that come later."""
+        """Only responses have later heads."""
 
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
         if self.info.owner is not None:
-            # The stream's window bounds it; the connection's is for other streams to go on.
+            # The stream's window bounds it; the connection's is opened for the other streams.
             self._connection.widen()
             self._stream.consumed(len(data))
         body = self._body
@@ -300,7 +299,7 @@ class Exchange:
             self._finished()
 
     def _finished(self) -> None:
-        """Nothing of it is worked for any longer; what is unsent may still leave."""
+        """The request's work has ended; unsent data may still be sent."""
         self._release_body()
         self._writer = self._body = self._request = None
         self._early = []
@@ -333,15 +332,15 @@ class Exchange:
     # For the server's sweep
 
     def held(self) -> int:
-        """Everything that is kept until the client reads it."""
+        """All unsent data."""
         return self._stream.unsent
 
     def abort(self) -> None:
-        """End the stream at once, so that nobody takes what came of the answer for the whole of it."""
+        """End the stream at once, with an error, so that the client does not take the partial response for a complete one."""
         self._stream.reset(ErrorCode.INTERNAL_ERROR)
         if self._writer is not None:
             self._writer.lost()
-        # Whoever is cut off may be who is running.
+        # The handler of this stream may be running.
         self.loop.call_soon(self.lost, None)
 
     def announce_end(self) -> None:
@@ -350,14 +349,14 @@ class Exchange:
             self._writer.announce_end()
 
     def cancel(self) -> None:
-        """The server's grace is over."""
+        """The server's grace period is over."""
         if self._task is not None:
             self._task.cancel()
         else:
             self.abort()
 
     def sweep(self, now: float) -> None:
-        """Renew the wait for a body, or for a client to take its answer, if there was progress; else end it."""
+        """Extend the deadline of a body, or of the client's reading, if there was progress; else end it."""
         unsent = self._stream.unsent
         if not unsent:
             self.server.backlogs.discard(self)
@@ -372,7 +371,7 @@ class Exchange:
         self._expire_body(now)
 
     def _expire_body(self, now: float) -> None:
-        """A body has to make progress while we are ready to take it, and one that is kept whole to be here in time."""
+        """A body must make progress while it is read, and a buffered one must be complete in time."""
         body, request = self._body, self._request
         if body is None or request is None or body.complete:
             self._deadline = NEVER

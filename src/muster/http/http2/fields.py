@@ -1,8 +1,8 @@
-"""Header fields in and out of HPACK (RFC 7541), and what RFC 9113, section 8, asks of those that come.
+"""Encodes and decodes header fields by HPACK (RFC 7541), and validates them by RFC 9113, section 8.
 
-What we send is written without the dynamic table and without Huffman codes: the few fields of an answer are the same bytes each
-time, so they are made once, and no connection has an encoder's memory. What comes is decoded by the `hpack` library within a size
-that counts the fields as they are, not as they were compressed.
+Encoding uses neither the dynamic table nor Huffman codes: the few fields of a response are the same bytes each time, so they are
+encoded once, and connections have no encoder state. Decoding uses the `hpack` library with a limit on the size of the decoded
+fields.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Fields = list[tuple[bytes, bytes]]
 """Names in lower case, pseudo-header fields (`:path`) first."""
 
 TABLE_SIZE: Final = 4096
-"""Of the other side's encoder, which we keep a copy of: RFC 7541's default."""
+"""The dynamic table of the peer's encoder, of which we keep a copy: RFC 7541's default."""
 
 _STATIC: Final = {name: index for index, (name, _) in reversed(list(enumerate(HeaderTable.STATIC_TABLE, 1)))}
 _STATIC_PAIRS: Final = {tuple(pair): index for index, pair in enumerate(HeaderTable.STATIC_TABLE, 1)}
@@ -32,23 +32,23 @@ _NEEDED: Final = frozenset({b":method", b":scheme", b":path"})
 
 _SECRET: Final = frozenset({b"authorization"})
 _NEVER_INDEXED: Final = 0x10
-"""Asks whoever passes the field on to keep it out of tables too."""
+"""Requests that intermediaries keep the field out of tables too."""
 
 
 class MalformedFields(ValueError):
-    """Fields that no message can have: an error of one stream."""
+    """Fields that are invalid in any message: an error of one stream."""
 
 
 class FieldsTooLarge(Exception):
-    """More fields than are kept. What the block does to the table is not known then, so the connection ends."""
+    """More fields than the limit. The state of the table is not known then, so the connection ends."""
 
 
 class UndecodableFields(Exception):
-    """Bytes that are no HPACK: an error of the connection."""
+    """Invalid HPACK: an error of the connection."""
 
 
 def encode(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Raises ValueError for what would not be one field."""
+    """Raises ValueError for invalid names and values."""
     block = bytearray()
     for name, value in fields:
         written = field_name(name)
@@ -65,7 +65,7 @@ def encode(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 @lru_cache(maxsize=1024)
 def field_name(name: bytes) -> bytes:
-    """What stands before the length and the bytes of a value. Raises ValueError for what is no name."""
+    """The bytes before the length and value of a field. Raises ValueError for an invalid name."""
     if not _NAME(name.removeprefix(b":")):
         raise ValueError(f"the header field {name!r} is no field of HTTP/2")
     index = _STATIC.get(name)
@@ -76,7 +76,7 @@ def field_name(name: bytes) -> bytes:
 
 
 def integer(number: int, bits: int) -> bytes:
-    """RFC 7541, 5.1, in a prefix of so many bits."""
+    """An integer of RFC 7541, 5.1, with a prefix of this number of bits."""
     largest = (1 << bits) - 1
     if number < largest:
         return bytes((number,))
@@ -90,16 +90,16 @@ def integer(number: int, bits: int) -> bytes:
 
 
 class FieldDecoder:
-    """One for each connection: every block changes how the next is read.
+    """One for each connection, since every block changes the state for the next.
 
-    But for those that only name what the table has already, as the heads of a client that asks for the same again and again do:
-    such a block means the same as long as the table is the same, and is decoded once.
+    Except blocks that only refer to the table, as those of a client that repeats its requests: such a block has the same result as
+    long as the table is unchanged, and is decoded once.
     """
 
     __slots__ = ("_block", "_decoder", "_entries", "_fields", "_state")
 
     def __init__(self, limit: int) -> None:
-        """`limit` is of all fields of one block, each with the 32 bytes that RFC 7541 adds."""
+        """`limit` is for all fields of one block, each with the 32 bytes that RFC 7541 adds."""
         self._decoder = Decoder(max_header_list_size=limit)
         self._decoder.max_allowed_table_size = TABLE_SIZE
         self._entries = self._decoder.header_table.dynamic_entries
@@ -108,7 +108,7 @@ class FieldDecoder:
         self._state = self._table_state()
 
     def decode(self, block: bytes) -> Fields:
-        """The same list for the same block: it is not to be changed."""
+        """The same list for the same block, which must not be changed."""
         before = self._table_state()
         if block == self._block and _same(before, self._state):
             return self._fields
@@ -130,11 +130,13 @@ class FieldDecoder:
 
 
 _TableState = tuple[tuple[bytes, bytes] | None, int, int]
-"""The first entry, the number of entries and the table's size. Entries are put in front, so the first tells whether any was."""
+"""The first entry, the number of entries and the table's size. New entries come first, so the first one shows whether there were
+any.
+"""
 
 
 def _same(one: _TableState, other: _TableState) -> bool:
-    """The very same entry, not an equal one: what stands behind an equal one may differ."""
+    """Compares by identity: after an equal entry the others may differ."""
     return one[0] is other[0] and one[1:] == other[1:]
 
 

@@ -1,9 +1,9 @@
-"""The transport side of an HTTP/2 connection: one write per loop turn, windows and streams, keeping alive, and the end.
+"""The transport side of an HTTP/2 connection: one write per iteration of the event loop, flow control, keepalive, and the end.
 
-Whatever is written in a turn is joined and leaves with the turn's flush. Data are held back (`holding`) when a turn has
-produced enough, or while the transport has more than it wants; streams that wait for it have their turns one after the other.
-What the other side can make us keep is bounded: what is unsent by `max_unsent`, what the transport holds by its limits, the
-record of streams we have given up by `_ABANDONED`, and what costs us more than the other side by an allowance.
+All data of an iteration are joined and written with its flush. Data are held back (`holding`) when an iteration has produced
+enough, or while the transport's buffer is full; waiting streams are served in rotation. Memory that the peer can cause is bounded:
+unsent data by `max_unsent`, the transport's buffer by its limits, abandoned streams by `_ABANDONED`, and frames that cost us more
+than the peer by an allowance.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from muster.http.http2.stream import Stream
 from muster.machinery.clock import Clock
 
 TURN_BYTES: Final = 256 * 1024
-"""The most data that one connection puts into one write."""
+"""The most data in one write of a connection."""
 TRANSPORT_BYTES: Final = 64 * 1024
-"""Bytes in a connection's transport from which on the other side is behind."""
+"""Bytes in a connection's transport above which the peer counts as slow."""
 _ABANDONED: Final = 256
 
 
@@ -38,16 +38,16 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
         """Bytes that we may send on all streams together."""
         self.frame_limit = frames.FRAME_LIMIT
         self.holding = False
-        """No data can leave in this turn."""
+        """Whether no more data can be sent in this iteration."""
         self.ready: dict[Stream, None] = {}
-        """Streams with data to send that wait for the connection."""
+        """Streams with data that wait for the connection's window."""
         self.streams: dict[int, Stream] = {}
         self.unsent = 0
         self.has_sent = False
-        """Heads or data, since the last ping came."""
+        """Heads or data, since the last ping arrived."""
         self.lost = False
         self.closing = False
-        """We have said that this is the end."""
+        """Whether GOAWAY was sent."""
         self.last_read = clock.monotonic()
         self._clock = clock
         self._read_buffer = read_buffer
@@ -58,10 +58,10 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
         self._write_paused = False
         self._partial = b""
         self._allowance = frames.DEFAULT_WINDOW
-        """Bytes that the other side may send on all streams together."""
+        """Bytes that the peer may send on all streams together."""
         self._unacknowledged = 0
         self._last = 0
-        """The highest stream that the other side has opened."""
+        """The highest stream that the peer has opened."""
         self._abandoned: dict[int, None] = {}
         self._guard = Guard(limits.nuisance_burst, limits.nuisance_rate, self.last_read)
         self._ping_sent: float | None = None
@@ -70,7 +70,7 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
 
     @abc.abstractmethod
     def _feed(self, data: bytes) -> None:
-        """Take what was read, and keep in `_partial` what is not all there. Raises ConnectionFailure."""
+        """Parse what was read, and keep an incomplete frame in `_partial`. Raises ConnectionFailure."""
 
     # Transport
 
@@ -113,7 +113,7 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
         self._pump_ready()
 
     def put(self, data: bytes) -> None:
-        """Into this turn's write."""
+        """Add to the write of this iteration."""
         if not self._out:
             self._flush_soon(self)
         self._out.append(data)
@@ -136,7 +136,7 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
             self._pump_ready()
 
     def _pump_ready(self) -> None:
-        """Each stream in turn, as long as anything can leave; whoever had a turn stands behind those who had none."""
+        """Serve the waiting streams in rotation, as long as data can be sent."""
         ready, self.ready = self.ready, {}
         for stream in list(ready):
             if self.holding or self.window <= 0:
@@ -152,13 +152,13 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
             self.fail(ErrorCode.ENHANCE_YOUR_CALM, "too much data is unsent: open the windows, or request less")
 
     def held(self) -> int:
-        """Everything that is kept until the other side reads it."""
+        """All unsent data."""
         return 0 if self.lost else self.unsent + self._out_size + int(self._transport.get_write_buffer_size())
 
     # Ending
 
     def fail(self, code: ErrorCode, reason: str = "") -> None:
-        """End the connection at once, and say why."""
+        """End the connection at once, with this code and reason."""
         if self.lost or self._transport.is_closing():
             return
         self.closing = True
@@ -168,7 +168,7 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
         self._transport.close()
 
     def close(self) -> None:
-        """After everything that was written."""
+        """Close after everything that was written."""
         if not self.lost and not self._transport.is_closing():
             self.closing = True
             self.flush()
@@ -190,13 +190,13 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
             self._remove(stream)
 
     def abandon(self, stream: Stream) -> None:
-        """We want no more of it; what is on its way will be ignored."""
+        """The stream was ended by us; data in flight will be ignored."""
         if not stream.remote_ended:
             self.ignore(stream.id)
         self._remove(stream)
 
     def ignore(self, number: int) -> None:
-        """Whatever is still on its way of this stream. What comes of one that was given up long ago is an error."""
+        """Ignore data in flight of this stream. Data of a stream that was abandoned long ago are an error."""
         self._abandoned[number] = None
         if len(self._abandoned) > _ABANDONED:
             del self._abandoned[next(iter(self._abandoned))]
@@ -215,10 +215,10 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
             self._allowance += self._unacknowledged
             self._unacknowledged = 0
 
-    # What the roles do
+    # For the roles
 
     def idle(self) -> None:
-        """No stream is left."""
+        """No stream is open."""
 
     def gone(self, error: Exception | None) -> None:
         """The connection is lost."""
@@ -227,12 +227,12 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
         return False
 
     def charge(self, cost: float = 1.0) -> None:
-        """For what costs us more than the other side. Raises ConnectionFailure."""
+        """Account for a frame that costs us more than the peer. Raises ConnectionFailure."""
         if not self._guard.charge(self.last_read, stranger=self.is_stranger(), cost=cost):
             raise ConnectionFailure(ErrorCode.ENHANCE_YOUR_CALM, "too many resets, refusals or control frames")
 
     def nuisance(self) -> None:
-        """As `charge`, from outside of reading."""
+        """As `charge`, outside of reading."""
         try:
             self.charge()
         except ConnectionFailure as failure:
@@ -244,7 +244,7 @@ class Http2Flow(asyncio.BufferedProtocol, abc.ABC):
         self.put(frames.ping(b"\0\0\0\0\0\0\0\1"))
 
     def keep_alive(self, now: float, interval: float, timeout: float) -> None:
-        """Ask a silent peer for a sign of life, and give up one that gives none."""
+        """Ping a silent peer, and close the connection without an answer."""
         if self._ping_sent is not None:
             if self.last_read >= self._ping_sent:
                 self._ping_sent = None

@@ -1,4 +1,4 @@
-"""HTTP/2's frames in bytes (RFC 9113, sections 4 and 6): how each is written, and the numbers in them."""
+"""HTTP/2's frames (RFC 9113, sections 4 and 6): encoding, types and constants."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from struct import Struct
 from typing import Final
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-"""What a client says first."""
+"""The first bytes of a client."""
 HEADER_SIZE: Final = 9
 FRAME_LIMIT: Final = 16_384
-"""Bytes in a frame where nothing else is agreed upon. We never agree upon more: a frame is kept until it is there."""
+"""The default maximum of a frame. We never raise it, since a frame is buffered until it is complete."""
 LARGEST_FRAME: Final = (1 << 24) - 1
 DEFAULT_WINDOW: Final = 65_535
 LARGEST_WINDOW: Final = (1 << 31) - 1
@@ -103,7 +103,7 @@ def window_update(stream: int, increment: int) -> bytes:
 
 
 def headers(stream: int, block: bytes, *, end: bool, limit: int = FRAME_LIMIT) -> bytes:
-    """A header block in as many frames as it takes."""
+    """A header block in as many frames as necessary."""
     flags = END_STREAM if end else 0
     if len(block) <= limit:
         return frame(HEADERS, flags | END_HEADERS, stream, block)

@@ -1,9 +1,8 @@
-"""How much a client may ask for that costs us more than it costs the client.
+"""A rate limit for frames that cost us more than the client.
 
-Streams that are opened and reset (CVE-2023-44487), or that the client has us reset by errors in them; pings, settings,
-priorities and unknown frames; data without bytes; windows opened by a few bytes. Each is part of the protocol and has its uses,
-so each connection has an allowance that fills up again with time, a smaller one while nobody knows whose it is. When it is used
-up the connection ends.
+Streams that are opened and reset (CVE-2023-44487), or reset because of errors in them; pings, settings, priorities and unknown
+frames; empty data frames; small window updates. Each is a legitimate part of the protocol, so each connection has an allowance that
+is refilled with time, a smaller one without authentication. The connection ends when it is used up.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class Guard:
         self._since = now
 
     def charge(self, now: float, *, stranger: bool, cost: float = 1.0) -> bool:
-        """Whether there is still something left of the allowance."""
+        """Whether the allowance is not used up."""
         if stranger:
             cost /= STRANGER_SHARE
         self._left = min(self._burst, self._left + (now - self._since) * self._per_second) - cost

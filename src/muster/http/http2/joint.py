@@ -1,10 +1,10 @@
-"""A stream of an HTTP/2 connection joined to a socket: what comes of one goes to the other, at the pace of the slower.
+"""Connects a stream of an HTTP/2 connection with a socket, in both directions, at the speed of the slower side.
 
-Who does not read stalls only himself. Bytes that the socket does not take stay with the other side, which may send no more than the
-stream's window; the connection's own window is opened for all that comes, so that other streams go on. Bytes that the stream may
-not send are not read from the socket. What is kept for one joint is so bounded by `WINDOW` and by what is read at once.
+A slow reader blocks only itself. Data that the socket does not accept stay with the peer, limited by the stream's window; the
+connection's window is always opened, so that other streams continue. If the stream's window is closed, the socket is not read. So
+the memory for one joint is bounded by `WINDOW` and one read.
 
-The end of either is the end of both, after what came before it: what is spoken inside (TLS) knows no half of a connection.
+The end of either side ends both, after its data: the protocol inside (TLS) has no half-close.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from muster.http.http2.frames import ErrorCode
 from muster.http.http2.stream import Stream
 
 WINDOW: Final = 512 * 1024
-"""Bytes of a stream that may be on their way to a socket."""
+"""Bytes of a stream that may be in flight to a socket."""
 READ_BUFFER: Final = 64 * 1024
 SOCKET_BYTES: Final = 128 * 1024
-"""Bytes in the socket's transport from which on nothing more is allowed to come."""
+"""Bytes in the socket's transport above which the window is not extended."""
 
 
 class Joint(asyncio.BufferedProtocol):
-    """The handler of a stream and the protocol of a socket in one. `stream` is set by whoever opens it."""
+    """The handler of a stream and the protocol of a socket in one. The opener of the stream sets `stream`."""
 
     stream: Stream
 
@@ -34,7 +34,7 @@ class Joint(asyncio.BufferedProtocol):
         self._read_buffer = read_buffer
         self._transport: Any = None
         self._early: list[bytes] = []
-        """What came of the stream before there was a socket."""
+        """Data of the stream before the socket was connected."""
         self._full = False
         self._ended_here = False
         self._ended_there = False
@@ -43,7 +43,7 @@ class Joint(asyncio.BufferedProtocol):
     # The stream
 
     def head_received(self, fields: Fields) -> None:
-        """Of the answer, where this is the client's end."""
+        """The head of the response, on the client side."""
 
     def data_received(self, data: bytes) -> None:
         self.stream.consumed(len(data))

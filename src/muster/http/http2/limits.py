@@ -1,4 +1,4 @@
-"""How much a connection may hold and how long it may take, and what becomes of one that breaks the rules."""
+"""Limits of an HTTP/2 connection, and the errors for violations of the protocol."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from muster.http.http2.frames import ErrorCode
 
 @dataclass(frozen=True, kw_only=True)
 class Http2Limits:
-    """Times are seconds, sizes bytes."""
+    """Times are in seconds, sizes in bytes."""
 
     max_streams: int = 1000
-    """That the other side may have open at once."""
+    """The maximum of concurrent streams of the peer."""
     max_fields: int = 64 * 1024
-    """Of one head, as RFC 9113 counts it."""
+    """The maximum of one head, as RFC 9113 counts it."""
     max_unsent: int = 16 * 1024 * 1024
-    """Of all streams of a connection."""
+    """Unsent data of all streams of a connection."""
     stream_window: int = frames.DEFAULT_WINDOW
-    """Bytes that may come on a stream before anybody has looked at its head."""
+    """The initial window of a stream, before its head is processed."""
     connection_window: int = frames.DEFAULT_WINDOW
     ping_interval: float = 30.0
-    """Of silence, after which the other side is asked for a sign of life."""
+    """Seconds of silence before a ping."""
     ping_timeout: float = 10.0
     send_timeout: float = 60.0
-    """For a connection that takes nothing of what was written."""
+    """For a connection whose peer reads nothing."""
     nuisance_burst: float = 1000.0
-    """How many resets, pings, settings and the like may come at once, and per second from then on."""
+    """The burst of resets, pings, settings and similar frames, and their rate per second."""
     nuisance_rate: float = 100.0
 
 
 class ConnectionFailure(Exception):
-    """The other side broke the protocol; the connection ends."""
+    """The peer violated the protocol; the connection ends."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
@@ -41,7 +41,7 @@ class ConnectionFailure(Exception):
 
 
 class StreamFailure(Exception):
-    """The other side broke the rules of one stream."""
+    """The peer violated the rules of one stream."""
 
     def __init__(self, stream: int, code: ErrorCode) -> None:
         super().__init__(code.name)

@@ -1,7 +1,7 @@
-"""Between header fields and messages: what of a head is a request for handlers, and what of an answer becomes a head.
+"""Converts header fields to requests for handlers, and responses to header fields.
 
-Handlers and whoever they pass a request on to take for granted what an HTTP/1.1 parser lets through. Nothing else becomes a
-`Request` here, or a field of HTTP/2 could become two lines of HTTP/1.1 further on.
+Handlers and servers behind a relay rely on the validation of an HTTP/1.1 parser. So nothing else becomes a `Request` here:
+otherwise a field of HTTP/2 could become two lines of HTTP/1.1 later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CONTINUE: Final = encode(((b":status", b"100"),))
 _METHODS: Final = {method.value.encode(): method.value for method in HTTPMethod}
 _TARGET: Final = re.compile(rb"(?:/[!-~]*|\*)").fullmatch
 _AUTHORITY: Final = re.compile(rb"[!-?A-~]+").fullmatch
-"""Visible, and without user information."""
+"""Visible characters, without user information."""
 _CONTROLS: Final = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]").search
 _BREAKS: Final = re.compile(rb"[\r\n\0]").search
 _LENGTH: Final = b"content-length"
@@ -27,7 +27,7 @@ _DATE: Final = b"date"
 
 
 class RefusedHead(Exception):
-    """A head that is no request for a handler: the status to answer with, and why."""
+    """A head that is no valid request: the status of the response, and the reason."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class RefusedHead(Exception):
 
 
 class HeadReader:
-    """One for each connection: clients that ask for the same again and again send the same fields, which are read once."""
+    """One for each connection: clients that repeat requests send the same fields, which are converted once."""
 
     __slots__ = ("_fields", "_max_headers", "_read")
 
@@ -46,7 +46,7 @@ class HeadReader:
         self._read: tuple[str, str, Headers]
 
     def request(self, fields: Fields, connection: Connection) -> Request:
-        """`fields` are those of a request whose form has been checked. Raises RefusedHead."""
+        """`fields` are those of a validated request. Raises RefusedHead."""
         if fields is not self._fields:
             self._read = self._message(fields)
             self._fields = fields
@@ -67,7 +67,7 @@ class HeadReader:
             if _CONTROLS(value) or value != value.strip(b" \t"):
                 raise RefusedHead(400, "malformed request: a header field has characters that it must not have")
             if name == b"cookie":
-                cookies.append(value)  # which HTTP/2 allows to be sent in crumbs
+                cookies.append(value)  # which HTTP/2 permits to be split
             else:
                 regular.append((name, value))
         if cookies:
@@ -90,7 +90,7 @@ class HeadReader:
 
 
 def _with_host(fields: Fields, authority: bytes | None) -> Fields:
-    """HTTP/1.1's field for the authority; one that is there must say the same."""
+    """HTTP/1.1's Host field for the authority; an existing one must be equal."""
     hosts = [value for name, value in fields if name == b"host"]
     if authority is None and len(hosts) == 1:
         authority = hosts[0]
@@ -102,7 +102,7 @@ def _with_host(fields: Fields, authority: bytes | None) -> Fields:
 
 
 def answer_head(status: int, headers: HeaderFields, content_type: str | None, date: str, length: int | None) -> bytes:
-    """The header block of an answer. What is about the connection stays here. Raises ValueError for what is no field."""
+    """The header block of a response, without connection-specific fields. Raises ValueError for invalid fields."""
     block = bytearray(_status(status))
     if content_type is not None:
         block += _field("content-type", content_type)
@@ -121,7 +121,7 @@ def _status(status: int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _name(name: str) -> bytes:
-    """Its bytes before a value; none for what is about the connection."""
+    """The encoded name before a value; empty for connection-specific fields."""
     raw = name.lower().encode("latin-1")
     return b"" if raw in CONNECTION_FIELDS else field_name(raw)
 

@@ -1,8 +1,8 @@
-"""HTTP/2 connections of an `HttpServer`: beside those of HTTP/1.1, with its handler, its limits and its orderly stop.
+"""HTTP/2 connections of an `HttpServer`, with the same handler, limits and graceful stop as HTTP/1.1 connections.
 
-One connection may carry the requests of many people, because its client is a proxy: kube-apiserver's aggregator sends all that is
-for a server by one or two. So what one of them does costs that one. Who does not read is bounded and cut by the stream, and
-cancelled requests, of which a crowd has many, have a large allowance. A client that has not proved who it is has the small one.
+One connection may have the requests of many users, because its client is a proxy: kube-apiserver's aggregator uses one or two
+connections per server. So limits apply to single streams: slow readers are cut by stream, and cancelled requests, which are
+frequent with many users, have a large allowance. Unauthenticated clients have the small one.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from muster.http.server import HttpServer
 
 WIDE: Final = 1024 * 1024
-"""The window of a connection whose client has proved who it is."""
+"""The window of an authenticated connection."""
 NUISANCE_BURST: Final = 4000.0
 NUISANCE_RATE: Final = 400.0
-"""Cancelled requests and the like that a connection may have at once, and per second."""
+"""The burst of cancelled requests and similar frames per connection, and their rate per second."""
 
 
 class MultiplexedConnection(ServerConnection):
     deadline = 0.0
-    """It has several, and looks at them whenever the server does."""
+    """It has several deadlines, which the server's sweep checks."""
 
     def __init__(self, host: Multiplexing, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(host, loop)
@@ -73,10 +73,10 @@ class MultiplexedConnection(ServerConnection):
             exchange.cancel()
 
     def pinged(self, after_data: bool) -> None:
-        """Go's clients ask every 30 s whether a silent connection lives, with streams or without. The allowance bounds it."""
+        """Go's clients ping a silent connection every 30 s, with or without streams. The allowance limits them."""
 
     def held(self) -> int:
-        """Without what waits in streams, which count by themselves."""
+        """Without the data of streams, which are counted separately."""
         return super().held() - self.unsent
 
     def check_unsent(self) -> None:
@@ -85,7 +85,7 @@ class MultiplexedConnection(ServerConnection):
 
 
 class Multiplexing:
-    """What the HTTP/2 connections of a server have in common."""
+    """The shared state of a server's HTTP/2 connections."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server

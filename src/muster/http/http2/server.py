@@ -1,12 +1,11 @@
-"""The HTTP/2 server: connections that are accepted, kept alive, held to the rules of keepalive, and ended in peace.
+"""The HTTP/2 server: connections, keepalive, enforcement of ping limits, and graceful stop.
 
-A request is handed over on its head, and only after all that came with it in one read: what needs no waiting is answered in the
-same turn. Strangers have few streams at once and a small allowance of nuisances; a connection is theirs until its `info.owner`
-is set. Pings are judged as grpc-go's servers do: more than two that come sooner than agreed upon, without anything sent in
-between, end the connection.
+A request is dispatched on its head, after all data of the same read: what needs no waiting is answered in the same iteration of the
+event loop. Unauthenticated connections (without `info.owner`) have few concurrent streams and a small allowance. Pings are limited
+as by grpc-go's servers: more than two that come too early, with nothing sent in between, end the connection.
 
-An end is announced: GOAWAY for streams to come, a ping to know that it has been heard, GOAWAY with the last stream that is
-served. The connection closes when its streams have ended.
+A graceful stop sends GOAWAY for later streams, a ping to know that it was received, and GOAWAY with the last stream that is served.
+The connection closes when its streams have ended.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from muster.http.tls import HTTP_2
 from muster.machinery.clock import SYSTEM, Clock, Timer
 
 READ_BUFFER: Final = 64 * 1024
-"""Of one connection in one turn: heads are small, and many of them would keep others waiting."""
+"""Of one connection per iteration: heads are small, and many of them would delay others."""
 BEGUN_PER_TURN: Final = 16
-"""Requests of one connection."""
+"""Requests of one connection per iteration."""
 MOST_PING_STRIKES: Final = 2
 IDLE_PING_INTERVAL: Final = 7200.0
-"""Between pings of a client that has no stream and may not ping without one."""
+"""The minimum between pings of a client without streams, if it may not ping without one."""
 STRANGER_STREAMS: Final = 32
 DRAIN_PING_TIMEOUT: Final = 1.0
 
@@ -46,32 +45,32 @@ DRAIN_PING_TIMEOUT: Final = 1.0
 @dataclass(frozen=True, kw_only=True)
 class ServerLimits(Http2Limits):
     connection_timeout: float = 120.0
-    """For the TLS handshake and the client's preface, and for a stranger without a stream."""
+    """For the TLS handshake and the client's preface, and for an unauthenticated client without a stream."""
     min_ping_interval: float = 5.0
-    """Between pings of a client that has streams."""
+    """The minimum between pings of a client with streams."""
     permit_ping_without_stream: bool = False
     max_connection_age: float | None = None
     max_connection_age_grace: float | None = None
-    """For the streams of a connection that has reached its age; None is forever."""
+    """For the streams of a connection that has reached its maximum age; None is forever."""
     max_connections: int = 20_000
     strangers: float = 0.25
-    """The part of `max_connections` that is for clients who have not proved who they are."""
+    """The part of `max_connections` for unauthenticated clients."""
     max_owner_backlog: int = 64 * 1024 * 1024
     max_backlog: int = 256 * 1024 * 1024
 
 
 class Request(StreamHandler, Protocol):
-    """What a server's user makes of a head. It begins when everything that came with the head is there."""
+    """The handler of a stream. It begins when everything that came with the head was received."""
 
     def begin(self) -> None:
-        """The first of all calls but `data_received`, `ended` and `lost` of what came with the head."""
+        """Called before all other methods except `data_received`, `ended` and `lost` for data that came with the head."""
 
 
 RequestFactory = Callable[[Stream, Fields, Connection], Request]
 
 
 class ConnectionHost(Protocol):
-    """Whose connections they are: what all of them share, and who makes requests of heads."""
+    """The owner of connections: their shared state, and the factory of requests."""
 
     limits: ServerLimits
     clock: Clock
@@ -104,7 +103,7 @@ class ServerConnection(Http2Connection, ServedConnection):
         self._ping_strikes = 0
         self._draining = False
         self._served: int | None = None
-        """The last stream that is served, once that has been said."""
+        """The last stream that is served, once GOAWAY was sent."""
         self._drain_since = 0.0
         self._drain_grace: float | None = None
 
@@ -139,7 +138,7 @@ class ServerConnection(Http2Connection, ServedConnection):
             self._begin()
 
     def _begin(self) -> None:
-        """A few requests now, the others when everybody else has had a turn."""
+        """Begin a few requests now, the others after other connections had their turn."""
         heads = self._heads[:BEGUN_PER_TURN]
         del self._heads[:BEGUN_PER_TURN]
         for request in heads:
@@ -179,7 +178,7 @@ class ServerConnection(Http2Connection, ServedConnection):
         if number <= self._last:
             raise ConnectionFailure(ErrorCode.STREAM_CLOSED, "HEADERS on a closed stream")
         if self._served is not None:
-            return  # it was told so
+            return  # GOAWAY was sent
         self._last = number
         if len(self.streams) >= (
             min(STRANGER_STREAMS, self._limits.max_streams) if self.is_stranger() else self._limits.max_streams
@@ -202,7 +201,7 @@ class ServerConnection(Http2Connection, ServedConnection):
             self._end(stream, [])
 
     def _checked_length(self, fields: Fields) -> int | None:
-        """Raises MalformedFields. Clients ask for the same again and again, and the same fields are checked once."""
+        """Raises MalformedFields. Equal fields of repeated requests are checked once."""
         if fields is not self._checked:
             check_request(fields)
             self._length = content_length(fields)
@@ -219,7 +218,7 @@ class ServerConnection(Http2Connection, ServedConnection):
 
     def sent_end(self, stream: Stream) -> None:
         if not stream.remote_ended:
-            # RFC 9113, 8.1: the answer is there in full, and whatever else the client has to say is of no use.
+            # RFC 9113, 8.1: the response is complete, and further data of the client are of no use.
             self.put(frames.reset(stream.id, ErrorCode.NO_ERROR))
             self.abandon(stream)
         else:
@@ -267,7 +266,7 @@ class ServerConnection(Http2Connection, ServedConnection):
     # The end
 
     def drain(self, grace: float | None) -> None:
-        """Take no new streams, let those that are here end for `grace` seconds, then close."""
+        """Accept no new streams, let the open ones end for `grace` seconds, then close."""
         if self._draining or self.closing or self.lost:
             return
         self._draining = True
@@ -281,7 +280,7 @@ class ServerConnection(Http2Connection, ServedConnection):
             self._refuse_streams()
 
     def _refuse_streams(self) -> None:
-        """The client has had time to hear that we go: from here on streams that it opens are none."""
+        """The client has received GOAWAY: later streams are refused."""
         self._served = self._last
         self.put(frames.goaway(self._last, ErrorCode.NO_ERROR))
         if not self.streams:
@@ -318,7 +317,7 @@ class Http2Server(Accepting[ServerConnection]):
         self.clock = clock
         self.flushing = FlushQueue()
         self.read_buffer = memoryview(bytearray(READ_BUFFER))
-        """Where every connection's bytes arrive: each is copied out before the next read, so one buffer serves all."""
+        """The buffer for reads of all connections: data are copied out before the next read."""
         self.backlogs = Backlogs(limits.max_owner_backlog, limits.max_backlog)
         self._acceptor: Acceptor[ServerConnection] = Acceptor(
             lambda loop: ServerConnection(self, loop),
@@ -338,7 +337,7 @@ class Http2Server(Accepting[ServerConnection]):
             self._sweep()
 
     def connection(self) -> ServerConnection:
-        """The server's end of a connection that others have made: whoever has its transport tells it what comes."""
+        """The server side of a connection over another transport, whose owner delivers the data."""
         if self._timer is None:
             self._sweep()
         return ServerConnection(self, asyncio.get_running_loop())
@@ -348,14 +347,14 @@ class Http2Server(Accepting[ServerConnection]):
         return sum(len(connection.streams) for connection in self._acceptor.connections)
 
     async def drain(self, grace: float) -> None:
-        """Accept no more, tell every client to go elsewhere, and let streams end for `grace` seconds."""
+        """Accept no more, send GOAWAY to all clients, and let streams end for `grace` seconds."""
         self._acceptor.close()
         for connection in list(self._acceptor.connections):
             connection.drain(grace)
         await self._acceptor.until_empty(grace)
 
     async def stop(self) -> None:
-        """Close what is left."""
+        """Close all connections."""
         acceptor = self._acceptor
         acceptor.close()
         for connection in list(acceptor.connections):

@@ -1,8 +1,8 @@
-"""One exchange on an HTTP/2 connection: what may still be sent and received on it, and what waits to be sent.
+"""One exchange on an HTTP/2 connection: its flow control in both directions, and its unsent data.
 
-Data leave with the connection's next write if the other side's windows allow it; the rest is kept in order and leaves as windows
-open. Nobody waits in `send`: `unsent` says how many bytes are kept, and it is the sender's business to keep few. Receiving is the
-other way round: the other side may send what was allowed, and `allow` is called when there is room for more.
+Data are sent with the connection's next write if the peer's windows permit it; the rest is kept in order until windows open. `send`
+never waits: `unsent` is the number of bytes kept, which the sender must limit. For receiving, the peer may send within its window,
+and `allow` extends that.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 class StreamHandler(Protocol):
-    """Whom a stream tells what comes. All of it is called while frames are read, and must be quick."""
+    """The callbacks of a stream. They are called while frames are parsed, and must be quick."""
 
     def head_received(self, fields: Fields) -> None:
-        """An answer's head; a request's is handed over when its stream is made."""
+        """A response's head; a request's is passed when its stream is made."""
 
     def data_received(self, data: bytes) -> None:
-        """To be given back by `Stream.consumed` when it is no longer kept."""
+        """To be released by `Stream.consumed` when it is no longer kept."""
 
     def ended(self, trailers: Fields) -> None:
-        """The other side has sent all it had to."""
+        """The peer has ended its side."""
 
     def lost(self, code: int | None) -> None:
-        """The other side has reset the stream, by an error of this code, or the connection is gone (None). Never after `close`."""
+        """The peer has reset the stream with this error code, or the connection is lost (None). Never after `close`."""
 
 
 class _NullHandler:
-    """Stands where a handler was once a stream is closed: the two would hold each other until a garbage collection."""
+    """Replaces the handler of a closed stream: the two would be a reference cycle until a garbage collection."""
 
     def head_received(self, fields: Fields) -> None: ...
 
@@ -75,10 +75,10 @@ class Stream:
         self.window = window
         """Bytes that we may send."""
         self.allowance = allowance
-        """Bytes that the other side may send."""
+        """Bytes that the peer may send."""
         self.handler: StreamHandler = _NULL_HANDLER
         self.expected: int | None = None
-        """What is left of the announced length of the other side's data."""
+        """The rest of the announced length of the peer's data."""
         self.unsent = 0
         self.unconsumed = 0
         self.head_seen = False
@@ -98,7 +98,7 @@ class Stream:
                 self._ended_here()
 
     def send(self, data: bytes, *, end: bool = False) -> None:
-        """Put data into the connection's next write, or keep what its limits hold back."""
+        """Send data with the connection's next write, or keep what flow control holds back."""
         size = len(data)
         connection = self.connection
         if (
@@ -127,18 +127,18 @@ class Stream:
             connection.check_unsent()
 
     def finish(self, trailers: bytes) -> None:
-        """End our side after all that was sent; `trailers` is a header block."""
+        """End our side after all data; `trailers` is a header block."""
         if self.closed or self.local_ended:
             return
         self._end = trailers
         self.pump()
 
     def pump(self) -> None:
-        """Send what is kept, as far as the limits allow."""
+        """Send kept data, as far as flow control permits."""
         connection, queue = self.connection, self._queue
         while queue:
             if self.window <= 0:
-                return  # pumped again when its window opens
+                return  # called again when its window opens
             room = min(self.window, connection.window, connection.frame_limit)
             if room <= 0 or connection.holding:
                 connection.ready[self] = None
@@ -172,7 +172,7 @@ class Stream:
             self._ended_here()
 
     async def writable(self) -> None:
-        """Until nothing is unsent. Raises ConnectionResetError when that will never be."""
+        """Wait until nothing is unsent. Raises ConnectionResetError if that can never happen."""
         while self.unsent and not self.closed:
             if self._writable is None or self._writable.done():
                 self._writable = self.connection.loop.create_future()
@@ -196,18 +196,18 @@ class Stream:
     # Receiving
 
     def allow(self, size: int) -> None:
-        """Let the other side have so many bytes on the way, if it may not already."""
+        """Extend the peer's window to this number of bytes, if it is smaller."""
         if size > self.allowance and not self.closed and not self.remote_ended:
             self.connection.put(window_update(self.id, size - self.allowance))
             self.allowance = size
 
     def consumed(self, size: int) -> None:
-        """So many bytes that were received are no longer kept: the connection has room for others."""
+        """Received bytes are no longer kept: extend the connection's window."""
         self.unconsumed -= size
         self.connection.consumed(size)
 
     def close(self) -> None:
-        """For the connection: nothing more will come or go."""
+        """For the connection: the stream is over."""
         self.closed = True
         self.handler = _NULL_HANDLER
         self.connection.unsent -= self.unsent
